@@ -5,24 +5,21 @@ An approval does not exist for another tenant, whatever its key may do. `Approva
 
 import asyncio
 import re
-from collections.abc import Callable
 from typing import Final, Literal, get_args
 
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.decisions import DecisionBody, Decisions, go_on
-from gateway.api.request import VIEWING, Authorise, Body, Resume, body_of, gone, limit_of, query_of, via_of, word_of
+from gateway.api.decisions import ApiContext, DecisionBody, go_on
+from gateway.api.request import VIEWING, Body, body_of, gone, limit_of, query_of, via_of, word_of
 from gateway.api.site import Route
 from gateway.api.views import decided_view, error_view, json_answer, list_answer, page_answer
-from gateway.approvals.approvals import Approvals, Decision, approval_view, not_found
+from gateway.approvals.approvals import Decision, approval_view, not_found
 from gateway.approvals.chat_replies import COMMENT_CHARS
 from gateway.contracts.caller import Caller
-from gateway.contracts.journal import Approval, ApprovalState, Journal
-from gateway.contracts.plugin import Clock
+from gateway.contracts.journal import Approval, ApprovalState
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
-from gateway.runs.event_feed import EventFeed
 
 APPROVALS = "/context/approvals"
 STATES: Final[tuple[ApprovalState, ...]] = get_args(ApprovalState)
@@ -47,25 +44,10 @@ class Batch(Body):
 
 
 class ApprovalPages:
-    """The approval pages of one worker. Approvals, store and event feed are those of the configuration in use."""
+    """The approval pages of one worker."""
 
-    def __init__(
-        self,
-        *,
-        approvals: Callable[[], Approvals],
-        store: Journal,
-        feed: EventFeed,
-        authorise: Authorise,
-        resume: Resume,
-        clock: Clock,
-    ) -> None:
-        self._approvals = approvals
-        self._store = store
-        self._feed = feed
-        self._authorise = authorise
-        self._decisions = Decisions(approvals)
-        self._resume = resume
-        self._clock = clock
+    def __init__(self, api: ApiContext) -> None:
+        self._api = api
         self._closing = False
         self._waiting: set[asyncio.Event] = set()
 
@@ -86,12 +68,12 @@ class ApprovalPages:
             news.set()
 
     async def _list(self, request: web.Request) -> web.Response:
-        caller = self._authorise(request, *VIEWING)
+        caller = self._api.authorise(request, *VIEWING)
         query = query_of(request, "status", "conversation", "run", "after", "limit")
         after, limit = query.get("after"), limit_of(query)
-        if after is not None and await self._store.approval(after, tenant=caller.tenant) is None:
+        if after is not None and await self._api.store.approval(after, tenant=caller.tenant) is None:
             raise gone("after")
-        approvals = await self._store.approvals(
+        approvals = await self._api.store.approvals(
             tenant=caller.tenant,
             state=word_of(query, "status", STATES),
             conversation=query.get("conversation"),
@@ -103,7 +85,7 @@ class ApprovalPages:
         return page_answer([approval_view(approval) for approval in approvals[:limit]], following=following)
 
     async def _get(self, request: web.Request) -> web.Response:
-        caller = self._authorise(request, *VIEWING)
+        caller = self._api.authorise(request, *VIEWING)
         wait_s = _wait_of(query_of(request, "wait").get("wait"))
         approval = await self._found(request.match_info["id"], caller)
         if approval.state == "pending" and wait_s:
@@ -111,15 +93,15 @@ class ApprovalPages:
         return json_answer(approval_view(approval))
 
     async def _decide(self, request: web.Request) -> web.Response:
-        caller = self._authorise(request, *VIEWING)
+        caller = self._api.authorise(request, *VIEWING)
         query_of(request)
         decision = await body_of(request, DecisionBody, caller)
-        approval = await self._decisions.make(request.match_info["id"], decision.wish(via_of(request)), caller=caller)
-        await go_on(self._resume, approval)
+        approval = await self._api.decide(request.match_info["id"], decision.wish(via_of(request)), caller=caller)
+        await go_on(self._api.resume, approval)
         return json_answer(decided_view(approval))
 
     async def _decide_all(self, request: web.Request) -> web.Response:
-        caller = self._authorise(request, "approve")
+        caller = self._api.authorise(request, "approve")
         query_of(request)
         batch = await body_of(request, Batch, caller)
         via = via_of(request)
@@ -128,21 +110,21 @@ class ApprovalPages:
             for one in batch.approvals
         ]
         made = await asyncio.gather(*(self._made(approval_id, wish, caller) for approval_id, wish in wishes))
-        await go_on(self._resume, *(one for one in made if isinstance(one, Approval)))
+        await go_on(self._api.resume, *(one for one in made if isinstance(one, Approval)))
         return list_answer([_told(listed.id, one) for listed, one in zip(batch.approvals, made, strict=True)])
 
     async def _made(self, approval_id: str, wish: Decision, caller: Caller) -> Approval | GatewayError:
         try:
-            return await self._decisions.make(approval_id, wish, caller=caller)
+            return await self._api.decide(approval_id, wish, caller=caller)
         except GatewayError as error:
             return error
 
     async def _found(self, approval_id: str, caller: Caller) -> Approval:
         """Return the approval, expired first if its time is over. Raises GatewayError (approval_not_found)."""
-        approval = await self._store.approval(approval_id, tenant=caller.tenant)
-        if approval is not None and approval.state == "pending" and approval.expires_s <= self._clock.time():
-            await self._approvals().expire()
-            approval = await self._store.approval(approval_id, tenant=caller.tenant)
+        approval = await self._api.store.approval(approval_id, tenant=caller.tenant)
+        if approval is not None and approval.state == "pending" and approval.expires_s <= self._api.clock.time():
+            await self._api.approvals().expire()
+            approval = await self._api.store.approval(approval_id, tenant=caller.tenant)
         if approval is None:
             raise not_found()
         return approval
@@ -153,11 +135,11 @@ class ApprovalPages:
         ends_s = loop.time() + wait_s
         self._waiting.add(news)
         try:
-            async with self._feed.listening(lambda _: news.set(), run_id=approval.run_id):
+            async with self._api.feed.listening(lambda _: news.set(), run_id=approval.run_id):
                 while True:
                     news.clear()
                     approval = await self._found(approval.id, caller)
-                    left_s = min(ends_s - loop.time(), approval.expires_s - self._clock.time())
+                    left_s = min(ends_s - loop.time(), approval.expires_s - self._api.clock.time())
                     if approval.state != "pending" or loop.time() >= ends_s or self._closing:
                         return approval
                     timer = loop.call_later(max(left_s, 0.0), news.set)

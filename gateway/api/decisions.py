@@ -3,16 +3,20 @@
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Literal
 
+from aiohttp import ClientConnectionResetError, web
 from pydantic import Field
 
-from gateway.api.request import Body, Resume
+from gateway.api.request import VIEWING, Authorise, Body, Resume
 from gateway.approvals.approvals import Approvals, Decision, Remember
 from gateway.approvals.chat_replies import COMMENT_CHARS
 from gateway.contracts.caller import Caller
-from gateway.contracts.journal import Approval, StoredRun, Via
+from gateway.contracts.journal import Approval, Journal, StoredRun, Via
+from gateway.contracts.plugin import Clock
 from gateway.contracts.store import StoreError, unwritten
+from gateway.runs.event_feed import EventFeed
 
 log = logging.getLogger("gateway")
 
@@ -37,16 +41,27 @@ class DecisionBody(Body):
         )
 
 
-class Decisions:
-    """The entry for decisions. `approvals` returns the approvals of the configuration in use."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiContext:
+    """The services that the pages of runs and approvals share; `approvals` are those of the configuration in use."""
 
-    def __init__(self, approvals: Callable[[], Approvals]) -> None:
-        self._approvals = approvals
+    approvals: Callable[[], Approvals]
+    store: Journal
+    feed: EventFeed
+    authorise: Authorise
+    resume: Resume
+    clock: Clock
 
-    async def make(self, approval_id: str, wish: Decision, *, caller: Caller) -> Approval:
+    def caller(self, request: web.Request) -> Caller:
+        """Return a reader by the keys as they are now. Raises GatewayError, ClientConnectionResetError."""
+        if request.transport is None:
+            raise ClientConnectionResetError("the client left")
+        return self.authorise(request, *VIEWING)
+
+    async def decide(self, approval_id: str, wish: Decision, *, caller: Caller) -> Approval:
         """Store a decision and return the approval as it is afterwards. Raises GatewayError."""
         with written("a decision"):
-            return await self._approvals().decide(approval_id, wish, caller=caller)
+            return await self.approvals().decide(approval_id, wish, caller=caller)
 
 
 async def go_on(resume: Resume, *decided: Approval | StoredRun) -> None:

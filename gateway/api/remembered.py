@@ -5,8 +5,8 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from gateway.api.decisions import written
-from gateway.api.request import LIMIT_MOST, VIEWING, Authorise, gone, limit_of, query_of, via_of
+from gateway.api.decisions import ApiContext, written
+from gateway.api.request import LIMIT_MOST, VIEWING, gone, limit_of, query_of, via_of
 from gateway.api.site import Route
 from gateway.api.views import page_answer
 from gateway.contracts.caller import Caller
@@ -20,11 +20,14 @@ EntryT = TypeVar("EntryT", Grant, AskBefore)
 
 
 class RememberedPages:
-    """The pages of one worker. `remembered` returns the lasting decisions of the configuration in use."""
+    """The pages of one worker."""
 
-    def __init__(self, *, remembered: Callable[[], Remembered], authorise: Authorise) -> None:
-        self._remembered = remembered
-        self._authorise = authorise
+    def __init__(self, api: ApiContext) -> None:
+        self._api = api
+
+    @property
+    def _remembered(self) -> Remembered:
+        return self._api.approvals().remembered
 
     def routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
@@ -37,34 +40,34 @@ class RememberedPages:
 
     async def _grants(self, request: web.Request) -> web.Response:
         caller, after, limit = self._asked(request)
-        found = await self._remembered().grants(tenant=caller.tenant, after=after, limit=limit + 1)
+        found = await self._remembered.grants(tenant=caller.tenant, after=after, limit=limit + 1)
         return _page(found, _grant_view, limit=limit)
 
     async def _asks(self, request: web.Request) -> web.Response:
         caller, after, limit = self._asked(request)
-        found = await self._remembered().asks(tenant=caller.tenant, after=after, limit=limit + 1)
+        found = await self._remembered.asks(tenant=caller.tenant, after=after, limit=limit + 1)
         return _page(found, _ask_view, limit=limit)
 
     def _asked(self, request: web.Request) -> tuple[Caller, str | None, int]:
         """Return the caller, the id behind which the page begins (or None), and its length. Raises GatewayError."""
-        caller = self._authorise(request, *VIEWING)
+        caller = self._api.authorise(request, *VIEWING)
         query = query_of(request, "after", "limit")
         return caller, query.get("after"), limit_of(query, default=LIMIT_MOST)
 
     async def _revoke_grant(self, request: web.Request) -> web.Response:
-        caller = self._authorise(request, "approve")
+        caller = self._api.authorise(request, "approve")
         query_of(request)
         with written("that a grant is gone"):
-            revoked = await self._remembered().revoke_grant(request.match_info["id"], by=caller, via=via_of(request))
+            revoked = await self._remembered.revoke_grant(request.match_info["id"], by=caller, via=via_of(request))
         if not revoked:
             raise GatewayError("grant_not_found", "There is no such grant; GET /context/grants lists those there are.")
         return web.Response(status=204)
 
     async def _revoke_ask(self, request: web.Request) -> web.Response:
-        caller = self._authorise(request, "approve")
+        caller = self._api.authorise(request, "approve")
         query_of(request)
         with written("that a conversation asks no more"):
-            revoked = await self._remembered().revoke_ask(request.match_info["id"], by=caller, via=via_of(request))
+            revoked = await self._remembered.revoke_ask(request.match_info["id"], by=caller, via=via_of(request))
         if not revoked:
             raise GatewayError(
                 "grant_not_found", "No conversation of that id asks before each call; GET /context/asks lists them."

@@ -10,18 +10,16 @@ import orjson
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.decisions import go_on, written
-from gateway.api.request import VIEWING, Authorise, Body, Resume, body_of, gone, limit_of, number_of, query_of, word_of
+from gateway.api.decisions import ApiContext, go_on, written
+from gateway.api.request import VIEWING, Body, body_of, gone, limit_of, number_of, query_of, word_of
 from gateway.api.site import Route
 from gateway.api.views import audit_view, json_answer, page_answer, run_view, whole_run_view
 from gateway.approvals.approvals import OF_RUN
 from gateway.contracts.caller import Caller
-from gateway.contracts.journal import Journal, RunState, StoredRun
-from gateway.contracts.plugin import Clock
+from gateway.contracts.journal import RunState, StoredRun
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.runs import settle
-from gateway.runs.event_feed import EventFeed
 
 RUNS, AUDIT = "/context/runs", "/context/audit"
 STATES: Final[tuple[RunState, ...]] = get_args(RunState)
@@ -42,22 +40,10 @@ class SettlementBody(Body):
 
 
 class RunPages:
-    """The run pages of one worker. Store and event feed are those in use. `resume` lets a run go on."""
+    """The run pages of one worker."""
 
-    def __init__(
-        self,
-        *,
-        store: Journal,
-        feed: EventFeed,
-        authorise: Authorise,
-        resume: Resume,
-        clock: Clock,
-    ) -> None:
-        self._store = store
-        self._feed = feed
-        self._authorise = authorise
-        self._resume = resume
-        self._clock = clock
+    def __init__(self, api: ApiContext) -> None:
+        self._api = api
 
     def routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
@@ -70,11 +56,11 @@ class RunPages:
         ]
 
     async def _list(self, request: web.Request) -> web.Response:
-        caller = self._authorise(request, *VIEWING)
+        caller = self._api.authorise(request, *VIEWING)
         query = query_of(request, "state", "conversation", "after", "limit")
         wanted, limit, after = word_of(query, "state", STATES), limit_of(query), query.get("after")
         found, following = await self._chosen(query, tenant=caller.tenant, wanted=wanted, limit=limit)
-        if after is not None and not found and await self._store.run(after, tenant=caller.tenant) is None:
+        if after is not None and not found and await self._api.store.run(after, tenant=caller.tenant) is None:
             raise gone("after")
         views: list[Json] = []
         for at, run in enumerate(found):
@@ -87,9 +73,9 @@ class RunPages:
         return page_answer(views, following=following)
 
     async def _get(self, request: web.Request) -> web.Response:
-        caller = self._authorise(request, *VIEWING)
+        caller = self._api.authorise(request, *VIEWING)
         query_of(request)
-        store, run_id, tenant = self._store, request.match_info["id"], caller.tenant
+        store, run_id, tenant = self._api.store, request.match_info["id"], caller.tenant
         run = await store.run(run_id, tenant=tenant)
         if run is None:
             raise settle.not_found()
@@ -99,16 +85,16 @@ class RunPages:
         return json_answer(whole_run_view(run, steps=steps, approvals=approvals))
 
     async def _cancel(self, request: web.Request) -> web.Response:
-        caller = self._authorise(request, *VIEWING)
+        caller = self._api.authorise(request, *VIEWING)
         query_of(request)
         run_id = request.match_info["id"]
         with written("that a run is cancelled"):
-            run = await settle.cancel(self._store, run_id, caller=caller, via="rest", clock=self._clock)
-        self._feed.nudge()
+            run = await settle.cancel(self._api.store, run_id, caller=caller, via="rest", clock=self._api.clock)
+        self._api.feed.nudge()
         return json_answer(run_view(run, pending=0))
 
     async def _settle(self, request: web.Request) -> web.Response:
-        caller = self._authorise(request, *VIEWING)
+        caller = self._api.authorise(request, *VIEWING)
         query_of(request)
         body = await body_of(request, SettlementBody, caller)
         if body == SettlementBody():
@@ -123,15 +109,15 @@ class RunPages:
         )
         run_id = request.match_info["id"]
         with written("what a person says about a call"):
-            run = await settle.resolve(self._store, run_id, settlement, caller=caller, clock=self._clock)
-        self._feed.nudge()
+            run = await settle.resolve(self._api.store, run_id, settlement, caller=caller, clock=self._api.clock)
+        self._api.feed.nudge()
         if run.state == "running":
-            await go_on(self._resume, run)
+            await go_on(self._api.resume, run)
         return json_answer(run_view(run, pending=await self._pending(run)))
 
     async def _go_on(self, run_id: str, caller: Caller) -> web.Response:
         """Resume a run without its client: it waits for that client, or for an upstream that had failed."""
-        run = await self._store.run(run_id, tenant=caller.tenant)
+        run = await self._api.store.run(run_id, tenant=caller.tenant)
         if run is None:
             raise settle.not_found()
         if run.state == "unknown":
@@ -142,16 +128,16 @@ class RunPages:
             raise GatewayError(
                 "run_not_waiting", "The run needs its client's own key, which is not stored: send its request again."
             )
-        await go_on(self._resume, run)
-        self._feed.nudge()
-        after = await self._store.run(run_id, tenant=caller.tenant) or run
+        await go_on(self._api.resume, run)
+        self._api.feed.nudge()
+        after = await self._api.store.run(run_id, tenant=caller.tenant) or run
         return json_answer(run_view(after, pending=0))
 
     async def _audit(self, request: web.Request) -> web.Response:
-        self._authorise(request, "admin")
+        self._api.authorise(request, "admin")
         query = query_of(request, "after", "limit")
         limit = limit_of(query)
-        rows = await self._store.audit(after=number_of(query, "after", default=0), limit=limit + 1)
+        rows = await self._api.store.audit(after=number_of(query, "after", default=0), limit=limit + 1)
         following = str(rows[limit - 1].seq) if len(rows) > limit else None
         return page_answer([audit_view(row) for row in rows[:limit]], following=following)
 
@@ -160,7 +146,7 @@ class RunPages:
     ) -> tuple[Sequence[StoredRun], str | None]:
         """Return the runs that may be shown, newest first, and the last one's id if there are more, else None."""
         conversation, after = query.get("conversation"), query.get("after")
-        some = partial(self._store.runs, tenant=tenant, conversation=conversation, after=after)
+        some = partial(self._api.store.runs, tenant=tenant, conversation=conversation, after=after)
         if wanted not in _SHOWN:
             runs = await some(state=wanted, limit=limit + 1)
             return runs[:limit], runs[limit - 1].id if len(runs) > limit else None
@@ -178,7 +164,7 @@ class RunPages:
         """Return the number of pending approvals of the run; 0 for a run that is not under way."""
         if run.state not in _SHOWN:
             return 0
-        return len(await self._store.approvals(tenant=run.tenant, run_id=run.id, state="pending", limit=OF_RUN))
+        return len(await self._api.store.approvals(tenant=run.tenant, run_id=run.id, state="pending", limit=OF_RUN))
 
 
 def _place(run: StoredRun) -> tuple[float, str]:

@@ -7,6 +7,7 @@ from aiohttp import web
 
 from gateway.api.approvals import ApprovalPages
 from gateway.api.chat import ChatPages
+from gateway.api.decisions import ApiContext
 from gateway.api.description.page import description_routes
 from gateway.api.events.pages import EventPages
 from gateway.api.events.socket import SocketPages
@@ -20,7 +21,6 @@ from gateway.api.runs import RunPages
 from gateway.api.site import Route
 from gateway.api.workflow_runs import WorkflowRuns
 from gateway.api.workflows import WorkflowPages
-from gateway.approvals.approvals import Approvals
 from gateway.context.resumption import Resumption
 from gateway.contracts.caller import Caller
 from gateway.lanes.keys import Identify
@@ -62,31 +62,20 @@ class ApiPages:
 
     def of_runs(self) -> Sequence[Route]:
         """Return the routes of approvals, grants, memories, runs and their events."""
-        shared, resume, authorise = self.shared, self.resumption.decided, self._authorise
-
-        def approvals() -> Approvals:
-            return self.current().lane.approvals
-
-        store, feed, clock = shared.store, shared.feed, shared.clock
-        approval_pages = ApprovalPages(
-            approvals=approvals, store=store, feed=feed, authorise=authorise, resume=resume, clock=clock
+        api = ApiContext(
+            approvals=lambda: self.current().lane.approvals,
+            store=self.shared.store,
+            feed=self.shared.feed,
+            authorise=self._authorise,
+            resume=self.resumption.decided,
+            clock=self.shared.clock,
         )
-        runs = RunPages(store=store, feed=feed, authorise=authorise, resume=resume, clock=clock)
-        remembered = RememberedPages(remembered=lambda: approvals().remembered, authorise=authorise)
-        events = EventPages(store=store, feed=feed, authorise=authorise)
-        socket = SocketPages(
-            approvals=approvals, store=store, feed=feed, authorise=authorise, resume=resume, in_use=self.current
-        )
-        self.held_open += [approval_pages.close, events.close, socket.close]
-        memories = MemoryPages(store=store, authorise=authorise)
-        return [
-            *approval_pages.routes(),
-            *remembered.routes(),
-            *memories.routes(),
-            *runs.routes(),
-            *events.routes(),
-            *socket.routes(),
-        ]
+        approvals, events = ApprovalPages(api), EventPages(api)
+        socket = SocketPages(api, in_use=self.current)
+        self.held_open += [approvals.close, events.close, socket.close]
+        memories = MemoryPages(store=self.shared.store, authorise=self._authorise)
+        pages = (approvals, RememberedPages(api), memories, RunPages(api), events, socket)
+        return [route for page in pages for route in page.routes()]
 
     def of_services(self) -> Sequence[Route]:
         """Return the routes of MCP services, which may have an address of their own."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from aiohttp import ClientSession, web
 
 from gateway.api.approvals import ApprovalPages
+from gateway.api.decisions import ApiContext
 from gateway.api.events.pages import EventPages
 from gateway.api.events.socket import SocketPages
 from gateway.api.memories import MemoryPages
@@ -115,15 +116,20 @@ class Office:
             expires_s=800.0,
             on_reject="abort",
         )
-        seen = {"store": self.store, "feed": self.feed, "authorise": self.authorise}
-        self.approval_pages = ApprovalPages(
-            approvals=lambda: self.approvals, resume=self.resume, clock=self.clock, **seen
-        )  # type: ignore[arg-type]
-        self.remembered = RememberedPages(remembered=lambda: self.approvals.remembered, authorise=self.authorise)
+        self.api = ApiContext(
+            approvals=lambda: self.approvals,
+            store=self.store,
+            feed=self.feed,
+            authorise=self.authorise,
+            resume=self.resume,
+            clock=self.clock,
+        )
+        self.approval_pages = ApprovalPages(self.api)
+        self.remembered = RememberedPages(self.api)
         self.memories = MemoryPages(store=self.store, authorise=self.authorise)
-        self.runs = RunPages(resume=self.resume, clock=self.clock, **seen)  # type: ignore[arg-type]
-        self.events = EventPages(keepalive_s=self.keepalive_s, **seen)  # type: ignore[arg-type]
-        self.sockets = SocketPages(approvals=lambda: self.approvals, resume=self.resume, in_use=self.in_use, **seen)  # type: ignore[arg-type]
+        self.runs = RunPages(self.api)
+        self.events = EventPages(self.api, keepalive_s=self.keepalive_s)
+        self.sockets = SocketPages(self.api, in_use=self.in_use)
 
     def authorise(self, request: web.Request, *scopes: str) -> Caller:
         caller = self.keys.get(request.headers.get("X-Gateway-Key", ""))

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from gateway.api.decisions import DecisionBody, Decisions, go_on, written
+from gateway.api.decisions import DecisionBody, go_on, written
 from gateway.api.request import parsed
 from gateway.approvals.approvals import Decision
 from gateway.contracts.store import StoreError
@@ -33,16 +33,16 @@ async def test_a_decision_is_made_at_the_desk() -> None:
     """With the desk's own refusals; a failure of the store is one, too."""
     async with opened() as desk:
         office = desk.office
-        decisions, wish = Decisions(lambda: office.approvals), Decision(approve=True, via="rest")
+        api, wish = office.api, Decision(approve=True, via="rest")
         office.store.full = True
         with pytest.raises(GatewayError) as caught:
-            await decisions.make("ap_1", wish, caller=KEYS["boss"])
+            await api.decide("ap_1", wish, caller=KEYS["boss"])
         assert caught.value.code == "store_full"
         office.store.full = False
         with pytest.raises(GatewayError) as caught:
-            await decisions.make("ap_1", wish, caller=KEYS["agent"])
+            await api.decide("ap_1", wish, caller=KEYS["agent"])
         assert caught.value.code == "scope_missing"
-        assert (await decisions.make("ap_1", wish, caller=KEYS["boss"])).state == "approved"
+        assert (await api.decide("ap_1", wish, caller=KEYS["boss"])).state == "approved"
 
 
 async def test_each_run_goes_on_once() -> None:

@@ -10,15 +10,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from aiohttp import ClientConnectionResetError, HttpVersion11, web
+from aiohttp import HttpVersion11, web
 
-from gateway.api.request import VIEWING, Authorise, number_of, query_of
+from gateway.api.decisions import ApiContext
+from gateway.api.request import VIEWING, number_of, query_of
 from gateway.api.site import Route
-from gateway.contracts.caller import Caller
-from gateway.contracts.journal import ENDED, Journal, RunEvent
+from gateway.contracts.journal import ENDED, RunEvent
 from gateway.contracts.store import StoreError
 from gateway.errors import GatewayError
-from gateway.runs.event_feed import EventFeed
 from gateway.runs.settle import not_found
 
 log = logging.getLogger("gateway")
@@ -36,19 +35,10 @@ _HEADERS: Final[Mapping[str, str]] = {
 
 
 class EventPages:
-    """The event page of one worker. Store and event feed are those in use."""
+    """The event page of one worker."""
 
-    def __init__(
-        self,
-        *,
-        store: Journal,
-        feed: EventFeed,
-        authorise: Authorise,
-        keepalive_s: float = KEEPALIVE_S,
-    ) -> None:
-        self._store = store
-        self._feed = feed
-        self._authorise = authorise
+    def __init__(self, api: ApiContext, *, keepalive_s: float = KEEPALIVE_S) -> None:
+        self._api = api
         self._keepalive_s = keepalive_s
         self._closing = False
         self._open: set[asyncio.Event] = set()
@@ -64,15 +54,15 @@ class EventPages:
             news.set()
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        caller = self._authorise(request, *VIEWING)
+        caller = self._api.authorise(request, *VIEWING)
         after = _after(request)
-        if await self._store.run(request.match_info["id"], tenant=caller.tenant) is None:
+        if await self._api.store.run(request.match_info["id"], tenant=caller.tenant) is None:
             raise not_found()
         response = web.StreamResponse(headers=_HEADERS)
         news = asyncio.Event()
         self._open.add(news)
         try:
-            async with self._feed.listening(lambda _: news.set(), run_id=request.match_info["id"]):
+            async with self._api.feed.listening(lambda _: news.set(), run_id=request.match_info["id"]):
                 if request.version >= HttpVersion11:
                     response.enable_chunked_encoding()
                 await response.prepare(request)
@@ -86,11 +76,11 @@ class EventPages:
         self, request: web.Request, response: web.StreamResponse, news: asyncio.Event, *, after: int
     ) -> None:
         """Write events until the run has ended, the pages close, or the key is no longer valid."""
-        store, run_id = self._store, request.match_info["id"]
+        store, run_id = self._api.store, request.match_info["id"]
         while not self._closing:
             news.clear()
             try:
-                caller = self._caller(request)
+                caller = self._api.caller(request)
                 run = await store.run(run_id, tenant=caller.tenant)
                 events = await store.events(after=after, tenant=caller.tenant, run_id=run_id, limit=BATCH)
             except GatewayError:
@@ -114,12 +104,6 @@ class EventPages:
             await asyncio.wait_for(news.wait(), self._keepalive_s)
             return
         await response.write(b": keep-alive\n\n")
-
-    def _caller(self, request: web.Request) -> Caller:
-        """Return the reader, by the keys as they are now. Raises GatewayError, ClientConnectionResetError."""
-        if request.transport is None:
-            raise ClientConnectionResetError("the client left")
-        return self._authorise(request, *VIEWING)
 
 
 def _after(request: web.Request) -> int:

@@ -12,21 +12,17 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
 
-from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType, web
+from aiohttp import WSCloseCode, WSMsgType, web
 
-from gateway.api.decisions import DecisionBody, Decisions, go_on
+from gateway.api.decisions import ApiContext, DecisionBody, go_on
 from gateway.api.events.audience import WAITING_MOST, Audience, Outbox, words_of
-from gateway.api.request import VIEWING, Authorise, Body, Resume, number_of, parsed, query_of, value_of
+from gateway.api.request import VIEWING, Body, number_of, parsed, query_of, value_of
 from gateway.api.site import Route
 from gateway.api.views import decided_view, error_view
-from gateway.approvals.approvals import Approvals
-from gateway.contracts.caller import Caller
-from gateway.contracts.journal import Journal
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.lanes.local import Facade
 from gateway.lanes.websocket import websocket
-from gateway.runs.event_feed import EventFeed
 
 log = logging.getLogger("gateway")
 
@@ -51,27 +47,11 @@ class Decide(DecisionBody):
 
 
 class SocketPages:
-    """The WebSocket page of one worker. Approvals, store and event feed are those in use.
+    """The WebSocket page of one worker. `in_use` returns the configuration in use, which has the keys."""
 
-    `resume` lets a run go on. `in_use` returns the configuration in use, which has the keys.
-    """
-
-    def __init__(
-        self,
-        *,
-        approvals: Callable[[], Approvals],
-        store: Journal,
-        feed: EventFeed,
-        authorise: Authorise,
-        resume: Resume,
-        in_use: Callable[[], object],
-    ) -> None:
+    def __init__(self, api: ApiContext, *, in_use: Callable[[], object]) -> None:
+        self._api = api
         self._audience = Audience(in_use)
-        self._store = store
-        self._feed = feed
-        self._authorise = authorise
-        self._decisions = Decisions(approvals)
-        self._resume = resume
         self._open: set[web.WebSocketResponse] = set()
 
     def routes(self) -> list[Route]:
@@ -83,12 +63,12 @@ class SocketPages:
         await asyncio.gather(*(_close(s, WSCloseCode.GOING_AWAY, b"the gateway stops") for s in list(self._open)))
 
     async def _socket(self, request: web.Request) -> web.StreamResponse:
-        caller = self._authorise(request, *VIEWING)
+        caller = self._api.authorise(request, *VIEWING)
         query = query_of(request, "after")
         outbox = Outbox(caller.tenant)
-        async with self._feed.listening(self._audience.hear), self._audience.joined(outbox):
+        async with self._api.feed.listening(self._audience.hear), self._audience.joined(outbox):
             after = number_of(query, "after", default=-1)
-            outbox.seen = after if after >= 0 else await self._store.last_event()
+            outbox.seen = after if after >= 0 else await self._api.store.last_event()
             async with websocket(request, message_limit_bytes=MESSAGE_LIMIT_BYTES) as socket:
                 self._open.add(socket)
                 try:
@@ -118,8 +98,8 @@ class SocketPages:
         try:
             more = True
             while more:
-                tenant = self._caller(request).tenant
-                events = await self._store.events(after=outbox.seen, tenant=tenant, limit=BATCH)
+                tenant = self._api.caller(request).tenant
+                events = await self._api.store.events(after=outbox.seen, tenant=tenant, limit=BATCH)
                 for event in events:
                     await socket.send_frame(words_of(event), WSMsgType.TEXT)
                     outbox.seen = event.seq
@@ -129,7 +109,7 @@ class SocketPages:
                 if isinstance(item, bytes):
                     await socket.send_frame(item, WSMsgType.TEXT)
                 elif item[0] > outbox.seen:
-                    self._caller(request)
+                    self._api.caller(request)
                     outbox.seen, words = item
                     await socket.send_frame(words, WSMsgType.TEXT)
         except GatewayError as error:
@@ -153,19 +133,13 @@ class SocketPages:
         assert isinstance(value, dict)
         told: Json = {"type": "decision", "ref": value.get("ref")}
         try:
-            caller = self._caller(request)
+            caller = self._api.caller(request)
             message = parsed(Decide, value)
-            approval = await self._decisions.make(message.id, message.wish("websocket"), caller=caller)
+            approval = await self._api.decide(message.id, message.wish("websocket"), caller=caller)
         except GatewayError as error:
             return {**told, "status": error.facts.status, "error": error_view(error)}
-        await go_on(self._resume, approval)
+        await go_on(self._api.resume, approval)
         return {**told, "status": 200, "approval": decided_view(approval)}
-
-    def _caller(self, request: web.Request) -> Caller:
-        """Return the client, by the keys as they are now. Raises GatewayError, ClientConnectionResetError."""
-        if request.transport is None:
-            raise ClientConnectionResetError("the client left")
-        return self._authorise(request, *VIEWING)
 
 
 async def _leave_behind(socket: web.WebSocketResponse, outbox: Outbox) -> None:
