@@ -180,20 +180,21 @@ class RunEvent:
 class AuditLine:
     """One decision about one call, and its author. `by` and `via` are empty where no person decided.
 
+    The facts of the call are empty, and its step -1, where the decision is not about one call.
     `event` is `verdict`, `decision`, `started`, `finished`, `granted`, `resolved`, `revoked` or `late`; or the end of
     an approval without a decision: `expired`, `cancelled`.
     """
 
     tenant: str
     caller: str
-    run_id: str
-    step: int
+    run_id: str = ""
+    step: int = -1
     event: str
-    tool: str
-    sha256: str
+    tool: str = ""
+    sha256: str = ""
     decision: str
-    basis: str
-    rule: str
+    basis: str = ""
+    rule: str = ""
     by: str = ""
     via: str = ""
     created_s: float

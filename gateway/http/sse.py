@@ -15,7 +15,7 @@ _SHORT_BYTES = 2048
 
 
 class EventError(ValueError):
-    """The stream is no event stream, or one event of it is too large."""
+    """One event of the stream is too large."""
 
 
 class EventReader:
@@ -47,11 +47,6 @@ class EventReader:
                 if whole.count(b"\n") == 2 * len(events):  # nothing but events of one line
                     return events if whole is data else events + self._events(data[end + 2 :])
         return self._events(data)
-
-    def finish(self) -> None:
-        """At the end of the stream. Raises EventError if an event was cut."""
-        if self._held.strip(b"\r\n"):
-            raise EventError("the stream ends within an event")
 
     def _events(self, data: bytes) -> list[bytes]:
         held = self._held

@@ -85,12 +85,8 @@ async def cancel(store: Journal, run_id: str, *, caller: Caller, via: Via, clock
         tenant=run.tenant,
         caller=run.caller,
         run_id=run.id,
-        step=-1,  # none of them: the run as a whole
         event="decision",
-        tool="",
-        sha256="",
         decision="cancelled",
-        basis="",
         rule="run_cancelled",
         by=caller.name,
         via=via,

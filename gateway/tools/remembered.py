@@ -6,7 +6,7 @@ Both end by themselves and can be listed. Every caller that may decide in their 
 import logging
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from gateway.contracts.ask_id import ask_id
@@ -157,7 +157,7 @@ class Remembered:
         found = await self._store.grant_by_id(grant_id, tenant=by.tenant)
         if found is None or self._has_expired(found):
             return False
-        line = self._revoked(found, by=by, via=via, run_id=found.run_id or "", tool=found.tool, sha256=found.sha256)
+        line = replace(self._revoked(found, by, via), run_id=found.run_id or "", tool=found.tool, sha256=found.sha256)
         return await self._store.delete_grant(grant_id, tenant=by.tenant, audit=[line])
 
     async def revoke_ask(self, ask_id: str, *, by: Caller, via: Via) -> bool:
@@ -168,34 +168,18 @@ class Remembered:
         found = await self._store.ask_by_id(ask_id, tenant=by.tenant)
         if found is None or self._has_expired(found):
             return False
-        line = self._revoked(found, by=by, via=via, rule="asked_for")
+        line = replace(self._revoked(found, by, via), rule="asked_for")
         return await self._store.delete_ask(found, audit=[line])
 
     def _has_expired(self, what: Grant | AskBefore) -> bool:
         return what.expires_s is not None and what.expires_s <= self._clock.time()
 
-    def _revoked(
-        self,
-        what: Grant | AskBefore,
-        *,
-        by: Caller,
-        via: Via,
-        run_id: str = "",
-        tool: str = "",
-        sha256: str = "",
-        rule: str = "",
-    ) -> AuditLine:
+    def _revoked(self, what: Grant | AskBefore, by: Caller, via: Via) -> AuditLine:
         return AuditLine(
             tenant=what.tenant,
             caller=what.caller,
-            run_id=run_id,
-            step=-1,  # none: no call as such
             event="revoked",
-            tool=tool,
-            sha256=sha256,
             decision="revoked",
-            basis="",
-            rule=rule,
             by=by.name,
             via=via,
             created_s=self._clock.time(),
