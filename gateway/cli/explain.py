@@ -17,7 +17,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u
 def explain(text: str, where: str | Address, *, prompt: str | None, chain: str | None, key: str | None) -> int:
     """Print what would become of `text` as a user's message; 1 with the reason on standard error if that failed."""
     if key is not None and not (key.isascii() and key.isprintable()):
-        print("gateway: GATEWAY_API_KEY has characters that no key has", file=sys.stderr)
+        print("gateway: GATEWAY_API_KEY contains a character that no key has: set it again", file=sys.stderr)
         return 1
     given = {"X-Context-Prompt": prompt, "X-Context-Chain": chain, "X-Gateway-Key": key}
     headers = {name: value for name, value in given.items() if value is not None}

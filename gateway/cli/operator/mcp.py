@@ -129,7 +129,7 @@ def accepted(remote: Remote, name: str, *, wanted: Sequence[str]) -> Iterator[st
     found = {str(view.get("name")): view for view in views(remote.get(*PATH, name, "tools").get("data"))}
     for tool in wanted:
         if tool not in found:
-            raise CommandError(f"the service {name!r} has no tool {tool!r} just now: gateway mcp tools {name!r}")
+            raise CommandError(f"the service {name!r} has no tool {tool!r} just now: see gateway mcp tools {name!r}")
     chosen = {tool: view for tool, view in found.items() if tool in wanted or (not wanted and view.get("changed"))}
     if not chosen:
         yield "nothing to accept: no tool has changed"
@@ -150,9 +150,7 @@ def _check_runs(name: str, view: View) -> None:
     if view.get("state") == "running":
         return
     why = f": {shown(str(view['error']), _ERROR_CHARS)}" if view.get("error") else ""
-    next_step = (
-        f"gateway mcp start {name!r}" if view.get("state") == "stopped" else "gateway mcp list says how it goes on"
-    )
+    next_step = f"gateway mcp start {name!r}" if view.get("state") == "stopped" else "gateway mcp list shows its state"
     raise CommandError(f"the service {name!r} does not run (state {word(view, 'state')}){why}; {next_step}")
 
 

@@ -1,4 +1,4 @@
-"""HTTP to a running gateway, for the commands that ask one."""
+"""HTTP to a running gateway, for the commands that send requests to one."""
 
 import http.client
 import json
@@ -18,7 +18,7 @@ _TIMEOUT_S = 30.0
 
 
 class RemoteError(CommandError):
-    """The gateway cannot be asked, or refuses."""
+    """The gateway does not answer, or refuses the request."""
 
 
 def connection_to(where: str | Address, *, timeout_s: float) -> http.client.HTTPConnection:
@@ -98,7 +98,7 @@ class Remote:
         timeout_s: float = _TIMEOUT_S,
     ) -> dict[str, object]:
         if self.key is not None and not (self.key.isascii() and self.key.isprintable()):
-            raise RemoteError("GATEWAY_API_KEY has characters that no key has")
+            raise RemoteError("GATEWAY_API_KEY contains a character that no key has: set it again")
         own = {"User-Agent": CLI_AGENT} | ({} if self.key is None else {"X-Gateway-Key": self.key})
         return _ask(self.where, method, target, body, headers={**(headers or {}), **own}, timeout_s=timeout_s)
 
@@ -142,7 +142,7 @@ def _ask(
     except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):
-        raise RemoteError(f"{place} answered {status}, and not as a gateway does: is it one?")
+        raise RemoteError(f"{place} answered {status} without a JSON object: check that it is a gateway")
     if status not in (http.client.OK, http.client.CREATED, http.client.ACCEPTED):
         raise RemoteError(f"{place} answered {status}: {message_of(answer.get('error'))}{_next_step(answer)}")
     return answer
@@ -175,5 +175,5 @@ def message_of(error: object) -> str:
     facts = error if isinstance(error, dict) else {}
     message, param = facts.get("message"), facts.get("param")
     if not isinstance(message, str):
-        return "without saying why"
+        return "no reason given"
     return (f"{param}: {message}" if isinstance(param, str) else message)[:_MOST_SHOWN]

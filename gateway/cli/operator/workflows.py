@@ -83,7 +83,7 @@ def begun_with(remote: Remote, name: str, pairs: Sequence[tuple[str, str]], **op
     """Start a run with parameters as they were typed. Raises RemoteError and WrongUsage."""
     written = dict(pairs)
     if len(written) < len(pairs):
-        raise WrongUsage("a parameter is given twice")
+        raise WrongUsage("a parameter is given twice: write each KEY=VALUE once")
     return begun(remote, name, written=written, **options)
 
 

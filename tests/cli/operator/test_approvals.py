@@ -116,7 +116,7 @@ async def test_reject_gives_the_reason() -> None:
         ("boss", "../runs/run_1/cancel", None, "answered 404"),
         ("agent", "ap_1", None, "answered 403: Your key may not decide on approvals"),
         (None, "ap_1", None, "answered 401: No key"),
-        ("schlüssel", "ap_1", None, "GATEWAY_API_KEY has characters that no key has"),
+        ("schlüssel", "ap_1", None, "GATEWAY_API_KEY contains a character that no key has"),
     ],
 )
 async def test_what_is_refused_says_why(key: str | None, approval_id: str, sha256: str | None, message: str) -> None:

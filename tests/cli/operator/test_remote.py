@@ -68,10 +68,10 @@ def test_what_is_begun_may_still_go_on() -> None:
     [
         (401, b'{"error": {"message": "A key is missing."}}', "answered 401: A key is missing."),
         (409, b'{"error": {"message": "It is stale.", "param": "sha256"}}', "answered 409: sha256: It is stale."),
-        (500, b"{}", "answered 500: without saying why"),
-        (200, b"<html>", "answered 200, and not as a gateway does: is it one?"),
-        (404, b"[]", "answered 404, and not as a gateway does"),
-        (200, b"[" * 100_000, "not as a gateway does"),
+        (500, b"{}", "answered 500: no reason given"),
+        (200, b"<html>", "answered 200 without a JSON object: check that it is a gateway"),
+        (404, b"[]", "answered 404 without a JSON object"),
+        (200, b"[" * 100_000, "without a JSON object"),
     ],
 )
 def test_another_answer_is_told(status: int, body: bytes, told: str) -> None:
