@@ -22,15 +22,16 @@ class Wire:
     def __init__(self, answer: Callable[[Callable[[], None]], Any]) -> None:
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.calls: list[tuple[str, Json]] = []
-        self.cancelled = 0
+        self.began, self.cancelled = asyncio.Event(), asyncio.Event()
         self._answer = answer
 
     async def call(self, tool: str, arguments: Json, *, progressed: Callable[[], None]) -> Json:
         self.calls.append((tool, arguments))
+        self.began.set()
         try:
             answer: Json = await self._answer(progressed)
         except asyncio.CancelledError:
-            self.cancelled += 1
+            self.cancelled.set()
             raise
         return answer
 
@@ -100,8 +101,8 @@ async def test_friendly_text_of_a_timeout() -> None:
         "the tool 'dig' of the service 'box' did not answer within 0.04 s and was stopped. "
         "Say so, and go on without it."
     )
-    await asyncio.sleep(0)
-    assert (wire.cancelled, box.errors) == (1, ["timeout"])
+    await asyncio.wait_for(wire.cancelled.wait(), 120)
+    assert (len(wire.calls), box.errors) == (1, ["timeout"])
 
 
 async def test_progress_gives_more_time() -> None:
@@ -150,8 +151,10 @@ async def test_a_connection_that_is_gone_ends_its_calls() -> None:
     """Whether or not the call itself hears of it."""
     wire = Wire(never)
     box = Box(wire)
-    asyncio.get_running_loop().call_later(0.05, wire.gone.set_result, None)
-    assert "ended while it ran" in await box.said()
+    call = asyncio.create_task(box.said())
+    await wire.began.wait()
+    wire.gone.set_result(None)
+    assert "ended while it ran" in await call
 
 
 async def test_an_answer_just_before_the_end_counts() -> None:
@@ -203,12 +206,13 @@ async def test_who_cancels_is_free_at_once() -> None:
             await released.wait()
         return DONE
 
-    box = Box(Wire(stubborn))
+    wire = Wire(stubborn)
+    box = Box(wire)
     call = asyncio.create_task(box.said())
-    await asyncio.sleep(0.02)
+    await wire.began.wait()
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(call, 120)
     assert not released.is_set() and box.errors == ["cancelled"]
     released.set()
-    await asyncio.sleep(0)
+    await asyncio.wait_for(wire.cancelled.wait(), 120)

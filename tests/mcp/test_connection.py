@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import anyio
@@ -14,6 +15,7 @@ from gateway.contracts.store import Json
 from gateway.mcp.calls import AnsweredError, LostError
 from gateway.mcp.connection import McpConnection, open_connection
 from gateway.mcp.types import Streams
+from tests.mcp.standing import Changes
 
 MODERN, OLDER = "2026-07-28", "2025-11-25"
 SCHEMA: Json = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -49,6 +51,7 @@ class Told:
 
     def __init__(self, answers: Mapping[str, Answer]) -> None:
         self.asked: list[Json] = []
+        self.heard = Changes()
         self._answers = answers
         self._open = AsyncExitStack()
 
@@ -79,6 +82,7 @@ class Told:
             async for outgoing in self._requests:
                 message = outgoing.message.model_dump(by_alias=True, exclude_unset=True)
                 self.asked.append(message)
+                self.heard()
                 if isinstance(outgoing.message, JSONRPCRequest) and message["method"] in self._answers:
                     await self._answer(message)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
@@ -297,8 +301,7 @@ async def test_the_end_of_the_connection() -> None:
     told = newer()
     async with open_connection(told, probe_s=1.0) as connection:
         call = asyncio.create_task(called(connection))
-        while "tools/call" not in told.methods:
-            await asyncio.sleep(0)
+        await told.heard.until(lambda: "tools/call" in told.methods)
         assert not connection.gone.done() and not connection.stirred.is_set()
         told.end()
         with pytest.raises(LostError):
@@ -314,13 +317,10 @@ async def test_the_server_is_told_of_a_cancelled_call() -> None:
     told = newer()
     async with open_connection(told, probe_s=1.0) as connection:
         call = asyncio.create_task(called(connection))
-        while "tools/call" not in told.methods:
-            await asyncio.sleep(0)
+        await told.heard.until(lambda: "tools/call" in told.methods)
         call.cancel()
         await asyncio.wait({call})
-        async with asyncio.timeout(120):
-            while told.methods[-1] != "notifications/cancelled":
-                await asyncio.sleep(0)
+        await told.heard.until(lambda: told.methods[-1] == "notifications/cancelled")
         ids = {message["method"]: message for message in told.asked}
         assert ids["notifications/cancelled"]["params"]["requestId"] == ids["tools/call"]["id"]
 
@@ -328,19 +328,19 @@ async def test_the_server_is_told_of_a_cancelled_call() -> None:
 async def test_progress_is_heard() -> None:
     """Of that call only."""
     heard: list[str] = []
+    progressed = Changes()
+
+    def hears(name: str) -> None:
+        heard.append(name)
+        progressed()
+
     told = newer()
     async with open_connection(told, probe_s=1.0) as connection:
-        calls = {
-            asyncio.create_task(connection.call(name, {}, progressed=lambda name=name: heard.append(name)))
-            for name in "ab"
-        }
-        while told.methods.count("tools/call") < 2:
-            await asyncio.sleep(0)
+        calls = {asyncio.create_task(connection.call(name, {}, progressed=partial(hears, name))) for name in "ab"}
+        await told.heard.until(lambda: told.methods.count("tools/call") == 2)
         token = told.asked[-1]["params"]["_meta"]["progressToken"]
         await told.say({"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}})
-        async with asyncio.timeout(120):
-            while not heard:
-                await asyncio.sleep(0)
+        await progressed.until(lambda: bool(heard))
         assert heard == [told.asked[-1]["params"]["name"]]
         for call in calls:
             call.cancel()
@@ -351,8 +351,7 @@ async def test_changes_are_subscribed_to_where_the_server_tells_them() -> None:
     """And once more when the subscription ends."""
     told = Told({"server/discover": discovers(tools={"listChanged": True})})
     async with open_connection(told, probe_s=1.0) as connection:
-        while "subscriptions/listen" not in told.methods:
-            await asyncio.sleep(0)
+        await told.heard.until(lambda: "subscriptions/listen" in told.methods)
         subscription = told.asked[-1]["id"]
         meta = {"io.modelcontextprotocol/subscriptionId": subscription}
         await told.say(
@@ -366,9 +365,7 @@ async def test_changes_are_subscribed_to_where_the_server_tells_them() -> None:
         connection.stirred.clear()
         await told.say({"id": subscription, "result": {"_meta": meta, "resultType": "complete"}})
         await asyncio.wait_for(connection.stirred.wait(), 120)
-        async with asyncio.timeout(120):
-            while told.methods.count("subscriptions/listen") < 2:
-                await asyncio.sleep(0.01)
+        await told.heard.until(lambda: told.methods.count("subscriptions/listen") == 2)
 
 
 async def test_nobody_subscribes_where_that_is_unknown() -> None:
@@ -377,5 +374,6 @@ async def test_nobody_subscribes_where_that_is_unknown() -> None:
         {"server/discover": discovers(tools={"listChanged": True}), "subscriptions/listen": RefusedError(-32601)}
     )
     async with open_connection(told, probe_s=1.0) as connection:
-        await asyncio.sleep(0.05)
-        assert not connection.stirred.is_set() and told.methods.count("subscriptions/listen") == 1
+        await told.heard.until(lambda: "subscriptions/listen" in told.methods)
+        await connection.listen()  # refused, it ends without another try
+        assert not connection.stirred.is_set() and told.methods.count("subscriptions/listen") == 2

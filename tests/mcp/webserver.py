@@ -1,6 +1,7 @@
 """A real MCP server of the SDK over streamable HTTP, in the test's own loop, and the sessions that use it."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -39,6 +40,14 @@ def tools() -> MCPServer:
 
 
 class _Uvicorn(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listens = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listens.set()
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield  # signals are pytest's
@@ -69,8 +78,7 @@ class Site:
         config = uvicorn.Config(heard, port=self.port, log_config=None, timeout_graceful_shutdown=0)
         self._uvicorn = _Uvicorn(config)
         self._task = asyncio.create_task(self._uvicorn.serve())
-        while not self._uvicorn.started:
-            await asyncio.sleep(0.005)
+        await self._uvicorn.listens.wait()
         self.port = self._uvicorn.servers[0].sockets[0].getsockname()[1]
 
     async def down(self) -> None:
