@@ -32,7 +32,7 @@ _KNOWN = frozenset(("finished", "failed"))
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The answer in which a turn ended before its run did, by its keys (`gateway.agent.turns.Keys`).
+    """The answer in which a turn ended before its run did, by its keys (`gateway.agent.hidden_turns.Keys`).
 
     The hidden messages from `start` up to `split` came before it. If a client's answer was cut in the question, the
     client gets `retold` again: the text before the question.

@@ -211,7 +211,7 @@ class Store(Journal, Protocol):
     async def put_hidden(
         self, turn: HiddenTurn, *, key: str, own_keys: Sequence[str], tenant: str, now_s: float
     ) -> None:
-        """Store a hidden turn under keys by which its answer is recognised (`gateway.agent.turns`).
+        """Store a hidden turn under keys by which its answer is recognised (`gateway.agent.hidden_turns`).
 
         `key` means the newest turn that was put under it. One of `own_keys` that came to mean two turns means none.
         """

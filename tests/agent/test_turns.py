@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from gateway.agent.turns import Keys, keys_of, places_of, put_back
+from gateway.agent.hidden_turns import Keys, keys_of, places_of, put_back
 from gateway.contracts.store import HiddenTurn, Json
 
 USER: Json = {"role": "user", "content": "read a.txt"}

@@ -56,11 +56,11 @@ async def test_a_reload_keeps_up_what_stays_the_same(workers: Workers) -> None:
     for name in ("other", "new"):
         await mcp_servers.settled(name)
     assert names(mcp_servers) == ["same", "other", "new"]
-    did = [(one.name, one.did[0], one.did[-1]) for one in workers.yards["w1"].built]
+    did = [(one.name, one.did[0], one.did[-1]) for one in workers.factories["w1"].built]
     assert did[:2] == [("same", "start", "start"), ("other", "start", "close")]
     assert did[3:] == [("other", "start", "start"), ("new", "start", "start")]
     await mcp_servers.close()
-    assert all(one.did[-1] == "close" for one in workers.yards["w1"].built)
+    assert all(one.did[-1] == "close" for one in workers.factories["w1"].built)
 
 
 async def test_a_service_that_was_registered_anywhere_runs_everywhere(workers: Workers) -> None:

@@ -67,14 +67,14 @@ class Workers:
     store: Fragile
     clock: Wall = field(default_factory=Wall)
     counters: ContextCounters = field(default_factory=ContextCounters)
-    yards: dict[str, Yard] = field(default_factory=dict)
+    factories: dict[str, Yard] = field(default_factory=dict)
     by_name: dict[str, McpServers] = field(default_factory=dict)
 
     async def start(self, name: str = "w1", **servers: Mapping[str, object]) -> McpServers:
         """Start a worker with these services in its configuration."""
-        yard = self.yards[name] = Yard()
+        factory = self.factories[name] = Yard()
         mcp_servers = self.by_name[name] = McpServers(
-            self.store, build=yard.build, worker=name, counters=self.counters, clock=self.clock
+            self.store, build=factory.build, worker=name, counters=self.counters, clock=self.clock
         )
         mcp_servers.configure(configured(**servers))
         await mcp_servers.refresh()
@@ -88,7 +88,7 @@ class Workers:
         assert await self.store.put_service(StoredService(name=name, config=config), expected=0)
 
     def service(self, name: str = "time", *, worker: str = "w1") -> Managed:
-        return self.yards[worker].newest(name)
+        return self.factories[worker].newest(name)
 
     async def kept(self, name: str = "time") -> StoredService | None:
         return next((one for one in await self.store.services() if one.name == name), None)
