@@ -8,7 +8,7 @@ from gateway.approvals.approvals import word_of
 from gateway.approvals.chat_replies import ChatDecision
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.chain import Chain, Link, fold
-from gateway.context.lane import AGENT_LOOP, ContextLane
+from gateway.context.lane import ContextLane
 from gateway.context.resumption import RepeatedRequest, Resumption
 from gateway.contracts.exchange import Exchange, Handler
 from gateway.contracts.exchange import Reply as ModelReply
