@@ -162,5 +162,9 @@ def _wait_of(text: str | None) -> float:
     if text is None:
         return 0.0
     if _SECONDS.fullmatch(text) is None or float(text) > WAIT_MOST_S:
-        raise GatewayError("invalid_field", f"It must be a number of seconds from 0 to {WAIT_MOST_S:g}.", param="wait")
+        raise GatewayError(
+            "invalid_field",
+            f"The value of 'wait' is not valid: send a number of seconds from 0 to {WAIT_MOST_S:g}.",
+            param="wait",
+        )
     return float(text)

@@ -40,7 +40,7 @@ def check_type(request: web.Request) -> None:
     if kind != "application/json" and not kind.endswith("+json"):
         raise GatewayError(
             "unsupported_media_type",
-            "The body must be JSON, and say so: send 'Content-Type: application/json'.",
+            "The body must be JSON: send 'Content-Type: application/json'.",
             param="content-type",
         )
 
@@ -81,7 +81,7 @@ def _is_gzip(request: web.Request) -> bool:
     if codings not in ([], ["gzip"], ["x-gzip"]):
         raise GatewayError(
             "unsupported_media_type",
-            f"This Content-Encoding is not read here: send the body as it is, or as one of {ACCEPTED_CODINGS}.",
+            f"This 'Content-Encoding' is not supported: send the body as it is, or as one of {ACCEPTED_CODINGS}.",
             param="content-encoding",
         )
     return bool(codings)
@@ -110,7 +110,7 @@ async def _unpack(piece: bytes, inflater: "zlib._Decompress", content: bytearray
 def _no_gzip() -> GatewayError:
     return GatewayError(
         "invalid_header",
-        "The body is not what 'Content-Encoding: gzip' says: send one whole gzip member, or leave the header out.",
+        "The body does not match 'Content-Encoding: gzip': send one whole gzip member, or leave the header out.",
         param="content-encoding",
     )
 

@@ -96,7 +96,9 @@ class ServicePages:
         settings = await _object_of(request, caller)
         name = _name_of(request.match_info["name"])
         if settings.pop("name", name) != name:
-            raise GatewayError("invalid_field", "It is not the name in the path; leave it out.", param="name")
+            raise GatewayError(
+                "invalid_field", "The 'name' in the body is not the one in the path: leave it out.", param="name"
+            )
         if await self._configured(name):
             raise _is_configured()
 
@@ -118,7 +120,9 @@ class ServicePages:
     async def _start(self, request: web.Request) -> web.Response:
         self._asked(request)
         if not (await self._found(request)).wanted.enabled:
-            raise GatewayError("service_not_running", "Its settings turn it off: set 'enabled' to true there first.")
+            raise GatewayError(
+                "service_not_running", "The settings of this service turn it off: set 'enabled' to true first."
+            )
         return await self._operated(request, "started", lambda kept: replace(kept, stopped=False))
 
     async def _stop(self, request: web.Request) -> web.Response:
@@ -237,14 +241,15 @@ def _accepted(seen: ServerStatus, wanted: Mapping[str, str] | None) -> Mapping[s
     """Return the hashes to accept; they must match the present ones. Raises GatewayError."""
     if seen.condition.state != "running":
         raise GatewayError(
-            "service_not_running", "It does not run here, so there is nothing to accept; start it, and look again."
+            "service_not_running",
+            "The service does not run, so it has no tools to accept: start it, and read its tools again.",
         )
     definitions = dict(seen.service.definitions())
     for tool, digest in (wanted or {}).items():
         if definitions.get(tool) != digest:
             raise GatewayError(
                 "service_changed",
-                "A tool of it is not the one that was looked at; GET .../tools shows them as they are now.",
+                "A tool has changed since you read it: read GET .../tools again before you accept it.",
                 param=f"tools.{tool}"[:100],
             )
     return definitions if wanted is None else wanted
@@ -256,9 +261,9 @@ async def _object_of(request: web.Request, caller: Caller) -> Json:
     try:
         value = value_of(content.decode()) if content else {}
     except UnicodeDecodeError:
-        raise GatewayError("invalid_json", "The body is not UTF-8.") from None
+        raise GatewayError("invalid_json", "The body is not UTF-8: encode it as UTF-8.") from None
     if not isinstance(value, dict):
-        raise GatewayError("invalid_json", "It must be a JSON object.")
+        raise GatewayError("invalid_json", "The body is not a JSON object: send one, such as {}.")
     return value
 
 
@@ -286,18 +291,22 @@ def _refused(error: SettingsError) -> GatewayError:
 
 
 def _not_found() -> GatewayError:
-    return GatewayError("service_not_found", "There is no such service; GET /mcp/services lists those there are.")
+    return GatewayError(
+        "service_not_found", "The gateway has no service of this name: GET /mcp/services lists all services."
+    )
 
 
 def _exists() -> GatewayError:
     return GatewayError(
-        "service_exists", "There is a service of this name; choose another one, or PUT to change it.", param="name"
+        "service_exists",
+        "A service of this name exists: choose another name, or change the service with PUT.",
+        param="name",
     )
 
 
 def _is_configured() -> GatewayError:
     return GatewayError(
         "service_is_configured",
-        "This service stands in the configuration: change it under 'mcp.servers' there. It can be stopped here.",
+        "This service is part of the configuration: change it under 'mcp.servers' there. You can stop it here.",
         param="name",
     )

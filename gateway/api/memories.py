@@ -58,7 +58,7 @@ class MemoryPages:
         with written("that a memory is gone"):
             gone = await self._store.forget([request.match_info["id"]], tenant=caller.tenant, owner=None)
         if not gone:
-            text = "There is no such memory; GET /context/memories?user=ID lists those of an end user."
+            text = "The gateway has no memory with this id: GET /context/memories?user=ID lists those of an end user."
             raise GatewayError("memory_not_found", text)
         return web.Response(status=204)
 
@@ -68,7 +68,9 @@ class MemoryPages:
         if key is None:
             return None if user is None else memory_owner(user=user, key=caller.name)
         if user is not None:
-            raise GatewayError("invalid_field", "A memory is kept for a user or for a key: name one.", param="key")
+            raise GatewayError(
+                "invalid_field", "A memory belongs to a user or to a key: send 'user' or 'key', not both.", param="key"
+            )
         if key != caller.name:
             self._authorise(request, "admin")
         return memory_owner(user=None, key=key)

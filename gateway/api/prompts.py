@@ -175,20 +175,20 @@ def _json(content: Mapping[str, object], *, headers: Mapping[str, str] | None = 
 
 def _not_found() -> GatewayError:
     return GatewayError(
-        "prompt_not_found", "No system prompt has this id; GET /v1/system-prompts lists those there are."
+        "prompt_not_found", "The gateway has no system prompt with this id: GET /v1/system-prompts lists all prompts."
     )
 
 
 def _is_configured() -> GatewayError:
     return GatewayError(
         "prompt_is_configured",
-        "This prompt stands in the configuration: change it under 'prompts' there, or use another id.",
+        "This prompt is part of the configuration: change it under 'prompts' there, or use another id.",
         param="id",
     )
 
 
 def _too_large() -> GatewayError:
-    return GatewayError("request_too_large", f"The body is larger than {BODY_LIMIT_BYTES} bytes; shorten the prompt.")
+    return GatewayError("request_too_large", f"The body is larger than {BODY_LIMIT_BYTES} bytes: shorten the prompt.")
 
 
 def _sentence(text: str) -> str:

@@ -60,7 +60,9 @@ class RememberedPages:
         with written("that a grant is gone"):
             revoked = await self._remembered.revoke_grant(request.match_info["id"], by=caller, via=via_of(request))
         if not revoked:
-            raise GatewayError("grant_not_found", "There is no such grant; GET /context/grants lists those there are.")
+            raise GatewayError(
+                "grant_not_found", "The gateway has no grant with this id: GET /context/grants lists all grants."
+            )
         return web.Response(status=204)
 
     async def _revoke_ask(self, request: web.Request) -> web.Response:
@@ -70,7 +72,8 @@ class RememberedPages:
             revoked = await self._remembered.revoke_ask(request.match_info["id"], by=caller, via=via_of(request))
         if not revoked:
             raise GatewayError(
-                "grant_not_found", "No conversation of that id asks before each call; GET /context/asks lists them."
+                "grant_not_found",
+                "No conversation with this id asks before each call: GET /context/asks lists those that do.",
             )
         return web.Response(status=204)
 

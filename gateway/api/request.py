@@ -48,7 +48,7 @@ def caller_with(scopes: Collection[str], identify: Callable[[str], Caller]) -> C
             return identify(scope)
         except GatewayError as error:
             refusal = refusal or error
-    raise refusal or GatewayError("scope_missing", "Nobody may see this.")
+    raise refusal or GatewayError("scope_missing", "No gateway key may read this page.")
 
 
 def query_of(request: web.Request, *known: str) -> Mapping[str, str]:
@@ -56,9 +56,9 @@ def query_of(request: web.Request, *known: str) -> Mapping[str, str]:
     query: dict[str, str] = {}
     for name, value in request.query.items():
         if name not in known:
-            there_are = f"there are {', '.join(known)}" if known else "there are none"
+            there_are = f"use {', '.join(map(repr, known))}" if known else "leave it out"
             raise GatewayError(
-                "unknown_field", f"There is no such query parameter here; {there_are}.", param=name[:_NAME_CHARS]
+                "unknown_field", f"This page does not have this query parameter: {there_are}.", param=name[:_NAME_CHARS]
             )
         if name in query or not value:
             raise GatewayError("invalid_field", "Send this query parameter once, with a value.", param=name)
@@ -75,7 +75,11 @@ def limit_of(query: Mapping[str, str], *, default: int = LIMIT) -> int:
     """Return the length of a page. Raises GatewayError (invalid_field)."""
     limit = number_of(query, "limit", default=default)
     if not 1 <= limit <= LIMIT_MOST:
-        raise GatewayError("invalid_field", f"It must be a number from 1 to {LIMIT_MOST}.", param="limit")
+        raise GatewayError(
+            "invalid_field",
+            f"The value of 'limit' is out of range: send a number from 1 to {LIMIT_MOST}.",
+            param="limit",
+        )
     return limit
 
 
@@ -95,7 +99,11 @@ def page_of(views: Sequence[Json], query: Mapping[str, str], *, key: str = "id")
 
 def gone(param: str) -> GatewayError:
     """Return the error for an `after` that is not in the list, or not any more."""
-    return GatewayError("invalid_field", "The list has no such entry (any more): begin without it.", param=param)
+    return GatewayError(
+        "invalid_field",
+        f"The list has no entry with this id, or not any more: leave {param!r} out to begin at its start.",
+        param=param,
+    )
 
 
 def number_of(query: Mapping[str, str], name: str, *, default: int) -> int:
@@ -104,7 +112,9 @@ def number_of(query: Mapping[str, str], name: str, *, default: int) -> int:
     if text is None:
         return default
     if _NUMBER.fullmatch(text) is None:
-        raise GatewayError("invalid_field", "It must be a whole number, not negative.", param=name)
+        raise GatewayError(
+            "invalid_field", f"The value of {name!r} is not a number: send a whole number, 0 or more.", param=name
+        )
     return int(text)
 
 
@@ -112,7 +122,11 @@ def word_of(query: Mapping[str, str], name: str, words: Collection[str]) -> str 
     """Return one of these words, or None if the query has none. Raises GatewayError (invalid_field)."""
     word = query.get(name)
     if word is not None and word not in words:
-        raise GatewayError("invalid_field", f"It must be one of {', '.join(words)}.", param=name)
+        raise GatewayError(
+            "invalid_field",
+            f"The value of {name!r} is not known: send one of {', '.join(map(repr, words))}.",
+            param=name,
+        )
     return word
 
 
@@ -122,7 +136,7 @@ async def body_of(request: web.Request, model: type[ModelT], caller: Caller) -> 
     try:
         text = content.decode()
     except UnicodeDecodeError:
-        raise GatewayError("invalid_json", "The body is not UTF-8.") from None
+        raise GatewayError("invalid_json", "The body is not UTF-8: encode it as UTF-8.") from None
     return parsed(model, value_of(text))
 
 
@@ -131,9 +145,11 @@ def value_of(text: str) -> object:
     try:
         value: object = strict_json.loads(text)
     except strict_json.RepeatedKeyError:
-        raise GatewayError("invalid_json", "An object of it has a key twice.") from None
+        raise GatewayError(
+            "invalid_json", "An object in the body has the same key twice: send each key once."
+        ) from None
     except strict_json.StrictJsonError as error:
-        raise GatewayError("invalid_json", f"It is not JSON: {error}.") from None
+        raise GatewayError("invalid_json", f"The body is not JSON: {error}.") from None
     return value
 
 
@@ -143,17 +159,21 @@ def parsed(model: type[ModelT], value: object) -> ModelT:
     Raises GatewayError (invalid_json, unknown_field, missing_field, invalid_field).
     """
     if not isinstance(value, dict):
-        raise GatewayError("invalid_json", "It must be a JSON object.")
+        raise GatewayError("invalid_json", "The body is not a JSON object: send one, such as {}.")
     try:
         return model.model_validate(value)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
     param = ".".join(map(str, problem["loc"]))[:_NAME_CHARS]
     if problem["type"] == "extra_forbidden":
-        raise GatewayError("unknown_field", f"There is no such field; there are {_fields(model)}.", param=param)
+        raise GatewayError(
+            "unknown_field",
+            f"The body does not have this field: leave it out, or use one of {_fields(model)}.",
+            param=param,
+        )
     if problem["type"] == "missing":
-        raise GatewayError("missing_field", "This field is missing.", param=param)
-    raise GatewayError("invalid_field", f"This field does not fit: {problem['msg']}.", param=param)
+        raise GatewayError("missing_field", "The body lacks this field: add it.", param=param)
+    raise GatewayError("invalid_field", f"The value of this field is not valid: {problem['msg']}.", param=param)
 
 
 def _fields(model: type[BaseModel]) -> str:

@@ -101,9 +101,15 @@ class RunPages:
             return await self._go_on(request.match_info["id"], caller)
         if body.step is None or body.outcome is None:
             missing = "step" if body.step is None else "as"
-            raise GatewayError("missing_field", "Say both 'step' and 'as', or send {}.", param=missing)
+            raise GatewayError(
+                "missing_field", "The body has only one of 'step' and 'as': send both, or send {}.", param=missing
+            )
         if body.outcome == "retry" and body.result is not None:
-            raise GatewayError("invalid_field", "A call that runs again brings its own result.", param="result")
+            raise GatewayError(
+                "invalid_field",
+                "A call that runs again has a result of its own: leave 'result' out, or send another 'as'.",
+                param="result",
+            )
         settlement = settle.Settlement(
             step=body.step, outcome=body.outcome, via="rest", result=body.result, trusted=body.trusted
         )
@@ -121,9 +127,16 @@ class RunPages:
         if run is None:
             raise settle.not_found()
         if run.state == "unknown":
-            raise GatewayError("invalid_field", "A call of this run is unknown: say what became of it.", param="step")
+            raise GatewayError(
+                "invalid_field",
+                "A call of this run has an unknown outcome: send its 'step', and the outcome in 'as'.",
+                param="step",
+            )
         if run.state != "awaiting_client":
-            raise GatewayError("run_not_waiting", f"The run is {run.state}: it does not wait to go on.")
+            raise GatewayError(
+                "run_not_waiting",
+                f"The run is {run.state!r}, so it cannot be resumed: only a run in 'awaiting_client' can.",
+            )
         if orjson.loads(run.request)["credential"]:
             raise GatewayError(
                 "run_not_waiting", "The run needs its client's own key, which is not stored: send its request again."

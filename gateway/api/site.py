@@ -108,15 +108,23 @@ class Site:
                 check_type(request)
             return await handler(request)
         except web.HTTPMethodNotAllowed:
-            return _error(request, GatewayError("method_not_allowed", "This page does not know that method."))
+            return _error(
+                request,
+                GatewayError(
+                    "method_not_allowed", "This page does not support the method: GET /openapi.json lists those it has."
+                ),
+            )
         except web.HTTPNotFound:
             return _error(
                 request,
-                GatewayError("unknown_route", "There is no such page; GET /openapi.json lists those there are."),
+                GatewayError(
+                    "unknown_route", "The gateway has no page at this path: GET /openapi.json lists all pages."
+                ),
             )
         except web.HTTPRequestEntityTooLarge:
             return _error(
-                request, GatewayError("request_too_large", "The request body is larger than this page takes.")
+                request,
+                GatewayError("request_too_large", "The request body is larger than this page accepts: shorten it."),
             )
         except GatewayError as error:
             peer = None if request.transport is None else request.transport.get_extra_info("peername")
@@ -124,12 +132,12 @@ class Site:
             return _error(request, error)
         except StoreError as error:
             log.error("the store failed: %s", error)
-            nothing = unwritten(error, "The gateway's store failed; its log says why. Nothing was done.")
+            nothing = unwritten(error, "The gateway's store failed, so nothing was done: its log has the reason.")
             return _error(request, nothing)
         except ConnectionResetError:
             raise  # the client left; there is nobody to tell, and nothing to log: see `page_log`
         except Exception:
-            failure = GatewayError("internal_error", "The gateway failed; its log has this request id.")
+            failure = GatewayError("internal_error", "The gateway failed: look for this request id in its log.")
             answer = _error(request, failure)
             log.exception("a page failed, request id %s", answer.headers["x-request-id"])
             return answer
@@ -149,7 +157,11 @@ def _is_no_leaving(record: logging.LogRecord) -> bool:
 def _check_tool(request: web.Request) -> None:
     """Refuse requests of our own tools: a model could approve its own calls. Raises GatewayError."""
     if TOOL_HEADER in request.headers:
-        raise GatewayError("origin_not_allowed", "Tools of a gateway do not reach its own pages.", param=TOOL_HEADER)
+        raise GatewayError(
+            "origin_not_allowed",
+            "The gateway's own tools cannot use its pages: send the request from another program.",
+            param=TOOL_HEADER,
+        )
 
 
 def _json(content: dict[str, str], *, status: int = 200) -> web.Response:

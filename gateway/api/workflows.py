@@ -121,7 +121,11 @@ class WorkflowPages:
         workflow = self._found(request)
         body = await body_of(request, RunBody, caller)
         if body.conversation is not None and not body.conversation.isprintable():
-            raise GatewayError("invalid_field", "It must be printable text.", param="conversation")
+            raise GatewayError(
+                "invalid_field",
+                "The value of 'conversation' is not printable: leave control characters and line ends out.",
+                param="conversation",
+            )
         wanted = Wanted(
             workflow=workflow,
             parameters=parameters_of(workflow, body.parameters),
@@ -160,7 +164,9 @@ class WorkflowPages:
     def _found(self, request: web.Request) -> Workflow:
         workflow = self._workflows().get(request.match_info["name"])
         if workflow is None:
-            raise GatewayError("workflow_not_found", "There is no workflow of this name; GET /workflows lists them.")
+            raise GatewayError(
+                "workflow_not_found", "The gateway has no workflow of this name: GET /workflows lists all workflows."
+            )
         return workflow
 
 

@@ -72,7 +72,7 @@ def parse_request_head(head: bytes, limits: HeadLimits) -> RequestHead:
     if line[3] != b"1" or line[4] not in (b"0", b"1"):
         raise GatewayError("http_version", "This gateway speaks HTTP/1.1 and HTTP/1.0 only.")
     if head.count(b"\r\n") - 2 > limits.fields:  # before they are read: thousands would take milliseconds
-        raise GatewayError("headers_too_large", f"The request has more than {limits.fields} header fields.")
+        raise GatewayError("headers_too_large", f"The request has more than {limits.fields} header fields: send fewer.")
     try:
         fields = parse_fields(head, line.end())
     except FieldError as error:
@@ -106,8 +106,13 @@ def check_size(head: bytes, limits: HeadLimits) -> None:
     if len(head) <= limits.bytes:
         return
     if head.find(b"\r\n", 0, limits.bytes) < 0:
-        raise GatewayError("target_too_long", f"The request line is longer than {limits.bytes} bytes.")
-    raise GatewayError("headers_too_large", f"The request head is larger than {limits.bytes} bytes (limits.head).")
+        raise GatewayError(
+            "target_too_long", f"The request line is longer than {limits.bytes} bytes (limits.head): shorten the URL."
+        )
+    raise GatewayError(
+        "headers_too_large",
+        f"The request head is larger than {limits.bytes} bytes (limits.head): send fewer or shorter headers.",
+    )
 
 
 def check_beginning(data: bytes, limits: HeadLimits) -> None:
@@ -115,7 +120,7 @@ def check_beginning(data: bytes, limits: HeadLimits) -> None:
     check_size(data, limits)
     if cannot_become_lines(data) or not _TOKEN_OR_CR.match(data):
         raise GatewayError(
-            "bad_framing", "The request head is malformed: every line ends with CR LF, and none has control characters."
+            "bad_framing", "The request head is malformed: end every line with CR LF, and send no control characters."
         )
 
 
@@ -146,39 +151,59 @@ def _target_and_host(target: bytes, fields: list[Field], *, minor: int) -> tuple
     """Return the target in origin form, and the authority asked for (RFC 9112 sections 3.2 and 3.2.2)."""
     hosts = [f.value for f in fields if f.name == b"host"]
     if len(hosts) > 1 or (not hosts and minor == 1) or not all(map(valid_host, hosts)):
-        raise GatewayError("bad_framing", "The request needs exactly one valid Host header.", param="host")
+        raise GatewayError(
+            "bad_framing",
+            "The request needs exactly one valid 'Host' header: send the host name or address, and the port if any.",
+            param="host",
+        )
     host = hosts[0] if hosts else None
     if b"#" in target:
-        raise GatewayError("bad_framing", "The request target contains '#': fragments are not sent to servers.")
+        raise GatewayError(
+            "bad_framing", "The request target contains '#': leave the fragment out, or write '%23' for the character."
+        )
     if target.startswith(b"/") or target == b"*":
         return target, host
     found = _ABSOLUTE.fullmatch(target)
     if found is None or not valid_host(found[1]):
-        raise GatewayError("bad_framing", "The request target must be a path that begins with '/', or an http URL.")
+        raise GatewayError(
+            "bad_framing", "The request target is not supported: send a path that begins with '/', or an http URL."
+        )
     return (found[2] if found[2].startswith(b"/") else b"/" + found[2]), found[1]
 
 
 def _framing(fields: list[Field], *, minor: int) -> tuple[int | None, bool]:
     """Content-Length and whether the body is chunked; anything that two readers could read in two ways is refused."""
     if any(f.name in _LOOKALIKES for f in fields):
-        raise GatewayError("bad_framing", "Content_Length and Transfer_Encoding are not accepted: spell them with '-'.")
+        raise GatewayError(
+            "bad_framing",
+            "Headers named 'Content_Length' or 'Transfer_Encoding' are not accepted: write '-' in place of '_'.",
+        )
     lengths = [f.value for f in fields if f.name == b"content-length"]
     codings = [f for f in fields if f.name == b"transfer-encoding"]
     if codings:
         if lengths:
-            raise GatewayError("bad_framing", "Content-Length and Transfer-Encoding exclude each other.")
+            raise GatewayError(
+                "bad_framing", "The request has both 'Content-Length' and 'Transfer-Encoding': send only one of them."
+            )
         if minor == 0:
-            raise GatewayError("bad_framing", "Transfer-Encoding does not exist in HTTP/1.0.")
+            raise GatewayError(
+                "bad_framing", "HTTP/1.0 has no 'Transfer-Encoding': send 'Content-Length', or use HTTP/1.1."
+            )
         if len(codings) == 1 and is_chunked(codings[0]):
             return None, True
         value = codings[0].value
         if len(codings) == 1 and value.lower() != b"chunked" and _CODING_LIST.fullmatch(value):
-            raise GatewayError("unsupported_transfer_coding", "The only transfer coding accepted is 'chunked'.")
-        raise GatewayError("bad_framing", "The request needs at most one Transfer-Encoding header, 'chunked'.")
+            raise GatewayError(
+                "unsupported_transfer_coding",
+                "This transfer coding is not supported: use 'chunked', or send 'Content-Length'.",
+            )
+        raise GatewayError("bad_framing", "The 'Transfer-Encoding' header is malformed: send it once, as 'chunked'.")
     if not lengths:
         return None, False
     if len(lengths) > 1 or _LENGTH.fullmatch(lengths[0]) is None:
-        raise GatewayError("bad_framing", "The request needs at most one Content-Length header, a decimal number.")
+        raise GatewayError(
+            "bad_framing", "The 'Content-Length' header is malformed: send it once, as a decimal number."
+        )
     return int(lengths[0]), False
 
 
@@ -186,4 +211,6 @@ def _expects_continue(fields: list[Field]) -> bool:
     expectations = [f.value.lower() for f in fields if f.name == b"expect"]
     if expectations in ([], [b"100-continue"]):
         return bool(expectations)
-    raise GatewayError("expectation_failed", "The only expectation known is '100-continue'.", param="expect")
+    raise GatewayError(
+        "expectation_failed", "This Expect header is not supported: use '100-continue' or leave it out.", param="expect"
+    )

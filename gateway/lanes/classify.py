@@ -59,7 +59,9 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
     mode = headers.get(b"x-context-mode")
     if mode not in (None, b"context", b"passthrough"):
         raise GatewayError(
-            "invalid_header", "X-Context-Mode must be 'context' or 'passthrough'.", param="x-context-mode"
+            "invalid_header",
+            "The value of 'X-Context-Mode' is not known: send 'context' or 'passthrough'.",
+            param="x-context-mode",
         )
     if path == b"/context" or path.startswith(b"/context/"):
         if not path.startswith(CONTEXT_BASE) or path == CONTEXT_BASE or path in _OWN_OF_CONTEXT:
@@ -67,7 +69,7 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
         if _generates(head, path):
             raise GatewayError(
                 "unsupported_endpoint",
-                "The context lane speaks chat completions only: set the client to that API (POST "
+                "The context lane supports chat completions only: set the client to that API (POST "
                 "'/context/v1/chat/completions'), or use the base URL 'http://<this host>/v1', where this path goes to "
                 "the upstream unchanged, without tools and approvals.",
             )
@@ -77,8 +79,8 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
     if headers and mode != b"passthrough" and _generates(head, path):
         raise GatewayError(
             "invalid_header",
-            "There is no context mode on this path: send chat completions to '/context/v1', or leave X-Context-* "
-            "headers out ('X-Context-Mode: passthrough' says that none is meant).",
+            "There is no context mode on this path: send chat completions to '/context/v1', or leave the 'X-Context-*' "
+            "headers out (with 'X-Context-Mode: passthrough' they have no effect).",
             param=next(iter(headers)).decode("latin-1"),
         )
     return "passthrough"
@@ -108,7 +110,7 @@ def context_headers(head: RequestHead) -> dict[bytes, bytes]:
             if field.name in headers:
                 raise GatewayError(
                     "invalid_header",
-                    "This header was sent twice; send it once, with one value.",
+                    "You sent this header twice: send it once, with one value.",
                     param=field.name.decode(),
                 )
             headers[field.name] = field.value

@@ -306,7 +306,12 @@ class ClientConnection(asyncio.Protocol):
             self.abort()
         elif self.deadline_name == "head":
             seconds = self.listener.router.timeouts.head_s
-            self._refuse(GatewayError("request_timeout", f"The request head did not arrive within {seconds:g} s."))
+            self._refuse(
+                GatewayError(
+                    "request_timeout",
+                    f"The request head did not arrive within {seconds:g} s: send all of it sooner.",
+                )
+            )
         else:
             self.close(linger=False)
 

@@ -53,7 +53,7 @@ class Door:
         if head.host is not None and not self._is_ours(authority_of(head.host.decode("latin-1"))):
             raise GatewayError(
                 "host_not_allowed",
-                "This Host is not served here; add it to 'allowed_hosts' if it is yours.",
+                "The gateway does not serve this host: if it is yours, add it to 'allowed_hosts'.",
                 param="host",
             )
         origins = _values(head, b"origin")
@@ -149,7 +149,7 @@ def _values(head: RequestHead, name: bytes) -> list[bytes]:
 def _foreign(param: str) -> GatewayError:
     return GatewayError(
         "origin_not_allowed",
-        "Requests from other sites are refused here: if the page is the gateway's own, add its host to "
+        "The gateway refuses requests from other sites: if the page is the gateway's own, add its host to "
         "'allowed_hosts'; if another page may ask, add its origin to 'cors'.",
         param=param,
     )

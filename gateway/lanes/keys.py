@@ -78,7 +78,10 @@ class KeyRing:
         if key is None:
             raise _invalid()
         if scope not in key.caller.scopes:
-            raise GatewayError("scope_missing", f"This gateway key lacks the scope {scope!r}.")
+            raise GatewayError(
+                "scope_missing",
+                f"This gateway key lacks the scope {scope!r}: use another key, or add it under 'keys'.",
+            )
         ours = {name for name, value in credentials.items() if value and (token in value or self._knows(name, value))}
         copies = {field.name for field in head.fields if field.value.rpartition(b" ")[2] == token}
         return Identity(key.caller, frozenset({*ours, *copies, GATEWAY_HEADER}))
@@ -100,7 +103,9 @@ def _credentials(head: RequestHead) -> dict[bytes, bytes]:
     for field in head.fields:
         if field.name in _SOURCES:
             if field.name in found:
-                raise GatewayError("invalid_header", "A credential header was sent twice.", param=field.name.decode())
+                raise GatewayError(
+                    "invalid_header", "You sent this credential header twice: send it once.", param=field.name.decode()
+                )
             found[field.name] = field.value
     return found
 
@@ -116,13 +121,15 @@ def _token(name: bytes, value: bytes | None) -> bytes | None:
 
 
 def _invalid() -> GatewayError:
-    return GatewayError("invalid_api_key", "The gateway key is not valid; check it with who runs this gateway.")
+    return GatewayError(
+        "invalid_api_key", "The gateway key is not valid: check it, or get one from the operator of this gateway."
+    )
 
 
 def _missing(*, upstream_has_key: bool) -> str:
     if upstream_has_key:
         return "No gateway key: send it as 'Authorization: Bearer <key>' (the api_key of an OpenAI client)."
-    return "No gateway key: send it in the header X-Gateway-Key; Authorization goes to the upstream as it comes."
+    return "No gateway key: send it in the header X-Gateway-Key. 'Authorization' goes to the upstream unchanged."
 
 
 #: (head, whether the upstream has a key of its own, scope) -> who asks; raises GatewayError.

@@ -99,7 +99,7 @@ class Listener:
             cause = (
                 "limits.connections" if most == self.router.limits.connections else "the limit of open files (nofile)"
             )
-            log.warning("clients are refused: %d connections are open, which %s allows", most, cause)
+            log.warning("clients are refused: %d connections are open, as many as %s allows", most, cause)
         return len(self.connections) <= most + TOLD_AT_ONCE
 
     def swap(self, router: Router) -> None:

@@ -184,7 +184,7 @@ class Facade(asyncio.Transport):
             if not self.head.websocket:
                 raise GatewayError(
                     "invalid_header",
-                    "A WebSocket begins with a GET without a body and with exactly one 'Upgrade: websocket'.",
+                    "A WebSocket needs a GET without a body: send it with exactly one 'Upgrade: websocket'.",
                     param="upgrade",
                 )
             self._upgrade = response
@@ -304,7 +304,11 @@ class LocalTransaction:
     def handler_refused(self) -> None:
         """Break off: the handler did not accept what our grammar does."""
         if self._client.transaction is self:
-            self._break_off(GatewayError("bad_framing", "The request could not be read."))
+            self._break_off(
+                GatewayError(
+                    "bad_framing", "The request is malformed: check its headers and its body, and send it again."
+                )
+            )
 
     def switch(self, response: web.WebSocketResponse) -> WebSocketTransaction:
         """End this transaction behind the page's 101. Return the WebSocket's; it gets what the client sent ahead."""

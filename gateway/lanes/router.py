@@ -122,7 +122,10 @@ class Router:
         Raises GatewayError with the answer to give instead.
         """
         if head.method in (b"CONNECT", b"TRACE") or head.target == b"*":
-            raise GatewayError("method_not_allowed", "CONNECT, TRACE and OPTIONS * are not served here.")
+            raise GatewayError(
+                "method_not_allowed",
+                "The gateway does not support CONNECT, TRACE and 'OPTIONS *': send another method.",
+            )
         if self.door.is_preflight(head):
             return None
         meant = resolve_alias(head.target)
@@ -134,7 +137,10 @@ class Router:
             if path_of(meant) != ROOT:
                 self.door.check(head)
             if head.method not in _OWN_METHODS:
-                raise GatewayError("method_not_allowed", "Our own pages know no such method.")
+                raise GatewayError(
+                    "method_not_allowed",
+                    "This page does not support the method: use GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS.",
+                )
             return None
         key, cut, digits = _split(raw, len(raw))
         if b"upgrade" in head.connection or (

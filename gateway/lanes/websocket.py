@@ -89,7 +89,9 @@ async def websocket(
     """
     if hdrs.SEC_WEBSOCKET_PROTOCOL in request.headers:
         # Browsers give up when none of theirs is chosen; and aiohttp would log them, where some clients put their key.
-        raise GatewayError("invalid_header", "This page speaks no subprotocol: offer none.", param="upgrade")
+        raise GatewayError(
+            "invalid_header", "This page supports no subprotocol: leave 'Sec-WebSocket-Protocol' out.", param="upgrade"
+        )
     response = web.WebSocketResponse(
         heartbeat=heartbeat_s,
         max_msg_size=message_limit_bytes,
@@ -100,7 +102,7 @@ async def websocket(
     if not _acceptable(response, request):
         raise GatewayError(
             "invalid_header",
-            "This page is a WebSocket: ask with GET, 'Connection: Upgrade', 'Upgrade: websocket', "
+            "This page is a WebSocket: connect with GET, 'Connection: Upgrade', 'Upgrade: websocket', "
             "'Sec-WebSocket-Version: 13' and a Sec-WebSocket-Key of 16 bytes in base64.",
             param="upgrade",
         )

@@ -50,7 +50,7 @@ def test_one_of_the_scopes_is_enough() -> None:
     held.clear()
     with pytest.raises(GatewayError, match=r"^context$"):
         caller_with(("context", "approve"), identify)
-    with pytest.raises(GatewayError, match="Nobody"):
+    with pytest.raises(GatewayError, match="No gateway key"):
         caller_with((), identify)
 
 

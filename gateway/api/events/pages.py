@@ -115,7 +115,11 @@ def _after(request: web.Request) -> int:
     try:
         return number_of({"after": last[-1]}, "after", default=0)
     except GatewayError:
-        raise GatewayError("invalid_header", "It must be the id of an event.", param=_LAST.lower()) from None
+        raise GatewayError(
+            "invalid_header",
+            f"The value of {_LAST!r} is not the id of an event: send the last id that you received.",
+            param=_LAST.lower(),
+        ) from None
 
 
 def _frame(event: RunEvent) -> bytes:

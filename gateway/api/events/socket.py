@@ -125,7 +125,11 @@ class SocketPages:
             if kind == "ping":
                 parsed(Ping, value)
                 return {"type": "pong"}
-            raise GatewayError("invalid_field", "It must be an object of the type 'decide' or 'ping'.", param="type")
+            raise GatewayError(
+                "invalid_field",
+                "The message has no known type: send an object whose 'type' is 'decide' or 'ping'.",
+                param="type",
+            )
         except GatewayError as error:
             return _complaint(error)
 
@@ -145,7 +149,7 @@ class SocketPages:
 async def _leave_behind(socket: web.WebSocketResponse, outbox: Outbox) -> None:
     """Close the connection of a client that does not read. It may come back with `after`."""
     await outbox.overfull.wait()
-    log.warning("a client of %s is more than %d events behind and is sent away", SOCKET, WAITING_MOST)
+    log.warning("a client of %s is more than %d events behind: its connection is closed", SOCKET, WAITING_MOST)
     await _close(socket, WSCloseCode.TRY_AGAIN_LATER, b"too many events wait: come back with ?after=")
 
 
