@@ -34,7 +34,7 @@ def exchange(*messages: Json, prompt: str | None = "default", **facts: object) -
 
 
 async def sent(enhancer: PromptEnhancer, request: Exchange) -> Exchange:
-    """What the next stage gets."""
+    """Return the request that the next stage gets."""
     seen: list[Exchange] = []
 
     reply = reply_of()

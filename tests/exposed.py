@@ -1,4 +1,4 @@
-"""What a metrics page says, by Prometheus's own parser and linter; and a process that has counted everything."""
+"""A metrics page, read by Prometheus's own parser and linter; and a process that has counted everything."""
 
 import shutil
 import subprocess

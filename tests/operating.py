@@ -1,4 +1,4 @@
-"""What tests of the operator's commands share: their lines, as a gateway at this address tells them."""
+"""Helpers for tests of the operator's commands: their lines, as a gateway at this address tells them."""
 
 import asyncio
 from collections.abc import Callable, Iterator

@@ -83,7 +83,7 @@ class Reader:
 
 
 def until(process: "subprocess.Popen[str]", pattern: re.Pattern[str]) -> str:
-    """What the program prints up to the line that fits."""
+    """Return the program's output up to the line that fits."""
     assert process.stdout is not None
     said = ""
     for line in process.stdout:

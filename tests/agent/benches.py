@@ -71,7 +71,7 @@ def texts(told: list[Json]) -> str:
 
 
 def behind_question(told: list[Json]) -> str:
-    """What a held answer says behind its question, which it tells once."""
+    """Return the text of a held answer behind its question, which it contains once."""
     text = texts(told)
     assert text.startswith(("This call waits for your approval.", "These ")) and text.count("To answer, ") == 0
     assert text.count("Or, as soon as your program lets you,") == 1
@@ -169,11 +169,11 @@ class Bench:
         return await (await self.agents()).stage(self.limits)(exchange, self._model)
 
     async def run(self, **facts: object) -> list[Json]:
-        """What the client is told; marks that are none of its business are left out."""
+        """Return the chunks for the client, without the marks that are not for it."""
         return await told_by(await self.reply(**facts))
 
     async def resumed(self, *states: RunState, messages: list[Json] | None = None, **facts: object) -> list[Json]:
-        """What comes of the run in another process, or in the request that brings a decision."""
+        """Return the result of the run in another process, or in the request that brings a decision."""
         agents = await self.agents()
         self.clock.advance(60.0)  # whoever had the run before is gone
         run = await self.leases.claim("run_1", *(states or ("running", "awaiting_approval")))
@@ -232,7 +232,7 @@ def _hold() -> Callable[[], Awaitable[None]]:
 
 
 async def _let_go() -> None:
-    """Nobody closes these tools."""
+    """Do nothing: these tools need no closing."""
 
 
 async def _unexpected(run: StoredRun) -> None:

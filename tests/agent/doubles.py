@@ -1,4 +1,4 @@
-"""What tests of the pipeline stand on: a clock that is moved by hand, and counts as they are scraped."""
+"""The doubles for tests of the pipeline: a clock that is moved by hand, and counts as they are scraped."""
 
 from exposed import page_of
 from prometheus_client.parser import text_string_to_metric_families

@@ -16,7 +16,7 @@ from .models import chunk
 
 
 async def read(*chunks: Json, spoken: list[str] | None = None) -> tuple[list[Json], Answer, str, Outcome, Usage]:
-    """What came out of it: chunks, the answer, its rest and what it was."""
+    """Return the results of reading: chunks, the answer, its rest and what it was."""
     usage, said = Usage(), [] if spoken is None else spoken
 
     def tell(text: str) -> str:
@@ -147,7 +147,7 @@ async def test_a_plain_answer_is_its_text_whatever_it_looks_like(text: str) -> N
 
 
 async def test_a_plain_answer_has_neither_thoughts_nor_native_calls() -> None:
-    """Nobody offered it tools."""
+    """The model was offered no tools."""
     delta = {"reasoning_content": "Hm.", "content": "Hi", "tool_calls": [{"index": 0, "function": {"name": "look"}}]}
     answer, _, _ = await plainly({"choices": [{"index": 0, "delta": delta}]}, chunk(finish="tool_calls"))
     assert (answer.content, answer.reason) == ("Hi", "tool_calls") and answer.finish() == ("", Prose())
@@ -171,7 +171,7 @@ async def test_tokens_of_a_plain_answer_count() -> None:
 
 
 async def test_a_plain_answer_has_a_longest_length() -> None:
-    """Nobody reads it meanwhile, so nothing else would stop it."""
+    """No client reads it meanwhile, so nothing else would stop it."""
     half = "x" * (ANSWER_CHARS // 2)
     answer, _, _ = await plainly(half, half)
     assert len(answer.content) == ANSWER_CHARS

@@ -1,4 +1,4 @@
-"""Which calls stand in what others wrote."""
+"""Calls that stand in text of others."""
 
 import asyncio
 import json

@@ -166,7 +166,7 @@ async def test_who_slept_behind_the_start_runs_nothing_and_says_so() -> None:
 
 
 async def test_who_slept_behind_the_start_and_was_missed_by_nobody_runs_it_once() -> None:
-    """Nobody has taken the run meanwhile."""
+    """No other worker has taken the run meanwhile."""
 
     class Slow(SqliteStore):
         async def write(self, change: Change) -> None:

@@ -59,7 +59,7 @@ def turns(store: SqliteStore, run: Exchange, said: str = "", *, tainted: bool = 
 
 
 async def conversation(store: SqliteStore, *messages: Json, whose: Exchange = RUN) -> list[Json]:
-    """What a model gets of these messages."""
+    """Return the conversation that a model gets for these messages."""
     return await turns(store, replace(whose, body={"messages": list(messages)})).conversation()
 
 

@@ -47,7 +47,7 @@ class Run:
         return self.loop.answered(content, Calls(calls), finish_reason="stop")
 
     def outcome(self, action: Action, *, whole: str | None = None) -> Action:
-        """What follows once the planned calls are done; each says `shown N`, or its refusal."""
+        """Return the action after the planned calls; each result is `shown N`, or the refusal."""
         assert isinstance(action, Execute)
         results = [CallOutcome(p.refusal or f"shown {i}", whole or f"whole {i}") for i, p in enumerate(action.planned)]
         return self.loop.executed(action.planned, results)

@@ -16,7 +16,7 @@ from .benches import USAGE, Bench, Harmless, answer, call, group, texts, workflo
 
 
 class KilledError(BaseException):
-    """What the process does not survive."""
+    """The error that the process does not survive."""
 
 
 class Dying(SqliteStore):
@@ -38,7 +38,7 @@ class Dying(SqliteStore):
 
 
 class Effects:
-    """What a tool has done to the world, and where it dies: in the middle of its n-th call."""
+    """The effects of a tool, and the point where it dies: in the middle of its n-th call."""
 
     def __init__(self, *, dies_in: int = 0) -> None:
         self.done: list[object] = []
@@ -59,7 +59,7 @@ def model(n_calls: int) -> list[list[Json] | Exception]:
 
 
 async def killed(bench: Bench, **facts: object) -> list[Json]:
-    """What the client saw until the process died."""
+    """Return the chunks that the client saw until the process died."""
     told: list[Json] = []
     reply = await bench.reply(**facts)
 

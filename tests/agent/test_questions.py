@@ -19,7 +19,7 @@ RUN = Exchange(
 
 
 async def held(questions: Questions, *pending: str) -> list[Chunk]:
-    """What a client is told that is held for these approvals."""
+    """Return the chunks for a client that is held for these approvals."""
     told: list[Chunk] = []
 
     async def say(chunk: Chunk) -> None:

@@ -45,7 +45,7 @@ def _plan(call: FoundCall, call_id: str) -> PlannedCall:
 
 
 def ran(run: WorkflowLoop, action: Action, whole: str, *, ok: bool = True) -> Action:
-    """What follows once the one call is done."""
+    """Return the action after the one call."""
     assert isinstance(action, Execute)
     (planned,) = action.planned
     text = planned.refusal or whole
@@ -212,7 +212,7 @@ def test_what_comes_of_references_has_a_limit(kind: str) -> None:
 
 
 def test_only_results_that_are_needed_are_kept() -> None:
-    """What is on record of a run is small."""
+    """The record of a run is small."""
     run = script(
         ROWS, {"name": "b", "model": "x"}, {"name": "c", "model": "y"}, {"name": "d", "prompt": "{{steps.b}}"}, n=1
     )

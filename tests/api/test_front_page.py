@@ -32,7 +32,7 @@ BROWSER = b"Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/
     ],
 )
 def test_who_wants_html(accept: str, *, expected: bool) -> None:
-    """Who names it, and rather than JSON."""
+    """A client that names HTML, and prefers it to JSON."""
     assert wants_html(accept) is expected
 
 

@@ -1,4 +1,4 @@
-"""Who may take back that each call asks, and what they are told."""
+"""The callers who may take back that each call asks, and the answers they get."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What clients are told of approvals: the text of a turn, and the facts beside it."""
+"""The answers about approvals that clients get: the text of a turn, and the facts beside it."""
 
 import orjson
 

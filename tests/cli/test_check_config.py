@@ -1,4 +1,4 @@
-"""What `gateway check-config` says of a configuration that is good."""
+"""The output of `gateway check-config` for a good configuration."""
 
 from pathlib import Path
 

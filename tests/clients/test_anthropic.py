@@ -1,4 +1,4 @@
-"""What anthropic-python does beyond a chat, through the gateway."""
+"""The features of anthropic-python beyond a chat, through the gateway."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What openai-node does beyond a chat, through the gateway."""
+"""The features of openai-node beyond a chat, through the gateway."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What openai-python does beyond a chat, through the gateway."""
+"""The features of openai-python beyond a chat, through the gateway."""
 
 import hashlib
 from collections.abc import Iterator

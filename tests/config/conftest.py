@@ -1,4 +1,4 @@
-"""What the tests of the configuration share."""
+"""Fixtures of the tests of the configuration."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What must fit together."""
+"""The checks of settings that must fit together."""
 
 import pytest
 from config.folder import Folder

@@ -25,7 +25,7 @@ def messages(of: Document) -> list[str]:
 
 
 def test_values_are_found_by_path() -> None:
-    """What is not there, null, or below a single value is None."""
+    """A value that is missing, null, or below a single value is None."""
     subject = document()
     assert subject.get("e", 1, "n") == "q"
     for path in (("a", "c"), ("nope",), ("e", 2), ("e", "n"), ("a", "b", "deeper"), ("a", 0)):

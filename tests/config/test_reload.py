@@ -1,4 +1,4 @@
-"""What may replace a configuration in use."""
+"""The configurations that may replace the one in use."""
 
 import logging
 from pathlib import Path

@@ -107,7 +107,7 @@ class World:
 
     @staticmethod
     def _approvals(clock: Clock) -> Approvals:
-        """Nobody is asked in these chains."""
+        """Return approvals for chains in which no person is asked."""
         store = SqliteStore(":memory:")
         judge = Judge(Catalog(()), Gate(Policy(trust_llm="never", default="confirm"), {}))
         return Approvals(

@@ -1,4 +1,4 @@
-"""Who says how a request waits for a person."""
+"""The sources that decide how a request waits for a person."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a request would become, by what the chain makes of it."""
+"""The explanation of a request: the result of each stage of its chain."""
 
 from pathlib import Path
 

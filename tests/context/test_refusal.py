@@ -1,4 +1,4 @@
-"""What an upstream's error answer becomes (over real sockets: test_model.py)."""
+"""The errors that upstream error answers become (over real sockets: test_model.py)."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def head(status: int, *lines: bytes) -> ResponseHead:
 
 @pytest.mark.parametrize(("status", "told"), [(400, 400), (404, 404), (418, 418), (500, 500), (529, 529), (302, 502)])
 def test_a_status_stays_what_it_is(status: int, told: int) -> None:
-    """What is none for a client is a bad gateway."""
+    """A status that is not for clients becomes a bad gateway."""
     assert refusal(head(status), b"", target()).facts.status == told
 
 

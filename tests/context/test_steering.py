@@ -1,4 +1,4 @@
-"""What X-Context-* headers may say."""
+"""The values that X-Context-* headers may have."""
 
 import pytest
 

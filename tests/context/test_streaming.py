@@ -30,7 +30,7 @@ from gateway.context.streaming import MODELS, Style, Styles, asked_for, without
     ],
 )
 def test_what_is_left_out_next(style: Style, status: int, refusal: bytes, then: Style | None) -> None:
-    """What the refusal names; nothing where it is about something else."""
+    """The field that the refusal names; nothing where it is about something else."""
     assert without(style, status=status, refusal=refusal) == then
 
 

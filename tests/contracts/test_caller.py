@@ -1,4 +1,4 @@
-"""Who a request comes from."""
+"""The caller of a request."""
 
 from gateway.contracts.caller import Caller
 

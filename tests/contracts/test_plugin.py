@@ -1,4 +1,4 @@
-"""What plugins are built with, and what a stage can show."""
+"""The arguments that plugins are built with, and the facts that a stage can show."""
 
 from dataclasses import fields
 

@@ -1,4 +1,4 @@
-"""What tools are called towards models."""
+"""The names of tools towards models."""
 
 import re
 

@@ -39,7 +39,7 @@ def settings(folder: Path, **sections: object) -> Json:
 
 
 def words(run: str, *, steps: int = STEPS) -> str:
-    """What the demo model is told, so that it calls the tool so often."""
+    """Return the prompt with which the demo model calls the tool so often."""
     return f'steps {steps} tool ledger {{"run": "{run}", "n": $step}}'
 
 
@@ -71,7 +71,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What the store knows of one run of the ledger."""
+    """The stored facts of one run of the ledger."""
 
     run_id: str
     state: str
@@ -109,7 +109,7 @@ def copied(place: Path, folder: Path) -> Path:
 
 
 def broken_chain(place: Path) -> str | None:
-    """What is wrong with the audit log."""
+    """Return the problems of the audit log."""
     try:
         list(verified(str(place), noted=None))
     except AuditError as error:

@@ -1,4 +1,4 @@
-"""What happens to a gateway while people decide: to its disk, its processes, its configuration and its tools."""
+"""The faults of a gateway while people decide: of its disk, its processes, its configuration and its tools."""
 
 import json
 import os

@@ -77,7 +77,7 @@ class Stream:
         raise AssertionError(f"nobody was asked: {self.said}")
 
     async def rest(self) -> str:
-        """What was said, to the end."""
+        """Return the whole answer, read to its end."""
         async with self.response:
             async for delta in self._deltas():
                 self.said.append(delta.get("content") or "")

@@ -1,4 +1,4 @@
-"""Whoever decides, and however often at once: one decision holds, and its call runs once."""
+"""One decision holds, and its call runs once, however many people decide at once."""
 
 import asyncio
 import json

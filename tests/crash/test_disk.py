@@ -98,7 +98,7 @@ async def decided(folder: Path, *, chance: random.Random) -> tuple[Disk, bytes]:
 
 
 async def wrongs(place: Path, told: Sequence[bytes]) -> list[str]:
-    """What the store has that is not what was told."""
+    """Return the differences between the store and the answers that clients got."""
     states = {name: what for what, name in (line.decode().split() for line in told) if what != "begun"}
     begun = {line.decode().split()[1] for line in told if line.startswith(b"begun ")}
     store = SqliteStore(str(place))

@@ -36,7 +36,7 @@ WAYS: tuple[Way, ...] = ("rest", "chat")
 
 @dataclass(slots=True)
 class Figures:
-    """What was counted over all points."""
+    """The counts over all points."""
 
     points: int = 0
     effects: int = 0

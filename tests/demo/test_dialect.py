@@ -1,4 +1,4 @@
-"""What all dialects write alike."""
+"""The parts that all dialects write alike."""
 
 from gateway.demo.dialect import call_id, sse
 

@@ -18,7 +18,7 @@ class Prometheus:
         self._session = session
 
     async def value(self, query: str) -> Mapping[str, float]:
-        """What it answers now, by the value of the first label; {} until it has anything."""
+        """Return its present answer, by the value of the first label; {} until it has anything."""
         async with self._session.get(f"/api/v1/query?query={quote(query)}") as response:
             answer = await response.json()
         assert answer["status"] == "success", answer

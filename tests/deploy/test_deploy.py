@@ -56,12 +56,12 @@ def dockerfile() -> list[tuple[str, str]]:
 
 
 def last(instruction: str) -> str:
-    """What holds in the final image: the last such instruction."""
+    """Return the last such instruction, which holds in the final image."""
     return [rest for word, rest in dockerfile() if word == instruction][-1]
 
 
 def copied() -> list[str]:
-    """What the image takes from the repository."""
+    """Return the files that the image takes from the repository."""
     copies = [rest.split() for word, rest in dockerfile() if word == "COPY"]
     return [source for words in copies if not words[0].startswith("--from=") for source in words[:-1]]
 
@@ -254,7 +254,7 @@ def test_systemd_takes_away_what_the_gateway_does_not_need() -> None:
 
 
 def complaints(folder: Path) -> str:
-    """What systemd says against the unit; where there is no systemd, the lines that are no setting at all."""
+    """Return systemd's complaints about the unit; where there is no systemd, the lines that are no setting at all."""
     text = (DEPLOY / "gateway.service").read_text()
     analyze = shutil.which("systemd-analyze")
     if analyze is None:

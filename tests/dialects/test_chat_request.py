@@ -1,4 +1,4 @@
-"""What a request says of tools and formats is read in one way, however odd it is."""
+"""Tools and formats of a request have one reading, however odd they are."""
 
 import pytest
 

@@ -51,7 +51,7 @@ DISGUISES = {
 
 
 def seen(text: str) -> str:
-    """What a person sees of a text, or copies: rendered, plain letters."""
+    """Return the text that a person sees or copies: rendered, plain letters."""
     rendered = r"""<!--.*?-->|<[!?/a-zA-Z](?:'[^']*'|"[^"]*"|[^>'"])*>|!\[[^]]*\]\([^)]*\)|\]\([^)]*\)"""
     text = re.sub(rendered, "", re.sub("&#(95|97)", lambda found: chr(int(found[1])), text), flags=re.DOTALL)
     return re.sub(r"[^a-z0-9_]", "", unicodedata.normalize("NFKD", text).lower())

@@ -1,4 +1,4 @@
-"""What is meant by a message does not depend on who writes it."""
+"""The meaning of a message does not depend on its author."""
 
 import json
 

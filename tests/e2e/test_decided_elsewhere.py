@@ -118,7 +118,7 @@ async def test_another_conversation_that_shows_the_question_is_brought_nothing(t
 
 
 async def test_a_run_that_is_cancelled_begins_anew(tmp_path: Path) -> None:
-    """Whoever repeats its request is asked again."""
+    """A client that repeats its request is asked again."""
     async with talking(asks(), asks(), tools=ranch(tmp_path)) as world:
         (first,) = (await world.chat(GO)).asks
         assert (await world.post(b"", path=f"/context/runs/{first['run_id']}/cancel")).status == 200

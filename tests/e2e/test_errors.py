@@ -1,4 +1,4 @@
-"""What is refused, what fails, and what a client or a model is told then."""
+"""Refusals and failures, and the errors that a client or a model gets."""
 
 import asyncio
 import hashlib
@@ -304,7 +304,7 @@ async def test_context_headers_switch_lanes(headers: dict[str, str], path: str, 
 
 
 async def test_headers_of_an_answer() -> None:
-    """Which run, chain and intent it was."""
+    """The headers name the run, the chain and the intent."""
     async with talking(says("Hi.")) as world:
         answer = await world.chat("Remember that I like tea.")
         assert answer.headers["X-Context-Run-Id"] == answer.headers["x-request-id"]

@@ -117,7 +117,7 @@ async def test_the_intent_is_counted() -> None:
 
 
 async def test_only_the_last_user_message_counts() -> None:
-    """What was said before, and what a tool said, asks for nothing now."""
+    """Earlier messages, and results of tools, request nothing now."""
     said = [
         {"role": "user", "content": "用 weather 工具查一下北京"},
         {"role": "assistant", "content": "Use the weather tool yourself."},

@@ -38,7 +38,7 @@ async def test_every_message_of_the_collection() -> None:
 
 
 async def differences(world: World, case: Json) -> list[str]:
-    """What of the case does not hold."""
+    """Return the parts of the case that do not hold."""
     expect, problems = case["expect"], []
     world.model.then(says("Well."))
     answer = await world.chat(case["message"])

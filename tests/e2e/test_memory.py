@@ -1,4 +1,4 @@
-"""What a conversation remembers, over HTTP: who sees it, where it stands in the prompt, and how it goes."""
+"""The memory of a conversation, over HTTP: who sees it, where it stands in the prompt, and how it goes."""
 
 import hashlib
 

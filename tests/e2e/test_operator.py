@@ -16,7 +16,7 @@ DONE = says("Di is here.")
 
 
 async def typed(world: World, capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    """What a command says that does what it is told."""
+    """Return the output of a command that succeeds."""
     url = () if argv[0] == "audit" else ("--url", world.gateway.base_url)
     code = await asyncio.to_thread(main, [*argv, *url])
     out, err = capsys.readouterr()

@@ -22,7 +22,7 @@ _SPECS = {
 
 
 class Config(BaseModel):
-    """What the service is."""
+    """The configuration of the service."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

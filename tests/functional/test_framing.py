@@ -61,7 +61,7 @@ async def test_http_2_and_tls_are_told_at_once() -> None:
 
 @pytest.mark.parametrize("host", BAD_HOSTS)
 async def test_an_odd_host_is_refused(host: bytes) -> None:
-    """Whoever reads it next could read another one."""
+    """The next reader could understand another host."""
     response = await refused(b"GET /v1/x HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
     assert (response.status, error_of(response)["param"]) == (400, "host")
 

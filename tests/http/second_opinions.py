@@ -16,7 +16,7 @@ class RefusedError(Exception):
 
 @dataclass
 class Reading:
-    """What a parser made of one message. `end`: the offset behind it, or None if it goes on behind the bytes given.
+    """A parser's reading of one message. `end`: the offset behind it, or None if it goes on behind the bytes given.
 
     `line`: method, target, minor version of a request; status, minor version of a response. Names are in lower case.
     """
@@ -32,7 +32,7 @@ class Reading:
 
 
 class _Listener:
-    """What httptools tells, gathered."""
+    """The collected callbacks of httptools."""
 
     parser: httptools.HttpRequestParser | httptools.HttpResponseParser
 

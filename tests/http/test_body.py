@@ -27,7 +27,7 @@ CANARY = b"cAnArY-5f3d"
 
 
 def relay(body: Body, *pieces: bytes) -> bytes:
-    """What of the pieces is forwarded; the body must not end before the last of them."""
+    """Return the forwarded part of the pieces; the body must not end before the last of them."""
     forwarded = b""
     for piece in pieces:
         assert not body.done
@@ -58,7 +58,7 @@ def refused(data: bytes) -> bool:
 
 @pytest.mark.parametrize("cut", range(5))
 def test_a_body_of_known_length_ends_with_its_last_byte(cut: int) -> None:
-    """What came behind it is the next message."""
+    """The bytes behind it are the next message."""
     body = LengthBody(5)
     assert relay(body, *filter(None, (b"hello"[:cut], b"hello"[cut:] + NEXT))) == b"hello"
     assert body.done and body.rest == NEXT

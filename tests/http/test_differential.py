@@ -300,6 +300,6 @@ def compare_readings(head: ResponseHead, raw: bytes, method: bytes) -> None:
 
 
 def feed_heads(pieces: list[bytes], method: bytes) -> list[ResponseHead]:
-    """What ResponseHeads reads of the pieces."""
+    """Return the heads that ResponseHeads reads from the pieces."""
     reader = ResponseHeads(method)
     return [head for piece in pieces for head in reader.feed(piece)]

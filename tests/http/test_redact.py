@@ -25,7 +25,7 @@ def test_a_key_that_comes_in_two_pieces_is_found(cut: int) -> None:
 
 
 def test_a_beginning_that_stays_one_is_delivered() -> None:
-    """What only begins like the key is held no longer than the body lasts."""
+    """Text that only begins like the key is held no longer than the body lasts."""
     text = b"ends in " + KEY[:7]
     body = RedactedBody(LengthBody(len(text)), KEY, hold=True)
     assert body.feed(text) == text

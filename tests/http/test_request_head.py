@@ -298,7 +298,7 @@ def test_a_bad_byte_inside_a_credential_does_not_echo_it() -> None:
     "raw", [b"\r\n" + posting(), posting()[:-2], posting()[:-1], posting() + b"\r\n", posting() + b"X: y\r\n\r\n"]
 )
 def test_a_head_is_whole_and_nothing_more(raw: bytes) -> None:
-    """Whoever cuts it out of the stream cuts it at the first empty line."""
+    """The caller cuts it out of the stream at the first empty line."""
     assert refusal(raw) == (400, "bad_framing")
 
 

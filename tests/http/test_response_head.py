@@ -204,7 +204,7 @@ def test_heads_are_read_however_they_arrive() -> None:
 
 
 def test_101_is_the_last_head() -> None:
-    """What follows is another protocol's."""
+    """The bytes behind it belong to another protocol."""
     heads = ResponseHeads(b"GET")
     (head,) = heads.feed(answering(b"HTTP/1.1 101 Switching Protocols", b"Upgrade: websocket") + b"HTTP/1.1 \x81\x05")
     assert head.status == 101 and heads.rest == b"HTTP/1.1 \x81\x05"

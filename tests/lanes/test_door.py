@@ -1,4 +1,4 @@
-"""Which names are ours, and which web pages may ask."""
+"""The gateway's own names, and the web pages that may send requests."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the connections of a worker share: limits, draining, reloads, the look after paused ones."""
+"""The state that the connections of a worker share: limits, draining, reloads, the look after paused ones."""
 
 import asyncio
 

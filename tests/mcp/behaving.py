@@ -34,7 +34,7 @@ TOOLS: Final[dict[str, tuple[str, Json]]] = {
 
 
 class Server:
-    """What every behaviour begins with: a server that is right."""
+    """The base of every behaviour: a server that is right."""
 
     def __init__(self, arguments: list[str]) -> None:
         self.arguments = arguments

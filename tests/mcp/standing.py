@@ -1,4 +1,4 @@
-"""What tests need to stand a server up: a clock, counters that remember, and a wait for what is to become of it."""
+"""Helpers that start a server for tests: a clock, counters that remember, and a wait for what is to become of it."""
 
 import asyncio
 import time

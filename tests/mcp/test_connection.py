@@ -23,7 +23,7 @@ FRESH: Json = {"ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
 
 
 class RefusedError(Exception):
-    """What the server answers with an error of this code."""
+    """The error that the server answers, with this code."""
 
     def __init__(self, code: int, message: str = "no", data: Any = None) -> None:
         super().__init__(code, message, data)

@@ -1,4 +1,4 @@
-"""What a server says of its tools, checked and cleaned."""
+"""A server's definitions of its tools, checked and cleaned."""
 
 from typing import Any
 
@@ -123,7 +123,7 @@ def test_a_schema_that_does_not_do_is_named(schema: object, reason: str) -> None
 
 @pytest.mark.parametrize("broken", [{"properties": 7}, {"type": "object", "$schema": "http://x/y"}, {"pattern": "(a"}])
 def test_a_broken_schema_is_left_out(broken: dict[str, Any]) -> None:
-    """What no validator takes would refuse every call."""
+    """A schema that no validator accepts would refuse every call."""
     assert refused(inputSchema=broken).startswith("its schema is broken: ")
 
 

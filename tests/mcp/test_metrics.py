@@ -1,4 +1,4 @@
-"""What is counted of operations."""
+"""The metrics of operations."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_an_operation_has_the_labels_of_opentelemetry() -> None:
 
 
 def test_what_breaks_off_is_cancelled() -> None:
-    """Nobody has to say so."""
+    """An operation that breaks off counts as cancelled by itself."""
     counters, server = Counters(), Server(name="docs", transport="http")
     with pytest.raises(KeyError), OperationMetrics(server, counters=counters, clock=Clock()).operation("tools/list"):
         raise KeyError

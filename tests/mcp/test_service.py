@@ -178,7 +178,7 @@ async def test_many_servers_at_once() -> None:
     ],
 )
 def test_settings_that_do_not_fit(options: dict[str, Any], problem: str) -> None:
-    """What is wrong, without a value."""
+    """The error names the problem, without a value."""
     with pytest.raises(ValidationError, match=problem):
         built("ok", **options)
 
@@ -190,7 +190,7 @@ def test_it_takes_what_the_configuration_has() -> None:
 
 
 def test_secrets_do_not_show() -> None:
-    """What is logged by mistake holds no credential."""
+    """Settings that are logged by mistake show no credential."""
     config = Config.model_validate(
         {
             "url": "http://m/?key=canary",
@@ -211,7 +211,7 @@ def test_the_sdk_is_needed_by_the_first_server_only() -> None:
 
 
 def test_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What to install."""
+    """The error names the package to install."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"pip install 'twolane\[mcp\]'"):
         built("ok")

@@ -240,7 +240,7 @@ async def test_stopping_leaves_nothing() -> None:
 
 @pytest.mark.parametrize("behaviour", ["silent", "exits"])
 async def test_stopping_while_it_starts(behaviour: str) -> None:
-    """Nobody waits for the limit of the start, or for the next try."""
+    """Stopping does not wait for the limit of the start, or for the next try."""
     async with stands(behaviour, start_timeout_s=600.0) as stand:
         if behaviour == "exits":
             await stand.changes.until(lambda: stand.session.condition().state == "error")

@@ -1,4 +1,4 @@
-"""What is known of a server."""
+"""The settings of a server."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_a_tool_has_its_own_time_before_that_of_its_server(
 
 
 def test_secrets_do_not_show() -> None:
-    """What is logged by mistake holds no credential."""
+    """Settings that are logged by mistake show no credential."""
     credentials = Credentials(issuer="https://i", client_id="c", client_secret="canary")
     endpoint = Endpoint(url="https://m/?key=canary", headers={"Authorization": "canary"}, oauth=credentials)
     assert "canary" not in repr(endpoint)

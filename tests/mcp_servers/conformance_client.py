@@ -38,7 +38,7 @@ _SAMPLES: Final[dict[str, object]] = {
 
 
 class _Uncounted:
-    """Nobody asks for figures of this run."""
+    """Counters that drop all figures."""
 
     def count(self, name: str, **labels: str) -> None: ...
 

@@ -31,7 +31,7 @@ def named(name: str) -> list[Snippet]:
 
 
 async def prints(snippet: Snippet, *, home: Path, address: str = ADDRESS) -> None:
-    """What the page says, run in a folder of its own; only the port is another one."""
+    """Check the output of the page's example, run in a folder of its own; only the port is another one."""
     program = home / "gateway"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m gateway "$@"\n', encoding="utf-8")
     program.chmod(0o700)

@@ -19,7 +19,7 @@ NOON = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Toky
 
 
 async def intent_of(world: World, text: str) -> Json:
-    """What the gateway takes the text for."""
+    """Return the gateway's reading of the text."""
     asked = {"model": "m", "messages": [{"role": "user", "content": text}]}
     shown: Json = (await world.post(asked, path="/context/explain")).json
     intent: Json = shown["intent"]

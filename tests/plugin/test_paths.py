@@ -1,4 +1,4 @@
-"""What a spelling tells: characters that nobody sees, paths that hold secrets."""
+"""Facts in a spelling: characters that nobody sees, paths that hold secrets."""
 
 import pytest
 from measuring import Effort

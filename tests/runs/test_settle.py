@@ -1,4 +1,4 @@
-"""What people settle, on a real store: calls of which nobody knows, and runs that they end."""
+"""Settlements by people, on a real store: calls with an unknown outcome, and runs that they end."""
 
 import asyncio
 from collections.abc import AsyncIterator

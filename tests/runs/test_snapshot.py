@@ -1,4 +1,4 @@
-"""What is kept of a request: all that a run needs to go on, and nothing that would let somebody be its client."""
+"""The stored part of a request: all that a run needs to go on, and nothing that would let somebody be its client."""
 
 from dataclasses import replace
 

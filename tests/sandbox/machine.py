@@ -1,4 +1,4 @@
-"""What the machine that runs the tests can confine with, and ways to try it."""
+"""The means of confinement of the machine that runs the tests, and ways to try them."""
 
 import asyncio
 import ctypes
@@ -49,7 +49,7 @@ async def python(cwd: Path, code: str, *, level: Level) -> Finished:
 
 
 def in_child(code: str) -> str:
-    """What a fresh interpreter prints that runs `code` with the gateway importable."""
+    """Return the output of a fresh interpreter that runs `code` with the gateway importable."""
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

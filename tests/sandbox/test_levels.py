@@ -1,4 +1,4 @@
-"""Which level is chosen, on this machine and on machines that have less."""
+"""The choice of a level, on this machine and on machines that have less."""
 
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def test_landlock_is_needed_beside_namespaces(tmp_path: Path) -> None:
 
 
 def test_bubblewrap_alone_is_not_replaced(tmp_path: Path) -> None:
-    """Who asks for it gets it or nothing."""
+    """A configuration that names bubblewrap gets it or nothing."""
     assert poorer(tmp_path, sandbox="bubblewrap") == "None | bubblewrap: the program bwrap is not installed"
 
 

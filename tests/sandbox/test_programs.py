@@ -1,4 +1,4 @@
-"""Which program a name means."""
+"""The program that a name means."""
 
 import pytest
 

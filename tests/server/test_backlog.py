@@ -1,4 +1,4 @@
-"""What waits in the store, as its operator sees it."""
+"""The backlog in the store, as its operator sees it."""
 
 import pytest
 from agent.doubles import Clock

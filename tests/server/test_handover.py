@@ -1,4 +1,4 @@
-"""What a supervisor hands to its workers."""
+"""The state that a supervisor hands to its workers."""
 
 import os
 from pathlib import Path

@@ -74,7 +74,7 @@ def test_an_address_that_is_not_ours_is_told(host: str, reason: str) -> None:
 
 
 def test_a_failure_leaves_no_socket_behind() -> None:
-    """What was opened until then is closed (ResourceWarning is an error)."""
+    """The sockets opened until then are closed (ResourceWarning is an error)."""
     with socket.create_server(("127.0.0.1", 0)) as stranger, pytest.raises(ListenError):
         listen("127.0.0.1", stranger.getsockname()[1], workers=2, join=True)
 

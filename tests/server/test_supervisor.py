@@ -103,7 +103,7 @@ def _is_count(name: str) -> bool:
 
 
 async def test_a_worker_that_is_killed_comes_back() -> None:
-    """Nobody is refused meanwhile: connections wait for it. The other worker's streams go on, its own are cut."""
+    """No client is refused: connections wait for it. The other worker's streams go on, its own are cut."""
     streams = Streams()
     async with (
         FakeUpstream(streams) as upstream,

@@ -13,7 +13,7 @@ from gateway.testing.upstream import FakeUpstream
 
 
 class Ear:
-    """What systemd would hear on NOTIFY_SOCKET."""
+    """The messages that systemd would get on NOTIFY_SOCKET."""
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)

@@ -1,4 +1,4 @@
-"""What is counted comes out as valid Prometheus text, and however wild the traffic, as a bounded number of series."""
+"""Metrics are valid Prometheus text and, however wild the traffic, a bounded number of series."""
 
 import math
 from itertools import accumulate

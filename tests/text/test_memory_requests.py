@@ -74,7 +74,7 @@ def test_recall(text: str) -> None:
     ],
 )
 def test_forget(text: str, about: str, everything: bool) -> None:
-    """What is to be forgotten, or all of it."""
+    """The text to be forgotten, or all of it."""
     folded = fold(text).text
     request = memory_request(folded, shown=NOTHING)
     assert request is not None and request.action == "forget"

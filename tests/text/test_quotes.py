@@ -1,4 +1,4 @@
-"""What a message shows is told apart from what it says."""
+"""Quoted parts of a message are told apart from its own words."""
 
 import pytest
 

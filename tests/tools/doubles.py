@@ -1,4 +1,4 @@
-"""What tests of tools stand on: a tool of the test's making, and who asks for it."""
+"""The doubles for tests of tools: a tool of the test's making, and who asks for it."""
 
 from collections.abc import Awaitable, Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""Which tools there are: one name each, towards the model too, narrowed by the request and never widened."""
+"""The catalog of tools: one name each, towards the model too, narrowed by the request and never widened."""
 
 from collections.abc import Sequence
 from dataclasses import replace

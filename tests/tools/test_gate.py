@@ -1,4 +1,4 @@
-"""Who decides about a call, in which order; the scenarios of the requirement risk-gate."""
+"""The order of the parties that decide about a call; the scenarios of the requirement risk-gate."""
 
 import pytest
 from hypothesis import given, settings

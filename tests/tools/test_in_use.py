@@ -1,4 +1,4 @@
-"""What is in use is looked up each time, whichever configuration a run began with."""
+"""The configuration in use is looked up each time, whichever configuration a run began with."""
 
 from collections.abc import Awaitable, Callable
 from typing import Literal

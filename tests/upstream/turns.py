@@ -12,7 +12,7 @@ from gateway.upstream.pool import Pool
 
 
 class NotingTurn:
-    """What came, and how it ended."""
+    """A turn that notes the bytes it got, and its end."""
 
     def __init__(self, *, keeps_half_open: bool = False) -> None:
         self.received = bytearray()

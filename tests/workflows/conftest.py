@@ -1,4 +1,4 @@
-"""What the tests of workflows share."""
+"""Fixtures of the tests of workflows."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a workflow is: its form, and its definition as its runs keep it."""
+"""The definition of a workflow: its form, and its definition as its runs keep it."""
 
 import orjson
 import pytest

@@ -99,7 +99,7 @@ def test_what_others_may_write_is_refused(folder: Folder, workflows: Workflows, 
 
 
 def test_a_link_out_of_the_folder_is_refused(folder: Folder, workflows: Workflows) -> None:
-    """Whoever owns the other place could change it."""
+    """The owner of the other place could change it."""
     workflows.write(HEAD + STEP, "mine.yaml")
     target = folder.write("elsewhere.yaml", HEAD + STEP)
     target.with_name("workflows").joinpath("w.yaml").symlink_to(target)

@@ -64,7 +64,7 @@ def test_it_ends_with_its_last_brace(text: str, size: int) -> None:
 
 
 def test_it_takes_no_more_than_it_is_told() -> None:
-    """What stands behind `end` is not looked at."""
+    """Text behind `end` is not examined."""
     attempt = Candidate()
     assert attempt.feed('{"a": 1}', 0, 4) is None
     assert (attempt.text, attempt.size) == ('{"a"', 4)

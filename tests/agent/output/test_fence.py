@@ -80,7 +80,7 @@ def test_what_closes_a_block_of_code(line: str, before: str, kind: str) -> None:
 
 
 def test_nothing_is_waited_for_at_the_end() -> None:
-    """What is cut is decided."""
+    """A cut line is decided at once."""
     assert read_line("```js", 0, starts=True, inside=None, called=False, final=True)[0] == "code"
     assert read_code_line("``` ", 0, "", inside=Fence("`", 3), final=True)[0] == "close"
 

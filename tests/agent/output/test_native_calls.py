@@ -74,7 +74,7 @@ def test_native_arguments_as_an_object() -> None:
     "arguments", ['{"path":"a.t', "[]", "null", '"{}"', '{"a":1,"a":2}', "{} {}", [], 0, False, "x"]
 )
 def test_bad_native_arguments_are_never_none(arguments: object) -> None:
-    """What is not an object runs nothing."""
+    """Arguments that are not an object run nothing."""
     outcome = native(piece(arguments, "a", index=0, id="1"))
     assert isinstance(outcome, Malformed)
     assert "'a'" in outcome.reason

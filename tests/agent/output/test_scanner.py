@@ -325,7 +325,7 @@ TALK = st.lists(st.sampled_from(TEXTS) | st.text("abc .\n你", max_size=20), max
     reason=st.sampled_from(["stop", "length"]),
 )
 def test_any_cut_gives_the_same(text: str, cuts: Sequence[int], size: int, limit: int, reason: str) -> None:
-    """What is shown and found does not depend on the pieces."""
+    """The shown text and the calls found do not depend on the pieces."""
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     uneven = [text[start:end] for start, end in pairwise(edges)]
     whole = scan(text, finish_reason=reason, limit=limit)

@@ -1,4 +1,4 @@
-"""What one answer was found to hold."""
+"""The calls found in one answer."""
 
 from gateway.agent.output.taken import GROUP_CALLS, Taken
 from gateway.agent.output.tool_calls import Calls, Malformed, Prose

@@ -1,4 +1,4 @@
-"""What pieces of an answer are."""
+"""Pieces of an answer: calls, malformed attempts, prose."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is shown of an answer, and what is taken back."""
+"""The shown and the held parts of an answer."""
 
 from gateway.agent.output.announced import SENTENCE_CHARS
 from gateway.agent.output.view import LINE_CHARS, SPACE_CHARS, View

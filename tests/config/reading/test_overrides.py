@@ -114,7 +114,7 @@ def test_what_is_wrong_with_a_variable_is_said_by_its_name(folder: Folder, name:
 
 
 def test_a_variable_that_is_set_in_two_cases_is_refused(folder: Folder) -> None:
-    """Which of them wins would be chance."""
+    """Chance would decide which of them wins."""
     problem = folder.problem("", {"GATEWAY__WORKERS": "1", "gateway__workers": "2"})
     assert problem == "gateway__workers: is also set as GATEWAY__WORKERS: upper and lower case are the same here"
 

@@ -1,4 +1,4 @@
-"""What all sections share."""
+"""The behaviour that all sections share."""
 
 import pytest
 from pydantic import ValidationError
@@ -28,7 +28,7 @@ def test_an_empty_section_or_list_has_its_defaults() -> None:
 
 
 def test_findings_do_not_hold_the_input() -> None:
-    """Whoever prints a ValidationError prints no secret."""
+    """A printed ValidationError has no secret in it."""
     with pytest.raises(ValidationError) as caught:
         Settings.model_validate({"upstreams": [{"name": "a", "base_url": "canary://", "api_key": "can ary"}]})
     assert "canary" not in str(caught.value) and "can ary" not in str(caught.value)

@@ -20,7 +20,7 @@ from gateway.config.values.secret import Hidden
 
 
 def test_text_is_text_and_a_number_needs_quotes() -> None:
-    """What YAML reads as something else is refused with the remedy."""
+    """A value that YAML reads as something else is refused with the remedy."""
     assert parse_text("abc") == "abc"
     for value, found in ((1, "a number"), (1.5, "a number"), (True, "true or false")):
         with pytest.raises(ValueError, match=f"found {found}: put it in quotes"):

@@ -1,4 +1,4 @@
-"""What of a chat completion request is checked."""
+"""The checks of a chat completion request."""
 
 import json
 

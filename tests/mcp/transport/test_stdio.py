@@ -29,7 +29,7 @@ class Connection:
         self.client, self.transport = client, transport
 
     async def call(self, tool: str, **arguments: Any) -> str:
-        """What the tool says; MCPError for an error."""
+        """Return the text of the tool; MCPError for an error."""
         async with asyncio.timeout(120):
             result = await self.client.call_tool(tool, arguments)
         assert isinstance(result, CallToolResult)

@@ -1,4 +1,4 @@
-"""Which uses of git only read; tests/plugins/tools/execute_command/test_harmless_git.py runs them."""
+"""The uses of git that only read; tests/plugins/tools/execute_command/test_harmless_git.py runs them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is certain of a word, whatever is expanded."""
+"""The certain parts of a word, whatever is expanded."""
 
 from gateway.plugin.shell.words import ANY_WORD, Draft
 

@@ -1,4 +1,4 @@
-"""Which calls are known to be harmless."""
+"""The calls that are known to be harmless."""
 
 import pytest
 

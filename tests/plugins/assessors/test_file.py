@@ -1,4 +1,4 @@
-"""Which file operations run by themselves, under each profile; every line of the case file holds."""
+"""The file operations that run by themselves, under each profile; every line of the case file holds."""
 
 import json
 from pathlib import Path

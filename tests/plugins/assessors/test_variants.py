@@ -1,4 +1,4 @@
-"""What asks goes on to ask however it is spelled: comments, case, white space, quoting, encodings, parentheses.
+"""A call that asks still asks, however it is spelled: comments, case, white space, quoting, encodings, parentheses.
 
 `make soak` looks for minutes rather than seconds.
 """

@@ -1,4 +1,4 @@
-"""What the tests of tools share."""
+"""Fixtures of the tests of tools."""
 
 import pytest
 from pytest_aiohttp import AiohttpServer

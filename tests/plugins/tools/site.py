@@ -1,4 +1,4 @@
-"""What tests of the web tool stand on: real servers on loopback, and a call of the tool."""
+"""Helpers for tests of the web tool: real servers on loopback, and a call of the tool."""
 
 import asyncio
 import contextlib

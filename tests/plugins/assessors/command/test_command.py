@@ -1,4 +1,4 @@
-"""Which commands run by themselves, under each profile; every line of the case files holds."""
+"""The commands that run by themselves, under each profile; every line of the case files holds."""
 
 import json
 import time
@@ -24,7 +24,7 @@ def decision(command: object, profile: Profile = "standard") -> str:
 
 
 def expected(case: Json, profile: Profile) -> str:
-    """What a case means under a profile.
+    """Return the expected verdict of a case under a profile.
 
     core holds under all; extended is auto only with the longer list, which `literal` does not have; what hardening
     marks asks under `hardened` alone, with one exception: a variable that is not on the short list always asks.
@@ -117,7 +117,7 @@ def test_command_whitelist_fallback() -> None:
     ],
 )
 def test_everyday_use_runs(command: str) -> None:
-    """What a person or model types every day to look around asks nobody."""
+    """Everyday commands that look around ask nobody."""
     verdict = assessor().assess({"command": command})
     assert verdict.decision == "auto", verdict
 
@@ -233,7 +233,7 @@ def test_what_may_do_harm_asks(command: str) -> None:
     ],
 )  # fmt: skip
 def test_hardened_asks_before_secrets_and_endless_commands(command: str) -> None:
-    """What the literal rule lets run asks under `hardened` only."""
+    """Commands that the literal rule lets run ask under `hardened` only."""
     assert decision(command) == "auto"
     assert decision(command, "hardened") == "confirm"
 
@@ -301,7 +301,7 @@ def test_no_text_makes_it_raise(words: list[str], between: str) -> None:
 @settings(max_examples=300)
 @given(st.lists(st.sampled_from(WORDS.split()), min_size=1, max_size=10))
 def test_a_stricter_profile_never_allows_more(words: list[str]) -> None:
-    """What `literal` or `hardened` lets run, `standard` does, too."""
+    """Commands that `literal` or `hardened` lets run also run under `standard`."""
     text = " ".join(words)
     if decision(text) == "confirm":
         assert (decision(text, "literal"), decision(text, "hardened")) == ("confirm", "confirm")

@@ -1,4 +1,4 @@
-"""What the hardened profile objects to in commands that are harmless to the machine."""
+"""The objections of the hardened profile to commands that are harmless to the machine."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a host stands for, in every spelling."""
+"""The meaning of a host, in every spelling."""
 
 import ipaddress
 

@@ -221,7 +221,7 @@ def test_hostile_text_takes_linear_time(start: str, piece: str) -> None:
     ids=["parameters", "value", "headers", "few", "semicolon", "brackets"],
 )
 def test_a_query_of_its_own_is_judged_like_that_of_the_url(arguments: dict[str, Any], expect: str) -> None:
-    """What is too long or may replace the method asks."""
+    """A query that is too long or may replace the method asks."""
     assert decision("https://example.com/", assessor(), **arguments) == expect
     url = "https://example.com/?" + "&".join(f"{name}={value}" for name, value in arguments.get("params", {}).items())
     if "params" in arguments:

@@ -55,7 +55,7 @@ def test_a_wish_to_be_asked_is_found(text: str) -> None:
     ],
 )
 def test_the_opposite_and_other_sentences_are_not(text: str) -> None:
-    """Who does not want to be asked is not."""
+    """A user who does not want to be asked is not asked."""
     assert asks_before(fold(text).text, shown=NOTHING) is None
 
 

@@ -34,5 +34,5 @@ def test_keywords_keep_their_order_and_spelling() -> None:
 
 
 def test_an_index_is_built_once_for_equal_services() -> None:
-    """Whoever asks, in whatever tuple."""
+    """The index is the same for every caller and every tuple."""
     assert name_index(tuple(NamedService(s.name, s.keywords, s.tools) for s in SERVICES)) is name_index(SERVICES)

@@ -1,4 +1,4 @@
-"""What a model is told about diagrams."""
+"""The instructions about diagrams for a model."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What stays in a prompt of limited size: in which order tools give way, and that they are never cut."""
+"""The parts that stay in a prompt of limited size: in which order tools give way, and that they are never cut."""
 
 from xml.etree import ElementTree
 

@@ -1,4 +1,4 @@
-"""What tests of statements share: the tables of the newest version, empty."""
+"""Fixtures of the tests of statements: the tables of the newest version, empty."""
 
 import sqlite3
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What is kept of a file is never older than its last commit, and needs no thread."""
+"""The cache of a file is never older than its last commit, and needs no thread."""
 
 import asyncio
 import sqlite3

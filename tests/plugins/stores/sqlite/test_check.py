@@ -86,7 +86,7 @@ def test_the_log_of_a_process_that_lives_asks_for_none(open_elsewhere: str) -> N
 
 
 def test_a_store_that_is_whole_is_checked_once(killed: str) -> None:
-    """Whoever opened it while the check was due goes on."""
+    """A process that opened it while the check was due goes on."""
     with closing(open_file(killed, migrations=MIGRATIONS)), closing(SqliteWatch(killed)) as watch:
         assert watch.is_check_due
         check(killed)

@@ -47,7 +47,7 @@ def put(transactions: PlainTransactions, name: str) -> None:
 
 
 def names(place: Path) -> set[str]:
-    """What whoever opens a copy of the files finds, as after a crash."""
+    """Return the names in a copy of the files, as after a crash."""
     copy = place.with_name("copy.db")
     shutil.copyfile(place, copy)
     shutil.copyfile(f"{place}-wal", f"{copy}-wal")

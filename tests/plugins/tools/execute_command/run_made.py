@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def run(argv: list[str], environment: dict[str, str]) -> str:
-    """What is wrong with how it ran; "": nothing."""
+    """Return the problem of the run; "": none."""
     null = os.open(os.devnull, os.O_RDWR)
     actions = [(os.POSIX_SPAWN_DUP2, null, number) for number in (0, 1, 2)]
     try:

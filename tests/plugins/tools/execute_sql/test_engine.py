@@ -1,4 +1,4 @@
-"""What every engine is asked, and in which words it fails."""
+"""The requests to every engine, and the words of its failures."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What PostgreSQL refuses, by its first words; test_execute_sql_postgres.py asks a real server."""
+"""The statements that PostgreSQL refuses, by their first words; test_execute_sql_postgres.py asks a real server."""
 
 import pytest
 from hypothesis import given

@@ -35,7 +35,7 @@ def test_any_value_is_told_somehow(value: object, shown: object) -> None:
 
 
 def test_rows_end_at_their_number_and_at_their_size() -> None:
-    """What is there is whole, and says that there is more."""
+    """The rows shown are whole, and a note says that there are more."""
     few, small = SqlRows(2, 1000), SqlRows(10, 12)
     assert [few.add((i,)) for i in range(3)] == [True, True, False]
     assert [small.add(("abc",)) for _ in range(2)] == [True, False]

@@ -1,4 +1,4 @@
-"""What SQLite itself says of a statement that was judged harmless, and that it is held to it."""
+"""SQLite's own view of a statement that was judged harmless, and how SQLite enforces it."""
 
 import sqlite3
 from contextlib import closing

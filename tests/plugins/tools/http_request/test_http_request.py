@@ -72,7 +72,7 @@ async def test_headers_that_are_no_text_do_not_break_the_result() -> None:
 
 
 async def test_no_cookie_is_kept(site: Site) -> None:
-    """What one answer sets, the next request does not send."""
+    """The next request does not send cookies that an answer has set."""
     url = await site.says(text="", headers={"Set-Cookie": "a=b; Path=/"})
     async with asking(HttpRequest(Config(private_networks=True))) as asked:
         await asked(url)
