@@ -16,7 +16,7 @@ TRIES: Final = 5
 FIRST_S, LONGEST_S = 0.5, 8.0
 #: Failures that pass: a limit, an error of the server, a connection, a silence.
 _PASSING = frozenset(("upstream_limited", "upstream_error", "upstream_timeout", "upstream_unavailable"))
-#: What an operator can mend, too.
+#: Errors that an operator can repair, too.
 _MENDED = _PASSING | {"upstream_refused"}
 
 

@@ -162,7 +162,7 @@ class WorkflowLoop:
     def _planned(self, step: Step) -> PlannedCall:
         """Return the call, judged like a call of a model."""
         if self._refers_to_cut(step.with_):
-            # To a model half a text says so itself; a tool would take it for the whole.
+            # A model sees that a text is only a half. A tool would take it for the whole.
             reason = f"more than {RESULT_CHARS} characters, or the model came to its own limit"
             raise self._failure(f"it needs a result of which the end is missing ({reason})")
         assert step.tool is not None

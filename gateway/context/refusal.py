@@ -16,7 +16,7 @@ CHAT = b"/chat/completions"
 ERROR_LIMIT_BYTES = 65536
 #: Longest wait that is passed on; openai-node waits literally for whatever it is told.
 RETRY_AFTER_S = 60
-#: How much of the message is told.
+#: So much of the message goes to the client.
 MESSAGE_CHARS = 2000
 _TYPE_CHARS = 100
 #: Status of a path that is not there: mostly the base URL is wrong.

@@ -30,7 +30,7 @@ StepState = Literal[
 ApprovalState = Literal[
     "pending", "approved", "rejected", "expired", "cancelled", "executing", "done", "failed", "unknown"
 ]
-#: What an approval can be after it was approved.
+#: States of an approval after it was approved.
 APPROVED: frozenset[str] = frozenset(("approved", "executing", "done", "failed", "unknown"))
 Via = Literal["rest", "websocket", "chat", "cli", "console"]
 

@@ -10,7 +10,7 @@ RISK_LEVEL: Final = "risk_level"
 LEVELS: Final = ("low", "medium", "high")
 #: The level that lowers the risk, in this spelling only.
 LOW: Final = LEVELS[0]
-#: Those by which a model raises the risk.
+#: Levels by which a model raises the risk.
 RAISED: Final = ("medium", "high")
 CHOICES: Final = f"One of: {', '.join(LEVELS)}"
 MEANING: Final = (

@@ -22,7 +22,7 @@ MANY_CHUNKS = 200
 _QUOTED = rb"\"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\" + VALUE + rb")*+\""
 _EXTENSIONS = rb"(?:;" + TOKEN + rb"++(?:=(?:" + TOKEN + rb"++|" + _QUOTED + rb"))?)*+"
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})" + _EXTENSIONS + rb"\r\n")
-#: What more bytes could still make a size line of; the extensions are checked once the line is whole.
+#: A beginning that more bytes could still complete; the extensions are checked once the line is whole.
 _BEGINNING = re.compile(rb"[0-9A-Fa-f]{1,15}(?:;" + VALUE + rb"*+)?\r?")
 
 

@@ -28,7 +28,7 @@ HOP_BY_HOP = frozenset(
     )
 )
 
-#: What `Connection` cannot nominate away: a message without these means something else.
+#: Fields that `Connection` cannot remove (RFC 9110 section 7.6.1): a message without these means something else.
 _PROTECTED = frozenset(
     (
         b"authorization",
@@ -68,7 +68,7 @@ _NOT_IN_TRAILERS = frozenset(
 
 
 _CONTROLS = bytes(c for c in (*range(32), 127) if c not in b"\t\r\n")
-#: How far back the beginning of a head is looked at: what came earlier was looked at when it came.
+#: So many bytes at the end of an unfinished head are checked again: earlier ones were checked when they arrived.
 _RECENT_BYTES = 4096
 _CHUNKED = re.compile(rb"transfer-encoding: *chunked\r\n", re.IGNORECASE)
 

@@ -18,7 +18,7 @@ CONTEXT_PREFIX = b"x-context-"
 _BY_HEADER = frozenset(b"/v1/" + endpoint.encode() for endpoint in ENDPOINTS.values())
 #: Below each are the pages of single ones, where it is our own itself.
 PROMPTS, WORKFLOWS, SERVICES = b"/v1/system-prompts", b"/workflows", b"/mcp/services"
-#: What generates, by the end of its path, in the APIs that upstreams speak; a thread's messages are only kept.
+#: Ends of paths at which upstreams' APIs generate text; a thread's messages are only stored.
 _GENERATES = (
     b"/responses",
     b"/messages",
@@ -30,10 +30,10 @@ _GENERATES = (
     b":generatecontent",
     b":streamgeneratecontent",
 )
-#: What the context lane answers itself; the rest of the API beneath its base URL is the upstream's.
+#: Paths that the context lane answers itself; the rest of the API beneath its base URL is the upstream's.
 CONTEXT_BASE = b"/context/v1/"
 _OWN_OF_CONTEXT = frozenset(CONTEXT_BASE + part.encode() for part in (*ENDPOINTS.values(), "models"))
-#: What a key for the context lane may ask of the upstream: plain models, of which none calls tools or stores anything.
+#: Upstream paths that a key for the context lane may use: plain models, of which none calls tools or stores anything.
 _PLAIN = re.compile(
     rb"/context/v1/(?:embeddings|moderations|rerank|audio/(?:speech|transcriptions|translations)"
     rb"|images/(?:generations|edits|variations)|models(?:/[A-Za-z0-9_:@-][A-Za-z0-9_.:@-]*)+)"

@@ -69,9 +69,9 @@ LOW_WATER_BYTES = 2048
 #: this one.
 LEAST_READ_RATE = 512
 SHOWN_AT_ONCE_BYTES = 131072
-#: What may be held for later (pipelined requests) before reading is paused.
+#: Bytes of later (pipelined) requests that are held before reading is paused.
 HELD_LIMIT_BYTES = 65536
-#: How long, and how much, is still read from a client that was refused in the middle of its request: without that the
+#: Time and bytes for which a client is still read that was refused in the middle of its request: without that the
 #: kernel would answer its bytes with RST and take our answer away from it.
 LINGER_S = 2.0
 LINGER_LIMIT_BYTES = 64 << 20

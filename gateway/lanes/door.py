@@ -26,7 +26,7 @@ _EXPOSED = (
     "x-request-id, x-context-run-id, x-context-chain, x-context-intent, x-context-task, retry-after, retry-after-ms, "
     "x-should-retry, location, etag, preference-applied"
 )
-#: What browsers say of a request that no other page has caused.
+#: Values that browsers send with a request that no other page has caused.
 _OWN_SITES = frozenset((b"same-origin", b"none"))
 
 

@@ -13,7 +13,7 @@ from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
 
 GATEWAY_HEADER = b"x-gateway-key"
-#: Where clients put the credential for an upstream; one of them may carry the gateway's key instead.
+#: Headers in which clients send the credential for an upstream; one of them may carry the gateway's key instead.
 CREDENTIAL_HEADERS = (b"authorization", b"x-api-key")
 _SOURCES = (GATEWAY_HEADER, *CREDENTIAL_HEADERS)
 

@@ -25,13 +25,13 @@ log = logging.getLogger("gateway")
 
 #: Open files that are neither clients' nor their upstream connections': the store, tools, logs, what comes and goes.
 SPARE_FILES = 32
-#: Clients beyond the limit that are still told so at once; further ones are closed without a word.
+#: So many clients beyond the limit still get an error; further connections are closed without an answer.
 TOLD_AT_ONCE = 16
 #: The log has at most one line about refused clients in this time.
 REFUSED_LOG_S = 10.0
-#: How often deadlines are looked at: the latest that one strikes late. 10,000 connections cost 1.7 ms a second.
+#: The period at which deadlines are checked: the latest that one strikes late. 10,000 connections cost 1.7 ms a second.
 SWEEP_S = 0.5
-#: How often paused connections are asked whether their client has left: while reading is paused a FIN is not delivered.
+#: The period of checks whether paused clients have left: while reading is paused a FIN is not delivered.
 PAUSED_LOOK_S = 0.05
 #: While draining, a connection is closed after this long without a request; until then a next request is answered with
 #: `Connection: close`, so that a busy client is never cut between two requests.

@@ -66,7 +66,7 @@ from gateway.lanes.sending import Sending
 from gateway.lanes.tunnel import Tunnel
 from gateway.upstream.failures import UPSTREAMS_FAULT
 
-#: What an upstream did whose answer cannot be finished, by the outcome that is counted.
+#: The failure of an upstream whose answer cannot be finished, in words, by the outcome that is counted.
 _CUT: Final = {
     "invalid": "wrote a body that does not fit its framing",
     "truncated": "closed the connection in the middle of an answer",
@@ -255,7 +255,7 @@ class Splice(Sending):
         self._client.cut(framed=self._framed)
 
     def upstream_eof(self) -> bool:
-        # What is unsent would only delay the news: `connection_lost` follows at once.
+        # Unsent bytes would only delay the end: with `abort`, `connection_lost` follows at once.
         if self._upstream is not None:
             self._upstream.transport.abort()
         return False
@@ -281,7 +281,7 @@ class Splice(Sending):
             self._fail(self._invalid("it closed the connection before it answered"), outcome="reset")
 
     def client_eof(self) -> bool:
-        # A client that stops sending has left (as nginx sees it): what is unsent would only delay the news.
+        # A client that stops sending has left, as for nginx. Unsent bytes would only delay the end.
         self._client.transport.abort()
         return False
 

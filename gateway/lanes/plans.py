@@ -7,7 +7,7 @@ from gateway.lanes.plan import Plan
 #: Memory for plans, and the largest head worth keeping. With heads of 600 bytes that is 7,000 clients.
 PLANS_BYTES = 16 << 20
 HEAD_LIMIT_BYTES = 4096
-#: What a plan takes besides its head, which stands in it twice: as it came, and as it goes on.
+#: The size of a plan besides its head, which it contains twice: as received, and as forwarded.
 PLAN_BYTES = 1100
 #: This share goes at once, so that room is not made for each new one.
 SHARE = 16

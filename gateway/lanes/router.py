@@ -52,7 +52,7 @@ from gateway.lanes.routes import Route, RouteTable, path_of, resolve_alias
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.pool import Pool
 
-#: Answered to anybody, under any name: it says nothing (Claude Code asks `HEAD /` first).
+#: This page is open to every client, under every host name: it reveals nothing (Claude Code sends `HEAD /` first).
 ROOT = b"/"
 _API = b"/v1/"
 _OWN_METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"))

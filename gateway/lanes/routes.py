@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
-#: What stands behind `/v1/` in the API: the commonest mistake in a base URL (no `/v1`) is served as what was meant.
+#: Names behind `/v1/` in the API's paths: the commonest mistake in a base URL (no `/v1`) is served as what was meant.
 COLLECTIONS = frozenset(
     (
         *(b"assistants", b"audio", b"batches", b"chat", b"completions", b"containers", b"conversations", b"embeddings"),

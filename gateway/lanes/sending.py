@@ -15,7 +15,7 @@ from gateway.lanes.plan import Plan
 from gateway.lanes.transaction import SENDING, Client
 from gateway.upstream.connection import HIGH_WATER_BYTES, UpstreamConnection
 
-#: How long an upload stands still when its upstream begins to answer.
+#: An upload pauses for so long when its upstream begins to answer, so that the answer is read first.
 EARLY_ANSWER_S = 0.005
 
 

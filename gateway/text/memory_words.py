@@ -13,7 +13,7 @@ COMPARED_CHARS = 500
 
 _CJK = "\u3041-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
 _WORD = re.compile(f"[{_CJK}]+|[^\\W_{_CJK}]+")
-#: Words that say nothing about what a sentence is about.
+#: Words that do not show the subject of a sentence.
 _EMPTY_WORD = re.compile(
     r"(?:an?|the|is|are|am|was|were|be|been|i|me|my|mine|your?|yours|its?|this|that|these|those|to|of|in|on|at|by|for|and"
     r"|or|about|what|who|do|does|did|not|with|as|have|has|had|will|would|can|could|should|please|[我你的了是]|我的|你的)\Z"

@@ -14,7 +14,7 @@ from gateway.http.body import SIZE_LINES
 #: Above `HIGH` unsent bytes the sender is paused, below `LOW` it goes on. uvloop's own default low mark is 16 bytes.
 HIGH_WATER_BYTES = 65536
 LOW_WATER_BYTES = 16384
-#: The most that is kept of what an upstream says before its connection has a turn.
+#: So many bytes are held of an upstream that sends before its connection has a turn.
 EARLY_LIMIT_BYTES = 65536
 #: Most that is read at once of a long answer.
 SMALL_READ_BYTES = 65536

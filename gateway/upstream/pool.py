@@ -21,7 +21,7 @@ from gateway.upstream.failures import Failures
 IDLE_LIMIT_S = 30.0
 #: How long a connection that was told to end may take to send what is left.
 CLOSE_LIMIT_S = 5.0
-#: What OpenSSL says of an answer that is no TLS.
+#: OpenSSL's reasons for an answer that is no TLS.
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST")
 
 

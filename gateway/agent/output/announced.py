@@ -12,7 +12,7 @@ from gateway.agent.output import thought
 #: So much of the text before a call is looked at; a longer sentence announces nothing at its beginning.
 SENTENCE_CHARS = 400
 
-#: What stands between a sentence and the call that it announces.
+#: Text between a sentence and the call that it announces.
 _MARKUP = " \t\r\n`~*_>#\"'“”„«»([{-"
 _SENTENCE_END = re.compile(
     r"(?<!\be)(?<!\be\.g)(?<!\bz)(?<!\bz\. B)(?<!\bz\.B)(?<!\bp)(?<!\bej)(?:[.!?…][\"')\]*_”»]*\s+|[。！？]|\n\s*\n)",

@@ -10,10 +10,10 @@ HEAD_CHARS = 96
 
 _OPEN = re.compile(r"(?:\[\s*+)?\{\s*+")
 _WORDS = ("tool", "tool_call", "parameters", "terminate")
-#: What stands for a quotation mark where a call is not strict JSON; a backslash: the call was quoted once too often.
+#: Characters for a quotation mark where a call is not strict JSON; a backslash: the call was quoted once too often.
 _QUOTES = "\"'`“”„‘’«»＂＇\\"
 _WORD = re.compile(rf"({'|'.join(_WORDS)})(?!\w)[{re.escape(_QUOTES)}]*+\s*+")
-#: What a JSON value can begin with, and what takes its place in Python and JavaScript.
+#: First characters of a JSON value, and of its equivalents in Python and JavaScript.
 _VALUE = "\"{[tfn-0123456789TFNIu'"
 _STRUCTURE = re.compile(r'["{}\[\]]')
 _STRING = re.compile(r'["\\]')

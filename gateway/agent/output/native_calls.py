@@ -11,9 +11,9 @@ from gateway.contracts.calls import FoundCall
 from gateway.contracts.risk import RISK_LEVEL, level_beside
 from gateway.dialects.beside import Gathered
 
-#: What a native call counts besides its name and arguments.
+#: The size of a native call besides its name and arguments.
 _CALL_CHARS = 64
-#: What every native call has. Anything else, such as the signature of a thought, goes back to its model as it came.
+#: Fields of every native call. Anything else, such as the signature of a thought, goes back to its model as it came.
 _USUAL = frozenset(("index", "id", "type", "function", RISK_LEVEL))
 
 

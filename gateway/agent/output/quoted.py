@@ -20,7 +20,7 @@ from gateway.contracts.risk import resembles
 PIECE_CHARS: Final = 1 << 18
 #: A call may be so much longer than its tool and arguments: keys beside them, a level, an id.
 ROOM_BYTES: Final = 400
-#: What is examined around the places that name the tool, in all. A text with more of them is taken for a quote.
+#: So many bytes are examined around the names of the tool, in all. A text with more of them is taken for a quote.
 EXAMINED_BYTES: Final = 1 << 24
 #: So often an escape may be escaped.
 ESCAPED: Final = 3
@@ -42,7 +42,7 @@ _UNSEEN = re.compile(
 )
 _TOOL_KEYS = (b"tool:", b"name:", b"function:")
 _ARGUMENT_KEYS = (b"parameters:", b"arguments:", b"params:", b"args:", b"input:")
-#: What a text holds that may name the tool in another spelling.
+#: Texts with one of these may name the tool in another spelling.
 _SPELLINGS = ("\\u", "\\_", "\\-", "\\.", "&#")
 #: No escape and no entity goes beyond one of these.
 _CUTS = (" ", "\n", ",", "}")
