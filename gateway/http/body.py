@@ -3,6 +3,10 @@
 A reader is fed what arrives and returns what may be forwarded: the same bytes, framing included. Framing is checked
 before it is forwarded; an incomplete size line, and everything from the last chunk on, is held until it is whole, so
 that a body that was cut never looks finished to the next reader.
+
+Chunks: RFC 9112 section 7.1, extensions 7.1.1, trailers 7.1.2. Incomplete messages: RFC 9112 section 8.
+
+https://www.rfc-editor.org/rfc/rfc9112#section-6.3 https://www.rfc-editor.org/rfc/rfc9112#section-7.1
 """
 
 import re

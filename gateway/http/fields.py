@@ -1,6 +1,10 @@
 """The field grammar of HTTP/1.1 (RFC 9110 section 5, RFC 9112 section 5), and which fields end at this hop.
 
-A field is kept as the line that came (name in its case, white space, value): what is forwarded is never written anew.
+A field stays the line that came (name in its case, white space, value): a forwarded field is never written anew.
+
+Folded lines are refused (RFC 9112 section 5.2), and so is white space before the colon (section 5.1).
+
+https://www.rfc-editor.org/rfc/rfc9110#section-5 https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1
 """
 
 import re

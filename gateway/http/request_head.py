@@ -3,6 +3,12 @@
 Invariants: a head that is accepted has one reading. Exactly one body framing; exactly one valid Host (HTTP/1.1); CR LF
 line ends; no folded lines; a target of visible ASCII without fragment. Fuzzed against llhttp and h11: it never accepts
 what they refuse, and never disagrees with them about where the message ends.
+
+Request line: RFC 9112 section 3. Host: RFC 9110 section 7.2. Framing: RFC 9112 sections 6.1 to 6.3. Two framings in one
+message are a means of request smuggling (RFC 9112 section 11.2). Expect: RFC 9110 section 10.1.1. Upgrade: RFC 9110
+section 7.8, and for WebSocket RFC 6455 section 4.2.1.
+
+https://www.rfc-editor.org/rfc/rfc9112#section-3 https://www.rfc-editor.org/rfc/rfc9112#section-6
 """
 
 import ipaddress

@@ -2,6 +2,11 @@
 
 Invariants: a head that is accepted has one reading; a response without one is an upstream error, never repaired. The
 head that is forwarded differs from the one that came by hop-by-hop fields only, and by the version if that was 1.0.
+
+Status line: RFC 9112 section 4. Interim answers: RFC 9110 section 15.2. Framing: RFC 9112 section 6.3. Fields that a
+1xx or 204 must not have: RFC 9110 section 8.6 and RFC 9112 section 6.1. Persistence: RFC 9112 section 9.3.
+
+https://www.rfc-editor.org/rfc/rfc9112#section-4 https://www.rfc-editor.org/rfc/rfc9112#section-6.3
 """
 
 import re
