@@ -32,13 +32,15 @@ After this page you know every page of the gateway, what it takes, and which err
 curl -s http://127.0.0.1:8080/openapi.json
 ```
 
-That is the same as OpenAPI 3.1, for generators of clients. Code writes this page: `python -m
-gateway.api.description.openapi`. Everything else beneath `/v1` and `/context/v1` goes to an upstream unchanged. Scopes
-count only where the configuration has `keys`. Bodies are JSON and may be gzip. What each error means:
-[errors.md](errors.md).
+The command prints the same description as OpenAPI 3.1, for generators of clients. `python -m
+gateway.api.description.openapi` writes this page from the code.
 
-Lists come in pages: `next` is the `after` of the page behind it, and `null` behind the last one. A page may be shorter
-than `limit`. The tools of one MCP server and the categories of workflows come at once.
+- The gateway sends everything else beneath `/v1` and `/context/v1` to an upstream unchanged.
+- Scopes count only if the configuration has `keys`.
+- Bodies are JSON and may be gzip.
+- [errors.md](errors.md) explains each error.
+- Lists come in pages: send `next` of an answer as `after` of the next request. `next` is `null` on the last page. A
+  page may be shorter than `limit`. The tools of one MCP server and the categories of workflows come in one page.
 
 Every page may answer {common}.
 

@@ -101,21 +101,25 @@ _CONVERSATION: Final = Parameter("conversation", TEXT, "Only those of this conve
 _WAYS: Final = ("", "WithoutVersion", "ByHeader", "ByHeaderWithoutVersion")
 _BEHIND: Final = Parameter("after", TEXT, "`next` of the page before.")
 _LIMIT: Final = Parameter(
-    "limit", {"type": "integer", "minimum": 1, "maximum": LIMIT_MOST, "default": LIMIT}, "How many at most."
+    "limit", {"type": "integer", "minimum": 1, "maximum": LIMIT_MOST, "default": LIMIT}, "Entries of a page, at most."
 )
 #: Of lists that came whole before they came in pages.
 _MANY: Final = Parameter(
-    "limit", {"type": "integer", "minimum": 1, "maximum": LIMIT_MOST, "default": LIMIT_MOST}, "How many at most."
+    "limit",
+    {"type": "integer", "minimum": 1, "maximum": LIMIT_MOST, "default": LIMIT_MOST},
+    "Entries of a page, at most.",
 )
 _STEERING: Final = (
     Parameter("X-Context-Chain", TEXT, "Name of a chain.", "header"),
     Parameter("X-Context-Prompt", TEXT, "Id of a system prompt.", "header"),
     Parameter("X-Context-Conversation", TEXT, "The client's id of the conversation.", "header"),
-    Parameter("X-Context-User", TEXT, "The client's id of the end user, whose memories these are.", "header"),
+    Parameter("X-Context-User", TEXT, "The client's id of the end user, to whom memories belong.", "header"),
     Parameter("X-Context-Tools", TEXT, "Names and globs, comma separated, that narrow the tools.", "header"),
-    Parameter("X-Context-Approvals", {"enum": ["hold", "turn", "reject"]}, "How to wait for a person.", "header"),
+    Parameter(
+        "X-Context-Approvals", {"enum": ["hold", "turn", "reject"]}, "How the answer waits for a person.", "header"
+    ),
     Parameter("X-Context-Events", {"enum": ["0", "1"]}, "`1`: progress events in the stream.", "header"),
-    Parameter("X-Context-Task", TEXT, "A task that a program sets itself, in one word, or `none`.", "header"),
+    Parameter("X-Context-Task", TEXT, "The task of a program, in one word; `none`: a user's own request.", "header"),
     Parameter("X-Context-Mode", {"enum": ["context"]}, "On `/v1/chat/completions`: `context`.", "header"),
     Parameter("Idempotency-Key", TEXT, "A repeat with the same key joins its run.", "header"),
 )
@@ -170,7 +174,7 @@ def _post(
 def _delete(path: str, name: str, summary: str, tag: str, *, errors: tuple[str, ...]) -> Operation:
     return Operation(
         method="DELETE", path=path, name=name, summary=summary, tag=tag, scopes=("approve",),
-        answers={204: Answer("It is gone.", {})}, errors=(*_QUERY, *errors),
+        answers={204: Answer("Deleted.", {})}, errors=(*_QUERY, *errors),
     )  # fmt: skip
 
 
@@ -184,7 +188,7 @@ def _service(verb: str, summary: str, *, errors: tuple[str, ...] = (), body: str
 _EVENTS = Operation(
     method="GET", path="/context/runs/{id}/events", name="followRun", tag="Runs", scopes=_LOOKS,
     summary="Follow the events of a run until it ends",
-    parameters=(Parameter("after", WHOLE, "Only events behind this one; `Last-Event-ID` is the last word."),),
+    parameters=(Parameter("after", WHOLE, "Only events behind this one; `Last-Event-ID` overrides it."),),
     answers={200: Answer("Server-sent events.", {STREAM: None})},
     errors=(*_QUERY, "run_not_found"),
 )  # fmt: skip
@@ -202,8 +206,8 @@ _METRICS = Operation(
 )  # fmt: skip
 _READY = Operation(
     method="GET", path="/health/ready", name="getReadiness", tag="Operating", scopes=(), head=True,
-    summary="Find out whether the gateway takes requests",
-    answers=_json("It does.", ref("Status")) | _json("It drains, or has lost its store.", ref("Status"), status=503),
+    summary="Check whether the gateway takes requests",
+    answers=_json("Ready.", ref("Status")) | _json("Draining, or without its store.", ref("Status"), status=503),
 )  # fmt: skip
 _RUN_WORKFLOW = Operation(
     method="POST", path="/workflows/{name}/runs", name="runWorkflow", tag="Workflows", scopes=("context",),
@@ -219,7 +223,7 @@ _RUN_WORKFLOW = Operation(
 
 _STATUS: Final = Parameter("status", {"enum": list(APPROVAL_STATES)}, "Only those in this state.")
 _RUN: Final = Parameter("run", TEXT, "Only those of this run.")
-_WAIT: Final = Parameter("wait", {**NUMBER, "minimum": 0, "maximum": 60}, "Wait so many seconds for a decision.")
+_WAIT: Final = Parameter("wait", {**NUMBER, "minimum": 0, "maximum": 60}, "Seconds to wait for a decision.")
 _STATE: Final = Parameter("state", {"enum": list(RUN_STATES)}, "Only those in this state.")
 _AFTER: Final = Parameter("after", WHOLE, "Only lines behind this one.")
 _CATEGORY: Final = Parameter("category", TEXT, "Only those of this category.")
@@ -230,7 +234,7 @@ _MEMORIES: Final = "/context/memories"
 _REMEMBERING: Final[tuple[Scope, ...]] = ("context", "admin")
 _WHOSE: Final = (
     Parameter("user", TEXT, "Id of the end user (`X-Context-User`, or `user` of requests)."),
-    Parameter("key", TEXT, "Name of a key, for what was kept without a user; another's needs scope `admin`."),
+    Parameter("key", TEXT, "Name of a key, for memories without a user; those of another key need scope `admin`."),
     Parameter("X-Context-User", TEXT, "As `user`.", "header"),
 )
 _CHANGING: Final = ("prompt_is_configured", "prompt_not_found")
@@ -241,8 +245,8 @@ OPERATIONS: Final[Sequence[Operation]] = (
     _models("/context/models", "listModelsWithoutVersion"),
     Operation(
         method="POST", path="/context/explain", name="explain", tag="Chat", scopes=("context",), body="ChatRequest",
-        summary="See what a chat would become; no model is called", parameters=_STEERING[:-1],
-        answers=_json("What the model would be asked.", ref("Explanation")), errors=_CHAT,
+        summary="Show what a chat would become, without calling a model", parameters=_STEERING[:-1],
+        answers=_json("The request that the model would get.", ref("Explanation")), errors=_CHAT,
     ),
     _get(_PROMPTS, "listPrompts", "List the system prompts", "Prompts", paged("Prompt"), scopes=_CONTEXT,
          parameters=(_BEHIND, _MANY)),
@@ -254,7 +258,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         method="GET", path=_PROMPTS + "/{id}/enhanced", name="getEnhancedPrompt", tag="Prompts", scopes=_CONTEXT,
         summary="Get a system prompt as a model gets it", head=True, errors=("prompt_not_found", "unknown_route"),
         parameters=(Parameter("If-None-Match", TEXT, "The ETag of an earlier answer.", "header"),),
-        answers=_json("The prompt.", ref("EnhancedPrompt")) | {304: Answer("It is the one of the ETag.", {})},
+        answers=_json("The prompt.", ref("EnhancedPrompt")) | {304: Answer("The prompt still has this ETag.", {})},
     ),
     _post(
         _PROMPTS + "/{id}", "putPrompt", "Store a system prompt", "Prompts", ref("PromptWithText"), scopes=_ADMIN,
@@ -273,31 +277,31 @@ OPERATIONS: Final[Sequence[Operation]] = (
     _RUN_WORKFLOW,
     _get("/context/approvals", "listApprovals", "List approvals, the oldest first", "Approvals", paged("Approval"),
          parameters=(_STATUS, _CONVERSATION, _RUN, _BEHIND, _LIMIT)),
-    _get("/context/approvals/{id}", "getApproval", "Get an approval, perhaps once it is decided", "Approvals",
+    _get("/context/approvals/{id}", "getApproval", "Get an approval; with `wait`, once it is decided", "Approvals",
          ref("Approval"), parameters=(_WAIT,), errors=("approval_not_found",)),
     _post("/context/approvals/batch", "decideApprovals", "Decide on several approvals", "Approvals",
           listing("BatchEntry"), scopes=("approve",), body="Batch"),
     _post("/context/approvals/{id}", "decideApproval", "Decide on an approval (scope `approve`)", "Approvals",
           ref("Approval"), scopes=_LOOKS, body="Decision", errors=_DECIDING),
-    _get("/context/grants", "listGrants", "List calls that were approved for longer", "Approvals", paged("Grant"),
+    _get("/context/grants", "listGrants", "List remembered approvals", "Approvals", paged("Grant"),
          parameters=(_BEHIND, _MANY)),
-    _delete("/context/grants/{id}", "revokeGrant", "Take such an approval back", "Approvals",
+    _delete("/context/grants/{id}", "revokeGrant", "Revoke a remembered approval", "Approvals",
             errors=("grant_not_found",)),
     _get("/context/asks", "listAsks", "List conversations that ask before each call", "Approvals", paged("Ask"),
          parameters=(_BEHIND, _MANY)),
-    _delete("/context/asks/{id}", "revokeAsk", "Let a conversation ask no more", "Approvals",
+    _delete("/context/asks/{id}", "revokeAsk", "End \"ask me before\" of a conversation", "Approvals",
             errors=("grant_not_found",)),
-    _get(_MEMORIES, "listMemories", "List what is remembered of an end user, the newest first", "Memories",
+    _get(_MEMORIES, "listMemories", "List memories of an end user, or of a key, the newest first", "Memories",
          paged("Memory"), scopes=_REMEMBERING, errors=("invalid_header",),
          parameters=(*_WHOSE, _BEHIND, _LIMIT)),
     Operation(
         method="DELETE", path=_MEMORIES, name="deleteMemories", tag="Memories", scopes=_REMEMBERING,
-        summary="Delete all that is remembered of an end user, or for a key", parameters=_WHOSE,
-        answers=_json("They are gone.", ref("MemoriesDeleted")), errors=(*_QUERY, "invalid_header", "missing_field"),
+        summary="Delete all memories of an end user, or of a key", parameters=_WHOSE,
+        answers=_json("Deleted.", ref("MemoriesDeleted")), errors=(*_QUERY, "invalid_header", "missing_field"),
     ),
     Operation(
         method="DELETE", path=_MEMORIES + "/{id}", name="deleteMemory", tag="Memories", scopes=_REMEMBERING,
-        summary="Delete a memory", answers={204: Answer("It is gone.", {})}, errors=(*_QUERY, "memory_not_found"),
+        summary="Delete a memory", answers={204: Answer("Deleted.", {})}, errors=(*_QUERY, "memory_not_found"),
     ),
     _SOCKET,
     _get("/context/runs", "listRuns", "List runs, the newest first", "Runs", paged("Run"),
@@ -308,7 +312,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
     _post("/context/runs/{id}/cancel", "cancelRun", "End a run", "Runs", ref("Run"), scopes=_LOOKS,
           errors=("run_not_found", "run_ended", "scope_missing")),
     _post("/context/runs/{id}/resume", "settleStep",
-          "Let a parked run go on with {}, or say what became of a call (`step` and `as`: scope `approve`)", "Runs",
+          "Continue a parked run with {}, or settle a call (`step` and `as`: scope `approve`)", "Runs",
           ref("Run"), scopes=_LOOKS, body="Finding",
           errors=("run_not_found", "run_ended", "run_not_waiting", "scope_missing")),
     _get("/context/audit", "listAudit", "Read the audit log", "Runs", paged("AuditLine"), scopes=_ADMIN,
@@ -332,11 +336,11 @@ OPERATIONS: Final[Sequence[Operation]] = (
              body="Acceptance"),
     Operation(
         method="GET", path="/", name="getRoot", tag="Operating", scopes=(), head=True,
-        summary="Find out that the gateway is there; a page for `Accept: text/html`",
-        answers={200: Answer("It is there.", {JSON: ref("Status"), "text/html": None})},
+        summary="Check that the gateway answers; a page for `Accept: text/html`",
+        answers={200: Answer("The gateway answers.", {JSON: ref("Status"), "text/html": None})},
     ),
     _get("/openapi.json", "getDescription", "Get this description", "Operating", {"type": "object"}, scopes=()),
-    _get("/health/live", "getLiveness", "Find out that the gateway runs", "Operating", ref("Status"), scopes=()),
+    _get("/health/live", "getLiveness", "Check that the gateway runs", "Operating", ref("Status"), scopes=()),
     _READY,
     _METRICS,
 )  # fmt: skip
