@@ -27,6 +27,8 @@ _FENCE: Final = re.compile(r"^( *)```.*?^\1```[^\n]*$", re.MULTILINE | re.DOTALL
 _LINK: Final = re.compile(r"(?<!!)\[([^\]]*)\]\((?![a-z]+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 _ROW: Final = re.compile(r"^\|.*$", re.MULTILINE)
 _CODE: Final = re.compile(r"`[^`\n]+`")
+_CELL: Final = re.compile(r"<td.*?</td>", re.DOTALL)
+_BREAKS: Final = re.compile(r"(?<=\w)([_,{/]|\.(?=\w{4}))(?=[^<>]*</code>)")
 _NESTED: Final = re.compile(r"^( +)(?=[-*] |\d+\. )", re.MULTILINE)
 
 
@@ -64,6 +66,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return _LINK.sub(link, _ROW.sub(lambda row: _CODE.sub(lambda code: code[0].replace(r"\|", "|"), row[0]), text))
 
     return _outside_fences(markdown, prose)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Let long names in tables break behind `_`, `,`, `{`, `/` and a dot, and nowhere else."""
+    return _CELL.sub(lambda cell: _BREAKS.sub(r"\1<wbr>", cell[0]), html)
 
 
 def _on_site(file: str) -> str | None:
