@@ -42,8 +42,9 @@ class _Own:
 
 def check_places(document: Document) -> None:
     """Report missing paths, and paths that give a model more than was intended, of tools that come with the gateway."""
-    own = list(_own(document))
-    for options, plugin, folder in _tools(document):
+    tools = list(_tools(document))
+    own = list(_own(document)) if tools else []  # without tools the plugin of the store is not imported here
+    for options, plugin, folder in tools:
         _check(document, options, plugin, own, folder=folder)
 
 

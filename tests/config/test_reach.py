@@ -1,5 +1,8 @@
 """Files and folders that tools are given: there, and nothing of the gateway's own among them."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -183,3 +186,15 @@ def test_circles_of_links_lead_nowhere(site: Folder) -> None:
 def test_the_file_of_a_store(url: object, file: str | None) -> None:
     """Beside the configuration, unless it is an absolute path; a server has none."""
     assert store_file(url, folder=Path("/here")) == (Path(file) if file else None)
+
+
+def test_a_configuration_without_tools_imports_no_plugin(folder: Folder) -> None:
+    """Reading it takes no longer, however many plugins there are."""
+    folder.write("gateway.yaml", "store: sqlite:///x.db\n")
+    code = (
+        "import sys; from pathlib import Path; from gateway.config import load; load(Path('gateway.yaml'), environ={}"
+    )
+    code += ", flags={}); print(*(m for m in sys.modules if m.startswith('gateway.plugins.')))"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.split() == []
