@@ -86,7 +86,7 @@ LAZY = {
     ("gateway/mcp/service.py", "gateway.mcp.transport.stdio"),
 }
 #: Files that only one file of another room uses, each for its reason; the rooms that compose the others may use any.
-COMPOSING = {"__main__", "cli.main", "server"}
+COMPOSING = {"__main__", "cli.main", "cli.commands", "server"}
 ALONE = {
     "gateway/agent/output/message.py": "the whole message beside the scanner of pieces; `gateway scan` reads both",
     "gateway/http/hosts.py": "handed on to plugins by the door",

@@ -16,7 +16,7 @@ from gateway.contracts.plugin import Host, Plugin
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from gateway.registry.find import Kind
+    from gateway.plugins import Kind
 
 T = TypeVar("T")
 

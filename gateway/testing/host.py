@@ -113,10 +113,9 @@ class FakeHost:
     def store(self) -> Store:
         """Return the store: SQLite in memory, made when it is first asked for."""
         if self._store is None:
-            from gateway.registry.find import build_plugin  # a host whose store nobody uses goes without pydantic
+            from gateway.registry.stores import scratch_store  # a host whose store nobody uses goes without pydantic
 
-            store: Store = build_plugin("stores", "sqlite", {"url": "sqlite:///:memory:"}, None)
-            self._store = store
+            self._store = scratch_store()
         return self._store
 
     async def __aenter__(self) -> Self:

@@ -8,10 +8,14 @@ from typing import Self, TypeAlias
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Reply, Stage
 from gateway.contracts.store import Json
-from gateway.dialects.chat_reply import Completion, CompletionFacts, Frames
+from gateway.dialects.dialect import Dialect
+from gateway.dialects.table import DIALECTS
 from gateway.testing.messages import Request
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, serve
 from gateway.testing.upstream import FakeUpstream
+
+#: The dialect in which the gateway calls models.
+_CHAT: Dialect = next(dialect for dialect in DIALECTS if dialect.endpoint == "chat/completions")
 
 #: One answer: its text, its chunks, or the error in its place.
 Answer: TypeAlias = str | Sequence[Chunk] | Exception
@@ -84,14 +88,12 @@ class ScriptedModel:
         if isinstance(said, Exception):
             error = {"error": {"message": str(said), "type": "server_error"}}
             return answer(500, json.dumps(error).encode(), [("Content-Type", "application/json")])
-        facts = CompletionFacts.of(f"run_{self._n_asked}", body, created_s=0.0)
-        if not body.get("stream"):
-            completion = Completion(facts)
-            for one in _chunks(said):
-                completion.add(one)
-            return answer(200, completion.body(), [("Content-Type", "application/json")])
-        frames = Frames(facts, include_usage=bool((body.get("stream_options") or {}).get("include_usage")))
-        parts = [frames.first(), *map(frames.of, _chunks(said)), frames.last()]
+        asked = _CHAT.parse(request.payload, needs_model=False)
+        written = _CHAT.answer(asked, run_id=f"run_{self._n_asked}", created_s=0.0)
+        if not asked.streams:
+            return answer(200, written.whole(_chunks(said)), [("Content-Type", "application/json")])
+        frames = written.stream()
+        parts = [frames.first(), *map(frames.frames, _chunks(said)), frames.finish()]
         headers = [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")]
         return head(200, headers) + b"".join(map(chunk, parts)) + LAST_CHUNK
 
