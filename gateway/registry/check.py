@@ -173,7 +173,8 @@ def _uses(document: Document) -> Iterator[_Use]:
         if _is_name(name := document.get(*path, "use")):
             yield _Use("stages", name, path)
     for path in document.matches("tools", "*"):
-        name = document.get(*path, "use")
+        # A built-in tool has no `use`: one is reported with the section.
+        name = document.get(*path, "use") if built_in(path[-1]) is None else None
         if _is_name(name):
             yield _Use("tools", name, path)
         elif name is None and _is_name(path[-1]):

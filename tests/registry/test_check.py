@@ -262,3 +262,9 @@ def test_no_tree_makes_it_raise_anything_else(chains: object, tools: object, ris
     tree = {"chains": {"c": [chains], "d": chains}, "tools": tools, "risk": {"assessors": risk}}
     with contextlib.suppress(ConfigError):
         loaded(yaml.safe_dump(tree, allow_unicode=True))
+
+
+def test_a_built_in_tool_uses_no_other_plugin() -> None:
+    """An unknown key is reported once."""
+    (problem,) = problems("tools: {http_request: {use: nope}}")
+    assert "1:24 tools.http_request.use: unknown key 'use'" in problem
