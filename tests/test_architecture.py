@@ -79,7 +79,7 @@ LAZY = {
     ("gateway/testing/contract.py", "gateway.registry.find"),
     ("gateway/testing/contract.py", "pydantic"),
     ("gateway/testing/forkserver.py", "gateway.__main__"),
-    ("gateway/testing/host.py", "gateway.registry.find"),
+    ("gateway/testing/host.py", "gateway.registry.stores"),
     ("gateway/tools/schema.py", "jsonschema_rs"),
     ("gateway/workflows/parameters.py", "jsonschema_rs"),
     ("gateway/mcp/service.py", "gateway.mcp.transport.http"),

@@ -92,12 +92,12 @@ def test_plugins_are_found_as_the_gateway_finds_them(tmp_path: Path, monkeypatch
     """A built-in one, a file or a folder of the operator's, an installed module, a Plugin."""
     (tmp_path / "stages" / "mine").mkdir(parents=True, mode=0o755)
     (tmp_path / "stages" / "mine" / "__init__.py").write_text(PLUGIN_TEXT)
-    (tmp_path / "installed").mkdir()
-    (tmp_path / "installed" / "polite.py").write_text(PLUGIN_TEXT)
+    (tmp_path / "somebodys_plugins").mkdir()
+    (tmp_path / "somebodys_plugins" / "polite.py").write_text(PLUGIN_TEXT)
     monkeypatch.syspath_prepend(tmp_path)
     check_stage("intent")
     check_stage("mine", folder=tmp_path)
-    check_stage("installed.polite")
+    check_stage("somebodys_plugins.polite")
     check_stage(Plugin(Good, lambda config, host: PassOn()), {"n": 2})
 
 

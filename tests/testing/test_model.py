@@ -53,7 +53,9 @@ async def test_it_is_an_upstream(stream: bool) -> None:
         async with connect(gateway.host, gateway.port) as client:
             answers = []
             for _ in range(2):
-                body = json.dumps({"model": "m", "messages": [], "stream": stream}).encode()
+                body = json.dumps(
+                    {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": stream}
+                ).encode()
                 await client.send(
                     b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                     b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
