@@ -55,7 +55,7 @@ async def test_what_is_remembered_from_the_list_to_its_end(said: Says) -> None:
         assert await said("approvals", "grants", desk=desk) == (0, "none\n", "")
         assert await said("approvals", "asks", desk=desk) == (0, "none\n", "")
         code, out, err = await said("approvals", "revoke", grant_id, desk=desk)
-        assert (code, out) == (1, "") and "no such grant" in err
+        assert (code, out) == (1, "") and "no grant with this id" in err
 
 
 async def test_approvals_from_the_list_to_the_decision(said: Says) -> None:
@@ -137,7 +137,7 @@ async def test_services_from_their_registration_to_their_end(said: Says, monkeyp
             code, out, err = await mcp(*argv)
             assert (code, err) == (0, "") and out.startswith(told)
         code, out, err = await mcp("stop", "time")
-        assert (code, out) == (1, "") and "answered 404: There is no such service" in err
+        assert (code, out) == (1, "") and "answered 404: The gateway has no service of this name" in err
 
 
 async def test_what_is_refused_is_one_line_and_exit_code_1(said: Says) -> None:

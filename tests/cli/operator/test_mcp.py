@@ -38,7 +38,7 @@ async def test_services_are_listed() -> None:
         ]
         (line,) = await told(lambda: listed(asked, as_json=True))
         assert json.loads(line)["settings"]["args"] == ["mcp-server-time"]
-        with pytest.raises(RemoteError, match="answered 409: name: There is a service of this name"):
+        with pytest.raises(RemoteError, match="answered 409: name: A service of this name exists"):
             await told(lambda: added(asked, "time", settings=TIME))
 
 
@@ -51,7 +51,7 @@ async def test_stop_start_restart_and_remove() -> None:
             (line,) = await told(lambda what=what: operated(asked, "My Server", what))
             assert f"  {state}  " in line
         await told(lambda: removed(asked, "My Server"))
-        with pytest.raises(RemoteError, match="answered 404: There is no such service"):
+        with pytest.raises(RemoteError, match="answered 404: The gateway has no service of this name"):
             await told(lambda: removed(asked, "My Server"))
 
 

@@ -38,7 +38,7 @@ async def test_memories_are_deleted() -> None:
     """By ids, those that are not there told behind the others; or all of a user."""
     async with opened() as desk:
         await keep(desk, "a", "b", "c")
-        with pytest.raises(RemoteError, match=r"mem_x: .*no such memory") as failed:
+        with pytest.raises(RemoteError, match=r"mem_x: .*no memory with this id") as failed:
             await told(lambda: deleted(remote(desk), ["mem_acme_a", "mem_x", "mem_acme_b"]))
         assert "mem_acme" not in str(failed.value)
         assert await told(lambda: all_deleted(remote(desk), **ZOE)) == ["1 deleted"]

@@ -72,7 +72,7 @@ async def test_both_are_taken_back() -> None:
         assert await told(lambda: revoked(remote(desk), ids)) == [f"{each}  revoked" for each in ids]
         assert (await desk.get("/context/grants"))[1]["data"] == (await desk.get("/context/asks"))[1]["data"] == []
         again = revoked(remote(desk), ids)
-        with pytest.raises(RemoteError, match=f"{ids[0]}: .*no such grant.*; {ids[1]}: ") as failed:
+        with pytest.raises(RemoteError, match=f"{ids[0]}: .*no grant with this id.*; {ids[1]}: ") as failed:
             await told(lambda: again)
         assert "GET /context/asks" in str(failed.value)
 

@@ -67,7 +67,7 @@ async def test_one_is_shown_as_it_is_to_be_called() -> None:
         ]
         (line,) = await told(lambda: one(remote(counter), "deploy", as_json=True))
         assert json.loads(line)["parameters"]["type"] == "object"
-        with pytest.raises(RemoteError, match="answered 404: There is no workflow of this name"):
+        with pytest.raises(RemoteError, match="answered 404: The gateway has no workflow of this name"):
             await told(lambda: one(remote(counter), "nope", as_json=False))
 
 
