@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.cli.audit import AuditError, verified
+from gateway.plugins.stores.sqlite.beside import SqliteBeside
 
 Json = dict[str, Any]
 
@@ -111,7 +112,7 @@ def copied(place: Path, folder: Path) -> Path:
 def broken_chain(place: Path) -> str | None:
     """Return the problems of the audit log."""
     try:
-        list(verified(str(place), noted=None))
+        list(verified(SqliteBeside(str(place)), noted=None))
     except AuditError as error:
         return str(error)
     return None
