@@ -30,6 +30,7 @@ ROOMS = (
     ("server",),
     ("api",),
     ("context", "agent"),
+    ("model",),
     ("mcp",),
     ("approvals",),
     ("runs",),
@@ -293,8 +294,8 @@ MAY_NAME_CHAT = {
     "gateway/cli/selftest.py": "is a client",
     "gateway/cli/tour.py": "is a client",
     "gateway/config/upstreams.py": "finds an endpoint at the end of an upstream's base URL",
-    "gateway/context/model_answer.py": "reads a model's stream",
-    "gateway/context/refusal.py": "names the path of the model call",
+    "gateway/model/answer.py": "reads a model's stream",
+    "gateway/model/refusal.py": "names the path of the model call",
     "gateway/dialects/meaning.py": "finds the ids that model servers give to calls",
     "gateway/lanes/classify.py": "names the endpoint in an error message",
 }

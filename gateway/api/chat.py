@@ -12,7 +12,6 @@ from gateway.api.unasked import unasked
 from gateway.approvals.chat_replies import named_approvals, parse_reply
 from gateway.context.bringing import Brought
 from gateway.context.lane import ContextLane, credential_header, forwarded, new_run_id
-from gateway.context.model import ModelCall
 from gateway.context.resumption import RepeatedRequest, Resumption
 from gateway.context.steering import steering_of
 from gateway.contracts.caller import Caller
@@ -25,6 +24,7 @@ from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identify, Identity
 from gateway.lanes.local import head_of, note
+from gateway.model.call import ModelCall
 from gateway.runs.asking import RequestKey, fingerprint
 from gateway.runs.live import LiveRun
 from gateway.workflows.invocation import workflow_call_in, workflow_usage

@@ -9,7 +9,6 @@ from aiohttp import web
 from gateway.api.site import REQUEST_ID
 from gateway.api.workflows import Begun, Wanted
 from gateway.context.lane import ContextLane, new_run_id
-from gateway.context.model import ModelCall
 from gateway.context.steering import steering_of
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import StoredRun
@@ -18,6 +17,7 @@ from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identify
 from gateway.lanes.local import head_of
+from gateway.model.call import ModelCall
 from gateway.runs.asking import RequestKey, fingerprint
 from gateway.runs.live import LiveRun
 

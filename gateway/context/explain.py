@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass, replace
 
 from gateway.context.chain import fold
 from gateway.context.lane import ContextLane
-from gateway.context.model import ModelCall
 from gateway.contracts.calls import PlannedCall
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Intent, Reply
 from gateway.contracts.plugin import Clock, Counters
@@ -13,6 +12,7 @@ from gateway.contracts.risk import level_beside
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall
 from gateway.dialects.chat_request import client_tools, wants_text, whole_text
+from gateway.model.call import ModelCall
 from gateway.tools.gate import RiskClaim
 from gateway.tools.judge import Judge
 from gateway.workflows.invocation import workflow_call_in

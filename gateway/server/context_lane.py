@@ -17,10 +17,7 @@ from gateway.context.approval_mode import ApprovalModes
 from gateway.context.chain import Chain, Link, fold
 from gateway.context.explain import Explainer
 from gateway.context.lane import ContextLane
-from gateway.context.metering import metered
-from gateway.context.model import ModelCall
 from gateway.context.prompts import BasePrompts
-from gateway.context.target import Target
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import StoredRun
 from gateway.contracts.managed import ManagedService
@@ -28,6 +25,9 @@ from gateway.contracts.plugin import Clock, Counters, Enhancer, Host, Runs, Tool
 from gateway.contracts.store import Store, StoreError
 from gateway.errors import contained
 from gateway.mcp.servers import McpServers
+from gateway.model.call import ModelCall
+from gateway.model.metering import metered
+from gateway.model.target import Target
 from gateway.registry.find import PluginProblem, build_plugin, find_plugin
 from gateway.registry.stores import build_store
 from gateway.runs.asking import RequestKey

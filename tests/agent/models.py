@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 import orjson
 import pytest
 
-from gateway.context.model import ModelCall
-from gateway.context.target import Target
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Chunk, Exchange
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
+from gateway.model.call import ModelCall
+from gateway.model.target import Target
 from gateway.telemetry.metrics import UpstreamTally
 from gateway.testing.clock import ManualClock
 from gateway.testing.peer import Peer

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gateway.context.refusal import no_answer, outcome_of, refusal
 from gateway.errors import GatewayError
 from gateway.http.response_head import ResponseHead, ResponseHeads
-from tests.context.test_target import target
+from gateway.model.refusal import no_answer, outcome_of, refusal
+from tests.model.test_target import target
 
 
 def head(status: int, *lines: bytes) -> ResponseHead:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.context.target import Target
+from gateway.model.target import Target
 from gateway.telemetry.metrics import UpstreamTally
 from gateway.testing.clock import ManualClock
 from gateway.upstream.endpoint import Endpoint

@@ -6,9 +6,9 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from gateway.context.model import LIST_LIMIT_BYTES
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
+from gateway.model.call import LIST_LIMIT_BYTES
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import answer, head, serve
 from gateway.testing.scripts import chunk as framed

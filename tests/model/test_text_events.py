@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.context.text_events import TextEvents
+from gateway.model.text_events import TextEvents
 
 
 class Parser:

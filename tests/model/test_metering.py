@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.context.metering import metered
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Pause, Reply
+from gateway.model.metering import metered
 from gateway.telemetry.counters import ContextCounters
 from tests.agent.doubles import samples
 

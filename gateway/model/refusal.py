@@ -5,10 +5,10 @@ from http import HTTPStatus
 
 import orjson
 
-from gateway.context.target import Target
 from gateway.errors import GatewayError
 from gateway.http.redact import maskable
 from gateway.http.response_head import ResponseHead
+from gateway.model.target import Target
 
 #: The path that models are called under.
 CHAT = b"/chat/completions"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.context.streaming import MODELS, Style, Styles, asked_for, without
+from gateway.model.styles import MODELS, Style, Styles, asked_for, without
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The core of the chain: one call of the model, as chat completion chunks.
 
-The body is sent as the stages left it, and requests a stream (gateway/context/streaming.py). An answer that is neither
+The body is sent as the stages left it, and requests a stream (gateway/model/styles.py). An answer that is neither
 a stream of chunks nor a chat completion is an upstream error.
 """
 
@@ -14,13 +14,13 @@ from http import HTTPStatus
 import orjson
 
 from gateway.approvals.check_word import masked
-from gateway.context.model_answer import stream, whole
-from gateway.context.refusal import CHAT, ERROR_LIMIT_BYTES, no_answer, outcome_of, refusal
-from gateway.context.streaming import Style, Styles, asked_for, without
-from gateway.context.target import Target
 from gateway.contracts.exchange import Emit, Exchange, Reply
 from gateway.errors import GatewayError
 from gateway.http.response_head import ResponseHead
+from gateway.model.answer import stream, whole
+from gateway.model.refusal import CHAT, ERROR_LIMIT_BYTES, no_answer, outcome_of, refusal
+from gateway.model.styles import Style, Styles, asked_for, without
+from gateway.model.target import Target
 from gateway.upstream.call import UpstreamCall
 from gateway.upstream.endpoint import Endpoint
 

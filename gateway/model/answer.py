@@ -8,14 +8,14 @@ import re
 import orjson
 
 from gateway import strict_json
-from gateway.context.refusal import message_of, outcome_of
-from gateway.context.target import Target
-from gateway.context.text_events import TextEvents
 from gateway.contracts.exchange import Emit, Pause
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.http.sse import EventError, EventReader
 from gateway.json_values import VALUES_LIMIT, holds_more
+from gateway.model.refusal import message_of, outcome_of
+from gateway.model.target import Target
+from gateway.model.text_events import TextEvents
 from gateway.upstream.call import UpstreamCall
 
 #: How long the connection waits for the end of a body behind `[DONE]`, which many servers send in a segment of its own.
