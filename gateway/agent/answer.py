@@ -165,16 +165,16 @@ class PlainAnswer:
 
         def take(chunk: Chunk) -> None:
             if isinstance(chunk, str):
-                self._keep(chunk)
+                self._append(chunk)
                 return
             self._usage.read(chunk)
             for reason, delta in _parts(chunk):
                 self.reason = reason or self.reason
-                self._keep(content_text(delta.get("content")))
+                self._append(content_text(delta.get("content")))
 
         await reply.stream(take)
 
-    def _keep(self, text: str) -> None:
+    def _append(self, text: str) -> None:
         self._usage.said(text)
         self._content.append(text)
         self._chars += len(text)

@@ -59,12 +59,12 @@ from gateway.agent.outcome import count, defused_end, outcome_of, timeout
 from gateway.agent.output.scanner import Calls, Malformed
 from gateway.agent.parts import AgentParts
 from gateway.agent.patience import Patience, left
-from gateway.agent.progress import PARKED, Progress, lacks_credential, reopen, told_unknown
+from gateway.agent.progress import PARKED, Progress, lacks_credential, reopen, report_unknown
 from gateway.agent.questions import Questions
 from gateway.agent.retries import is_resumable, parked, pause_s
 from gateway.agent.round import Round
 from gateway.agent.workflow_loop import WorkflowLoop
-from gateway.approvals.chat_texts import asking_run
+from gateway.approvals.chat_texts import run_of_question
 from gateway.contracts.calls import CallOutcome, PlannedCall
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Reply
 from gateway.contracts.journal import RunState
@@ -146,20 +146,20 @@ class RunDriver:
         self._budget.start(self._expire)
         try:
             if self._exchange.events:
-                await self._say(chunks.event({"type": "run.started", "run_id": self._exchange.id}))
+                await self._emit(chunks.event({"type": "run.started", "run_id": self._exchange.id}))
             if self._exchange.resume is not None and (text := self._hidden.retold()):
-                await self._say(text)
+                await self._emit(text)
             if self._exchange.brings:
-                await self._say(self._spoken(self._exchange.brings))
+                await self._emit(self._spoken(self._exchange.brings))
             await self._begin()
             self._action = Execute(()) if self._progress.is_open else defused_end(self._loop.begin())
             while not isinstance(self._action, Finish):
                 if isinstance(self._action, Execute):
                     await self._patience.until(partial(self._execute, self._action))
                 else:
-                    await self._ask()
+                    await self._call_model()
             for chunk in await self._ending(self._action):
-                await self._say(chunk)
+                await self._emit(chunk)
             self._outcome = "rejected" if self._state == "expired" else self._state
         except Exception as failure:
             raise await self._failed(failure) from None
@@ -180,21 +180,21 @@ class RunDriver:
         if isinstance(self._loop, WorkflowLoop):
             if not self._record.begun:
                 await self._record.begin()
-            await self._say({RECORDED: True})
-            await self._look_whether_asked_for()
+            await self._emit({RECORDED: True})
+            await self._check_remembered()
 
-    async def _say(self, chunk: Chunk) -> None:
+    async def _emit(self, chunk: Chunk) -> None:
         if (pause := self._tell(chunk)) is not None:
             await pause()
 
-    async def _ask(self) -> None:
+    async def _call_model(self) -> None:
         """Call the model once, and set the action that follows from its answer."""
         self._step += 1
         if self._exchange.events:
-            await self._say(chunks.event({"type": "step.started", "step": self._step}))
+            await self._emit(chunks.event({"type": "step.started", "step": self._step}))
         n_said, answer, tries = len(self._progress.said), None, 0
         while answer is None or self._dropped:
-            await self._say({CALLS: self._drop})
+            await self._emit({CALLS: self._drop})
             del self._progress.said[n_said:]
             self._dropped, self._quiet = False, True
             answer = self._new_answer()
@@ -207,16 +207,16 @@ class RunDriver:
                     raise
                 answer, tries = None, tries + 1
             await self.release()
-        await self._say({CALLS: None})
+        await self._emit({CALLS: None})
         rest, found = answer.finish()
         if rest:
-            await self._say(rest)
+            await self._emit(rest)
         if isinstance(found, Malformed):
             self._parts.counters.count("agent_parse_failures")
             run, now_s = self._exchange, self._parts.clock.monotonic()
-            self._parts.malformed.told(found.reason, run_id=run.id, chain=run.chain, now_s=now_s)
+            self._parts.malformed.report(found.reason, run_id=run.id, chain=run.chain, now_s=now_s)
         elif isinstance(found, Calls):
-            await self._look_whether_asked_for()
+            await self._check_remembered()
             calls = await doubted(found.calls, self._read_so_far(), besides=self._loop.client_tools)
             found = replace(found, calls=calls)
         self._action = defused_end(self._loop.answered(answer.content, found, finish_reason=answer.reason))
@@ -278,7 +278,7 @@ class RunDriver:
         said.append(text)
         return text
 
-    async def _look_whether_asked_for(self) -> None:
+    async def _check_remembered(self) -> None:
         """Read whether the user wants to be asked before each call of this run or conversation."""
         progress = self._progress
         progress.asked_for = progress.asked_for or await self._parts.approvals.remembered.asks_before(self._exchange)
@@ -307,7 +307,7 @@ class RunDriver:
         opened = reopen(self._progress, self._record, approvals, parts.in_use.judge, exchange)
         if opened.unknown:
             self._state = "unknown"
-            return Finish(await told_unknown(opened.unknown, self._record, exchange, parts.counters), "stop")
+            return Finish(await report_unknown(opened.unknown, self._record, exchange, parts.counters), "stop")
         return self._new_round(opened.planned, opened.numbers, opened.done, reopened=True)
 
     def _new_round(
@@ -334,19 +334,19 @@ class RunDriver:
             numbers=numbers,
             done=done,
             progress=self._progress,
-            say=self._say_of_round,
+            say=self._emit_round,
             begun=self._begun,
             questions=self._questions,
             left=self._left_in_question,
             reopened=reopened,
         )
 
-    async def _say_of_round(self, chunk: Chunk) -> None:
+    async def _emit_round(self, chunk: Chunk) -> None:
         """Send a chunk of a round to the client. A text in it becomes a paragraph of the answer."""
         if isinstance(chunk, str):
             self._quiet, self._before_question = True, len(self._progress.said)
             chunk = self._spoken(chunk)
-        await self._say(chunk)
+        await self._emit(chunk)
 
     async def _left_in_question(self) -> None:
         """Park the hidden turns of an answer that its user stops: a chat program goes on from the text it has."""
@@ -377,11 +377,11 @@ class RunDriver:
         if self._state in PARKED:
             await self._hidden.park(self._loop.hidden)
             await self._patience.until(partial(self._record.park, self._state))
-            await self._say({PARKED_MARK: asking_run(self._context)})
+            await self._emit({PARKED_MARK: run_of_question(self._context)})
         else:
-            if (asks := asking_run(self._context)) is not None:
-                await self._say({PARKED_MARK: asks})
-            await self._hidden.keep(self._loop.hidden, finish.tool_calls)
+            if (asks := run_of_question(self._context)) is not None:
+                await self._emit({PARKED_MARK: asks})
+            await self._hidden.store(self._loop.hidden, finish.tool_calls)
             answer: Json = {"content": "".join(self._progress.said), "tool_calls": finish.tool_calls}
             answer |= {"finish_reason": finish.reason, "usage": usage["usage"], "context": usage.get("context", {})}
             await self._record.end(self._state, answer=orjson.dumps(answer))

@@ -121,15 +121,15 @@ class HiddenTurns:
             progress.question = Question(keys.prefix, keys.place, progress.start, len(hidden), replayed_text)
         progress.kept = len(hidden)
         if hidden or progress.tainted:
-            await self._keep_question(hidden, progress.question, ())
+            await self._store_question(hidden, progress.question, ())
         await self._mark_answer(())
 
-    async def keep(self, hidden: Sequence[Json], tool_calls: Sequence[Json]) -> None:
+    async def store(self, hidden: Sequence[Json], tool_calls: Sequence[Json]) -> None:
         """Store the hidden messages of a run that is over."""
         start = self._progress.start
         if (question := self._progress.question) is not None:
             said = "".join(self._progress.said)
-            await self._keep_question(hidden, question, [{"role": "assistant", "content": said}] if said else [])
+            await self._store_question(hidden, question, [{"role": "assistant", "content": said}] if said else [])
             start = 0  # whoever repeats the request gets this answer, and never saw the question
         if len(hidden) > start or self._progress.tainted:  # of an answer without hidden turns, that strangers wrote it
             await self._put(await self._answered(tool_calls), hidden, start=start, split=len(hidden))
@@ -149,7 +149,7 @@ class HiddenTurns:
         progress.question, progress.start = None, progress.kept if is_seen else 0
         return ""
 
-    async def _keep_question(self, hidden: Sequence[Json], question: Question, told: Sequence[Json]) -> None:
+    async def _store_question(self, hidden: Sequence[Json], question: Question, told: Sequence[Json]) -> None:
         keys = Keys((), question.prefix, question.place, words="")
         await self._put(keys, hidden, start=question.start, split=question.split, told=told)
 

@@ -171,7 +171,7 @@ def reopen(
     return Open(planned, list(numbers), done, unknown)
 
 
-async def told_unknown(numbers: Sequence[int], recorder: RunRecorder, exchange: Exchange, counters: Counters) -> str:
+async def report_unknown(numbers: Sequence[int], recorder: RunRecorder, exchange: Exchange, counters: Counters) -> str:
     """Write down that the outcome of these calls is unknown, and return the text for the user."""
     for number in numbers:
         if recorder.steps[number].state == "started":

@@ -63,7 +63,7 @@ class Questions:
         if not self.are_shared:
             return None
         for step in steps:
-            asked = await self.approvals.asked_already(step, self.exchange)
+            asked = await self.approvals.pending_for(step, self.exchange)
             of_run = {} if asked is None else await self.approvals.of_run(asked.run_id, tenant=asked.tenant)
             pending = [approval for approval in of_run.values() if approval.state == "pending"]
             if asked is not None and pending:  # else somebody has decided this moment

@@ -121,7 +121,7 @@ class Round:
         """
         if self.reopened:
             await self._until_there()
-        await self._ask(range(len(self.numbers)))
+        await self._prepare(range(len(self.numbers)))
         for i, number in enumerate(self.numbers):
             if self._is_over():
                 return
@@ -148,7 +148,7 @@ class Round:
                     return outcome
                 if approval.state != "approved":  # what it cleared is somebody else's, or was done
                     raise lost(self.exchange.id)
-            await self._ask([i])
+            await self._prepare([i])
             if self._is_over():
                 return None
             if self._is_cleared(i) and (outcome := await self._carried_out(i, approval)) is not None:
@@ -236,7 +236,7 @@ class Round:
                 break
             await asyncio.sleep(POLL_S)
 
-    async def _ask(self, indices: Sequence[int]) -> None:
+    async def _prepare(self, indices: Sequence[int]) -> None:
         """Look at these calls, and request every missing approval at once."""
         if (self.reopened or self._moments) and any(map(self._asks, indices)):
             await self._read()
@@ -252,7 +252,7 @@ class Round:
             step = self.recorder.steps[lacking[0]]
             arguments = orjson.loads(step.arguments)
             shown = texts.Shown(id="", tool=step.tool, arguments=arguments, reason=step.reason, rule=step.rule)
-            self._end("rejected", texts.refused_here_text(shown, **self._told_so_far()))
+            self._end("rejected", texts.refused_here_text(shown, **self._emitted()))
             await self.recorder.refused()
             return
         if lacking and (other := await self._issue(lacking)) is not None:
@@ -297,14 +297,14 @@ class Round:
         """Ask for these, or return the question and facts of another run that waits for one of them."""
         while (other := await self.questions.already([self.recorder.steps[n] for n in numbers])) is None:
             with suppress(AskedAlreadyError):  # another request asks at this moment
-                await self._ask_people(numbers)
+                await self._issue_approvals(numbers)
                 return None
         return other
 
-    async def _ask_people(self, numbers: Sequence[int]) -> None:
+    async def _issue_approvals(self, numbers: Sequence[int]) -> None:
         issued = [self.approvals.issue(self.recorder.steps[number], self.exchange) for number in numbers]
         views, outdated = [*map(approval_view, issued)], [self._approvals[n] for n in numbers if n in self._approvals]
-        await self.recorder.ask(issued, views, instead_of=outdated, once=self.questions.are_shared)
+        await self.recorder.record_approval(issued, views, instead_of=outdated, once=self.questions.are_shared)
         self._approvals = {**self._approvals, **{approval.step: approval for approval in issued}}
 
     async def _wait(self, i: int) -> None:
@@ -375,7 +375,7 @@ class Round:
 
     def _abort(self, decided: Approval, awaited: Sequence[int]) -> None:
         """End the turn after a rejection, an expiry or a cancellation: the rest of the group does not run."""
-        ran = self._told_so_far()
+        ran = self._emitted()
         if decided.state == "rejected":
             self._end("rejected", texts.rejected_text(decided.tool, decided.comment, **ran))
         elif decided.state == "expired":
@@ -408,7 +408,7 @@ class Round:
     def _is_over(self) -> bool:
         return self.finish is not None
 
-    def _told_so_far(self) -> "_Emitted":
+    def _emitted(self) -> "_Emitted":
         ran = sum(step.started_s is not None for step in self.recorder.steps)
         return {"ran_before": ran, "language": self.questions.language}
 

@@ -64,7 +64,7 @@ class WorkflowLoop:
             text, is_cut = self._filled_text(step.prompt), self._refers_to_cut(step.prompt)
             if self._is_last:
                 return Finish(text, "stop")
-            self._keep(text, is_cut=is_cut)
+            self._store_result(text, is_cut=is_cut)
         if step.model is not None:
             return Ask(self.messages)
         return Execute((self._planned(step),))
@@ -77,7 +77,7 @@ class WorkflowLoop:
         del outcome  # nobody offered it tools
         if self._is_last:
             return Finish(content, _ENDS.get(finish_reason, "stop"))
-        self._keep(content, is_cut=finish_reason in _ENDS)
+        self._store_result(content, is_cut=finish_reason in _ENDS)
         return self.begin()
 
     def executed(self, planned: Sequence[PlannedCall], results: Sequence[CallOutcome]) -> Action:
@@ -87,7 +87,7 @@ class WorkflowLoop:
             raise self._failure(shown(outcome.whole, REASON_CHARS))
         if self._is_last:
             return Finish(outcome.whole, "stop")
-        self._keep(outcome.whole)
+        self._store_result(outcome.whole)
         return self.begin()
 
     def snapshot(self) -> Json:
@@ -147,7 +147,7 @@ class WorkflowLoop:
     def _values(self) -> Values:
         return {"params": self.parameters, "steps": self._results}
 
-    def _keep(self, result: str, *, is_cut: bool = False) -> None:
+    def _store_result(self, result: str, *, is_cut: bool = False) -> None:
         """Store the result of a step that is done, and go on to the next one."""
         name = self._step.name
         omitted = len(result) - RESULT_CHARS

@@ -96,7 +96,9 @@ class ApprovalPages:
         caller = self._api.authorise(request, *VIEWING)
         query_of(request)
         decision = await body_of(request, DecisionBody, caller)
-        approval = await self._api.decide(request.match_info["id"], decision.wish(via_of(request)), caller=caller)
+        approval = await self._api.decide(
+            request.match_info["id"], decision.to_decision(via_of(request)), caller=caller
+        )
         await go_on(self._api.resume, approval)
         return json_answer(decided_view(approval))
 
@@ -111,7 +113,7 @@ class ApprovalPages:
         ]
         made = await asyncio.gather(*(self._made(approval_id, wish, caller) for approval_id, wish in wishes))
         await go_on(self._api.resume, *(one for one in made if isinstance(one, Approval)))
-        return list_answer([_told(listed.id, one) for listed, one in zip(batch.approvals, made, strict=True)])
+        return list_answer([_result(listed.id, one) for listed, one in zip(batch.approvals, made, strict=True)])
 
     async def _made(self, approval_id: str, wish: Decision, caller: Caller) -> Approval | GatewayError:
         try:
@@ -151,7 +153,7 @@ class ApprovalPages:
             self._waiting.discard(news)
 
 
-def _told(approval_id: str, made: Approval | GatewayError) -> Json:
+def _result(approval_id: str, made: Approval | GatewayError) -> Json:
     if isinstance(made, GatewayError):
         return {"id": approval_id, "status": made.facts.status, "error": error_view(made)}
     return {"id": approval_id, "status": 200, "approval": decided_view(made)}

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from gateway.api.content import aside, check_values, content_of
 from gateway.api.site import REQUEST_ID, Route
-from gateway.api.unasked import unasked
+from gateway.api.unasked import cancel_ask_before
 from gateway.approvals.chat_replies import named_approvals, parse_reply
 from gateway.context.bringing import Brought
 from gateway.context.lane import ContextLane, credential_header, forwarded, new_run_id
@@ -73,7 +73,7 @@ class ChatPages:
             identity = identities.get(target.has_key) or self._identify(head, target.has_key, "context")
             note(request, key=identity.caller.name, upstream=target.pool.endpoint.name)
             request_key = await aside(
-                partial(_asking, head, identity.caller, path=request.path, content=content), content=content
+                partial(_request_key, head, identity.caller, path=request.path, content=content), content=content
             )
             request_key = lane.runs.as_repeat(request_key)
             run = lane.runs.find(request_key)
@@ -106,7 +106,7 @@ class ChatPages:
         decision = asked.decision or parse_reply(text)
         if decision is not None:
             return await self._resumption.reply(decision, repeated)
-        if (waits := await self._resumption.asked_before(repeated)) is not None:
+        if (waits := await self._resumption.repeated_run(repeated)) is not None:
             return waits
         stored = await lane.earlier(repeated.request_key, repeated.exchange.caller)
         if stored is not None and (stored.effects or stored.state not in ENDED):
@@ -121,7 +121,7 @@ class ChatPages:
         """Return the source of text that begins the answer, or None if the gateway adds none."""
         if not wants_text(repeated.body):
             return None  # an answer in another format is the client's
-        told = await unasked(text, repeated.exchange, lane.approvals.remembered)
+        told = await cancel_ask_before(text, repeated.exchange, lane.approvals.remembered)
         brought = await self._resumption.brought(repeated)
         if not told:
             return brought
@@ -159,7 +159,7 @@ def identities_of(head: RequestHead, core: ModelCall, identify: Identify) -> Map
     return identities
 
 
-def _asking(head: RequestHead, caller: Caller, *, path: str, content: bytes) -> RequestKey:
+def _request_key(head: RequestHead, caller: Caller, *, path: str, content: bytes) -> RequestKey:
     key = head.value(b"idempotency-key")
     retries = head.value(b"x-stainless-retry-count") or b"0"
     return RequestKey(

@@ -30,7 +30,7 @@ class DecisionBody(Body):
     reason: str | None = Field(default=None, max_length=COMMENT_CHARS)
     remember: Remember = "once"
 
-    def wish(self, via: Via) -> Decision:
+    def to_decision(self, via: Via) -> Decision:
         return Decision(
             approve=self.decision == "approve",
             via=via,

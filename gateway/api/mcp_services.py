@@ -19,7 +19,7 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.store import Json, StoredService
 from gateway.contracts.tools import model_name
 from gateway.errors import GatewayError
-from gateway.mcp.registration import SettingsError, checked, checked_name, shown, with_kept
+from gateway.mcp.registration import SettingsError, checked, checked_name, shown, with_stored_secrets
 from gateway.mcp.server import MOST_PINS
 from gateway.mcp.servers import McpServers, ServerStatus
 
@@ -68,16 +68,16 @@ class ServicePages:
         return page_answer(page, following=following)
 
     async def _get(self, request: web.Request) -> web.Response:
-        self._asked(request)
+        self._admin(request)
         seen = await self._found(request)
         return json_answer({**service_view(seen), "stderr": list(seen.condition.stderr)})
 
     async def _tools(self, request: web.Request) -> web.Response:
-        self._asked(request)
+        self._admin(request)
         return list_answer(tool_views(await self._found(request)))
 
     async def _register(self, request: web.Request) -> web.Response:
-        caller = self._asked(request)
+        caller = self._admin(request)
         settings = await _object_of(request, caller)
         name = _name_of(settings.pop("name", None))
         config = _config_of(settings)
@@ -92,7 +92,7 @@ class ServicePages:
         return await self._changed(name, add, caller, "registered", status=CREATED)
 
     async def _put(self, request: web.Request) -> web.Response:
-        caller = self._asked(request)
+        caller = self._admin(request)
         settings = await _object_of(request, caller)
         name = _name_of(request.match_info["name"])
         if settings.pop("name", name) != name:
@@ -109,7 +109,7 @@ class ServicePages:
         return await self._changed(name, put, caller, "changed")
 
     async def _delete(self, request: web.Request) -> web.Response:
-        caller, name = self._asked(request), request.match_info["name"]
+        caller, name = self._admin(request), request.match_info["name"]
         if await self._configured(name):
             raise _is_configured()
         if not await self._servers().delete(name):
@@ -118,7 +118,7 @@ class ServicePages:
         return json_answer({"name": name, "object": "mcp.service.deleted", "deleted": True})
 
     async def _start(self, request: web.Request) -> web.Response:
-        self._asked(request)
+        self._admin(request)
         if not (await self._found(request)).wanted.enabled:
             raise GatewayError(
                 "service_not_running", "The settings of this service turn it off: set 'enabled' to true first."
@@ -134,7 +134,7 @@ class ServicePages:
         )
 
     async def _accept(self, request: web.Request) -> web.Response:
-        caller = self._asked(request)
+        caller = self._admin(request)
         content = await _object_of(request, caller)
         seen = await self._found(request)
         accepted = _accepted(seen, parsed(Acceptance, content).tools)
@@ -150,7 +150,7 @@ class ServicePages:
     async def _operated(
         self, request: web.Request, done: str, change: Callable[[StoredService], StoredService]
     ) -> web.Response:
-        caller = self._asked(request)
+        caller = self._admin(request)
         return await self._changed((await self._found(request)).name, change, caller, done)
 
     async def _changed(
@@ -171,7 +171,7 @@ class ServicePages:
             raise _not_found()
         return json_answer(service_view(seen), status=status)
 
-    def _asked(self, request: web.Request) -> Caller:
+    def _admin(self, request: web.Request) -> Caller:
         caller = self._authorise(request, SCOPE)
         query_of(request)
         return caller
@@ -277,7 +277,7 @@ def _name_of(name: object) -> str:
 def _config_of(settings: Json, *, kept: Json | None = None) -> bytes:
     """Return the settings to store. Raises GatewayError (unknown_field, invalid_field)."""
     try:
-        settings = with_kept(settings, kept=kept)
+        settings = with_stored_secrets(settings, kept=kept)
         checked(settings)
     except SettingsError as error:
         raise _refused(error) from None

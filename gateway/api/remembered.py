@@ -39,16 +39,16 @@ class RememberedPages:
         ]
 
     async def _grants(self, request: web.Request) -> web.Response:
-        caller, after, limit = self._asked(request)
+        caller, after, limit = self._query(request)
         found = await self._remembered.grants(tenant=caller.tenant, after=after, limit=limit + 1)
         return _page(found, _grant_view, limit=limit)
 
     async def _asks(self, request: web.Request) -> web.Response:
-        caller, after, limit = self._asked(request)
+        caller, after, limit = self._query(request)
         found = await self._remembered.asks(tenant=caller.tenant, after=after, limit=limit + 1)
         return _page(found, _ask_view, limit=limit)
 
-    def _asked(self, request: web.Request) -> tuple[Caller, str | None, int]:
+    def _query(self, request: web.Request) -> tuple[Caller, str | None, int]:
         """Return the caller, the id behind which the page begins (or None), and its length. Raises GatewayError."""
         caller = self._api.authorise(request, *VIEWING)
         query = query_of(request, "after", "limit")

@@ -45,7 +45,7 @@ class WorkflowRuns:
         lane, core = self._current()
         head = head_of(request)
         async with lane.in_use():
-            exchange, request_key = await self._asked(lane, core, head, wanted, path=request.path)
+            exchange, request_key = await self._read_request(lane, core, head, wanted, path=request.path)
             run = lane.runs.find(request_key)
             if run is None:
                 stored = await lane.earlier(request_key, wanted.caller)
@@ -55,7 +55,7 @@ class WorkflowRuns:
             request[REQUEST_ID] = run.request_id
             return await _begun(lane, run, detached=wanted.detached)
 
-    async def _asked(
+    async def _read_request(
         self, lane: ContextLane, core: ModelCall, head: RequestHead, wanted: Wanted, *, path: str
     ) -> tuple[Exchange, RequestKey]:
         """Return the exchange to run, and the key by which repeated requests are the same."""

@@ -108,7 +108,7 @@ class Approvals:
             secret=new_secret(),
         )
 
-    async def asked_already(self, step: StoredStep, exchange: Exchange) -> Approval | None:
+    async def pending_for(self, step: StoredStep, exchange: Exchange) -> Approval | None:
         """Return the approval of another run that waits for the same call.
 
         It is of the same caller, end user and conversation. None: there is none.

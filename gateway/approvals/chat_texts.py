@@ -71,7 +71,7 @@ def waiting(run_id: str, pending: Sequence[Approval]) -> Json:
     return {"run_id": run_id, "status": "awaiting_approval", "approvals": approvals}
 
 
-def asking_run(context: Json) -> str | None:
+def run_of_question(context: Json) -> str | None:
     """Return the id of the run whose question a turn ends with, from the facts beside its text, or None."""
     run_id: str | None = context["run_id"] if context.get("status") == "awaiting_approval" else None
     return run_id

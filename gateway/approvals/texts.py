@@ -101,7 +101,7 @@ def turn_text(
         lead = "This call waits for your approval. It has not run yet:"
     if not answering.may_decide:
         lead = lead.replace("您批准", "批准").replace("your approval", "approval")
-    return _asking(lead, approvals, public_url, expires_s, now_s, language, answering)
+    return _question(lead, approvals, public_url, expires_s, now_s, language, answering)
 
 
 def still_undecided_text(*, may_decide: bool = True, language: Language = "en") -> str:
@@ -152,7 +152,7 @@ def still_pending_text(
         lead = f"已记录对 {ids} 的决定。运行仍在等待以下 {len(pending)} 个调用的决定："
     else:
         lead = f"Your decision on {ids} is kept. The run still waits for {len(pending)} more:"
-    return _asking(lead, pending, public_url, expires_s, now_s, language, REPLIES)
+    return _question(lead, pending, public_url, expires_s, now_s, language, REPLIES)
 
 
 def undecided_text(
@@ -183,10 +183,10 @@ def undecided_text(
             if many
             else "This call still waits. It has not run:"
         )
-    return _asking(lead, pending, public_url, expires_s, now_s, language, answering)
+    return _question(lead, pending, public_url, expires_s, now_s, language, answering)
 
 
-def _asking(
+def _question(
     lead: str,
     approvals: Sequence[Shown],
     public_url: str | None,
@@ -305,7 +305,7 @@ def _amount(left: float, language: Language) -> str:
 # One line each.
 
 
-def unasked_text(*, language: Language = "en") -> str:
+def ask_before_ended_text(*, language: Language = "en") -> str:
     """Return the beginning of the answer to a user who no longer wants to be asked before each call."""
     if language == "zh":
         return "从现在起，本对话中的调用只在安全门要求时才会询问您。\n\n"

@@ -181,7 +181,7 @@ class Webhooks:
 
     async def _begin(self) -> None:
         """Start to listen and to catch up. Raises StoreError."""
-        await self._stack.enter_async_context(self._feed.listening(self._heard))
+        await self._stack.enter_async_context(self._feed.listening(self._receive))
         # From behind the start of listening: an approval is sent twice rather than not at all.
         last = await self._store.last_event()
         self._catching_up = asyncio.get_running_loop().create_task(self._catch_up(last))
@@ -196,15 +196,15 @@ class Webhooks:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _heard(self, event: RunEvent) -> None:
+    def _receive(self, event: RunEvent) -> None:
         if event.type != EVENT:
             return
         try:
-            self._tell(_notice(orjson.loads(event.data), tenant=event.tenant, public_url=self._public_url))
+            self._enqueue(_notice(orjson.loads(event.data), tenant=event.tenant, public_url=self._public_url))
         except Exception:  # it would end the event feed, on which runs wait
             log.exception("nobody is told of an approval of run %s", event.run_id)
 
-    def _tell(self, event: WebhookEvent) -> None:
+    def _enqueue(self, event: WebhookEvent) -> None:
         """Start a delivery to each webhook that has none of this approval under way."""
         for webhook in self._webhooks:
             if event.approval_id in webhook.waiting:
@@ -218,17 +218,17 @@ class Webhooks:
         """Send notices of approvals that were pending before this worker began to listen."""
         while True:
             try:
-                asked = await self._asked_before(last)
+                asked = await self._pending_before(last)
                 for approval_id, tenant in asked.items():
                     approval = await self._store.approval(approval_id, tenant=tenant)
                     if approval is not None and approval.state == "pending":
-                        self._tell(_notice(approval_view(approval), tenant=tenant, public_url=self._public_url))
+                        self._enqueue(_notice(approval_view(approval), tenant=tenant, public_url=self._public_url))
                 return
             except StoreError as error:
                 log.error("the store failed: %s", error)
                 await asyncio.sleep(self._patience.store_s)
 
-    async def _asked_before(self, last: int) -> Mapping[str, str]:
+    async def _pending_before(self, last: int) -> Mapping[str, str]:
         """Return the approvals that were requested and not decided by the event `last`, and their tenants."""
         found: dict[str, str] = {}
         seen = 0

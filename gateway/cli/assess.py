@@ -52,9 +52,9 @@ def assess_lines(
         try:
             answer = _answer(_object(line), gate=gate, specs=specs)
         except RepeatedKeyError:
-            answer = _told(_TWICE)
+            answer = _view(_TWICE)
         except StrictJsonError:
-            answer, status = _told(_NO_CALL), 1
+            answer, status = _view(_NO_CALL), 1
         status = 1 if answer.get("kind") == "error" else status
         write(json.dumps(answer) + "\n")
     return status
@@ -65,13 +65,13 @@ def _answer(line: Json, *, gate: Gate, specs: Mapping[str, ToolSpec]) -> Json:
         case {"kind": "text" | "error"}:
             return line
         case {"kind": "malformed"}:
-            return _told(Verdict("error", "malformed", "shape", str(line.get("reason", ""))))
+            return _view(Verdict("error", "malformed", "shape", str(line.get("reason", ""))))
         case {"kind": "tool_call", "calls": [*calls]}:
-            return {"calls": [_told(_judge(_scanned(call), gate=gate, specs=specs)) for call in calls]}
+            return {"calls": [_view(_judge(_scanned(call), gate=gate, specs=specs)) for call in calls]}
         case {"kind": "tool_call"}:
-            return _told(_judge(_scanned(line), gate=gate, specs=specs))
+            return _view(_judge(_scanned(line), gate=gate, specs=specs))
         case _:
-            return _told(_judge(line, gate=gate, specs=specs))
+            return _view(_judge(line, gate=gate, specs=specs))
 
 
 def _scanned(call: object) -> Json:
@@ -79,7 +79,7 @@ def _scanned(call: object) -> Json:
     return {**call, "doubt": call.get("rule")} if isinstance(call, dict) else {"tool": call}
 
 
-def _told(verdict: Verdict) -> Json:
+def _view(verdict: Verdict) -> Json:
     return {"verdict": verdict.decision, "basis": verdict.basis, "rule": verdict.rule, "reason": verdict.reason}
 
 

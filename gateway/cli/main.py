@@ -155,9 +155,9 @@ def assess(args: argparse.Namespace) -> int:
 
 
 def plugin_new(args: argparse.Namespace) -> int:
-    from gateway.cli.plugin_new import write_and_tell  # it brings texts along that only this command needs
+    from gateway.cli.plugin_new import write_and_report  # it brings texts along that only this command needs
 
-    return write_and_tell(args.kind, args.name, folder=configuration(args, checked=False).settings.plugins.folder)
+    return write_and_report(args.kind, args.name, folder=configuration(args, checked=False).settings.plugins.folder)
 
 
 def selftest(_args: argparse.Namespace) -> int:

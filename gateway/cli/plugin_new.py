@@ -43,7 +43,7 @@ def template_of(kind: NewKind) -> Template:
     return Template(plugin, test, use)
 
 
-def write_and_tell(kind: NewKind, name: str, *, folder: Path) -> int:
+def write_and_report(kind: NewKind, name: str, *, folder: Path) -> int:
     """Write both files and print what to do with them; 1 with the reason on standard error if that failed."""
     if folder.is_relative_to(Path.cwd()):
         folder = folder.relative_to(Path.cwd())  # as a person here would write it

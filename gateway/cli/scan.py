@@ -27,7 +27,7 @@ def scan_lines(lines: Iterable[str], write: Callable[[str], None]) -> int:
         if not line.strip():
             continue
         try:
-            answer = _told(_outcome(line))
+            answer = _view(_outcome(line))
         except _LineError as error:
             answer, status = {"kind": "error", "line": number, "reason": str(error)}, 1
         write(json.dumps(answer) + "\n")
@@ -52,7 +52,7 @@ def _outcome(line: str) -> Outcome:
     return read_message(message, finish_reason=reason)[1]
 
 
-def _told(outcome: Outcome) -> Json:
+def _view(outcome: Outcome) -> Json:
     match outcome:
         case Calls((call,)):
             return {"kind": "tool_call", **_call(call)}

@@ -50,11 +50,11 @@ async def tour() -> int:
     """Run the steps; return the exit code: 0 if each went as it should."""
     with tempfile.TemporaryDirectory(prefix="twolane-demo-") as name:
         async with GatewayProcess(json.dumps(_prepared(Path(name)))) as gateway:
-            _say(f"A gateway with the demo model on {gateway.base_url}, two tools on: file_operations, execute_sql.")
+            _print(f"A gateway with the demo model on {gateway.base_url}, two tools on: file_operations, execute_sql.")
             outcomes = [await _outcome(title, step(gateway)) for title, step in _STEPS.items()]
     count = {outcome: outcomes.count(outcome) for outcome in ("done", "left out", "failed")}
     shown = ", ".join(f"{n} {outcome}" for outcome, n in count.items() if n)
-    _say(f"\nOf {len(outcomes)} steps: {shown}.")
+    _print(f"\nOf {len(outcomes)} steps: {shown}.")
     return 1 if count["failed"] else 0
 
 
@@ -81,35 +81,37 @@ def _prepared(folder: Path) -> dict[str, object]:
 
 
 async def _outcome(title: str, step: Coroutine[object, object, bool]) -> Literal["done", "left out", "failed"]:
-    _say(f"\n{title}")
+    _print(f"\n{title}")
     try:
         return "done" if await step else "failed"
     except _LeftOutError as error:
-        _say(f"   Left out: {error}.")
+        _print(f"   Left out: {error}.")
         return "left out"
     except (OSError, TimeoutError, ValueError) as error:
-        _say(f"   {error}")
+        _print(f"   {error}")
         return "failed"
 
 
 async def _passthrough(gateway: GatewayProcess) -> bool:
-    answer = await _ask(gateway, PASSTHROUGH, "Hello!")
-    return "said" in _told(answer) and not answer.values(b"x-context-run-id")
+    answer = await _post(gateway, PASSTHROUGH, "Hello!")
+    return "said" in _summary(answer) and not answer.values(b"x-context-run-id")
 
 
 async def _safe_tool(gateway: GatewayProcess) -> bool:
-    answer = await _ask(gateway, CONTEXT, 'tool file_operations {"operation": "read", "path": "note.txt"}')
-    return "Two lanes" in _told(answer)
+    answer = await _post(gateway, CONTEXT, 'tool file_operations {"operation": "read", "path": "note.txt"}')
+    return "Two lanes" in _summary(answer)
 
 
 async def _several_rounds(gateway: GatewayProcess) -> bool:
-    answer = await _ask(gateway, CONTEXT, 'steps 3 tool execute_sql {"sql": "SELECT * FROM fruit WHERE price > $step"}')
-    return "round 3" in _told(answer)
+    answer = await _post(
+        gateway, CONTEXT, 'steps 3 tool execute_sql {"sql": "SELECT * FROM fruit WHERE price > $step"}'
+    )
+    return "round 3" in _summary(answer)
 
 
 async def _repaired(gateway: GatewayProcess) -> bool:
-    answer = await _ask(gateway, CONTEXT, 'malformed 1 tool execute_sql {"sql": "SELECT count(*) FROM fruit"}')
-    return "rows" in _told(answer)
+    answer = await _post(gateway, CONTEXT, 'malformed 1 tool execute_sql {"sql": "SELECT count(*) FROM fruit"}')
+    return "rows" in _summary(answer)
 
 
 async def _sdk(gateway: GatewayProcess) -> bool:
@@ -119,7 +121,7 @@ async def _sdk(gateway: GatewayProcess) -> bool:
     command = (sys.executable, "-c", _SDK, gateway.base_url, words)
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     out, _ = await asyncio.wait_for(process.communicate(), 60)
-    _say(f"   {out.decode()}")
+    _print(f"   {out.decode()}")
     return process.returncode == 0 and b"fig" in out
 
 
@@ -127,10 +129,10 @@ async def _mcp_tool(gateway: GatewayProcess) -> bool:
     if not _has_sdk():
         raise _LeftOutError(f"the SDK for MCP is not installed here ({_PIP} 'twolane[mcp]')")
     clock = await _running(gateway, _SERVICE)
-    _say(f"   GET {_SERVICE}  {clock['state']}, {clock['transport']}, tools: {clock['tools']}")
-    held = await _ask(gateway, CONTEXT, 'tool clock.now {"utc_offset_hours": 9}')
-    approve = re.search(r"^approve ap_\w+ \w+$", _told(held), re.MULTILINE)
-    return approve is not None and "+09:00" in _told(await _ask(gateway, CONTEXT, approve[0]))
+    _print(f"   GET {_SERVICE}  {clock['state']}, {clock['transport']}, tools: {clock['tools']}")
+    held = await _post(gateway, CONTEXT, 'tool clock.now {"utc_offset_hours": 9}')
+    approve = re.search(r"^approve ap_\w+ \w+$", _summary(held), re.MULTILINE)
+    return approve is not None and "+09:00" in _summary(await _post(gateway, CONTEXT, approve[0]))
 
 
 async def _running(gateway: GatewayProcess, path: str) -> dict[str, Any]:
@@ -150,8 +152,8 @@ async def _running(gateway: GatewayProcess, path: str) -> dict[str, Any]:
 async def _workflow(gateway: GatewayProcess) -> bool:
     if not _WORKFLOW.exists():
         raise _LeftOutError("the shipped workflows are not here, they are in the repository")
-    answer = await _ask(gateway, CONTEXT, "/table-report title=Fruit SELECT name, price FROM fruit ORDER BY price")
-    report = _told(answer)
+    answer = await _post(gateway, CONTEXT, "/table-report title=Fruit SELECT name, price FROM fruit ORDER BY price")
+    report = _summary(answer)
     return report.startswith("# Fruit") and "apple" in report
 
 
@@ -159,7 +161,7 @@ async def _metrics(gateway: GatewayProcess) -> bool:
     page = (await _get(gateway, "/metrics")).payload.decode()
     lines = [line for line in page.splitlines() if line.startswith(_METRICS)]
     for line in lines:
-        _say(f"   {line}")
+        _print(f"   {line}")
     return any('outcome="completed"' in line for line in lines)
 
 
@@ -175,8 +177,8 @@ _STEPS = {
 }
 
 
-async def _ask(gateway: GatewayProcess, path: str, text: str) -> Response:
-    _say(f"   POST {path}  {text}")
+async def _post(gateway: GatewayProcess, path: str, text: str) -> Response:
+    _print(f"   POST {path}  {text}")
     body = json.dumps({"model": "demo", "messages": [{"role": "user", "content": text}]}).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     return await _send(gateway, head.encode() + b"\r\n\r\n" + body)
@@ -192,11 +194,11 @@ async def _send(gateway: GatewayProcess, request: bytes) -> Response:
         return await client.read_response(timeout_s=20)
 
 
-def _told(answer: Response) -> str:
+def _summary(answer: Response) -> str:
     """Show and return the model's text; an error answer has no choices."""
     body = json.loads(answer.payload)
     text = body["choices"][0]["message"]["content"] if answer.status == 200 else body["error"]["message"]
-    _say(textwrap.indent(text.strip(), "   "))
+    _print(textwrap.indent(text.strip(), "   "))
     return str(text)
 
 
@@ -204,7 +206,7 @@ def _has_sdk() -> bool:
     return importlib.util.find_spec("mcp") is not None
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

@@ -46,7 +46,7 @@ class Explainer:
         handler = fold(chain.name, links, recorder, counters=self.counters, clock=self.clock).handler
         reply = await handler(replace(exchange, dry=True, events=False))
         try:
-            await recorder.until_asked(reply)
+            await recorder.run_until_request(reply)
         finally:
             await reply.release()
         seen = recorder.seen
@@ -107,9 +107,9 @@ class _Recorder:
         self._asked.set()
         return Reply(_silent, _released)
 
-    async def until_asked(self, reply: Reply) -> None:
+    async def run_until_request(self, reply: Reply) -> None:
         """Run the chain until it calls the model or ends. Raises the chain's error."""
-        answering = asyncio.ensure_future(reply.stream(_unheard))
+        answering = asyncio.ensure_future(reply.stream(_ignore))
         claim = asyncio.ensure_future(self._asked.wait())
         try:
             await asyncio.wait({answering, claim}, return_when=asyncio.FIRST_COMPLETED)
@@ -126,7 +126,7 @@ async def _silent(_tell: Emit) -> None:
     await asyncio.Event().wait()
 
 
-def _unheard(_chunk: Chunk) -> None:
+def _ignore(_chunk: Chunk) -> None:
     """Ignore a chunk: a chain that is only explained has no reader."""
 
 

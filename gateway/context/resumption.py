@@ -100,7 +100,7 @@ class Resumption:
             return await self._go_on_with(ruled, repeated)
         except StoreError as error:
             log.error("run %s does not go on yet: %s", ruled[0].run_id, error)
-            return self._told(repeated, ruled[0].run_id, self._noted(ruled[0], repeated))
+            return self._answered_run(repeated, ruled[0].run_id, self._noted(ruled[0], repeated))
 
     async def _go_on_with(self, ruled: Sequence[Approval], repeated: RepeatedRequest) -> LiveRun:
         """Answer a decision with the result of its run. Raises GatewayError, StoreError."""
@@ -115,7 +115,7 @@ class Resumption:
         if run is None:
             raise GatewayError("run_not_found", "The run of this approval is gone.").after_effects()
         if await self._goes_on(run):
-            return self._told(repeated, run_id, self._noted(ruled[0], repeated))
+            return self._answered_run(repeated, run_id, self._noted(ruled[0], repeated))
         return await self._as_it_is(run, repeated, decided=[approval.id for approval in ruled])
 
     async def named(self, ids: Sequence[str], repeated: RepeatedRequest) -> LiveRun | None:
@@ -136,9 +136,9 @@ class Resumption:
         answering = desk.answering(repeated.exchange.caller)
         text = spoken.undecided_text(pending, language=language, now_s=self._clock.time(), answering=answering)
         run_id = pending[0].run_id
-        return self._told(repeated, run_id, *_text(text), chunks.facts(spoken.waiting(run_id, pending)))
+        return self._answered_run(repeated, run_id, *_text(text), chunks.facts(spoken.waiting(run_id, pending)))
 
-    async def asked_before(self, repeated: RepeatedRequest) -> LiveRun | None:
+    async def repeated_run(self, repeated: RepeatedRequest) -> LiveRun | None:
         """Answer a request that got a question before: with the question while it waits, else with its result.
 
         The result is repeated until it was delivered. None: there is no such question, or it was cancelled or
@@ -231,11 +231,11 @@ class Resumption:
 
     async def _as_it_is(self, run: StoredRun, repeated: RepeatedRequest, *, decided: Sequence[str]) -> LiveRun:
         told = await self._chunks_of(run, repeated, decided=decided)
-        answer = self._told(repeated, run.id, *told)
-        answer.asks = _asking_run(told)
+        answer = self._answered_run(repeated, run.id, *told)
+        answer.asks = _run_of_question(told)
         return answer
 
-    def _told(self, repeated: RepeatedRequest, run_id: str, *chunks: Chunk) -> LiveRun:
+    def _answered_run(self, repeated: RepeatedRequest, run_id: str, *chunks: Chunk) -> LiveRun:
         """Return a finished run with these chunks as its answer."""
         own = repeated.exchange
         run = LiveRun(replace(own, id=run_id), repeated.request_key, now_s=self._clock.time(), request_id=own.id)
@@ -292,7 +292,7 @@ class Resumption:
             told = await self._chunks_of(await self._over(run), repeated, decided=())
             for chunk in told:
                 emit(chunk)
-            if (asks := _asking_run(told)) is not None:
+            if (asks := _run_of_question(told)) is not None:
                 emit({PARKED: asks})
 
         async def handle(_exchange: Exchange) -> Reply:
@@ -326,10 +326,10 @@ def _text(text: str) -> list[Chunk]:
     return [text, chunks.finish("stop")]
 
 
-def _asking_run(told: Sequence[Chunk]) -> str | None:
+def _run_of_question(told: Sequence[Chunk]) -> str | None:
     """Return the id of the run whose question ends this answer, or None."""
     last = told[-1]
-    return None if isinstance(last, str) else spoken.asking_run(last.get("context") or {})
+    return None if isinstance(last, str) else spoken.run_of_question(last.get("context") or {})
 
 
 def _chunks(answer: Json) -> list[Chunk]:

@@ -176,7 +176,7 @@ def forwarded_head(
         drop -= {b"connection", b"upgrade"}
     if head.status < 200 or head.status == 204:
         # RFC 9110 section 8.6, RFC 9112 section 6.1. A length of 0 is forbidden too, but has one reading: it goes on.
-        drop |= {b"transfer-encoding"} if _says_empty(head) else {b"content-length", b"transfer-encoding"}
+        drop |= {b"transfer-encoding"} if _declares_empty(head) else {b"content-length", b"transfer-encoding"}
     elif dechunked:
         drop |= {b"transfer-encoding"}
     lines = [head.line, *(f.line for f in head.fields if f.name not in drop)]
@@ -188,7 +188,7 @@ def forwarded_head(
     return b"".join(lines)
 
 
-def _says_empty(head: ResponseHead) -> bool:
+def _declares_empty(head: ResponseHead) -> bool:
     return (head.value(b"content-length") or b"1").strip(b"0") == b""
 
 

@@ -57,7 +57,7 @@ class Door:
                 param="host",
             )
         origins = _values(head, b"origin")
-        if not all(self._may_ask(origin.decode("latin-1"), head) for origin in origins):
+        if not all(self._is_allowed_origin(origin.decode("latin-1"), head) for origin in origins):
             raise _foreign("origin")
         if not origins and not _is_of_no_page(head):
             raise _foreign("sec-fetch-site")
@@ -91,7 +91,7 @@ class Door:
         address = _address(name)
         return address is not None and (self.any_address or address.is_loopback)
 
-    def _may_ask(self, origin: str, head: RequestHead) -> bool:
+    def _is_allowed_origin(self, origin: str, head: RequestHead) -> bool:
         """Return whether a page is the gateway's own (by the name requested, or an allowed one), or may ask."""
         if origin.lower() in self.origins:
             return True

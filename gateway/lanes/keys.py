@@ -82,11 +82,13 @@ class KeyRing:
                 "scope_missing",
                 f"This gateway key lacks the scope {scope!r}: use another key, or add it under 'keys'.",
             )
-        ours = {name for name, value in credentials.items() if value and (token in value or self._knows(name, value))}
+        ours = {
+            name for name, value in credentials.items() if value and (token in value or self._holds_key(name, value))
+        }
         copies = {field.name for field in head.fields if field.value.rpartition(b" ")[2] == token}
         return Identity(key.caller, frozenset({*ours, *copies, GATEWAY_HEADER}))
 
-    def _knows(self, name: bytes, value: bytes) -> bool:
+    def _holds_key(self, name: bytes, value: bytes) -> bool:
         """Return whether a credential header carries any key of this gateway."""
         token = _token(name, value)
         return token is not None and self._find(token) is not None

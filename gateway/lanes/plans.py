@@ -20,7 +20,7 @@ class Plans:
         self.by_head: dict[bytes, Plan] = {}
         self._bytes = 0
 
-    def keep(self, key: bytes, plan: Plan) -> None:
+    def store(self, key: bytes, plan: Plan) -> None:
         """Remembers a plan, unless its head is too large."""
         if len(key) > HEAD_LIMIT_BYTES or key in self.by_head:
             return

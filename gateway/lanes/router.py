@@ -149,7 +149,7 @@ class Router:
             # A handshake; unusual white space; the words inside another field: planned whole, each time.
             return self._plan(head, target, -1), b""
         plan = self._plan(head, target, cut)
-        self._plans.keep(key, plan)
+        self._plans.store(key, plan)
         return plan, digits
 
     def recognise(self, head: RequestHead) -> None:

@@ -97,14 +97,14 @@ class Calls:
         try:
             if line is None:
                 raise LostError
-            return await self._asking(line, tool, arguments, patience)
+            return await self._request(line, tool, arguments, patience)
         except LostError:
             if tool not in self._server.idempotent:
                 raise
         line = await asyncio.wait_for(self._next_line(), patience.left_s)
-        return await self._asking(line, tool, arguments, patience)
+        return await self._request(line, tool, arguments, patience)
 
-    async def _asking(self, line: Line, tool: str, arguments: Json, patience: "_Patience") -> Json:
+    async def _request(self, line: Line, tool: str, arguments: Json, patience: "_Patience") -> Json:
         asked = asyncio.create_task(line.call(tool, arguments, progressed=patience.renew))
         self._asked.add(asked)
         asked.add_done_callback(self._settled)

@@ -74,7 +74,7 @@ def shown(server: McpServer) -> Json:
     return view
 
 
-def with_kept(settings: Json, *, kept: Json | None) -> Json:
+def with_stored_secrets(settings: Json, *, kept: Json | None) -> Json:
     """Return `settings` with the stored secrets in place of their masks. Raises SettingsError."""
     before, seen = _readable(kept)
     filled = dict(settings)

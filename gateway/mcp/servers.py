@@ -211,7 +211,7 @@ class McpServers:
                 for server in list(self._members.values()):
                     await self._pin(server)
                 self._count()
-                await self._tell()
+                await self._report()
             except StoreError as error:
                 log.error("the store failed: %s", error)
                 self._noticed.set()
@@ -242,7 +242,7 @@ class McpServers:
             await self.change(server.name, pin)
         server.apply_pins()
 
-    async def _tell(self) -> None:
+    async def _report(self) -> None:
         now_s = self._clock.time()
         seen = [_seen(server) for server in self._members.values()]
         told = [(one.name, one.condition.state, one.condition.error) for one in seen]

@@ -19,7 +19,7 @@ from gateway.errors import GatewayError
 from gateway.http.response_head import ResponseHead
 from gateway.model.answer import stream, whole
 from gateway.model.refusal import CHAT, ERROR_LIMIT_BYTES, no_answer, outcome_of, refusal
-from gateway.model.styles import Style, Styles, asked_for, without
+from gateway.model.styles import Style, Styles, completed_request, without
 from gateway.model.target import Target
 from gateway.upstream.call import UpstreamCall
 from gateway.upstream.endpoint import Endpoint
@@ -167,7 +167,7 @@ def _is_json(head: ResponseHead) -> bool:
 
 def _request(exchange: Exchange, target: Target, *, model: str | None, style: Style) -> bytes:
     endpoint = target.pool.endpoint
-    body = asked_for(exchange.body, style)
+    body = completed_request(exchange.body, style)
     if model is not None:
         body["model"] = model
     content = masked(orjson.dumps(body))

@@ -62,7 +62,7 @@ def without(style: Style, *, status: int, refusal: bytes) -> Style | None:
     return "never" if says_so.search(refusal) else None
 
 
-def asked_for(body: Json, style: Style) -> Json:
+def completed_request(body: Json, style: Style) -> Json:
     """Return the request body for this style."""
     match style:
         case "usage":

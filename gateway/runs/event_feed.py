@@ -89,7 +89,7 @@ class EventFeed:
                 events, pause_s = (), STORE_PAUSE_S
             for event in events:
                 self._seen = event.seq
-                self._tell(event)
+                self._deliver(event)
             if len(events) == BATCH:
                 continue
             try:
@@ -99,7 +99,7 @@ class EventFeed:
                 pass
             self._nudged.clear()
 
-    def _tell(self, event: RunEvent) -> None:
+    def _deliver(self, event: RunEvent) -> None:
         for heard in (*self._of_run.get(event.run_id, ()), *self._of_all):
             try:
                 heard(event)

@@ -147,7 +147,7 @@ class LiveRun:
                 self.intent = reply.intent
                 self._begun.set()
                 try:
-                    await reply.stream(self._tell)
+                    await reply.stream(self._emit)
                 finally:
                     await reply.release()
         except asyncio.CancelledError:
@@ -161,7 +161,7 @@ class LiveRun:
             self._finish(error)
             del error  # it knows this frame
 
-    def _tell(self, chunk: Chunk) -> Pause | None:
+    def _emit(self, chunk: Chunk) -> Pause | None:
         """Take a chunk of the answer or a mark (`gateway.contracts.exchange.Emit`)."""
         if not isinstance(chunk, str):
             if CALLS in chunk:

@@ -168,7 +168,7 @@ class RunRecorder:
         if self._audit:
             await self._later()
 
-    async def ask(
+    async def record_approval(
         self,
         approvals: Sequence[Approval],
         shown: Sequence[Json],

@@ -49,7 +49,7 @@ class _Probe:
 
     def take(self, chunks: Sequence[Chunk]) -> bool:
         """Report the first word (`Reader.take`)."""
-        if any(map(_is_said, chunks)):
+        if any(map(_is_text, chunks)):
             self._heard()
         return True
 
@@ -91,7 +91,7 @@ class Transcript:
 
         Raises the error that the answer begins with.
         """
-        if not (self._open.is_set() or self.done or any(map(_is_said, self.chunks))):
+        if not (self._open.is_set() or self.done or any(map(_is_text, self.chunks))):
             probe = _Reader(_Probe(self._open.set))
             probe.waits = self._loop.create_future()
             self._readers.append(probe)
@@ -101,7 +101,7 @@ class Transcript:
             finally:
                 timer.cancel()
                 self._readers.remove(probe)
-        if self.done and not any(map(_is_said, self.chunks)):
+        if self.done and not any(map(_is_text, self.chunks)):
             self.reraise()
 
     async def read(self, listener: Reader) -> None:
@@ -149,7 +149,7 @@ class Transcript:
         for reader in self._readers:
             if not self._telling:
                 self._telling = True
-                self._loop.call_soon(self._tell)
+                self._loop.call_soon(self._wake_readers)
             if chars - reader.chars > BEHIND_CHARS:
                 return False
         return True
@@ -174,7 +174,7 @@ class Transcript:
         self.done, self.error = True, None if error is None else without_traceback(error)
         self._ended.set()
         self._open.set()
-        self._tell()
+        self._wake_readers()
 
     def reraise(self) -> None:
         """Raise the error that the run ended with, if there is one."""
@@ -188,7 +188,7 @@ class Transcript:
         self._room.set()
         reader.full = at < reader.at and not reader.listener.take(self.chunks[at:])
 
-    def _tell(self) -> None:
+    def _wake_readers(self) -> None:
         """Feed the readers that wait. Each of the others comes for more when it can take it."""
         self._telling = False
         for reader in self._readers:
@@ -204,7 +204,7 @@ class Transcript:
                     waits.set_result(None)
 
 
-def _is_said(chunk: Chunk) -> bool:
+def _is_text(chunk: Chunk) -> bool:
     """Return whether a chunk is of the answer, and no event beside it."""
     return isinstance(chunk, str) or "type" not in chunk.get("context", ())
 

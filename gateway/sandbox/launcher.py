@@ -80,7 +80,7 @@ def carry_out(order: Order) -> Outcome:
     grace_s = 0.0 if end == "exited" else order.grace_s
     codes |= family.end(grace_s=grace_s, spared=1 if order.level == "bubblewrap" else 0)
     if order.level == "bubblewrap" and end == "exited":
-        return _as_bubblewrap_tells(status)
+        return _bubblewrap_outcome(status)
     return Outcome(end, codes.get(pid, 0))
 
 
@@ -138,15 +138,15 @@ def _wake_on_children() -> int:
     readable, writable = os.pipe()
     os.set_blocking(writable, False)
     signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, _heard)
+    signal.signal(signal.SIGCHLD, _on_signal)
     return readable
 
 
-def _heard(_number: int, _frame: FrameType | None) -> None:
+def _on_signal(_number: int, _frame: FrameType | None) -> None:
     """Do nothing: a signal needs a handler to wake anybody."""
 
 
-def _as_bubblewrap_tells(status: int) -> Outcome:
+def _bubblewrap_outcome(status: int) -> Outcome:
     """Return the outcome that bubblewrap reports.
 
     Its own failures have an exit code, too; the command's is the one that it wrote down.

@@ -123,9 +123,9 @@ class Gateway:
         for listener in self._listeners.values():
             listener.start()
         loop = asyncio.get_running_loop()
-        await self._tell_of_approvals()
+        await self._announce_approvals()
         pruner = Pruner(store, owner=self._shared.leases.owner, clock=self._clock)
-        self._tasks += map(loop.create_task, (self._keep_house(), self._shared.leases.run(), pruner.run()))
+        self._tasks += map(loop.create_task, (self._housekeeping(), self._shared.leases.run(), pruner.run()))
         self._metrics.last_reload_success_s = time.time()
 
     def _share(self, store: Store) -> None:
@@ -154,7 +154,7 @@ class Gateway:
         self._stack.push_async_callback(leases.close)
         self._stack.push_async_callback(self._runs.close)
 
-    async def _tell_of_approvals(self) -> None:
+    async def _announce_approvals(self) -> None:
         """Start webhooks in one worker of each gateway. A change of webhooks reports pending approvals again."""
         approvals, shared = self._loaded.settings.approvals, self._shared
         assert shared is not None
@@ -202,7 +202,7 @@ class Gateway:
         await self._runs.close()  # before the tools that they use
         await self._stack.aclose()
 
-    async def _keep_house(self) -> None:
+    async def _housekeeping(self) -> None:
         """Read the changes of other workers at intervals."""
         assert self._shared is not None
         store = self._shared.store
@@ -250,7 +250,7 @@ class Gateway:
         try:
             if retired is not None:
                 await retired.lane.retire()
-            await self._tell_of_approvals()
+            await self._announce_approvals()
             await self._follow_services()
         except Exception:
             log.exception("the new configuration is in use, but not all that follows from it was done")

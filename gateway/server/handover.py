@@ -63,7 +63,7 @@ class Handover:
         self._taken = digest
         return outcome
 
-    def say(self, index: int, *, able: bool) -> None:
+    def report(self, index: int, *, able: bool) -> None:
         """Store whether this worker could build the configuration that it took last."""
         with self._locked() as poll:
             if poll[:_DIGEST_BYTES] == self._taken:

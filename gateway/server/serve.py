@@ -159,7 +159,7 @@ class Server:
 
 async def _agree(handover: Handover, index: int, able: bool) -> bool:
     """Report whether this worker could build a configuration. Return whether all workers use it."""
-    handover.say(index, able=able)
+    handover.report(index, able=able)
     waited_until_s = time.monotonic() + AGREE_S
     while (is_used := handover.is_used()) is None:
         if time.monotonic() > waited_until_s:

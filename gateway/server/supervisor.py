@@ -65,7 +65,7 @@ class Supervisor:
             info = signal.sigtimedwait(HANDLED, 0.2 if self._is_announced else 0.02)
             if info is not None and info.si_signo != signal.SIGCHLD:
                 self._on_signal(info.si_signo)
-            self._hear()
+            self._read_ready()
             self._reap()
             if self._give_up_by is not None and (not self._starting or time.monotonic() > self._give_up_by):
                 self._signal_all(signal.SIGKILL)
@@ -103,7 +103,7 @@ class Supervisor:
                 os.close(descriptor)
             os.close(ready)
             if os.getppid() == parent:
-                self._work(index, lambda: _tell(ready_end))
+                self._work(index, lambda: _report_ready(ready_end))
                 code = 0
         except Exception:
             traceback.print_exc()
@@ -111,7 +111,7 @@ class Supervisor:
             sys.stdout.flush()
             os._exit(code)
 
-    def _hear(self) -> None:
+    def _read_ready(self) -> None:
         """Read which workers are ready, and log those that take long."""
         now_s = time.monotonic()
         for index, (ready, late_s) in list(self._starting.items()):
@@ -170,7 +170,7 @@ class Supervisor:
                 self._start(index)
 
 
-def _tell(ready_end: int) -> None:
+def _report_ready(ready_end: int) -> None:
     """Report to the parent that this worker serves."""
     os.write(ready_end, b"R")
     os.close(ready_end)

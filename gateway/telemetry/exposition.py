@@ -96,7 +96,7 @@ class Exposition:
         counts, gauges = self._look()
         if self._folder is not None:
             others = [path for path in self._folder.glob("*.sock") if path != self._path]
-            told = await asyncio.gather(*(_ask(path) for path in others))
+            told = await asyncio.gather(*(_gauges_of(path) for path in others))
             counts = merged_counts(one.read() for one in self._shared)
             gauges = merged_gauges([gauges, *told])
         return self._text.of(counts, gauges)
@@ -144,7 +144,7 @@ class Exposition:
         writer.close()
 
 
-async def _ask(path: Path) -> list[Gauge]:
+async def _gauges_of(path: Path) -> list[Gauge]:
     """Request another worker's gauges. Return none if it does not answer in time, or breaks off."""
     try:
         async with asyncio.timeout(PEER_TIMEOUT_S):

@@ -40,7 +40,7 @@ _CONDITION = re.compile(
 )
 
 
-def unasks(text: str, *, shown: Spans) -> bool:
+def cancels_ask_before(text: str, *, shown: Spans) -> bool:
     """Return whether folded `text` says so, outside the `shown` ranges."""
     if len(text) > UNASK_CHARS or not ("ask" in text or "我" in text):
         return False

@@ -118,7 +118,9 @@ class Catalog:
         names = intent.tools if intent is not None and intent.kind == "mcp" else ()
         found = (self.find(name, exchange) for name in names)
         return [
-            replace(entry.spec, name=entry.model_name, description=_said(entry)) for entry in found if entry is not None
+            replace(entry.spec, name=entry.model_name, description=_description(entry))
+            for entry in found
+            if entry is not None
         ]
 
     def not_running(self, name: str) -> str | None:
@@ -201,7 +203,7 @@ class Catalog:
         return CatalogEntry(spec, configured.source, wanted, tool in facts.changed)
 
 
-def _said(entry: CatalogEntry) -> str:
+def _description(entry: CatalogEntry) -> str:
     return _CHANGED if entry.changed else entry.spec.description
 
 

@@ -61,37 +61,37 @@ class FileAssessor:
         """Return auto (whitelist) for read, list and exists, confirm (default) for everything else."""
         operation = arguments.get("operation")
         if not isinstance(operation, str):
-            return _ask("shape", "The argument 'operation' is not a text.")
+            return _confirm("shape", "The argument 'operation' is not a text.")
         if operation not in _READING:
-            return _ask("operation", f"The operation {operation[:80]!r} is not one that only reads.")
+            return _confirm("operation", f"The operation {operation[:80]!r} is not one that only reads.")
         for name, value in arguments.items():
             if name in ("operation", "path") or value is None:
                 continue
             if name not in _BESIDE or not isinstance(value, _BESIDE[name]):
-                return _ask("shape", f"The argument {name[:80]!r} may change what {operation} does.")
+                return _confirm("shape", f"The argument {name[:80]!r} may change what {operation} does.")
             if self._hardened and name == "content":
-                return _ask("mixed_intent", f"A {operation} with content may be meant to write.")
+                return _confirm("mixed_intent", f"A {operation} with content may be meant to write.")
         return self._judge_path(operation, arguments.get("path"))
 
     def _judge_path(self, operation: str, path: object) -> Verdict:
         if path is None or path == "":
             if operation != "list":
-                return _ask("shape", f"A {operation} names no path.")
+                return _confirm("shape", f"A {operation} names no path.")
             path = "."
         if not isinstance(path, str):
-            return _ask("shape", "The argument 'path' is not a text.")
+            return _confirm("shape", "The argument 'path' is not a text.")
         if len(path) > _LONGEST_PATH:
-            return _ask("path", f"The path has {len(path)} characters, more than {_LONGEST_PATH}.")
+            return _confirm("path", f"The path has {len(path)} characters, more than {_LONGEST_PATH}.")
         hidden = "U+000A" if "\n" in path else unseen(path)
         if hidden is not None:
-            return _ask("path", f"The path holds the invisible character {hidden}.")
+            return _confirm("path", f"The path holds the invisible character {hidden}.")
         why = concern(path) if self._hardened and operation != "exists" else None
         if why is not None:
-            return _ask("sensitive_path", f"The {operation} would touch {path!r}: {why}.")
+            return _confirm("sensitive_path", f"The {operation} would touch {path!r}: {why}.")
         return Verdict("auto", "whitelist", f"harmless_{operation}", f"A {operation} changes nothing.")
 
 
-def _ask(rule: str, reason: str) -> Verdict:
+def _confirm(rule: str, reason: str) -> Verdict:
     return Verdict("confirm", "default", rule, reason)
 
 

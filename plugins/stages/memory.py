@@ -107,7 +107,7 @@ class MemoryStage:
         reply = await call_next(replace(exchange, notes=(*exchange.notes, *notes)) if notes else exchange)
         if done is None or done.told is None or exchange.dry:
             return reply
-        return _telling(reply, done.told, with_event=exchange.events)
+        return _with_notice(reply, done.told, with_event=exchange.events)
 
     async def _recalled(self, text: str, whose: _Whose, *, limit: int) -> Sequence[Memory]:
         return [found.memory for found in await self._recall(text, whose, limit=limit)] if limit else ()
@@ -212,7 +212,7 @@ def _view(memory: Memory) -> Json:
     return {"id": memory.id, "text": memory.text}
 
 
-def _telling(reply: Reply, told: Json, *, with_event: bool) -> Reply:
+def _with_notice(reply: Reply, told: Json, *, with_event: bool) -> Reply:
     """Return the reply with a report to its client of the stored or deleted memories."""
     kind = "memory.kept" if "kept" in told else "memory.forgotten"
     event = {"choices": [], "context": {"type": kind, **told}}

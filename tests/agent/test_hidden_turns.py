@@ -72,7 +72,7 @@ def going_on(*messages: Json) -> Exchange:
 async def store() -> AsyncIterator[Watched]:
     made = Watched(":memory:")
     await made.open()
-    await turns(made, RUN, "Done.").keep(FIRST, ())
+    await turns(made, RUN, "Done.").store(FIRST, ())
     yield made
     await made.close()
 
@@ -105,7 +105,7 @@ async def test_another_conversation_has_nothing_hidden(store: Watched, messages:
 async def test_a_conversation_is_its_callers(store: Watched) -> None:
     """Another key or tenant that sends the same words, ids or name gets nothing of it."""
     named = replace(RUN, id="run_2", conversation="talk")
-    await turns(store, named).keep(SECOND, (CALL,))
+    await turns(store, named).store(SECOND, (CALL,))
     called: Json = {"role": "assistant", "content": "", "tool_calls": [CALL]}
     assert await conversation(store, AND, ASKED, called, whose=named) == [AND, ASKED, *SECOND, called]
     for caller in (replace(ANN, name="bob"), replace(ANN, tenant="other")):
@@ -123,20 +123,20 @@ async def test_a_store_that_fails_costs_only_what_was_hidden(store: Watched) -> 
     store.broken = True
     assert await conversation(store, ASKED, DONE) == [ASKED, DONE]
     other: Json = {**DONE, "content": "Other."}
-    await turns(store, RUN, "Other.").keep(FIRST, ())
+    await turns(store, RUN, "Other.").store(FIRST, ())
     store.broken = False
     assert await conversation(store, ASKED, other) == [ASKED, other]
 
 
 async def test_what_came_before_a_clients_own_call_is_known_by_its_id(store: Watched) -> None:
     """Also where the client writes the call and what came before it in other words; twice the same means nobody's."""
-    await turns(store, replace(RUN, id="run_2")).keep(SECOND, (CALL,))
+    await turns(store, replace(RUN, id="run_2")).store(SECOND, (CALL,))
     function = {"name": "look", "arguments": '{"at": 1.0, "depth": null}'}
     called: Json = {"role": "assistant", "content": "", "tool_calls": [{**CALL, "function": function}]}
     summary: Json = {"role": "user", "content": "Summary: hi."}
     assert await conversation(store, summary, called) == [summary, *SECOND, called]
     elsewhere = replace(RUN, id="run_3", body={"messages": [AND]})
-    await turns(store, elsewhere).keep(FIRST, (CALL,))
+    await turns(store, elsewhere).store(FIRST, (CALL,))
     assert await conversation(store, summary, called) == [summary, called]
     called["tool_calls"] = [CALL]
     assert await conversation(store, AND, called) == [AND, *FIRST, called]
@@ -145,7 +145,7 @@ async def test_what_came_before_a_clients_own_call_is_known_by_its_id(store: Wat
 async def test_what_a_stranger_wrote_taints_whoever_reads_it(store: Watched) -> None:
     """The run that gets it in front of its model, and no other."""
     other: Json = {**DONE, "content": "Other."}
-    await turns(store, RUN, "Other.", tainted=True).keep(SECOND, ())
+    await turns(store, RUN, "Other.", tainted=True).store(SECOND, ())
     for answer, expected in ((other, True), (DONE, False)):
         progress = Progress(Usage())
         run = replace(RUN, body={"messages": [ASKED, answer]})
@@ -159,7 +159,7 @@ async def test_what_a_turn_led_to_after_its_end_stands_in_the_place_of_its_quest
     await run.park(FIRST)
     assert await conversation(store, ASKED, MAY, AND) == [ASKED, *FIRST, MAY, AND]
     run._progress.said = ["It is done."]
-    await run.keep([*FIRST, *SECOND], ())
+    await run.store([*FIRST, *SECOND], ())
     told: Json = {"role": "assistant", "content": "It is done."}
     assert await conversation(store, ASKED, MAY, AND) == [ASKED, *FIRST, *SECOND, told, AND]
     # Whoever repeats the request gets the answer itself.
@@ -171,7 +171,7 @@ async def test_a_workflow_that_goes_on_by_itself_is_known_by_what_it_said(store:
     run = turns(store, RUN, "May I?")
     await run.park([])
     run._progress.said = ["It is done."]
-    await run.keep([], ())
+    await run.store([], ())
     told: Json = {"role": "assistant", "content": "It is done."}
     assert await conversation(store, ASKED, MAY, AND) == [ASKED, told, AND]
 
@@ -186,7 +186,7 @@ async def test_what_is_decided_in_the_conversation_stands_once(store: Watched, w
     run._progress.question, run._progress.kept = asked._progress.question, asked._progress.kept
     assert run.retold() == ""
     run._progress.said = ["Done."]
-    await run.keep([*FIRST, *SECOND], ())
+    await run.store([*FIRST, *SECOND], ())
     expected = [ASKED, *FIRST, MAY, APPROVE, *SECOND] if with_history else [APPROVE, *FIRST, *SECOND]
     assert await conversation(store, *history, APPROVE, DONE, AND) == [*expected, DONE, AND]
 

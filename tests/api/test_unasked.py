@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from agent.benches import Bench
 
-from gateway.api.unasked import unasked
+from gateway.api.unasked import cancel_ask_before
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
 
@@ -27,17 +27,19 @@ async def bench() -> AsyncIterator[Bench]:
 async def test_it_is_taken_back_once(bench: Bench) -> None:
     """And told; after that there is nothing to take back."""
     remembered = bench.approvals.remembered
-    assert "only where the gate does" in await unasked(STOP, RUN, remembered)
+    assert "only where the gate does" in await cancel_ask_before(STOP, RUN, remembered)
     assert not await remembered.asks_before(RUN)
-    assert await unasked(STOP, RUN, remembered) == ""
+    assert await cancel_ask_before(STOP, RUN, remembered) == ""
 
 
 async def test_a_key_that_may_not_decide_takes_nothing_back(bench: Bench) -> None:
     """It is told the command for whoever may; nothing has changed."""
     remembered = bench.approvals.remembered
     mine = replace(RUN, caller=replace(ANN, scopes=frozenset(("context",))))
-    assert f"`gateway approvals revoke {await remembered.ask_of(RUN)}`" in await unasked(STOP, mine, remembered)
-    assert "`approve`" in await unasked("不用再问我了", mine, remembered)
+    assert f"`gateway approvals revoke {await remembered.ask_of(RUN)}`" in await cancel_ask_before(
+        STOP, mine, remembered
+    )
+    assert "`approve`" in await cancel_ask_before("不用再问我了", mine, remembered)
     assert await remembered.asks_before(RUN)
 
 
@@ -51,5 +53,5 @@ async def test_other_messages_change_nothing(bench: Bench, text: str) -> None:
         (replace(RUN, conversation=None), STOP),
         (replace(RUN, caller=replace(ANN, name="bob")), STOP),
     ):
-        assert await unasked(said, run, remembered) == ""
+        assert await cancel_ask_before(said, run, remembered) == ""
     assert await remembered.asks_before(RUN)

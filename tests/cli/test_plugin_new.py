@@ -12,7 +12,7 @@ from typing import TypeVar
 import pytest
 
 from gateway.cli.main import main
-from gateway.cli.plugin_new import NewKind, PluginNewError, rendered, template_of, write_and_tell, write_plugin
+from gateway.cli.plugin_new import NewKind, PluginNewError, rendered, template_of, write_and_report, write_plugin
 from gateway.config import load
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ def test_what_is_written_works(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_says_what_to_do(kind: NewKind, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Both files, how to try them, and what to write into gateway.yaml."""
-    assert write_and_tell(kind, "mine", folder=tmp_path / "plugins") == 0
+    assert write_and_report(kind, "mine", folder=tmp_path / "plugins") == 0
     out, err = capsys.readouterr()
     assert err == ""
     assert f"wrote {tmp_path}/plugins/{kind}/mine.py\nwrote {tmp_path}/tests/plugins/{kind}/test_mine.py\n" in out
@@ -104,7 +104,7 @@ def test_nothing_is_overwritten(which: int, tmp_path: Path, capsys: pytest.Captu
     files = write_plugin("tools", "mine", folder=tmp_path / "plugins")
     files[1 - which].unlink()
     files[which].write_text("precious")
-    assert write_and_tell("tools", "mine", folder=tmp_path / "plugins") == 1
+    assert write_and_report("tools", "mine", folder=tmp_path / "plugins") == 1
     out, err = capsys.readouterr()
     assert out == "" and err.startswith(f"gateway: '{files[which]}' is there already") and err.count("\n") == 1
     assert files[which].read_text() == "precious" and not files[1 - which].exists()

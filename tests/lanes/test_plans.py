@@ -14,7 +14,7 @@ HEAD = b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nContent-Length: 12\r\nX: %d\r\nY: %b
 
 def kept(plans: Plans, number: int, plan: Plan, *, filler: int = 500) -> bytes:
     key = HEAD % (number, b"y" * filler)
-    plans.keep(key, plan)
+    plans.store(key, plan)
     return key
 
 

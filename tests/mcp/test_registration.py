@@ -4,7 +4,7 @@ import pytest
 
 from gateway.config.schema.mcp import McpServer
 from gateway.contracts.store import Json
-from gateway.mcp.registration import SettingsError, checked, checked_name, options_of, shown, with_kept
+from gateway.mcp.registration import SettingsError, checked, checked_name, options_of, shown, with_stored_secrets
 
 SECRET = "sk-canary-12345"
 STDIO: Json = {
@@ -92,11 +92,11 @@ def test_secrets_are_not_shown() -> None:
 def test_what_was_shown_can_be_sent_back() -> None:
     """Masked values stand for those that are kept; a new one takes their place."""
     for settings in (STDIO, HTTP):
-        assert checked(with_kept(shown(checked(settings)), kept=settings)) == checked(settings)
+        assert checked(with_stored_secrets(shown(checked(settings)), kept=settings)) == checked(settings)
     changed = {"command": "y", "env": {"KEY": "***", "OTHER": "new"}}
-    assert with_kept(changed, kept=STDIO) == {"command": "y", "env": {"KEY": SECRET, "OTHER": "new"}}
-    assert with_kept({"command": "y", "env": "***"}, kept=STDIO)["env"] == "***"
-    assert with_kept(STDIO, kept=None) == STDIO
+    assert with_stored_secrets(changed, kept=STDIO) == {"command": "y", "env": {"KEY": SECRET, "OTHER": "new"}}
+    assert with_stored_secrets({"command": "y", "env": "***"}, kept=STDIO)["env"] == "***"
+    assert with_stored_secrets(STDIO, kept=None) == STDIO
 
 
 @pytest.mark.parametrize("kept", [None, HTTP, {"newer": 1, "env": {"KEY": "x"}, "url": "https://h/x"}])
@@ -107,5 +107,5 @@ def test_what_was_shown_can_be_sent_back() -> None:
 def test_a_mask_of_nothing_is_refused(settings: Json, param: str, kept: Json | None) -> None:
     """It would be taken for the secret."""
     with pytest.raises(SettingsError, match="send the value") as caught:
-        with_kept(settings, kept=kept)
+        with_stored_secrets(settings, kept=kept)
     assert caught.value.param == param

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.model.styles import MODELS, Style, Styles, asked_for, without
+from gateway.model.styles import MODELS, Style, Styles, completed_request, without
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,9 @@ def test_what_is_left_out_next(style: Style, status: int, refusal: bytes, then: 
 def test_what_is_asked_for() -> None:
     """The client's own words about streams do not count."""
     body = {"model": "m", "stream": "yes", "stream_options": {"include_usage": False}}
-    assert asked_for(body, "usage") == {"model": "m", "stream": True, "stream_options": {"include_usage": True}}
-    assert asked_for(body, "plain") == {"model": "m", "stream": True}
-    assert asked_for(body, "never") == {"model": "m", "stream": False}
+    assert completed_request(body, "usage") == {"model": "m", "stream": True, "stream_options": {"include_usage": True}}
+    assert completed_request(body, "plain") == {"model": "m", "stream": True}
+    assert completed_request(body, "never") == {"model": "m", "stream": False}
 
 
 def test_so_many_models_are_remembered() -> None:

@@ -125,7 +125,7 @@ class Desk:
         """The question of a step, as it is in the store; `pending`."""
         step = self.recorder.steps[number]
         asked = approval(f"ap_{number}", step=number, arguments=step.arguments, sha256=step.sha256, tool=step.tool)
-        await self.recorder.ask([asked], [{"id": asked.id}])
+        await self.recorder.record_approval([asked], [{"id": asked.id}])
         return asked
 
     async def move(self, to: str, *, of: str = "ap_0") -> Approval:

@@ -48,9 +48,9 @@ def test_all_use_what_all_could_put_together(tmp_path: Path) -> None:
     handover.give(loaded(tmp_path, 1))
     handover.take()
     assert handover.is_used() is None
-    handover.say(0, able=True)
+    handover.report(0, able=True)
     assert handover.is_used() is None
-    handover.say(1, able=True)
+    handover.report(1, able=True)
     assert handover.is_used() is True and handover.settle() is True
 
 
@@ -60,10 +60,10 @@ def test_none_uses_what_one_could_not(tmp_path: Path) -> None:
         handover = Handover(workers=2)
         handover.give(loaded(tmp_path, 1))
         handover.take()
-        handover.say(first, able=False)
+        handover.report(first, able=False)
         assert handover.is_used() is False
-        handover.say(1 - first, able=True)
-        handover.say(first, able=True)
+        handover.report(1 - first, able=True)
+        handover.report(first, able=True)
         assert handover.is_used() is False and handover.settle() is False
 
 
@@ -72,9 +72,9 @@ def test_what_is_settled_stays_so(tmp_path: Path) -> None:
     handover = Handover(workers=2)
     handover.give(loaded(tmp_path, 1))
     handover.take()
-    handover.say(0, able=True)
+    handover.report(0, able=True)
     assert handover.settle() is False
-    handover.say(1, able=True)
+    handover.report(1, able=True)
     assert handover.is_used() is False
 
 
@@ -84,10 +84,10 @@ def test_a_worker_that_is_behind_hears_of_its_own(tmp_path: Path, *, able: bool)
     handover = Handover(workers=1)
     handover.give(loaded(tmp_path, 1))
     handover.take()
-    handover.say(0, able=able)
+    handover.report(0, able=able)
     handover.give(loaded(tmp_path, 2))
     assert handover.is_used() is able
-    handover.say(0, able=True)
+    handover.report(0, able=True)
     handover.take()
     assert handover.is_used() is None
 

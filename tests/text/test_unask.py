@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.text.phrases import Spans, fold
-from gateway.text.unask import UNASK_CHARS, unasks
+from gateway.text.unask import UNASK_CHARS, cancels_ask_before
 
 NOTHING = Spans(())
 
@@ -28,7 +28,7 @@ NOTHING = Spans(())
 )
 def test_it_is_found(text: str) -> None:
     """In both languages, with what else a short message says."""
-    assert unasks(fold(text).text, shown=NOTHING)
+    assert cancels_ask_before(fold(text).text, shown=NOTHING)
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_it_is_found(text: str) -> None:
 )
 def test_the_opposite_conditions_and_documents_are_not(text: str) -> None:
     """What is not certain loosens nothing."""
-    assert not unasks(fold(text).text, shown=NOTHING)
+    assert not cancels_ask_before(fold(text).text, shown=NOTHING)
 
 
 def test_a_quotation_is_none() -> None:
     """Only what the message itself says counts."""
-    assert not unasks("stop asking me", shown=Spans([(0, 14)]))
+    assert not cancels_ask_before("stop asking me", shown=Spans([(0, 14)]))

@@ -16,7 +16,7 @@ class MalformedLog:
     _since_s: float = float("-inf")
     _lines: int = 0
 
-    def told(self, reason: str, *, run_id: str, chain: str, now_s: float) -> None:
+    def report(self, reason: str, *, run_id: str, chain: str, now_s: float) -> None:
         """Log the reason why an answer of this run was dropped. `now_s` is monotonic."""
         if now_s - self._since_s >= EVERY_S:
             if self._lines > LINES:

@@ -46,7 +46,7 @@ class Outbox:
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
 
-    def tell(self, told: Sequence[Told], frames: bytes) -> None:
+    def send(self, told: Sequence[Told], frames: bytes) -> None:
         """Send new events, or queue them. `frames` contains all of them; b"" sends them one by one."""
         if self.overfull.is_set():
             return
@@ -106,15 +106,15 @@ class Audience:
             if not self._outboxes[outbox.tenant]:
                 del self._outboxes[outbox.tenant]
 
-    def hear(self, event: RunEvent) -> None:
+    def receive(self, event: RunEvent) -> None:
         """Queue a new event of any tenant for its clients."""
         if event.tenant not in self._outboxes:
             return
         self._news[event.tenant].append((event.seq, words_of(event)))
         if self._telling is None or self._telling.done():
-            self._telling = asyncio.get_running_loop().create_task(self._tell())
+            self._telling = asyncio.get_running_loop().create_task(self._send_all())
 
-    async def _tell(self) -> None:
+    async def _send_all(self) -> None:
         while self._news:
             await asyncio.sleep(min(self._count * PAUSE_EACH_S, PAUSE_MOST_S))
             news, self._news = self._news, defaultdict(list)
@@ -126,7 +126,7 @@ class Audience:
                 for number, outbox in enumerate(list(self._outboxes.get(tenant, ()))):
                     if number % AT_ONCE == AT_ONCE - 1:
                         await asyncio.sleep(0)
-                    outbox.tell(told, frames)
+                    outbox.send(told, frames)
 
 
 def words_of(event: RunEvent) -> bytes:

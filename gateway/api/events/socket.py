@@ -66,7 +66,7 @@ class SocketPages:
         caller = self._api.authorise(request, *VIEWING)
         query = query_of(request, "after")
         outbox = Outbox(caller.tenant)
-        async with self._api.feed.listening(self._audience.hear), self._audience.joined(outbox):
+        async with self._api.feed.listening(self._audience.receive), self._audience.joined(outbox):
             after = number_of(query, "after", default=-1)
             outbox.seen = after if after >= 0 else await self._api.store.last_event()
             async with websocket(request, message_limit_bytes=MESSAGE_LIMIT_BYTES) as socket:
@@ -139,7 +139,7 @@ class SocketPages:
         try:
             caller = self._api.caller(request)
             message = parsed(Decide, value)
-            approval = await self._api.decide(message.id, message.wish("websocket"), caller=caller)
+            approval = await self._api.decide(message.id, message.to_decision("websocket"), caller=caller)
         except GatewayError as error:
             return {**told, "status": error.facts.status, "error": error_view(error)}
         await go_on(self._api.resume, approval)

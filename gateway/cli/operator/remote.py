@@ -41,7 +41,7 @@ class Remote:
 
     def get(self, *path: str, **query: str | int | None) -> dict[str, object]:
         """Return the answer of a page; parts of the query that are None are left out. Raises RemoteError."""
-        return self._ask("GET", _target(path) + _query(query), None)
+        return self._request("GET", _target(path) + _query(query), None)
 
     def entries(self, *path: str, most: int | None = None, **query: str | None) -> Iterator[View]:
         """Yield the entries of a list, page by page, up to `most`. Raises RemoteError."""
@@ -58,18 +58,18 @@ class Remote:
 
     def post(self, *path: str, **body: object) -> dict[str, object]:
         """Return the answer to a body, from which None values are left out. Raises RemoteError."""
-        return self._ask("POST", _target(path), {name: value for name, value in body.items() if value is not None})
+        return self._request("POST", _target(path), {name: value for name, value in body.items() if value is not None})
 
     def begin(
         self, *path: str, body: Mapping[str, object], wait: bool, timeout_s: float = _TIMEOUT_S
     ) -> dict[str, object]:
         """Return the answer to a body that begins something; `wait`: for its end. Raises RemoteError."""
         prefer = {} if wait else {"Prefer": "respond-async"}
-        return self._ask("POST", _target(path), body, headers=prefer, timeout_s=timeout_s)
+        return self._request("POST", _target(path), body, headers=prefer, timeout_s=timeout_s)
 
     def delete(self, *path: str, **query: str | None) -> dict[str, object]:
         """Return the answer; parts of the query that are None are left out. Raises RemoteError."""
-        return self._ask("DELETE", _target(path) + _query(query), None)
+        return self._request("DELETE", _target(path) + _query(query), None)
 
     def delete_each(self, paths: Iterable[Sequence[str]], *, done: str) -> Iterator[str]:
         """Delete what stands at each path, and yield its last part with the word `done`.
@@ -88,7 +88,7 @@ class Remote:
         if refused:
             raise RemoteError("; ".join(refused))
 
-    def _ask(
+    def _request(
         self,
         method: str,
         target: str,

@@ -164,12 +164,12 @@ class ServerProcess:
         lines = Lines(limit_bytes=_READ_BYTES)
         while data := await stream.read(_READ_BYTES):
             for line in lines.feed(data):
-                self._keep(line.head)
+                self._append_stderr(line.head)
             await asyncio.sleep(0)  # a flood must not keep the loop for itself
         if (rest := lines.rest()) is not None:
-            self._keep(rest.head)
+            self._append_stderr(rest.head)
 
-    def _keep(self, line: bytes) -> None:
+    def _append_stderr(self, line: bytes) -> None:
         text = _UNSEEN.sub("", line[: 4 * STDERR_CHARS].decode(errors="replace")).strip()
         for secret in self._secrets:
             text = text.replace(secret, _MASK)

@@ -41,19 +41,19 @@ def main() -> None:
 def _keep(gateway: socket.socket, order: dict[str, Any]) -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     for number in _SURVIVED:
-        signal.signal(number, _heard)  # a handler is not passed on to the server; "ignore" would be
+        signal.signal(number, _on_signal)  # a handler is not passed on to the server; "ignore" would be
     try:
         server = subprocess.Popen(order["argv"], env=order["environment"], cwd=order["cwd"])  # noqa: S603 (no shell)
     except (OSError, ValueError) as error:
-        _tell(
+        _report(
             gateway, {"errno": getattr(error, "errno", None), "error": getattr(error, "strerror", None) or str(error)}
         )
         return
     _let_go_of_its_streams()
-    _tell(gateway, {"pid": server.pid})
+    _report(gateway, {"pid": server.pid})
     codes = _watch(gateway, server.pid)
     codes |= family.end(grace_s=0.0 if server.pid in codes else order["grace_s"])
-    _tell(gateway, {"code": codes.get(server.pid)})
+    _report(gateway, {"code": codes.get(server.pid)})
 
 
 def _watch(gateway: socket.socket, pid: int) -> dict[int, int]:
@@ -61,7 +61,7 @@ def _watch(gateway: socket.socket, pid: int) -> dict[int, int]:
     woken, waking = os.pipe()
     os.set_blocking(waking, False)
     signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, _heard)
+    signal.signal(signal.SIGCHLD, _on_signal)
     poller = select.poll()
     poller.register(gateway, select.POLLIN)
     poller.register(woken, select.POLLIN)
@@ -81,12 +81,12 @@ def _let_go_of_its_streams() -> None:
         os.dup2(nothing, descriptor)
 
 
-def _tell(gateway: socket.socket, answer: dict[str, Any]) -> None:
+def _report(gateway: socket.socket, answer: dict[str, Any]) -> None:
     try:
         gateway.sendall(json.dumps(answer).encode() + b"\n")
     except OSError:
         return  # the gateway does not listen any more
 
 
-def _heard(_number: int, _frame: FrameType | None) -> None:
+def _on_signal(_number: int, _frame: FrameType | None) -> None:
     """Do nothing: a signal needs a handler to wake the poll."""

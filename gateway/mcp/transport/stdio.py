@@ -117,7 +117,7 @@ class StdioTransport:
                     heard = await self._deliver(lines.feed(data), to_session)
                 await asyncio.sleep(0)  # a flood must not keep the loop for itself
             if heard:
-                self._tell_lost("it closed its standard output")
+                self._report_lost("it closed its standard output")
 
     async def _deliver(
         self, lines: Iterable[Line], to_session: MemoryObjectSendStream[SessionMessage | Exception]
@@ -154,10 +154,10 @@ class StdioTransport:
                     async with asyncio.timeout(self._write_limit_s):
                         await process.stdin.drain()
                 except TimeoutError:
-                    self._tell_lost(f"it read nothing of its input for {self._write_limit_s:g} s")
+                    self._report_lost(f"it read nothing of its input for {self._write_limit_s:g} s")
                     return
 
-    def _tell_lost(self, why: str) -> None:
+    def _report_lost(self, why: str) -> None:
         lost, self._lost = self._lost, None  # what comes of the first reason is none
         if lost is not None:
             lost(why)

@@ -32,7 +32,7 @@ from gateway.plugin import (
 )
 from gateway.plugin.text import Folded, Hit, Spans, code_blocks, fold, memory_request, shown_text
 
-from .ask_before import asks_before
+from .ask_before import wants_ask_before
 from .calls import Call, find_calls
 from .names import Named, NamedService, NameIndex, name_index, phrase_set
 
@@ -183,7 +183,7 @@ def _request(text: str, folded: Folded, shown: Spans) -> Intent:
         memory = MemoryIntent(request.action, about, request.everything, request.every)
         span = folded.span(request.start, request.end)
         return Intent("memory", f"memory:{memory.action}", span, memory=memory)
-    ask = asks_before(folded.text, shown=shown)
+    ask = wants_ask_before(folded.text, shown=shown)
     if ask is not None:
         return Intent("hitl", "hitl:ask_before", folded.span(*ask))
     return Intent("normal", "normal")

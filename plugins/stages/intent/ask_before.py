@@ -62,7 +62,7 @@ def _may_without(text: str, start: int) -> bool:
     return _PERMITTED.search(text, max(0, start - 16), start) is not None
 
 
-def asks_before(text: str, *, shown: Spans) -> tuple[int, int] | None:
+def wants_ask_before(text: str, *, shown: Spans) -> tuple[int, int] | None:
     """Return the range of such a request in folded `text`, outside the `shown` ranges.
 
     None: there is none, or the text means the opposite.

@@ -107,7 +107,7 @@ def _call(
     """Return the call of the name at `at`, behind the verb or behind another name."""
     for _ in range(_FILLERS):
         for hit in starting.get(at, ()):
-            known = _known(verb, hit, folded.text, index)
+            known = _known_call(verb, hit, folded.text, index)
             if known is not None:
                 return known
         unknown = _unknown(verb, at, message, folded)
@@ -134,7 +134,7 @@ def _also(
     return found if found is not None and (found.kind or _IDENTIFIER.search(found.name)) else None
 
 
-def _known(verb: re.Match[str], hit: Hit, text: str, index: NameIndex) -> Call | None:
+def _known_call(verb: re.Match[str], hit: Hit, text: str, index: NameIndex) -> Call | None:
     if _LONGER_NAME.match(text, hit.end):
         return None
     suffix = _NAMED_AS.match(text, hit.end)

@@ -135,7 +135,7 @@ class PromptEnhancer:
         service = with_tools and exchange.intent is not None and bool(exchange.intent.tools)
         # Tenants share no entry unless their texts are equal: the text itself is part of the key.
         key = (exchange.prompt, base, self._host.tools.version, with_tools, service)
-        part = None if exchange.only_tools else self._kept(key)
+        part = None if exchange.only_tools else self._cached(key)
         self._host.counters.count("prompt_cache_requests", result="miss" if part is None else "hit")
         if part is None:
             tools = self._tools(exchange) if with_tools else ()
@@ -148,7 +148,7 @@ class PromptEnhancer:
         rest = tuple(tool for tool in part.tools if tool.name not in clashes)
         return self._made(base, rest, instructed=bool(rest) or service)
 
-    def _kept(self, key: _Key) -> Part | None:
+    def _cached(self, key: _Key) -> Part | None:
         try:
             return self._parts[key]
         except KeyError:

@@ -92,16 +92,16 @@ class SqliteThread:
             transactions = self._connect()
         except Exception as error:  # a damaged file can fail in any way, and who opens the store must hear of it
             self._closing = True
-            self._tell(partial(_fail, self._opened, self._error(error)))
+            self._settle_all(partial(_fail, self._opened, self._error(error)))
         else:
             with closing(transactions):
-                self._tell(partial(_resolve, self._opened, None))
+                self._settle_all(partial(_resolve, self._opened, None))
                 more = True
                 while more and (job := self._jobs.get()) is not None:
                     more, batch = self._join(job)
                     self._attempt(transactions, batch)
                     transactions.rest()
-        self._tell(partial(_resolve, self._ended, None))
+        self._settle_all(partial(_resolve, self._ended, None))
 
     def _join(self, job: _Job) -> tuple[bool, list[_Job]]:
         """Return the jobs that wait already, and whether more can come."""
@@ -136,7 +136,7 @@ class SqliteThread:
         except sqlite3.Error as error:
             self._one_by_one(transactions, batch, error)
         else:
-            self._tell(*settled)
+            self._settle_all(*settled)
 
     def _one_by_one(self, transactions: SqliteTransactions, batch: Sequence[_Job], error: Exception) -> None:
         """Run the jobs one by one, after a failure of them together."""
@@ -147,7 +147,7 @@ class SqliteThread:
             self._attempt(transactions, [job])
 
     def _fail(self, batch: Sequence[_Job], error: Exception) -> None:
-        self._tell(*(partial(job.fail, self._error(error)) for job in batch))
+        self._settle_all(*(partial(job.fail, self._error(error)) for job in batch))
 
     def _beside(self, connection: sqlite3.Connection, job: _Job) -> Settle:
         """Run one job of several, so that a refusal undoes it alone."""
@@ -160,7 +160,7 @@ class SqliteThread:
         connection.execute("RELEASE job")
         return settle
 
-    def _tell(self, *settled: Settle) -> None:
+    def _settle_all(self, *settled: Settle) -> None:
         with suppress(RuntimeError):  # the event loop is gone, and with it everybody who waited
             self._loop.call_soon_threadsafe(_all, settled)
 

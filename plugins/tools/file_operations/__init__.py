@@ -93,7 +93,7 @@ class FileOperations:
             for folder, names in self._candidates(path):
                 folder.find(names)
         except (RefusedError, OSError) as error:
-            return _said(error)
+            return _reason(error)
         return self._unwritable(arguments)
 
     def _answer(self, arguments: Json, stop: threading.Event) -> ToolResult:
@@ -112,7 +112,7 @@ class FileOperations:
                 return ToolResult(_text(folder.read(names, limit_bytes=self._config.max_read_bytes)))
             return ToolResult(_listing(*folder.entries(names, limit=self._config.max_entries)))
         except (RefusedError, OSError) as error:
-            return ToolResult(_said(error), ok=False)
+            return ToolResult(_reason(error), ok=False)
 
     def _checked(self, arguments: Json) -> tuple[str, str]:
         operation, path = arguments.get("operation"), arguments.get("path")
@@ -248,7 +248,7 @@ def _described(entry: Entry) -> str:
     return {"folder": "folder", "link": "link, not followed"}.get(entry.kind, "no ordinary file")
 
 
-def _said(error: RefusedError | OSError) -> str:
+def _reason(error: RefusedError | OSError) -> str:
     if isinstance(error, RefusedError):
         return f"refused: {error}"
     if isinstance(error, FileNotFoundError):

@@ -141,7 +141,7 @@ class HttpRequest:
                 location = response.headers.get("Location")
                 following = redirected(request, status=response.status, location=location)
                 if following is None:
-                    return await self._told(response, final=request.url if hop else None)
+                    return await self._result(response, final=request.url if hop else None)
             request = following
         raise RefusedError(f"more than {MAX_REDIRECTS} redirects, the last one to {request.url.host!r}")
 
@@ -174,7 +174,7 @@ class HttpRequest:
             raise _NotPublicError
         return socket.socket(family=family, type=kind, proto=protocol)
 
-    async def _told(self, response: aiohttp.ClientResponse, *, final: URL | None) -> ToolResult:
+    async def _result(self, response: aiohttp.ClientResponse, *, final: URL | None) -> ToolResult:
         lines = [f"HTTP {response.status} {_shown(response.reason or '')}".rstrip()]
         if final is not None:
             lines.append(f"url: {final}")
