@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from certificates import Certificates, self_signed
+from event_loops import ONE, Factories, loops_of
 from hypothesis import HealthCheck, settings
-from loops import ONE, Factories, loops_of
 
 from gateway.testing.forkserver import OWNER, SOCKET
 

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from exposed import busy_context
+from metrics_page import busy_context
 
 from gateway.errors import CODES
 from gateway.registry.find import find_plugin

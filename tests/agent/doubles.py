@@ -1,6 +1,6 @@
 """The doubles for tests of the pipeline: a clock that is moved by hand, and counts as they are scraped."""
 
-from exposed import page_of
+from metrics_page import page_of
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.telemetry.counters import CONTEXT_FACTS, ContextCounters

@@ -20,7 +20,7 @@ from gateway.testing.scripts import event, head, sse_answer
 from gateway.testing.upstream import FakeUpstream, Script
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.pool import Pool
-from tests.telling import told
+from tests.scripted_replies import told
 
 SECRET = b"sk-the-upstreams-own-key-4711"
 

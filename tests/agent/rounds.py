@@ -1,10 +1,10 @@
 """Calls of a high risk, and the events of a reply in which they wait."""
 
-from running import until, until_read
+from gateways import until, until_read
 
 from gateway.contracts.store import Json
 
-from .benches import Bench, call
+from .agent_bench import Bench, call
 
 RISKY = "high"
 

@@ -1,6 +1,6 @@
 """Stores that fail or whose process dies, and calls that need an approval."""
 
-from .benches import Bench, call
+from .agent_bench import Bench, call
 
 
 class KilledError(BaseException):

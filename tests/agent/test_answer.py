@@ -9,9 +9,9 @@ from gateway.contracts.store import Json
 from gateway.dialects.usage import Usage
 from gateway.errors import GatewayError
 from gateway.runs.transcript import ANSWER_CHARS
-from tests.telling import reply_of, whole
+from tests.scripted_replies import reply_of, whole
 
-from .benches import USAGE, call
+from .agent_bench import USAGE, call
 from .models import chunk
 
 

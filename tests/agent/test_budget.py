@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from functional.through import breathe
-from running import until
+from gateways import until
 
 from gateway.agent.budget import TimeBudget
 from gateway.errors import GatewayError

@@ -15,7 +15,7 @@ from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.live import EFFECTS, RECORDED
 
-from .benches import USAGE, Bench, Harmless, answer, call, settings, texts, workflow
+from .agent_bench import USAGE, Bench, Harmless, answer, call, settings, texts, workflow
 from .doubles import samples
 from .models import chunk
 

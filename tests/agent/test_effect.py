@@ -13,9 +13,9 @@ from gateway.runs import leases as keeping
 from gateway.runs.lease import LEASE_S
 from gateway.runs.live import STOPPING
 from gateway.tools.gate import Rule
-from tests.telling import told
+from tests.scripted_replies import told
 
-from .benches import Bench, answer, call, group, texts
+from .agent_bench import Bench, answer, call, group, texts
 from .doubles import samples
 
 

@@ -11,7 +11,7 @@ from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import Json
 from gateway.dialects.usage import Usage
 
-from .benches import BODY, CALLER, Bench, answer, call, texts, workflow
+from .agent_bench import BODY, CALLER, Bench, answer, call, texts, workflow
 from .doubles import samples
 
 FUNCTION = {"name": "theirs", "parameters": {"type": "object"}}

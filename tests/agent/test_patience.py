@@ -13,7 +13,7 @@ from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.testing.clock import ManualClock
 from gateway.tools.gate import Policy
 
-from .benches import Bench, answer, behind_question, call, group, settings, texts, workflow
+from .agent_bench import Bench, answer, behind_question, call, group, settings, texts, workflow
 from .doubles import samples
 from .rounds import until_asked
 

@@ -10,9 +10,9 @@ from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
-from tests.telling import whole
+from tests.scripted_replies import whole
 
-from .benches import USAGE, Bench, Harmless, answer, call, group, texts, workflow
+from .agent_bench import USAGE, Bench, Harmless, answer, call, group, texts, workflow
 
 
 class KilledError(BaseException):

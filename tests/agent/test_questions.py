@@ -7,7 +7,7 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Chunk, Exchange
 from tests.plugins.stores.records import approval
 
-from .benches import Bench
+from .agent_bench import Bench
 
 FIRST, SECOND = approval("ap_1"), approval("ap_2", step=2)
 RUN = Exchange(

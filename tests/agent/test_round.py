@@ -8,9 +8,9 @@ from gateway.approvals.approvals import word_of
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
-from tests.telling import whole
+from tests.scripted_replies import whole
 
-from .benches import Bench, answer, behind_question, call, group, settings, texts
+from .agent_bench import Bench, answer, behind_question, call, group, settings, texts
 from .doubles import samples
 from .rounds import events_of, risky, until_asked
 

@@ -10,9 +10,9 @@ from gateway.contracts.risk import Verdict
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import GatewayError
 from gateway.tools.gate import Policy
-from tests.telling import told
+from tests.scripted_replies import told
 
-from .benches import Bench, Harmless, answer, behind_question, call, group, texts
+from .agent_bench import Bench, Harmless, answer, behind_question, call, group, texts
 from .doubles import samples
 from .rounds import RISKY, events_of, risky, until_asked
 

@@ -13,7 +13,7 @@ from gateway.contracts.store import Json, StoreError
 from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
 
-from .benches import Bench, answer, call, group, settings, texts
+from .agent_bench import Bench, answer, call, group, settings, texts
 from .models import chunk
 from .staging import KilledError, risky, xs
 

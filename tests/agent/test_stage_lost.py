@@ -15,7 +15,7 @@ from gateway.runs import leases as keeping
 from gateway.runs.lease import LEASE_S
 from gateway.tools.gate import Policy
 
-from .benches import CALLER, Bench, answer, call, group, texts, told_by
+from .agent_bench import CALLER, Bench, answer, call, group, texts, told_by
 from .doubles import samples
 from .staging import KilledError, risky, xs
 

@@ -7,9 +7,9 @@ import pytest
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import GatewayError
-from tests.telling import stepping, whole
+from tests.scripted_replies import stepping, whole
 
-from .benches import Bench, answer, behind_question, group, texts
+from .agent_bench import Bench, answer, behind_question, group, texts
 from .rounds import until_asked
 from .staging import risky, xs
 

@@ -9,7 +9,7 @@ from gateway.contracts.exchange import Chunk, Emit, Exchange, Reply
 from gateway.dialects.imitation import INSTEAD
 from gateway.runs.live import ANSWERS
 
-from .benches import CALLER
+from .agent_bench import CALLER
 
 ID = "ap_a2b3c4d5e6f7g2h3i4j5k6l7mq"
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 import pytest
-from running import until
+from gateways import until
 
 from gateway.approvals.approvals import word_of
 from gateway.contracts.canonical import call_sha256
@@ -12,7 +12,7 @@ from gateway.contracts.journal import Move
 from gateway.tools.remembered import Binding
 from tests.plugins.stores.records import approval, moved, new, parked, run, step, write
 
-from .office import Desktop, code_of, opened
+from .approval_pages import Desktop, code_of, opened
 
 ONE = "/context/approvals/ap_1"
 BATCH = "/context/approvals/batch"

@@ -2,7 +2,7 @@
 
 import pytest
 from functional.through import FINE, ask, error_of, get, post, through
-from running import key
+from gateways import key
 
 from gateway.testing.upstream import FakeUpstream
 

@@ -11,7 +11,7 @@ from gateway.contracts.store import StoreError
 from gateway.errors import GatewayError
 from tests.plugins.stores.records import approval, run
 
-from .office import KEYS, opened
+from .approval_pages import KEYS, opened
 
 
 def test_a_decision_is_a_wish() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from e2e.talking import Completed, World, desk, talking
-from running import key
+from gateways import key
 
 from gateway.api.explain import CALLS_LIMIT, EXPLAIN_PATH
 

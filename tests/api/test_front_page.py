@@ -4,7 +4,7 @@ import re
 
 import pytest
 from functional.through import ask, get, through
-from running import key
+from gateways import key
 
 from gateway.api.front_page import FRONT_PAGE, wants_html
 

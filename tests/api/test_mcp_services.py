@@ -3,24 +3,24 @@
 import json
 
 import pytest
-from running import until_read
+from gateways import until_read
 
 from gateway.contracts.store import Json
 
-from .harbour import Harbour, moored
+from .mcp_pages import ServedMcp, moored
 
 SECRET = "sk-canary-12345"
 TIME: Json = {"command": "uvx", "args": ["mcp-server-time"], "env": {"KEY": SECRET}, "trigger_keywords": ["几点"]}
 HASH = "1" * 64
 
 
-async def registered(harbour: Harbour, name: str = "time", **settings: object) -> Json:
+async def registered(harbour: ServedMcp, name: str = "time", **settings: object) -> Json:
     status, answer = await harbour.ask("POST", "", {"name": name, **(settings or TIME)})
     assert status == 201, answer
     return answer
 
 
-async def until_pinned(harbour: Harbour, name: str = "time") -> None:
+async def until_pinned(harbour: ServedMcp, name: str = "time") -> None:
     await until_read(harbour.store.services, lambda services: any(one.pins for one in services if one.name == name))
 
 
@@ -51,7 +51,7 @@ async def test_a_service_is_registered_and_runs() -> None:
         assert harbour.service().options["env"] == {"KEY": SECRET}
         await harbour.other.refresh()
         await harbour.other.settled("time")
-        assert harbour.other_yard.newest("time").did == ["start"]
+        assert harbour.other_factory.newest("time").did == ["start"]
         everything = [await harbour.get(path) for path in ("", "/time", "/time/tools")]
         assert SECRET not in json.dumps(everything) and [one["name"] for one in everything[0]["data"]] == ["time"]
 
@@ -117,7 +117,7 @@ async def test_only_admins_see_and_change_services(key: str) -> None:
         ]
         for method, path in asked:
             assert (await harbour.ask(method, path, {"name": "x", "command": "y"}, key=key))[0] in (401, 403)
-        assert harbour.service().did == ["start"] and len(harbour.yard.built) == 1
+        assert harbour.service().did == ["start"] and len(harbour.factory.built) == 1
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ async def test_a_changed_service_starts_anew() -> None:
         assert (await harbour.ask("PUT", "/time", shown))[0] == 200
         assert harbour.service().options["env"] == {"KEY": SECRET}
         assert harbour.service().options["args"] == ["mcp-server-time", "--utc"]
-        assert [one.did[-1] for one in harbour.yard.built] == ["close", "start"]
+        assert [one.did[-1] for one in harbour.factory.built] == ["close", "start"]
         assert (await harbour.ask("PUT", "/new", TIME))[1]["source"] == "registered"
 
 
@@ -246,7 +246,7 @@ async def test_a_service_that_its_settings_turn_off_is_not_started() -> None:
 async def test_the_worst_state_of_all_workers() -> None:
     """With what each says; a worker that says nothing any more is left out."""
     async with moored(time=TIME) as harbour:
-        harbour.other_yard.newest("time").becomes("error", error=f"exit code 1 {SECRET}")
+        harbour.other_factory.newest("time").becomes("error", error=f"exit code 1 {SECRET}")
         view = await until_read(lambda: harbour.get("/time"), lambda view: view["state"] == "error")
         assert (view["state"], view["error"]) == ("error", "exit code 1 ***")
         assert view["workers"] == [{"worker": "w1", "state": "error", "error": "exit code 1 ***", "updated_at": 1000.0}]
@@ -296,4 +296,4 @@ async def test_a_changed_tool_is_accepted_as_it_was_looked_at() -> None:
         status, view = await harbour.ask("POST", "/time/accept")
         assert (status, view["changed"]) == (200, [])
         await harbour.other.refresh()
-        assert harbour.other_yard.newest("time").pins["look"] == "4" * 64
+        assert harbour.other_factory.newest("time").pins["look"] == "4" * 64

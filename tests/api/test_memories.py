@@ -6,7 +6,7 @@ import pytest
 
 from gateway.contracts.store import Memory, memory_owner
 
-from .office import Desktop, Json, code_of, opened
+from .approval_pages import Desktop, Json, code_of, opened
 
 PATH = "/context/memories"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
-from shelf import Shelf, Wall
+from prompts_in_memory import PromptsInMemory, Wall
 
 from gateway.api.prompts import BODY_LIMIT_BYTES, PromptPages
 from gateway.context.prompts import TEXT_LIMIT_BYTES, BasePrompts
@@ -49,7 +49,7 @@ class Site:
 
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
-    prompts = BasePrompts({"default": "You help."}, Shelf(), clock=Wall())
+    prompts = BasePrompts({"default": "You help."}, PromptsInMemory(), clock=Wall())
 
     def authorise(request: web.Request, scope: str) -> Caller:
         if scope not in made.scopes:

@@ -8,7 +8,7 @@ from gateway.contracts.journal import AskBefore
 from gateway.tools.remembered import REMEMBERED_S
 from tests.plugins.stores.records import grant, parked, write
 
-from .office import NOW_S, Desktop, code_of, opened
+from .approval_pages import NOW_S, Desktop, code_of, opened
 
 
 async def revoked(desk: Desktop) -> list[tuple[str, ...]]:

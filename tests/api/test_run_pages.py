@@ -7,7 +7,7 @@ import pytest
 from gateway.contracts.journal import Change
 from tests.plugins.stores.records import approval, new, run
 
-from .office import Office, code_of, going, opened
+from .approval_pages import ServedApprovals, code_of, going, opened
 
 LARGE_BYTES = 1 << 20
 
@@ -25,7 +25,7 @@ def stored(run_id: str, **changes: object) -> Change:
     return new(run(run_id, state="awaiting_approval", **changes), approvals=(approval(f"ap_{run_id}", run_id=run_id),))
 
 
-async def paged(desk: Office, query: str, *, pages: int) -> list[str]:
+async def paged(desk: ServedApprovals, query: str, *, pages: int) -> list[str]:
     """The ids of at most so many pages."""
     found: list[str] = []
     after = ""

@@ -12,7 +12,7 @@ from gateway.contracts.audit_chain import verify
 from gateway.contracts.journal import Change
 from tests.plugins.stores.records import approval, audit_line, new, parked, run, step
 
-from .office import code_of, going, opened
+from .approval_pages import code_of, going, opened
 
 ONE = "/context/runs/run_1"
 LOST = new(

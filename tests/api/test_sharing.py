@@ -4,7 +4,7 @@ import json
 
 import pytest
 from functional.through import ask, get, post, through
-from running import key
+from gateways import key
 
 from gateway.testing.scripts import answer, serve
 from tests.e2e.models import says

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-from agent.benches import Bench
+from agent.agent_bench import Bench
 
 from gateway.api.unasked import cancel_ask_before
 from gateway.contracts.caller import Caller

@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 import yaml
-from running import key, until, until_read
+from gateways import key, until, until_read
 
 from gateway.contracts.store import Json
 from gateway.testing.local import LocalGateway

@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from running import until
+from gateways import until
 
-from .bureau import ALL, bureau
+from .workflow_pages import ALL, bureau
 
 
 async def test_workflows_are_listed() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from functional.through import breathe
-from running import until
+from gateways import until
 
 from gateway.contracts.journal import Change
 from gateway.tools.remembered import Binding

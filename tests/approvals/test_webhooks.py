@@ -15,8 +15,8 @@ import pytest
 from agent.doubles import samples
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from api.office import Ledger, Wall
-from running import until
+from api.approval_pages import Ledger, Wall
+from gateways import until
 from unanswered_ports import refusing_port
 
 from gateway.approvals.approvals import approval_view

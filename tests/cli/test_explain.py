@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from e2e.talking import talking
-from running import key
+from gateways import key
 
 from gateway.cli.explain import explain, shown
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from functional.through import client_of, get, through
-from running import until
+from gateways import until
 from unanswered_ports import silent_port
 
 from gateway.cli.healthcheck import check

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from running import config, key
+from gateways import config, key
 from unanswered_ports import refusing_port
 
 from gateway import __version__

@@ -1,7 +1,7 @@
 """`gateway selftest` proves what it says: it passes on this gateway, and each check can fail."""
 
 import pytest
-from running import ended
+from gateways import ended
 
 from gateway.cli.selftest import CHECKS, Check, report
 

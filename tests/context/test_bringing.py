@@ -8,7 +8,7 @@ from gateway.context.bringing import bringing
 from gateway.contracts.exchange import Exchange, Reply
 from gateway.errors import GatewayError
 from gateway.lanes.keys import LOCAL
-from tests.telling import reply_of, told
+from tests.scripted_replies import reply_of, told
 
 RUN = Exchange(id="run_1", body={"messages": []}, caller=LOCAL, chain="main")
 

@@ -11,7 +11,7 @@ from gateway.errors import GatewayError
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock, samples
-from tests.telling import reply_of, told
+from tests.scripted_replies import reply_of, told
 
 ASKED = Exchange(id="run_1", body={"messages": []}, caller=Caller("c", "t", frozenset()), chain="main")
 

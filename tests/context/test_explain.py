@@ -4,7 +4,7 @@ from pathlib import Path
 
 from e2e.models import says
 from e2e.talking import desk, talking
-from e2e.working import working
+from e2e.workflow_cases import working
 
 from tests.api.test_explain import NATIVE, explained
 

@@ -16,7 +16,7 @@ from gateway.lanes.keys import LOCAL
 from gateway.runs.asking import RequestKey
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
-from tests.telling import reply_of
+from tests.scripted_replies import reply_of
 
 from .contexts import BODY, NOBODY, World, head, request_key
 

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from shelf import Shelf, Wall
+from prompts_in_memory import PromptsInMemory, Wall
 
 from gateway.config.values.scalars import parse_name
 from gateway.context.prompts import (
@@ -19,13 +19,13 @@ from gateway.contracts.store import StoredService, StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
 
 
-def prompts(shelf: Shelf, **configured: str) -> BasePrompts:
+def prompts(shelf: PromptsInMemory, **configured: str) -> BasePrompts:
     return BasePrompts(configured, shelf, clock=Wall())
 
 
 async def test_a_text_comes_from_the_configuration_or_the_store() -> None:
     """An id of neither is None; the configuration wins."""
-    shelf = Shelf()
+    shelf = PromptsInMemory()
     await shelf.put_prompt("default", "stored", tenant="acme", now_s=1.0)
     await shelf.put_prompt("mine", "Mine.", tenant="acme", now_s=1.0)
     both = prompts(shelf, default="Configured.")
@@ -42,7 +42,7 @@ async def test_a_text_comes_from_the_configuration_or_the_store() -> None:
 
 async def test_a_prompt_is_found_with_its_facts() -> None:
     """Version and time of the stored, none of the configured."""
-    both = prompts(Shelf(), default="D")
+    both = prompts(PromptsInMemory(), default="D")
     await both.put("mine", "one", tenant="acme")
     assert await both.put("mine", "two", tenant="acme") == ListedPrompt("mine", "two", "stored", 2, 1_700_000_000.5)
     assert await both.find("mine", tenant="acme") == ListedPrompt("mine", "two", "stored", 2, 1_700_000_000.5)
@@ -53,7 +53,7 @@ async def test_a_prompt_is_found_with_its_facts() -> None:
 
 async def test_the_store_is_asked_once() -> None:
     """Whether the prompt is there or not, and however many ask at once."""
-    shelf = Shelf()
+    shelf = PromptsInMemory()
     await shelf.put_prompt("mine", "Mine.", tenant="acme", now_s=1.0)
     base = prompts(shelf)
     shelf.gate.clear()
@@ -68,7 +68,7 @@ async def test_the_store_is_asked_once() -> None:
 
 async def test_a_cancelled_reader_takes_nobody_with_it() -> None:
     """The next in line asks the store itself."""
-    shelf = Shelf()
+    shelf = PromptsInMemory()
     await shelf.put_prompt("mine", "Mine.", tenant="acme", now_s=1.0)
     base = prompts(shelf)
     shelf.gate.clear()
@@ -83,7 +83,7 @@ async def test_a_cancelled_reader_takes_nobody_with_it() -> None:
 
 async def test_a_change_is_seen_at_once() -> None:
     """The text, and the version that stands for it."""
-    base = prompts(Shelf())
+    base = prompts(PromptsInMemory())
     assert await base.text("mine", tenant="acme") is None
     versions = [base.version]
     await base.put("mine", "one", tenant="acme")
@@ -98,7 +98,7 @@ async def test_a_change_is_seen_at_once() -> None:
 
 async def test_a_read_under_way_keeps_nothing_outdated() -> None:
     """What was read before a change is not what is answered after it."""
-    shelf = Shelf()
+    shelf = PromptsInMemory()
     base = prompts(shelf)
     await base.put("mine", "old", tenant="acme")
     shelf.gate.clear()
@@ -114,7 +114,7 @@ async def test_a_read_under_way_keeps_nothing_outdated() -> None:
 
 async def test_a_change_of_another_process_is_seen_after_a_refresh() -> None:
     """The generation of the store tells; without a change nothing is read again."""
-    shelf = Shelf()
+    shelf = PromptsInMemory()
     base = prompts(shelf)
     await base.refresh()
     assert await base.text("mine", tenant="acme") is None
@@ -148,7 +148,7 @@ async def test_what_is_no_prompt_changes_none() -> None:
 
 async def test_configured_prompts_cannot_be_changed() -> None:
     """Neither stored over nor deleted; the text says where to change them."""
-    shelf = Shelf()
+    shelf = PromptsInMemory()
     base = prompts(shelf, default="D")
     for change in (base.put("default", "x", tenant="acme"), base.delete("default", tenant="acme")):
         with pytest.raises(ConfiguredPromptError, match=r"prompt 'default' stands in the configuration: change it"):
@@ -162,7 +162,7 @@ async def test_ids_follow_the_rule_of_names(prompt_id: str) -> None:
     """As in the configuration; what cannot be a prompt is not even looked for."""
     with pytest.raises(ValueError, match="letters, digits"):
         parse_name(prompt_id)
-    shelf = Shelf()
+    shelf = PromptsInMemory()
     base = prompts(shelf)
     with pytest.raises(PromptIdError, match="letters, digits"):
         await base.put(prompt_id, "x", tenant="acme")
@@ -173,7 +173,7 @@ async def test_ids_follow_the_rule_of_names(prompt_id: str) -> None:
 
 async def test_a_text_has_a_limit() -> None:
     """In bytes of UTF-8, and what fits is kept."""
-    base = prompts(Shelf())
+    base = prompts(PromptsInMemory())
     await base.put("mine", "x" * TEXT_LIMIT_BYTES, tenant="acme")
     with pytest.raises(PromptTextError, match="262146 bytes"):
         await base.put("mine", "字" * (TEXT_LIMIT_BYTES // 3 + 1), tenant="acme")
@@ -182,7 +182,7 @@ async def test_a_text_has_a_limit() -> None:
 
 async def test_the_cache_has_a_limit() -> None:
     """A text larger than all of it is read each time; thousands of ids that do not exist cost little."""
-    shelf = Shelf()
+    shelf = PromptsInMemory()
     base = prompts(shelf)
     await shelf.put_prompt("huge", "x" * (5 << 20), tenant="acme", now_s=1.0)
     assert (
@@ -199,7 +199,7 @@ async def test_the_cache_has_a_limit() -> None:
 
 async def test_a_failure_of_the_store_is_told_and_nothing_is_kept() -> None:
     """StoreError; afterwards the store is asked again, also where a change may have happened before it failed."""
-    shelf = Shelf()
+    shelf = PromptsInMemory()
     base = prompts(shelf)
     assert await base.text("mine", tenant="acme") is None
     shelf.broken = True
@@ -213,7 +213,7 @@ async def test_a_failure_of_the_store_is_told_and_nothing_is_kept() -> None:
 
 async def test_a_stored_prompt_belongs_to_a_tenant() -> None:
     """No other tenant reads, lists, changes or deletes it; the same id may be another prompt there."""
-    base = prompts(Shelf(), default="D")
+    base = prompts(PromptsInMemory(), default="D")
     await base.put("mine", "of acme", tenant="acme")
     assert await base.text("mine", tenant="rival") is None
     assert await base.find("mine", tenant="rival") is None

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from running import until, until_read
+from gateways import until, until_read
 
 from gateway.approvals.chat_replies import ChatDecision
 from gateway.context.chain import fold
@@ -15,7 +15,7 @@ from gateway.contracts.store import StoreError
 from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.lease import LEASE_S
-from tests.agent.benches import CALLER, answer, group, texts
+from tests.agent.agent_bench import CALLER, answer, group, texts
 from tests.agent.doubles import Clock
 
 from .workers import (

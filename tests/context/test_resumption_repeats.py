@@ -5,13 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from running import until_read
+from gateways import until_read
 
 from gateway.contracts.journal import Change
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import GatewayError
-from tests.agent.benches import USAGE, answer, call, texts
+from tests.agent.agent_bench import USAGE, answer, call, texts
 
 from .workers import (
     HI,

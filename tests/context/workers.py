@@ -16,8 +16,8 @@ from gateway.contracts.journal import StoredRun
 from gateway.contracts.store import Json
 from gateway.runs.asking import RequestKey
 from gateway.runs.live import LiveRun, LiveRuns
-from tests import telling
-from tests.agent.benches import CALLER, Bench, call
+from tests import scripted_replies
+from tests.agent.agent_bench import CALLER, Bench, call
 from tests.agent.doubles import Clock
 
 HI: Json = {"role": "user", "content": "Hi"}
@@ -119,7 +119,7 @@ async def _nothing() -> None:
 
 async def whole(run: LiveRun) -> list[Json]:
     await run.begun()
-    return list(map(telling.whole, await run.transcript.whole()))
+    return list(map(scripted_replies.whole, await run.transcript.whole()))
 
 
 def context_of(told: list[Json]) -> Json:

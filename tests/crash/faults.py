@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from running import workers_of
+from gateways import workers_of
 
 from .disk import ERRORS, FOREVER, SYNC, WRITE
 from .lane import Lane

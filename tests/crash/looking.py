@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from running import until
+from gateways import until
 
 from gateway.testing.run import GatewayProcess
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from running import until, until_read
+from gateways import until, until_read
 
 from gateway.testing.run import GatewayProcess
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from faults.test_agents import cpu_s
-from running import Stopwatch, Usage
+from gateways import Stopwatch, Usage
 
 from gateway.testing.run import GatewayProcess
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from e2e.asking import born, ranch
-from running import until, until_read
+from gateways import until, until_read
 
 from gateway.testing.run import GATEWAY, GatewayProcess
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from running import Stopwatch, until
+from gateways import Stopwatch, until
 
 from gateway.testing import processes
 from gateway.testing.run import GatewayProcess

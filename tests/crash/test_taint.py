@@ -7,7 +7,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from e2e.asking import born, ranch
-from running import until
+from gateways import until
 
 from gateway.testing.run import GATEWAY, GatewayProcess
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
-from loops import LOOPS, Factories
+from event_loops import LOOPS, Factories
 
 from gateway.demo.app import DemoModel, start_demo
 

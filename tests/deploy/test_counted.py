@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
-from running import all_workers, scrape, until, workers_of
+from gateways import all_workers, scrape, until, workers_of
 
 from gateway.testing.peer import connect
 from gateway.testing.ports import free_port

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from crash.effects import ASKS, settings
 from crash.talk import CHAT, told
-from running import all_workers, fetch, key, scrape
+from gateways import all_workers, fetch, key, scrape
 
 from gateway.telemetry.counters import CONTEXT_FACTS
 from gateway.telemetry.metrics import HTTP_FACTS

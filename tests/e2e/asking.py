@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from running import until_read
+from gateways import until_read
 
 from .models import Answer, Json, call, says
 from .talking import Completed, Streamed, World, desk

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from running import until_read
+from gateways import until_read
 
 from tests.mcp.misbehaving import command
 

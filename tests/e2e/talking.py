@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from running import until_read
+from gateways import until_read
 
 from gateway.testing.local import LocalGateway
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from running import samples, until
+from gateways import samples, until
 
 from .models import Answer, Json, calls, refuses, says
 from .talking import CHAT, World, desk, stages, talking

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from running import key, until_read
+from gateways import key, until_read
 
 from .asking import (
     GO,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from running import key
+from gateways import key
 
 from .asking import GO, answering, asks, birth, born, line, pending, ranch, user
 from .models import Json, says

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from running import until_read
+from gateways import until_read
 
 from .models import CUT, Answer, Json, calls, refuses, says
 from .talking import World, desk, talking

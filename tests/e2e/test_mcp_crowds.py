@@ -4,7 +4,7 @@ import asyncio
 import os
 
 import pytest
-from running import Usage
+from gateways import Usage
 
 from .serving import SERVICES, asked_of, behaving, serving, told, until
 from .talking import talking

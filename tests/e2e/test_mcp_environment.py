@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 import aiohttp
-from running import until_read
+from gateways import until_read
 
 from gateway.testing.run import GatewayProcess
 from tests.clients.snippets import snippets_of

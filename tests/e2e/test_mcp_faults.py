@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from running import until_read
+from gateways import until_read
 
 from gateway.testing import processes
 

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from gateways import Usage
 from measuring import Effort
-from running import Usage
 
 from gateway.testing.upstream import FakeUpstream
 

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from running import until_read
+from gateways import until_read
 
 from .models import Json, calls, says
 from .talking import desk, talking

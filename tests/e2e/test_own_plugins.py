@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from functional.through import post
-from running import ended, exchange
+from gateways import ended, exchange
 
 from gateway.cli.plugin_new import NewKind, write_plugin
 from gateway.testing.peer import connect

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from running import key, until, until_read
+from gateways import key, until, until_read
 
 from gateway.agent import effect
 from gateway.runs.settle import DONE, FAILED

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from running import key
+from gateways import key
 
 from .asking import GO, answering, asks, born, line, pending, ranch, user
 from .models import Json, says

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
+from gateways import until_read, until_still
 from measuring import LoopTime
-from running import until_read, until_still
 
 from gateway.runs import live
 from gateway.testing.peer import connect

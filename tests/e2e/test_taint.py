@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import key
+from tests.gateways import key
 
 from .asking import asks, birth, born, ranch, user
 from .models import CUT, Json, calls, says

@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 
 import pytest
-from operating import told
-from running import until, until_read
+from cli_cases import told
+from gateways import until, until_read
 
 from gateway.cli.operator.approvals import decided
 from gateway.cli.operator.remote import Remote, RemoteError
@@ -17,7 +17,7 @@ from .asking import HOLD, answering, behind_question, born, held, pending, user,
 from .models import Answer, Json, refuses, says
 from .talking import Completed, World
 from .test_streams import is_clean
-from .working import BIRTH, REPORT, folder_of, run, working
+from .workflow_cases import BIRTH, REPORT, folder_of, run, working
 
 WELL = says("Be well.")
 DONE = "Di is here. Be well."

@@ -4,11 +4,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from running import until
+from gateways import until
 
 from .models import refuses, says
 from .test_runs import cancel
-from .working import run, working
+from .workflow_cases import run, working
 
 
 async def test_async_long_running_operations(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from .asking import born
 from .models import CUT, Json, refuses, says
-from .working import ECHO, REPORT, folder_of, run, sent, working
+from .workflow_cases import ECHO, REPORT, folder_of, run, sent, working
 
 # What goes wrong.
 

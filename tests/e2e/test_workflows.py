@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from running import key
+from gateways import key
 
 from gateway.agent.workflow_loop import RESULT_CHARS
 
@@ -16,7 +16,7 @@ from .asking import born
 from .models import Json, call, native, refuses, says
 from .test_runs import events
 from .test_streams import is_clean
-from .working import ALL, ECHO, REPORT, SUMMARY, folder_of, run, sent, working
+from .workflow_cases import ALL, ECHO, REPORT, SUMMARY, folder_of, run, sent, working
 
 ROWS = '{"columns":["name"],"rows":[["Ada"]],"truncated":false}'
 

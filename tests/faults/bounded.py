@@ -1,7 +1,7 @@
 """How connections end at a limit, and the counter of deadlines."""
 
 import pytest
-from running import scrape
+from gateways import scrape
 
 from gateway.testing.local import LocalGateway
 

@@ -10,7 +10,7 @@ import aiohttp
 from crash.effects import Json, effects, settings
 from crash.talk import CHAT, asking, session_with
 from functional.through import HOSTS, post
-from running import until_read
+from gateways import until_read
 
 from gateway.demo.app import start_demo
 from gateway.testing.messages import differences

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from functional.through import post
-from running import Stopwatch, Usage, exchange
+from gateways import Stopwatch, Usage, exchange
 
 from gateway.testing.peer import connect
 from gateway.testing.run import GatewayProcess

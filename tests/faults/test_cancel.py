@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from functional.through import client_of, get, post, through
+from gateways import Usage, scrape, until, until_sample
 from measuring import LoopTime
-from running import Usage, scrape, until, until_sample
 from unanswered_ports import silent_port
 
 from gateway.testing.local import LocalGateway

@@ -8,7 +8,7 @@ import pytest
 from e2e.asking import GO, HOLD, answering, asks, behind_question, born, held, ranch, whole
 from e2e.models import says
 from e2e.talking import World, talking
-from running import until
+from gateways import until
 
 from gateway.contracts.journal import StoredRun
 from gateway.runs import leases as keeper

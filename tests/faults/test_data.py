@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from functional.through import ask, post, through
-from running import config, fetch, scrape
+from gateways import config, fetch, scrape
 
 from gateway.testing.messages import differences
 from gateway.testing.run import GatewayProcess

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 from functional.through import ask, client_of, error_of, get, post, through
-from running import config, exchange, fetch, key, until
+from gateways import config, exchange, fetch, key, until
 
 from gateway.server.app import ADMIN
 from gateway.testing.peer import Peer, connect

@@ -2,7 +2,7 @@
 
 import pytest
 from functional.through import ask, client_of, error_of, get, post, through
-from running import key, scrape
+from gateways import key, scrape
 
 from gateway.api.site import OPEN
 from gateway.testing.local import LocalGateway

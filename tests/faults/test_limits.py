@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from functional.through import client_of, error_of, get, post, through
-from running import Stopwatch, exchange, until_sample, until_still
+from gateways import Stopwatch, exchange, until_sample, until_still
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import PEER_LEFT, Peer

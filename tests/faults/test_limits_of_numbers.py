@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from functional.through import ask, client_of, error_of, get, post, through
+from gateways import config, exchange, fetch, scrape, until, until_read, until_sample
 from measuring import Effort, LoopTime
-from running import config, exchange, fetch, scrape, until, until_read, until_sample
 
 from gateway.testing.peer import PEER_LEFT, Peer, connect
 from gateway.testing.run import GatewayProcess

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 
 import pytest
 from functional.through import HOSTS, get, post
-from running import Stopwatch, config, exchange
+from gateways import Stopwatch, config, exchange
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import PEER_LEFT, Peer, connect

@@ -7,7 +7,7 @@ import re
 
 import pytest
 from functional.through import get, post
-from running import Usage, config, exchange, fetch, in_parallel, scrape, until_sample
+from gateways import Usage, config, exchange, fetch, in_parallel, scrape, until_sample
 
 from gateway.lanes.plans import PLAN_BYTES, PLANS_BYTES
 from gateway.testing.peer import PEER_LEFT, connect

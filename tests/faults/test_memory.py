@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from functional.through import get, post
-from running import Usage, config, exchange, fetch, scrape, until_sample
+from gateways import Usage, config, exchange, fetch, scrape, until_sample
 
 from gateway.testing.peer import Peer, connect
 from gateway.testing.run import GatewayProcess

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 from functional.through import HOSTS, PATIENT, ask, client_of, error_of, get, post, through
+from gateways import Stopwatch, config, exchange, scrape, until_sample
 from measuring import LoopTime
-from running import Stopwatch, config, exchange, scrape, until_sample
 from unanswered_ports import refusing_port, silent_port
 
 from gateway.testing.local import LocalGateway

@@ -13,7 +13,7 @@ import pytest
 from crash.disk import FOREVER, SYNC, WRITE, Disk
 from crash.effects import ASKS, broken_chain
 from crash.talk import approval_asked
-from running import until
+from gateways import until
 
 from gateway.testing.run import GatewayProcess
 

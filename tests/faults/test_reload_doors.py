@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from functional.through import FINE, get, post
-from running import all_workers, exchange, key, until, workers_of
+from gateways import all_workers, exchange, key, until, workers_of
 
 from gateway.testing.peer import connect
 from gateway.testing.ports import free_port

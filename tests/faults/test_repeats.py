@@ -7,7 +7,7 @@ import pytest
 from e2e.asking import GO, asks, birth, born, ranch
 from e2e.models import Json, says
 from e2e.talking import Completed, World, talking
-from running import key, until_read
+from gateways import key, until_read
 
 from gateway.runs import live
 

@@ -15,7 +15,7 @@ from typing import Protocol
 import pytest
 from crash.effects import ASKS, broken_chain
 from crash.talk import CHAT, Stream, approval_asked, asking, told
-from running import Stopwatch, until
+from gateways import Stopwatch, until
 
 from .stored import Answered, Lane, running
 

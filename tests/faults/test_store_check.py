@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from running import until
+from gateways import until
 
 from gateway.contracts.store import StoreError
 from gateway.plugins.stores.sqlite import SqliteStore

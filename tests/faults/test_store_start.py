@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from running import ended
+from gateways import ended
 
 from gateway.contracts.store import StoreError
 from gateway.plugins.stores.sqlite import SqliteStore

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 from functional.through import client_of, error_of, get, post, through
-from running import Stopwatch, exchange, scrape
+from gateways import Stopwatch, exchange, scrape
 
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, event, head, sse, sse_answer

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import WSMsgType, web
-from running import until
+from gateways import until
 
 from gateway.api.site import Handler, Route
 from gateway.config import Loaded, Settings, load

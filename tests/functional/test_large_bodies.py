@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from running import until_still
+from gateways import until_still
 
 from gateway.testing.peer import Peer, connect
 from gateway.testing.run import GatewayProcess

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from gateways import until
 from measuring import LoopTime
-from running import until
 from unanswered_ports import silent_port
 
 from gateway.testing.local import LocalGateway

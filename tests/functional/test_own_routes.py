@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from running import key
+from gateways import key
 
 from gateway.testing.peer import Response
 from gateway.testing.scripts import answer, serve

@@ -5,7 +5,7 @@ import hashlib
 import random
 
 import pytest
-from running import until, until_still
+from gateways import until, until_still
 from unanswered_ports import silent_port
 
 from gateway.testing.local import LocalGateway

@@ -6,8 +6,8 @@ import random
 
 import pytest
 from certificates import Certificates
+from gateways import until_still
 from measuring import LoopTime
-from running import until_still
 
 from gateway.testing.messages import split_head
 from gateway.testing.peer import Peer

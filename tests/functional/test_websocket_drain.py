@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from aiohttp import WSCloseCode, WSMsgType
-from running import config
+from gateways import config
 
 from gateway.testing.peer import PATIENCE_S, Peer, connect
 from gateway.testing.run import GatewayProcess

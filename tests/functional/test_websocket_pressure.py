@@ -3,7 +3,7 @@
 import asyncio
 
 from aiohttp import WSCloseCode, web
-from running import scrape, until, until_sample, until_still
+from gateways import scrape, until, until_sample, until_still
 
 from gateway.testing.peer import PATIENCE_S
 

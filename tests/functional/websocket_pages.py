@@ -3,7 +3,7 @@
 import asyncio
 
 from aiohttp import web
-from running import until_still
+from gateways import until_still
 
 from gateway.lanes.websocket import websocket
 

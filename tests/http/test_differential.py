@@ -30,7 +30,7 @@ from gateway.http.response_head import (
     measure_regular,
     parse_response_head,
 )
-from tests.http import wild
+from tests.http import random_messages
 from tests.http.second_opinions import (
     RefusedError,
     h11_request,
@@ -68,7 +68,7 @@ def test_requests(capsys: pytest.CaptureFixture[str]) -> None:
     with figure("request heads", capsys) as verdicts:
         for seed in range(REQUESTS):
             rng = Random(seed)
-            data = wild.request(rng)
+            data = random_messages.request(rng)
             end = data.find(b"\r\n\r\n")
             if end < 0:
                 verdicts["endless"] += 1
@@ -128,7 +128,7 @@ def own_body(head: RequestHead, body: bytes, rng: Random) -> tuple[bytes, int | 
     reader: Body = ChunkedBody(payload_only=True) if head.chunked else LengthBody(head.length or 0)
     payload, fed = b"", 0
     try:
-        for piece in wild.pieces(rng, body):
+        for piece in random_messages.pieces(rng, body):
             payload += reader.feed(piece)
             fed += len(piece)
             if reader.done:
@@ -179,7 +179,7 @@ def test_chunked_bodies(capsys: pytest.CaptureFixture[str]) -> None:
     with figure("chunked bodies", capsys) as verdicts:
         for seed in range(BODIES):
             rng = Random(seed)
-            data = wild.damaged(rng, wild.chunks(rng)) + wild.TAIL
+            data = random_messages.damaged(rng, random_messages.chunks(rng)) + random_messages.TAIL
             if rng.random() < 0.1:
                 data = data[: rng.randrange(len(data))]
             try:
@@ -190,13 +190,13 @@ def test_chunked_bodies(capsys: pytest.CaptureFixture[str]) -> None:
 
 def compare_chunked(data: bytes, rng: Random) -> str:
     whole, size = read_chunked(data, [data])
-    assert read_chunked(data, wild.pieces(rng, data)) == (whole, size)
+    assert read_chunked(data, random_messages.pieces(rng, data)) == (whole, size)
     if whole != "accepted":
         return whole
     for reading in (h11_request(CHUNKED_HEAD + data), llhttp_request(CHUNKED_HEAD + data[:size], guess=0)):
         assert reading.end == len(CHUNKED_HEAD) + size
         payload = ChunkedBody(payload_only=True)
-        assert b"".join(map(payload.feed, wild.pieces(rng, data[:size]))) == reading.payload
+        assert b"".join(map(payload.feed, random_messages.pieces(rng, data[:size]))) == reading.payload
         assert payload.done and not payload.rest
     return whole
 
@@ -243,7 +243,7 @@ def test_responses(capsys: pytest.CaptureFixture[str]) -> None:
     with figure("responses", capsys) as verdicts:
         for seed in range(RESPONSES):
             rng = Random(seed)
-            data = wild.response(rng)
+            data = random_messages.response(rng)
             try:
                 verdicts[compare_response(data, rng)] += 1
             except (AssertionError, RefusedError, ResponseError) as error:
@@ -263,9 +263,9 @@ def compare_response(data: bytes, rng: Random) -> str:
     except ResponseError:
         assert shortcut is None
         with pytest.raises(ResponseError):
-            feed_heads(wild.pieces(rng, raw), method)
+            feed_heads(random_messages.pieces(rng, raw), method)
         return "refused"
-    assert feed_heads(wild.pieces(rng, raw), method) == [head]
+    assert feed_heads(random_messages.pieces(rng, raw), method) == [head]
     if shortcut is not None and method == b"GET":
         assert shortcut == (head.status, end, head.length)
         assert (head.framing, head.keep_alive, head.idle_timeout_s) == ("length", True, None)
@@ -283,7 +283,7 @@ def compare_readings(head: ResponseHead, raw: bytes, method: bytes) -> None:
     end = len(raw + body) if whole else None
     payload = b"x" if head.framing == "chunked" else body
     names = [(field.name, field.value) for field in head.fields]
-    second = h11_response(raw + body + (wild.TAIL if whole else b""), method=method)
+    second = h11_response(raw + body + (random_messages.TAIL if whole else b""), method=method)
     assert second.line == (b"%d" % head.status, b"%d" % head.minor)
     assert as_h11_tells(second.fields) == as_h11_tells(names)
     assert (second.payload, second.end) == (payload, end)

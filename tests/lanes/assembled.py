@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from aiohttp import web
-from running import until
+from gateways import until
 
 from gateway.contracts.caller import Caller
 from gateway.http.request_head import RequestHead, parse_request_head

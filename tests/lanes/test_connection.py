@@ -5,7 +5,7 @@ import socket
 
 import pytest
 from functional.through import breathe
-from running import until
+from gateways import until
 
 from gateway.errors import GatewayError
 from gateway.http.request_head import HeadLimits

@@ -5,7 +5,7 @@ import hashlib
 
 import pytest
 from aiohttp import web
-from running import until_still
+from gateways import until_still
 
 from gateway.lanes.router import Timeouts
 from gateway.lanes.websocket import websocket

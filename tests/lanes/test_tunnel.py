@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from running import until_still
+from gateways import until_still
 
 from gateway.testing.peer import Peer
 

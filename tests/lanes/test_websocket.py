@@ -9,7 +9,7 @@ import pytest
 from aiohttp import ClientConnectionResetError, WSMsgType, web
 from functional.talking import CLOSE, TEXT, close_frame, closed_with, frame, heard
 from functional.talking import handshake as handshake_of
-from running import until
+from gateways import until
 
 from gateway.lanes.websocket import WebSocketTransaction, websocket
 from gateway.testing.peer import Peer

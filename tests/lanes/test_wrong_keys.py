@@ -4,7 +4,7 @@ import logging
 
 import pytest
 from functional.through import ask, get, through
-from running import key, scrape
+from gateways import key, scrape
 
 from gateway.errors import GatewayError
 from gateway.lanes.wrong_keys import EVERY_S, LINES, WrongKeys

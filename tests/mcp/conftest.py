@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from loops import LOOPS, Factories
+from event_loops import LOOPS, Factories
 
 from tests.mcp.workers import Workers, opened
 

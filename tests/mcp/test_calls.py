@@ -11,7 +11,7 @@ from gateway.contracts.store import Json
 from gateway.mcp.calls import AnsweredError, Calls, Line, LostError
 from gateway.mcp.metrics import OperationMetrics
 from gateway.mcp.types import Server
-from tests.mcp.standing import Clock, Counters
+from tests.mcp.mcp_host import Clock, Counters
 
 DONE: Json = {"content": [{"type": "text", "text": "done"}]}
 

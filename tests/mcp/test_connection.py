@@ -15,7 +15,7 @@ from gateway.contracts.store import Json
 from gateway.mcp.calls import AnsweredError, LostError
 from gateway.mcp.connection import McpConnection, open_connection
 from gateway.mcp.types import Streams
-from tests.mcp.standing import Changes
+from tests.mcp.mcp_host import Changes
 
 MODERN, OLDER = "2026-07-28", "2025-11-25"
 SCHEMA: Json = {"type": "object", "properties": {"a": {"type": "string"}}}

@@ -4,7 +4,7 @@ import pytest
 
 from gateway.mcp.metrics import OperationMetrics
 from gateway.mcp.types import Server
-from tests.mcp.standing import Clock, Counters
+from tests.mcp.mcp_host import Clock, Counters
 
 
 def test_an_operation_has_the_labels_of_opentelemetry() -> None:

@@ -18,8 +18,8 @@ from gateway.contracts.managed import ManagedService
 from gateway.contracts.plugin import Host
 from gateway.contracts.tools import ServiceSource, ToolCall
 from gateway.mcp.service import PLUGIN, Config, McpService
+from tests.mcp.mcp_host import Changes, Clock, Counters
 from tests.mcp.misbehaving import command
-from tests.mcp.standing import Changes, Clock, Counters
 
 
 @dataclass

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mcp.standing import stands
+from tests.mcp.mcp_host import stands
 
 # Ends itself when it is asked for the newer era, as servers in Rust do.
 STRICT = """

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.mcp.transport.http import HttpTransport
 from gateway.mcp.types import Channel, Credentials, Endpoint, Server
-from tests.mcp.standing import Clock, Stand
+from tests.mcp.mcp_host import Clock, Stand
 
 
 def tools() -> MCPServer:

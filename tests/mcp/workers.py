@@ -11,7 +11,7 @@ from gateway.contracts.store import StoredService, StoreError, WorkerService
 from gateway.mcp.servers import McpServers
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.telemetry.counters import ContextCounters
-from tests.tools.managed import Managed, Yard
+from tests.tools.managed import Managed, ServiceFactory
 
 
 @dataclass
@@ -67,12 +67,12 @@ class Workers:
     store: Fragile
     clock: Wall = field(default_factory=Wall)
     counters: ContextCounters = field(default_factory=ContextCounters)
-    factories: dict[str, Yard] = field(default_factory=dict)
+    factories: dict[str, ServiceFactory] = field(default_factory=dict)
     by_name: dict[str, McpServers] = field(default_factory=dict)
 
     async def start(self, name: str = "w1", **servers: Mapping[str, object]) -> McpServers:
         """Start a worker with these services in its configuration."""
-        factory = self.factories[name] = Yard()
+        factory = self.factories[name] = ServiceFactory()
         mcp_servers = self.by_name[name] = McpServers(
             self.store, build=factory.build, worker=name, counters=self.counters, clock=self.clock
         )

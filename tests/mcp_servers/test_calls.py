@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from running import Stopwatch
+from gateways import Stopwatch
 
 from gateway.testing import processes
 from tests.e2e.models import Json, native, says

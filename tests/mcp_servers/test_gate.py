@@ -8,7 +8,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from running import all_workers, config
+from gateways import all_workers, config
 
 from gateway.testing.run import GatewayProcess
 from tests.e2e.models import Answer, Json, says

@@ -13,7 +13,7 @@ from gateway.testing.ports import free_port
 from gateway.testing.scripts import answer, event, head, serve
 from gateway.testing.scripts import chunk as framed
 from tests.agent.models import SECRET, STREAM, chunk, exchange, failure, models, says, stream
-from tests.telling import stepping
+from tests.scripted_replies import stepping
 
 
 async def test_chunks_come_as_they_are_sent() -> None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 
 import pytest
-from running import until
+from gateways import until
 
 from gateway.contracts.journal import Change, RunEvent
 from gateway.contracts.store import StoreError

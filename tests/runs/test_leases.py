@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from running import until, until_read
+from gateways import until, until_read
 
 from gateway.contracts.journal import Change, ConflictError, RunState, StoredRun
 from gateway.contracts.store import StoreError

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from functional.through import breathe
-from running import until
+from gateways import until
 
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError

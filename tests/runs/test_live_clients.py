@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 from functional.through import breathe
-from running import until
+from gateways import until
 
 from gateway.contracts.store import Json
 from gateway.runs.live import (

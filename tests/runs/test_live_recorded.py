@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 import pytest
-from running import until
+from gateways import until
 
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError

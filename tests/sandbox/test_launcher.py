@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running import until
+from gateways import until
 
 from gateway.sandbox.order import Level, Limits
 from tests.sandbox.machine import (

@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from gateways import until
 from hypothesis import given
 from hypothesis import strategies as st
-from running import until
 
 from gateway.sandbox.order import Level
 from gateway.sandbox.run import Excerpt, run

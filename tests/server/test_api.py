@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
-from running import key
+from gateways import key
 
 from gateway.api.site import OPEN, Route
 from gateway.server.api import ApiPages

@@ -12,7 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from functional.through import ask, client_of, get, through
-from running import exchange, fetch, scrape, until
+from gateways import exchange, fetch, scrape, until
 
 from gateway.config import ConfigError, Loaded, Problem, Settings
 from gateway.server.app import ADMIN, DATA, Gateway

@@ -2,7 +2,7 @@
 
 import pytest
 from agent.doubles import Clock
-from exposed import check_by_promtool, samples
+from metrics_page import check_by_promtool, samples
 
 from gateway.contracts.store import Standing, StoreError
 from gateway.plugins.stores.sqlite import SqliteStore

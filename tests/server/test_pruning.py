@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from running import until, until_read
+from gateways import until, until_read
 
 from gateway.contracts.store import StoreError
 from gateway.server import pruning as module

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from running import config, ended, fetch
+from gateways import config, ended, fetch
 
 from gateway.testing.ports import free_port
 from gateway.testing.run import GatewayProcess

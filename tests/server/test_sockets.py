@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from running import Stopwatch, config, exchange, until
+from gateways import Stopwatch, config, exchange, until
 
 from gateway.server.sockets import ListenError, Listening, listen, reachable, steer_to_successor, stop_steering
 from gateway.testing.peer import Peer, connect

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
 from functional.through import get
-from running import all_workers, config, exchange, fetch, key, scrape, until, until_refused, workers_of
+from gateways import all_workers, config, exchange, fetch, key, scrape, until, until_refused, workers_of
 
 from gateway.testing import processes
 from gateway.testing.peer import PEER_LEFT, Peer, connect

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running import config, fetch, until
+from gateways import config, fetch, until
 
 from gateway.server.systemd import notify
 from gateway.testing.run import GatewayProcess

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 from functional.through import get
-from running import Stopwatch, config, exchange, fetch, scrape, until, until_read, until_refused
+from gateways import Stopwatch, config, exchange, fetch, scrape, until, until_read, until_refused
 
 from gateway.testing.messages import Response
 from gateway.testing.peer import Peer, connect

@@ -2,7 +2,7 @@
 
 import pytest
 from agent.doubles import samples
-from exposed import busy_context, check_by_promtool, page_of
+from metrics_page import busy_context, check_by_promtool, page_of
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.telemetry.counters import COUNTER_LIMIT, COUNTERS, HISTOGRAM_LIMIT, HISTOGRAMS, ContextCounters

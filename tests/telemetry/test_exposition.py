@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from exposed import busy, check_by_promtool, page_of, samples
+from gateways import until
+from metrics_page import busy, check_by_promtool, page_of, samples
 from prometheus_client.core import GaugeMetricFamily, Metric
-from running import until
 
 from gateway import __version__
 from gateway.telemetry.exposition import Exposition, merged_counts, merged_gauges

@@ -5,7 +5,7 @@ from itertools import accumulate
 from random import Random
 
 import pytest
-from exposed import busy, busy_context, check_by_promtool, page_of, samples
+from metrics_page import busy, busy_context, check_by_promtool, page_of, samples
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway import errors

@@ -1,6 +1,6 @@
 """Text in Prometheus' format, as its own parser reads it."""
 
-from exposed import check_by_promtool, samples
+from metrics_page import check_by_promtool, samples
 
 from gateway.telemetry.metrics import Facts
 from gateway.telemetry.page_text import PageText

@@ -2,7 +2,7 @@
 
 import pytest
 from certificates import Certificates, self_signed
-from loops import LOOPS, Factories
+from event_loops import LOOPS, Factories
 
 
 def pytest_asyncio_loop_factories() -> Factories:

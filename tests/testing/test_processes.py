@@ -6,7 +6,7 @@ import sys
 from asyncio.subprocess import PIPE
 from dataclasses import replace
 
-from running import until
+from gateways import until
 
 from gateway.testing.processes import family, living, living_process, still_living
 

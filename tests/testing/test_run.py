@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from running import until
+from gateways import until
 
 from gateway.testing.peer import connect
 from gateway.testing.processes import living_process

@@ -92,7 +92,7 @@ class Managed:
         return ToolResult(f"{call.tool} done")
 
 
-class Yard:
+class ServiceFactory:
     """Builds them; `built` are all that there ever were."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ import pytest
 from gateway.errors import GatewayError
 from gateway.workflows.definition import Workflow
 from gateway.workflows.invocation import parameters_of, workflow_call_in
-from tests.api.bureau import ALL
+from tests.api.workflow_pages import ALL
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from gateway.api.description.operations import OPERATIONS
 from gateway.api.description.schemas import schemas
 from tests.e2e.models import calls, says
 from tests.e2e.talking import World, desk, talking
-from tests.e2e.working import ECHO, folder_of
+from tests.e2e.workflow_cases import ECHO, folder_of
 
 API = document()
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from functional.through import ask, get, through
-from running import key
+from gateways import key
 
 from gateway.api.description.openapi import description
 

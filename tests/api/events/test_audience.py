@@ -6,12 +6,12 @@ import socket
 from contextlib import ExitStack, suppress
 
 from functional.talking import handshake
+from gateways import until
 from measuring import Effort
-from running import until
 
 from gateway.api.events.audience import FRAMES_BYTES
 from gateway.contracts.journal import Change
-from tests.api.office import Desktop, opened
+from tests.api.approval_pages import Desktop, opened
 from tests.plugins.stores.records import event
 
 from .test_socket import WS, talking

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import pytest
 from aiohttp import ClientResponse
-from running import until
+from gateways import until
 
 from gateway.contracts.journal import Change, RunEvent
-from tests.api.office import Desktop, code_of, going, opened
+from tests.api.approval_pages import Desktop, code_of, going, opened
 from tests.plugins.stores.records import event, new, parked, run
 
 EVENTS = "/context/runs/run_1/events"

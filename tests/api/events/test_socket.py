@@ -9,12 +9,12 @@ import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 from functional.talking import closed_with
 from functional.talking import handshake as handshake_of
-from running import until
+from gateways import until
 
 from gateway.api.events.audience import WAITING_MOST
 from gateway.contracts.journal import Change
 from gateway.contracts.store import Json
-from tests.api.office import Desktop, going, opened
+from tests.api.approval_pages import Desktop, going, opened
 from tests.plugins.stores.records import event, new
 
 WS = "/context/ws"

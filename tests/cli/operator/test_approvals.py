@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from api.office import opened
-from operating import remote, told
+from api.approval_pages import opened
+from cli_cases import remote, told
 
 from gateway.cli.operator.approvals import all_decided, decided, listed, one
 from gateway.cli.operator.remote import PAGE, RemoteError

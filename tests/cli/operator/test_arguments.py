@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from api.bureau import Counter, bureau
-from api.harbour import Harbour, moored
-from api.office import Desktop, opened
+from api.approval_pages import Desktop, opened
+from api.mcp_pages import ServedMcp, moored
+from api.workflow_pages import Counter, bureau
 from unanswered_ports import refusing_port
 
 from gateway.cli.main import main
@@ -32,7 +32,7 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     """(exit code, standard output, standard error) of a command, typed where there is no gateway.yaml."""
     monkeypatch.chdir(tmp_path)
 
-    async def says(*argv: str, desk: Desktop | Counter | Harbour | None = None, key: str = "boss") -> Said:
+    async def says(*argv: str, desk: Desktop | Counter | ServedMcp | None = None, key: str = "boss") -> Said:
         monkeypatch.setenv("GATEWAY_API_KEY", key)
         url = () if desk is None else ("--url", f"http://127.0.0.1:{desk.lane.port}")
         try:

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from api.harbour import Harbour, moored
-from operating import told
-from running import until_read
+from api.mcp_pages import ServedMcp, moored
+from cli_cases import told
+from gateways import until_read
 
 from gateway.cli.formatting import CommandError
 from gateway.cli.operator.mcp import accepted, added, listed, operated, removed, tools
@@ -14,11 +14,11 @@ from gateway.cli.operator.remote import Remote, RemoteError
 TIME = {"command": "uvx", "args": ["mcp-server-time"]}
 
 
-def remote(harbour: Harbour) -> Remote:
+def remote(harbour: ServedMcp) -> Remote:
     return Remote(f"http://127.0.0.1:{harbour.lane.port}", "root")
 
 
-async def until_pinned(harbour: Harbour) -> None:
+async def until_pinned(harbour: ServedMcp) -> None:
     await until_read(harbour.store.services, lambda services: any(one.pins for one in services))
 
 

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from api.office import opened
+from api.approval_pages import opened
 from api.test_memories import keep
-from operating import remote, told
+from cli_cases import remote, told
 
 from gateway.cli.main import main
 from gateway.cli.operator.memories import all_deleted, deleted, listed

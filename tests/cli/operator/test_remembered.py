@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from api.office import NOW_S, Desktop, opened
-from operating import remote, told
+from api.approval_pages import NOW_S, Desktop, opened
+from cli_cases import remote, told
 
 from gateway.cli.operator.remembered import asks, grants, revoked
 from gateway.cli.operator.remote import RemoteError

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from api.office import opened
-from operating import remote, told
+from api.approval_pages import opened
+from cli_cases import remote, told
 
 from gateway.cli.operator.remote import PAGE, RemoteError
 from gateway.cli.operator.runs import cancelled, listed, one, resumed

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Iterator
 
 import pytest
-from api.bureau import Counter, bureau
-from operating import told
+from api.workflow_pages import Counter, bureau
+from cli_cases import told
 
 from gateway.cli.operator.remote import PAGE, Remote, RemoteError
 from gateway.cli.operator.workflows import begun, listed, one

@@ -11,7 +11,7 @@ from gateway.mcp.calls import AnsweredError, LostError
 from gateway.mcp.connection import open_connection
 from gateway.mcp.transport.http import HttpTransport
 from gateway.mcp.types import Channel, Credentials, Endpoint, Server
-from tests.mcp.standing import Clock, Stand
+from tests.mcp.mcp_host import Clock, Stand
 from tests.mcp.webserver import serving
 
 KINDS = pytest.mark.parametrize("options", [{}, {"json_response": True}, {"stateless_http": True}], ids=str)

@@ -13,7 +13,7 @@ from gateway.contracts.store import Json
 from gateway.mcp.transport.guarded_network import GuardedNetwork
 from gateway.mcp.transport.oauth import TokenError, Tokens
 from gateway.mcp.types import Credentials
-from tests.mcp.standing import Clock
+from tests.mcp.mcp_host import Clock
 
 TOKEN: Json = {"access_token": "t1", "token_type": "bearer", "expires_in": 100}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.plugins.stages.intent.ask_before import asks_before
+from gateway.plugins.stages.intent.ask_before import wants_ask_before
 from gateway.text.phrases import Spans, fold
 
 NOTHING = Spans(())
@@ -34,7 +34,7 @@ NOTHING = Spans(())
 )
 def test_a_wish_to_be_asked_is_found(text: str) -> None:
     """In both languages."""
-    assert asks_before(fold(text).text, shown=NOTHING) is not None
+    assert wants_ask_before(fold(text).text, shown=NOTHING) is not None
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,9 @@ def test_a_wish_to_be_asked_is_found(text: str) -> None:
 )
 def test_the_opposite_and_other_sentences_are_not(text: str) -> None:
     """A user who does not want to be asked is not asked."""
-    assert asks_before(fold(text).text, shown=NOTHING) is None
+    assert wants_ask_before(fold(text).text, shown=NOTHING) is None
 
 
 def test_a_quoted_wish_is_none() -> None:
     """Only what the message itself says counts."""
-    assert asks_before("ask me first", shown=Spans([(0, 12)])) is None
+    assert wants_ask_before("ask me first", shown=Spans([(0, 12)])) is None

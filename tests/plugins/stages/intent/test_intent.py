@@ -13,7 +13,7 @@ from gateway.contracts.exchange import Exchange, Intent, Reply
 from gateway.contracts.tools import Service, ToolSpec
 from gateway.plugins.stages.intent import PLUGIN, Config, mcp_note, one_sentence, recognise
 from gateway.testing import FakeHost
-from tests.telling import reply_of
+from tests.scripted_replies import reply_of
 
 CASES = [json.loads(line) for line in Path(__file__).parents[3].joinpath("data/intent.jsonl").read_text().splitlines()]
 

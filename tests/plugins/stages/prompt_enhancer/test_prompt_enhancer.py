@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 
 import pytest
-from enhancing import QUESTION, exchange, names_in, new_host, sent, stage, system, tool
+from enhancer_host import QUESTION, exchange, names_in, new_host, sent, stage, system, tool
 from pydantic import ValidationError
 
 from gateway.contracts.exchange import Exchange, Intent, Reply

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gateways import until
 from hypothesis import example, given
 from hypothesis import strategies as st
 from measuring import Effort
 from pydantic import ValidationError
-from running import until
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange

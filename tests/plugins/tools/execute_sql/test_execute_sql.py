@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gateways import until
 from pydantic import ValidationError
-from running import until
 
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.plugins.tools.execute_sql import MAX_SQL, PLUGIN, Config, ExecuteSql

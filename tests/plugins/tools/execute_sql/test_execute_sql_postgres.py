@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from running import until_read
+from gateways import until_read
 
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.plugins.tools.execute_sql import Config, ExecuteSql

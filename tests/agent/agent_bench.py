@@ -29,7 +29,7 @@ from gateway.tools.in_use import Equipment, InUse
 from gateway.tools.judge import Judge
 from gateway.tools.results import Results
 from gateway.tools.runner import Runner
-from tests.telling import reply_of, told, whole
+from tests.scripted_replies import reply_of, told, whole
 
 from .doubles import Clock
 from .models import chunk

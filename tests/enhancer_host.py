@@ -7,7 +7,7 @@ from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolSpec
 from gateway.plugins.stages.prompt_enhancer import PLUGIN, Config, PromptEnhancer
 from gateway.testing import FakeHost, make_exchange
-from tests.telling import reply_of
+from tests.scripted_replies import reply_of
 
 QUESTION: Json = {"role": "user", "content": "Hello?"}
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator
 
-from api.office import Desktop
+from api.approval_pages import Desktop
 
 from gateway.cli.operator.remote import Remote
 

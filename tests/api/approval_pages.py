@@ -93,7 +93,7 @@ class Judges:
 
 
 @dataclass
-class Office:
+class ServedApprovals:
     """What a test looks at. `resumed` are the runs that were let go on."""
 
     store: Ledger
@@ -173,7 +173,7 @@ def _facts(there: StoredRun) -> dict[str, object]:
 class Desktop:
     """A client of the pages."""
 
-    office: Office
+    office: ServedApprovals
     lane: Lane
     session: ClientSession
 
@@ -203,7 +203,7 @@ async def opened(*changes: Change, keepalive_s: float = 10.0) -> AsyncIterator[D
     try:
         for change in changes or (parked(),):
             await store.write(change)
-        office = Office(store, feed, keepalive_s=keepalive_s)
+        office = ServedApprovals(store, feed, keepalive_s=keepalive_s)
         app = web.Application(middlewares=[errors])
         pages = (office.approval_pages, office.remembered, office.memories, office.runs, office.events, office.sockets)
         for method, path, handler in (route for page in pages for route in page.routes()):

@@ -5,7 +5,7 @@ import asyncio
 from gateway.contracts.store import StoredPrompt, StoreError
 
 
-class Shelf:
+class PromptsInMemory:
     """The part of a store that keeps prompts. `asked` lists the ids that were read; `gate` holds reads up."""
 
     def __init__(self) -> None:

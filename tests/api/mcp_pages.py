@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from aiohttp import ClientSession, web
-from tools.managed import Managed, Yard
+from tools.managed import Managed, ServiceFactory
 
 from gateway.api.mcp_services import ServicePages
 from gateway.config.schema.mcp import McpServer
@@ -41,20 +41,20 @@ class Wall:
 
 
 @dataclass
-class Harbour:
+class ServedMcp:
     """A client of the pages of the first worker; `other` is a second one on the same store."""
 
     store: SqliteStore
-    yard: Yard
+    factory: ServiceFactory
     mcp_servers: McpServers
-    other_yard: Yard
+    other_factory: ServiceFactory
     other: McpServers
     lane: Lane
     session: ClientSession
     clock: Wall = field(default_factory=Wall)
 
     def service(self, name: str = "time") -> Managed:
-        return self.yard.newest(name)
+        return self.factory.newest(name)
 
     async def ask(self, method: str, path: str = "", body: object = None, *, key: str = "root") -> tuple[int, Json]:
         """Status and answer; `path` is below `/mcp/services`."""
@@ -73,14 +73,14 @@ class Harbour:
 
 
 @asynccontextmanager
-async def moored(**servers: Mapping[str, object]) -> AsyncIterator[Harbour]:
+async def moored(**servers: Mapping[str, object]) -> AsyncIterator[ServedMcp]:
     """`servers` stand in the configuration of both workers."""
-    store, clock, yards = SqliteStore(":memory:"), Wall(), (Yard(), Yard())
+    store, clock, factories = SqliteStore(":memory:"), Wall(), (ServiceFactory(), ServiceFactory())
     await store.open()
     counters = ContextCounters()
     fleets = [
-        McpServers(store, build=yard.build, worker=f"w{i}", counters=counters, clock=clock)
-        for i, yard in enumerate(yards)
+        McpServers(store, build=factory.build, worker=f"w{i}", counters=counters, clock=clock)
+        for i, factory in enumerate(factories)
     ]
     for mcp_servers in fleets:
         mcp_servers.configure({name: McpServer.model_validate(server) for name, server in servers.items()})
@@ -101,7 +101,7 @@ async def moored(**servers: Mapping[str, object]) -> AsyncIterator[Harbour]:
         app.router.add_route(method, path, handler)
     try:
         async with assembled(pages=app, own_paths=(SERVICES.encode(),)) as lane, ClientSession() as session:
-            yield Harbour(store, yards[0], fleets[0], yards[1], fleets[1], lane, session, clock)
+            yield ServedMcp(store, factories[0], fleets[0], factories[1], fleets[1], lane, session, clock)
     finally:
         for mcp_servers in fleets:
             await mcp_servers.close()

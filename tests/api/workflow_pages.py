@@ -29,7 +29,7 @@ from tests.lanes.assembled import Lane, assembled
 from tests.plugins.stores.records import approval, new, run, step
 
 from .answering import errors
-from .office import KEYS
+from .approval_pages import KEYS
 
 AUTO = Verdict("auto", "whitelist", "harmless")
 TRANSLATE = {
@@ -54,7 +54,7 @@ ALL = {tree["name"]: Workflow.model_validate(tree) for tree in (BREAK, DEPLOY, T
 
 
 @dataclass
-class Bureau:
+class ServedWorkflows:
     """What a test looks at. `wanted` are the runs that were asked for."""
 
     store: SqliteStore
@@ -144,7 +144,7 @@ def _waiting(there: StoredRun) -> Change:
 class Counter:
     """A client of the pages."""
 
-    bureau: Bureau
+    bureau: ServedWorkflows
     lane: Lane
     session: ClientSession
 
@@ -165,7 +165,7 @@ class Counter:
 async def bureau() -> AsyncIterator[Counter]:
     store = SqliteStore(":memory:")
     await store.open()
-    office = Bureau(store)
+    office = ServedWorkflows(store)
     app = web.Application(middlewares=[errors])
     for method, path, handler in office.pages().routes():
         app.router.add_route(method, path, handler)
