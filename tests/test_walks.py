@@ -36,11 +36,12 @@ def walked(stacks: list[tuple[str, ...]]) -> Iterator[None]:
 
 
 def room_of(frame: FrameType) -> str | None:
+    """The room of a function; None: it is not ours, or a leaf."""
     file = frame.f_code.co_filename
-    if not file.startswith(f"{ROOT}/") or "/tests/" in file:
-        return None
-    parts = Path(file).relative_to(ROOT).parts
-    return parts[0] if parts[0] == "plugins" else parts[1] if len(parts) > 2 else None
+    if file.startswith(f"{ROOT}/plugins/"):
+        return "plugins"
+    ours = file.removeprefix(f"{ROOT}/gateway/")
+    return ours.partition("/")[0] if ours != file and "/" in ours else None
 
 
 def rooms_of(frame: FrameType | None) -> tuple[str, ...]:

@@ -272,7 +272,8 @@ async def test_a_worker_that_hangs_while_it_starts_holds_no_signal_up() -> None:
         os.kill(frozen.pid, signal.SIGSTOP)
         ended = asyncio.create_task(gateway.wait())
         while not ended.done():
-            gateway.signal(signal.SIGTERM)
+            with suppress(ProcessLookupError):  # it ended, and its exit was not collected yet
+                gateway.signal(signal.SIGTERM)
             await asyncio.wait({ended}, timeout=0.2)
         assert await ended == 0
         assert not processes.still_living({frozen})
