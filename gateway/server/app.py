@@ -64,6 +64,7 @@ class Gateway:
         exposition: Exposition | None = None,
         index: int = 0,
         agree: Callable[[bool], Awaitable[bool]] | None = None,
+        clock: SystemClock | None = None,
     ) -> None:
         self._loaded = loaded
         self._load = load
@@ -80,7 +81,7 @@ class Gateway:
         self._told: Sequence[Notify] = ()
         self._held_open: list[Callable[[], Awaitable[None]]] = []
         self._counters = ContextCounters()
-        self._clock = SystemClock()
+        self._clock = clock or SystemClock()
         self._backlog = Backlog(self._clock)
         self._wrong_keys = WrongKeys(clock=self._clock.monotonic)
         self._runs = LiveRuns(clock=self._clock)

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from gateway.clock import SystemClock
 from gateway.config import Loaded, Settings
 from gateway.server.app import DATA, Gateway
 from gateway.telemetry.logs import LogSink
@@ -18,11 +19,13 @@ class LocalGateway:
 
     `config` is the content of gateway.yaml as plain data; `reload` takes another one. `logged` is what was logged.
     A `config` that names no store has one in memory, so that no file of the current folder is read or written.
+    `clock` takes the place of the system's, for runs and approvals.
     """
 
     host = "127.0.0.1"
 
-    def __init__(self, config: Mapping[str, object]) -> None:
+    def __init__(self, config: Mapping[str, object], *, clock: SystemClock | None = None) -> None:
+        self._clock = clock
         self._loaded = _loaded(config)
         self._log = io.StringIO()
         self.metrics = Metrics()
@@ -34,7 +37,9 @@ class LocalGateway:
 
     async def __aenter__(self) -> Self:
         self._sink = LogSink(self._log, as_json=True, secrets=(), dropped=self.metrics.log_line_dropped)
-        self.gateway = Gateway(self._loaded, load=lambda: self._loaded, sink=self._sink, metrics=self.metrics)
+        self.gateway = Gateway(
+            self._loaded, load=lambda: self._loaded, sink=self._sink, metrics=self.metrics, clock=self._clock
+        )
         await self.gateway.start()
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self.gateway.connection_factory(DATA), self.host, 0, backlog=4096)

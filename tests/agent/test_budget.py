@@ -57,13 +57,14 @@ async def test_a_stopped_budget_tells_nothing() -> None:
 
 async def test_a_persons_thinking_costs_nothing() -> None:
     """Nor does it end the run; afterwards the time goes on as before."""
-    clock, calls = ManualClock(), list[str]()
+    clock, calls, later = ManualClock(), list[str](), asyncio.Event()
     time = budget(0.02, clock=clock)
     time.start(lambda: calls.append("over"))
     with time.paused():
+        budget(0.04).start(later.set)
         clock.advance(1000)
         assert time.left_s == pytest.approx(0.02)
-        await asyncio.sleep(0.04)
+        await asyncio.wait_for(later.wait(), 120)  # a budget that began later, is longer, and does not pause
         assert calls == []
     assert time.left_s == pytest.approx(0.02) and time.spent_s == pytest.approx(0)
     await until(lambda: calls == ["over"])

@@ -3,11 +3,13 @@
 import asyncio
 
 import pytest
+from gateways import until
 
 from gateway.approvals.approvals import word_of
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
+from tests.approvals.room import Counting
 from tests.scripted_replies import whole
 
 from .agent_bench import Bench, answer, behind_question, call, group, settings, texts
@@ -169,19 +171,19 @@ async def test_a_held_stream_becomes_a_turn() -> None:
 
 async def test_waiting_for_a_person_costs_no_time_of_the_run() -> None:
     """The budget stands still meanwhile."""
-    bench = Bench([answer(risky()), answer("Done.")])
+    store = Counting(":memory:")
+    bench = Bench([answer(risky()), answer("Done.")], store=store)
     reply = await bench.reply(approvals="hold", budget_s=50.0)
-    asked, rest = asyncio.Event(), list[Json]()
+    looked, rest = list[int](), list[Json]()
 
     def tell(one: Chunk) -> None:
         if "choices" in whole(one):
             rest.append(whole(one))
         if events_of([whole(one)]) == ["approval.required"]:
-            asked.set()
+            looked.append(store.looked)
 
     running = asyncio.create_task(reply.stream(tell))
-    await asked.wait()
-    await asyncio.sleep(0.01)  # until it waits
+    await until(lambda: looked and store.looked > looked[0])  # it waits
     bench.clock.advance(1000)
     await bench.decide()
     await running

@@ -10,7 +10,7 @@ from gateway.approvals.approvals import Approvals, Decision
 from gateway.contracts.caller import Caller
 from gateway.contracts.canonical import call_sha256
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.journal import Approval
+from gateway.contracts.journal import Approval, RunEvent
 from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
@@ -30,9 +30,16 @@ ASKED = Exchange(id="run_1", body={"messages": []}, caller=AGENT, chain="main", 
 
 
 class Counting(SqliteStore):
-    """A store that notes how often approvals were looked at."""
+    """A store that counts the reads of approvals (`looked`) and of events (`read`)."""
 
     looked = 0
+    read = 0
+
+    async def events(
+        self, *, after: int, tenant: str | None = None, run_id: str | None = None, limit: int
+    ) -> Sequence[RunEvent]:
+        self.read += 1
+        return await super().events(after=after, tenant=tenant, run_id=run_id, limit=limit)
 
     async def approvals(
         self,
@@ -41,11 +48,12 @@ class Counting(SqliteStore):
         state: str | None = None,
         conversation: str | None = None,
         run_id: str | None = None,
+        sha256: str | None = None,
         limit: int,
     ) -> Sequence[Approval]:
         self.looked += 1
         return await super().approvals(
-            tenant=tenant, state=state, conversation=conversation, run_id=run_id, limit=limit
+            tenant=tenant, state=state, conversation=conversation, run_id=run_id, sha256=sha256, limit=limit
         )
 
 

@@ -8,6 +8,7 @@ from functional.through import breathe
 from gateways import until
 
 from gateway.contracts.journal import Change
+from gateway.runs import event_feed
 from gateway.tools.remembered import Binding
 from tests.plugins.stores.records import approval
 
@@ -20,12 +21,14 @@ async def found(room: Room) -> None:
     await breathe(10)
 
 
-async def test_who_waits_does_not_poll(room: Room) -> None:
+async def test_who_waits_does_not_poll(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     """The approvals are looked at when something happened to the run, and at no other time."""
+    monkeypatch.setattr(event_feed, "LOOK_S", 0.005)
     await room.ask(1)
     waiting = asyncio.create_task(room.wait())
     await until(lambda: room.store.looked >= 1)
-    await asyncio.sleep(0.5)
+    read = room.store.read
+    await until(lambda: room.store.read > read + 50)
     assert room.store.looked == 1 and not waiting.done()
     await room.approvals.decide("ap_1", YES, caller=BOSS)
     await asyncio.wait_for(waiting, 120)

@@ -116,8 +116,11 @@ class World:
 
 
 @asynccontextmanager
-async def request_key(world: World, **body: object) -> AsyncIterator[Callable[[], Coroutine[None, None, Told]]]:
-    """A server whose one page answers with a run of this body; what is given asks it and reads the whole answer."""
+async def request_key(world: World, **body: object) -> AsyncIterator[Callable[..., Coroutine[None, None, Told]]]:
+    """A server whose one page answers with a run of this body; what is given asks it and reads the whole answer.
+
+    `heard`, if given, gets all that was read so far each time something arrives.
+    """
 
     async def page(request: web.Request) -> web.StreamResponse:
         run = world.lane.begin(await world.exchange(**body), RequestKey("f" * 64, None, repeats=False))
@@ -129,9 +132,13 @@ async def request_key(world: World, **body: object) -> AsyncIterator[Callable[[]
     app.router.add_post("/", page)
     async with TestServer(app) as server, ClientSession() as session:
 
-        async def ask() -> Told:
+        async def ask(heard: Callable[[bytes], object] = len) -> Told:
+            raw = b""
             async with session.post(server.make_url("/")) as response:
-                return response.status, response.headers, await response.read()
+                async for data in response.content.iter_any():
+                    raw += data
+                    heard(raw)
+                return response.status, response.headers, raw
 
         yield ask
         await world.lane.runs.close()

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from functional.through import breathe
 from gateways import until_read
 
 from gateway.contracts.journal import Change
@@ -91,11 +92,11 @@ async def test_a_repeated_request_waits_for_a_run_that_another_process_drives(op
 
 async def test_a_repeated_request_waits_for_a_run_whose_process_stopped(opened: Opened, tmp_path: Path) -> None:
     """Nobody has it just now: whoever takes it up brings the answer."""
-    place, began = str(tmp_path / "gateway.db"), asyncio.Event()
+    place, began, go_on = str(tmp_path / "gateway.db"), asyncio.Event(), asyncio.Event()
 
     async def slow(_asked: ToolCall) -> ToolResult:
         began.set()
-        await asyncio.sleep(0.02)
+        await go_on.wait()
         return ToolResult("done")
 
     one = await opened(answer(call(x=1)), answer("never"), place=place, does=slow)
@@ -103,12 +104,16 @@ async def test_a_repeated_request_waits_for_a_run_whose_process_stopped(opened: 
     repeated = one.request_key(HI)
     one.runs.join(one.lane.begin(repeated.exchange, repeated.request_key))
     await asyncio.wait_for(began.wait(), 120)
-    await one.runs.close()
+    closing = asyncio.create_task(one.runs.close())
+    await breathe()
+    assert not closing.done(), "the tool has its grace"
+    go_on.set()
+    await closing
     run = await two.stored()
     assert (run.state, run.owner) == ("running", None)
     following = await two.repeat()
     two.runs.join(following)
-    await asyncio.sleep(0.02)
+    await following.begun()
     assert not following.done
     await two.resumption.decided("run_1")
     assert texts(await asyncio.wait_for(whole(following), 120)) == "Done."
@@ -125,11 +130,13 @@ async def test_a_repeated_request_whose_run_was_taken_up_meanwhile_waits_for_it(
     assert run is not None
     await worker.store.write(Change(run=replace(run, state="running")))
     following = await worker.resumption.repeat(stale, worker.request_key(HI, request_id="run_3"))
-    await asyncio.sleep(0.02)
+    worker.runs.join(following)
+    await following.begun()
     assert not following.done
-    ended = b'{"content": "Done.", "tool_calls": [], "finish_reason": "stop", "usage": {}}'
+    ended = b'{"content": "Done.", "tool_calls": [], "finish_reason": "stop", "usage": {}, "context": {}}'
     await worker.store.write(Change(run=replace(run, state="completed", answer=ended, owner=None)))
     worker.feed.nudge()
+    assert texts(await asyncio.wait_for(whole(following), 120)) == "Done."
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import aiohttp
+from gateways import until
 
 from gateway.contracts.journal import ENDED
 
@@ -46,7 +47,7 @@ class Person:
     async def drive(self) -> None:
         """The whole conversation, as it goes when nothing happens."""
         await self._ask()
-        await asyncio.sleep(THINKS_S)
+        await asyncio.sleep(THINKS_S)  # a person who thinks is the case: some kills come meanwhile
         await self._approve()
 
     async def come_back(self) -> Stored:
@@ -113,8 +114,7 @@ class Person:
         finding = {"step": step.number, "as": "done" if done else "retry"}
         await self._post(f"/context/runs/{found.run_id}/resume", finding)
         self.resolved.append(step.n)
-        while (now := self.found()) is not None and now.state == "unknown":
-            await asyncio.sleep(0.02)
+        await until(lambda: (now := self.found()) is None or now.state != "unknown")
 
     def _answered(self, text: str) -> None:
         self._now("answer")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from gateways import until
 
 from gateway.contracts.journal import APPROVED, ENDED
 from gateway.testing.run import GatewayProcess
@@ -81,10 +82,9 @@ def look_at(answers: dict[str, list[tuple[str, int, Json]]]) -> set[str]:
 
 async def until_ended(place: Path) -> None:
     """Returns once nothing follows any more."""
-    async with asyncio.timeout(120):
-        with closing(sqlite3.connect(f"file:{place}?mode=ro", uri=True)) as connection:
-            while any(state not in ENDED for (state,) in connection.execute("SELECT DISTINCT state FROM runs")):
-                await asyncio.sleep(0.05)
+    with closing(sqlite3.connect(f"file:{place}?mode=ro", uri=True)) as connection:
+        found = "SELECT DISTINCT state FROM runs"
+        await until(lambda: all(state in ENDED for (state,) in connection.execute(found)))
 
 
 def states(place: Path) -> dict[str, str]:

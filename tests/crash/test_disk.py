@@ -91,7 +91,7 @@ async def decided(folder: Path, *, chance: random.Random) -> tuple[Disk, bytes]:
         if chance.random() < 0.7:
             assert await process.stdout.readline() == b"done\n"
         else:
-            await asyncio.sleep(chance.uniform(0, 0.3))
+            await asyncio.sleep(chance.uniform(0, 0.3))  # the moment of the kill is the case
         process.kill()
         await process.wait()
     return disk, before

@@ -47,7 +47,7 @@ async def test_a_thousand_held_runs(tmp_path: Path) -> None:
         streams = await held("held", HELD)
         asked_s, run_bytes = watch.s, (usage.rss_bytes - before_bytes) / HELD
         began_s, watch = cpu_s(gateway.pid), Stopwatch()
-        await asyncio.sleep(WATCHED_S)
+        await asyncio.sleep(WATCHED_S)  # the time over which the cost of silence is measured
         share = (cpu_s(gateway.pid) - began_s) / watch.s
         assert len(effects(tmp_path)) == BATCH, "nobody has decided yet"
         watch = Stopwatch()

@@ -92,7 +92,7 @@ async def reached(where: Point, person: Person) -> None:
         if seen_s is not None:
             break
         await asyncio.sleep(0.0005)
-    await asyncio.sleep(max(seen_s + where.offset_s - time.time(), 0))
+    await asyncio.sleep(max(seen_s + where.offset_s - time.time(), 0))  # the moment of the kill is the case
 
 
 async def killed_at(where: Point, gateway: GatewayProcess, person: Person) -> None:
@@ -108,7 +108,7 @@ async def killed_again(gateway: GatewayProcess, person: Person, *, offset_s: flo
     async def goes_on() -> None:
         while not back.done() and len(effects(person.folder, person.run)) == before:
             await asyncio.sleep(0.0005)
-        await asyncio.sleep(offset_s)
+        await asyncio.sleep(offset_s)  # the moment of the kill is the case
 
     await killed_while(back, goes_on(), gateway)
 

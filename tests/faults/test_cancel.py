@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from functional.through import client_of, get, post, through
+from functional.through import client_of, get, listener_of, post, through
 from gateways import Usage, scrape, until, until_sample
 from measuring import LoopTime
 from unanswered_ports import silent_port
@@ -141,7 +141,7 @@ async def send_until_held_back(gateway: LocalGateway, client: Peer, *, leaving: 
     while looks < 3:
         if not looks:
             await client.send(FLOOD[:32768])
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(0.002)  # the kernel does not announce that nobody reads
         looks = looks + 1 if unread(gateway.port) else 0
         assert client.n_sent < UPLOAD_BYTES, "the client is held back"
     if leaving == "reset":
@@ -262,11 +262,13 @@ async def test_a_connection_that_is_still_being_made(leaving: str, *, uploading:
     with silent_port() as port:
         upstream = {"base_url": f"http://127.0.0.1:{port}", "timeouts": {"connect": 30}}
         async with through(upstream=upstream) as (gateway, _), client_of(gateway) as client:
+            await until(lambda: listener_of(gateway).connections)
+            before = Usage(os.getpid()).open_files
             await client.send(post(FLOOD)[:-UPLOAD_BYTES])
             if uploading:
                 await send_until_held_back(gateway, client, leaving=leaving)
-            await asyncio.sleep(0.05)
-            connecting = Usage(os.getpid()).open_files
+            connecting = before + 1
+            await until(lambda: Usage(os.getpid()).open_files == connecting)
             left = LoopTime()
             await LEAVING[leaving](client)
             # The socket of the attempt, and the gateway's side of the client's connection.

@@ -1,6 +1,5 @@
 """Unix time leaps (N25): what was decided stays decided, what is driven stays driven, and nothing runs twice."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from e2e.models import says
 from e2e.talking import World, talking
 from gateways import until
 
+from gateway.clock import SystemClock
 from gateway.contracts.journal import StoredRun
 from gateway.runs import leases as keeper
 
@@ -17,7 +17,7 @@ HOUR_S = 3600.0
 DONE = says("Di is here.")
 
 
-class Clock:
+class Clock(SystemClock):
     """The machine's; `ahead_s` is how far its Unix time has leapt, `claims` how many looks for runs are under way, of
     `looks` in all.
     """
@@ -35,18 +35,14 @@ class Clock:
         await until(lambda: not self.claims)
         self.ahead_s = ahead_s
 
-    def monotonic(self) -> float:
-        return time.monotonic()
-
     def time(self) -> float:
-        return time.time() + self.ahead_s
+        return super().time() + self.ahead_s
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """That of the gateways of this test, which look for runs without a driver all the time."""
+    """For the gateways of this test, which look for runs without a driver all the time."""
     clock = Clock()
-    monkeypatch.setattr("gateway.server.app.SystemClock", lambda: clock)
     monkeypatch.setattr(keeper, "LOOK_S", 0.01)
     claim = keeper.Leases._claim
 
@@ -70,7 +66,7 @@ async def looked_often(clock: Clock) -> None:
 
 async def test_what_has_expired_stays_expired(tmp_path: Path, clock: Clock) -> None:
     """However the clock is set afterwards: 410, by REST and by chat, and nothing runs."""
-    async with talking(asks(), tools=ranch(tmp_path), approvals={"expires": "1h"}) as world:
+    async with talking(asks(), tools=ranch(tmp_path), approvals={"expires": "1h"}, clock=clock) as world:
         first = await world.chat(GO)
         (approval,) = first.asks
         for ahead_s in (HOUR_S + 1, 0.0, -HOUR_S):
@@ -88,7 +84,7 @@ async def test_what_has_expired_stays_expired(tmp_path: Path, clock: Clock) -> N
 @pytest.mark.parametrize("ahead_s", [HOUR_S, -HOUR_S])
 async def test_what_has_not_expired_can_be_decided(tmp_path: Path, clock: Clock, ahead_s: float) -> None:
     """A run that waits in the store goes on at once: nobody has a lease on it."""
-    async with talking(asks(), DONE, tools=ranch(tmp_path)) as world:
+    async with talking(asks(), DONE, tools=ranch(tmp_path), clock=clock) as world:
         (approval,) = (await world.chat(GO)).asks
         await clock.leap(ahead_s)
         assert (await world.decide(approval["id"])).status == 200
@@ -100,7 +96,7 @@ async def test_what_has_not_expired_can_be_decided(tmp_path: Path, clock: Clock,
 @pytest.mark.parametrize("workers", [1, 2])
 async def test_a_held_stream_stays_its_workers(tmp_path: Path, clock: Clock, workers: int, ahead_s: float) -> None:
     """Its lease looks an hour old to everybody; it is renewed and not taken over, and the decision arrives."""
-    shared = {"tools": ranch(tmp_path), "store": f"sqlite:///{tmp_path / 'gateway.db'}"}
+    shared = {"clock": clock, "tools": ranch(tmp_path), "store": f"sqlite:///{tmp_path / 'gateway.db'}"}
     async with (
         talking(asks(), DONE, **shared) as world,
         talking(**shared) as other,

@@ -71,7 +71,7 @@ async def test_the_head_deadline_counts_from_the_first_byte() -> None:
         client_of(gateway) as used,
     ):
         await exchange(used)
-        await asyncio.sleep(2 * DEADLINE_S)
+        await asyncio.sleep(2 * DEADLINE_S)  # a connection that is older than the deadline is the case
         begun = Stopwatch()
         async with client_of(gateway) as new, dripping(new, slow), dripping(used, slow):
             received = await asyncio.gather(end_of(new, begun=begun), end_of(used, begun=begun))
@@ -180,7 +180,7 @@ async def test_a_slow_reader_is_not_a_stalled_one() -> None:
         reading = Stopwatch()
         while reading.s < 5:
             await client.discard(4000)
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)  # a client that reads slowly is the case
         assert await deadlines(gateway) == {}
 
 

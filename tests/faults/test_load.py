@@ -90,7 +90,7 @@ async def test_stray_answers_reach_nobody() -> None:
                 message = post(word, b"/v1/%d/x" % number, method=b"POST" if n % 2 else b"PUT")
                 foreign += (await exchange(client, message)).payload != word
                 script.answered.set()
-                await asyncio.sleep(0.001 * (n % 5 + 1))
+                await asyncio.sleep(0.001 * (n % 5 + 1))  # the stray answer comes before, with or after the next word
 
     async with contextlib.AsyncExitStack() as stack:
         scripts = [Stray() for _ in range(pairs)]
@@ -187,19 +187,19 @@ async def test_overload() -> None:
     async def script(peer: Peer) -> None:
         while True:
             await peer.read_request(timeout_s=None)
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # the time that each request is under way
             await peer.send(ok())
 
     async def client_of(number: int) -> None:
         async with connect(gateway.host, gateway.port, keep_bytes=0) as client:
-            await asyncio.sleep(number / 1_000)
+            await asyncio.sleep(number / 1_000)  # the clients come one after the other
             while running.s < 10:
                 asked = Stopwatch()
                 response = await exchange(client, post(b"{}"))
                 if response.status == 503:
                     assert response.values(b"retry-after") == [b"1"]
                 (accepted if response.status == 200 else refused).append(asked.s)
-                await asyncio.sleep(max(0.1 - asked.s, 0))
+                await asyncio.sleep(max(0.1 - asked.s, 0))  # the rate of the load
 
     async with (
         FakeUpstream(script, keep_bytes=0) as upstream,
@@ -224,7 +224,7 @@ async def test_slow_heads() -> None:
                 took = Stopwatch()
                 assert (await exchange(client)).status == 200
                 times.append(took.s)
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.02)  # the rate of the healthy client
         return times
 
     async def slow() -> float:

@@ -39,7 +39,7 @@ async def steady(usage: Usage) -> int:
     """The memory in use once it no longer changes."""
     before = -1
     while abs(before - (before := usage.rss_bytes)) > 64 * KIB:
-        await asyncio.sleep(1)
+        await asyncio.sleep(1)  # no event says that a process has stopped to grow
     return before
 
 
@@ -70,7 +70,7 @@ async def test_a_large_body_up(framing: str) -> None:
 
     async def slow(peer: Peer) -> None:
         await peer.read_head()
-        await asyncio.sleep(1)
+        await asyncio.sleep(1)  # an upstream that reads late is the case
         digest = hashlib.sha256()
         if framing == "length":
             for _ in range(BODY_BYTES // len(PIECE)):
@@ -122,7 +122,7 @@ async def test_a_large_body_down(framing: str) -> None:
         usage.forget_peak()
         await client.send(get())
         await client.read_head()
-        await asyncio.sleep(1)
+        await asyncio.sleep(1)  # a client that reads late is the case
         for _ in range(BODY_BYTES // len(PIECE)):
             sent.update(PIECE)
             if framing == "chunked":

@@ -35,7 +35,7 @@ async def test_an_upstream_that_closes_idle_connections_is_not_the_clients_troub
                 statuses.append(response.status)
                 upstream.connections[-1].close()
                 if rng.random() < 0.8:
-                    await asyncio.sleep(rng.uniform(0, 0.005))
+                    await asyncio.sleep(rng.uniform(0, 0.005))  # the moment is the case
 
     async with contextlib.AsyncExitStack() as stack:
         upstreams = [await stack.enter_async_context(FakeUpstream()) for _ in range(PAIRS)]
@@ -73,14 +73,15 @@ async def test_bytes_that_nobody_asked_for_end_the_idle_connection(stray: bytes,
     async def poisoned(peer: Peer) -> None:
         await peer.read_request()
         await peer.send(answer(200, b"AAAA"))
-        await asyncio.sleep(0.01)
+        await asyncio.wait_for(answered.wait(), 120)
         await peer.send(stray)
         await peer.wait_end(timeout_s=120)
         ended.set()
 
-    ended = asyncio.Event()
+    answered, ended = asyncio.Event(), asyncio.Event()
     async with through(poisoned, serve(answer(200, b"GOOD"))) as (gateway, upstream):
         assert (await ask(gateway, request_)).payload == b"AAAA"
+        answered.set()
         await asyncio.wait_for(ended.wait(), 120)
         assert (await ask(gateway, request_)).payload == b"GOOD"
         assert len(upstream.connections) == 2
@@ -255,7 +256,7 @@ async def test_a_slow_upstream_is_waited_for_and_asked_once() -> None:
 
     async def slow(peer: Peer) -> None:
         await peer.read_request()
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(0.4)  # an upstream that takes its time is the case
         await peer.send(ok())
 
     timeouts = {"timeouts": {"first_byte": 2}}
@@ -340,7 +341,7 @@ async def test_clients_that_cancel_at_random_times_leave_nothing_behind(leaving:
     async def script(peer: Peer) -> None:
         while True:
             await peer.read_request(timeout_s=None)
-            await asyncio.sleep(rng.uniform(0, 0.01))
+            await asyncio.sleep(rng.uniform(0, 0.01))  # here and below, the moments are the case
             await peer.send(head(200, [("Transfer-Encoding", "chunked")]) + chunk(b"a"))
             await asyncio.sleep(rng.uniform(0, 0.01))
             await peer.send(chunk(b"b") + b"0\r\n\r\n")

@@ -161,7 +161,7 @@ async def test_a_store_that_hangs_holds_nobody_up_who_does_not_need_it(tmp_path:
             while not late.done():
                 await lane.passes_unchanged()
                 answered += 1
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.05)  # the rate of the other clients
             assert [answer.status for answer in await late] == [507, 507]
             assert answered > ANSWERED_MEANWHILE
             assert await lane.state_of(approval_id) == "pending" and lane.done("late") == 0

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 import pytest
-from functional.through import client_of, error_of, get, post, through
+from functional.through import breathe, client_of, error_of, get, post, through
 from gateways import Stopwatch, exchange, scrape
 
 from gateway.testing.peer import Peer
@@ -23,7 +23,7 @@ async def stream_then_end(peer: Peer, pieces: Sequence[bytes], *, then: str) -> 
         await peer.send(piece)
         await asyncio.sleep(0)
     if then == "reset":
-        await asyncio.sleep(0.02)  # an RST would overtake what the gateway has not read yet
+        await breathe()  # an RST would overtake what the gateway has not read yet
         peer.reset()
 
 
@@ -232,7 +232,7 @@ async def test_a_silent_stream_is_cut_after_the_idle_time() -> None:
         for n in range(6):
             last.append(Stopwatch())
             await peer.send(chunk(event(f"{n}")))
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.3)  # an upstream that talks slowly, but within the idle time, is the case
         await peer.wait_end(timeout_s=None)
 
     last: list[Stopwatch] = []
@@ -274,7 +274,7 @@ async def test_streams_at_the_same_time_do_not_mix() -> None:
             await peer.send(STREAM_HEAD)
             for n in range(10):
                 await peer.send(chunk(event(word + b" %d" % n)))
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0)
             await peer.send(LAST_CHUNK)
 
     async def one(number: int) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from gateways import until
+from gateways import until, until_still
 from measuring import LoopTime
 from unanswered_ports import silent_port
 
@@ -129,10 +129,7 @@ async def test_a_client_whose_upload_is_stuck_is_noticed_when_it_resets() -> Non
 
 async def stuck(peer: Peer) -> None:
     """Waits until what `peer` sends has stopped moving."""
-    before = -1
-    while before != peer.n_sent:
-        before = peer.n_sent
-        await asyncio.sleep(0.05)
+    await until_still(lambda: peer.n_sent)
 
 
 async def test_pipelined_requests_of_a_client_that_left_are_not_sent() -> None:
@@ -157,7 +154,7 @@ async def test_others_do_not_notice() -> None:
         async def script(peer: Peer) -> None:
             while True:
                 request = await peer.read_request(timeout_s=None)
-                await asyncio.sleep(delay_s)
+                await asyncio.sleep(delay_s)  # the client leaves before, while or after this
                 await peer.send(answer(200, request.target))
 
         return script
@@ -165,7 +162,7 @@ async def test_others_do_not_notice() -> None:
     async def leaver(gateway: LocalGateway, number: int) -> None:
         client = await client_of(gateway)
         await client.send(get(b"/v1/leaver-%d" % number) if number % 2 else post(bytes(number))[: -number % 40 or None])
-        await asyncio.sleep(number % 13 / 1000)
+        await asyncio.sleep(number % 13 / 1000)  # the moment is the case
         client.reset() if number % 3 else client.close()
 
     async def stayer(gateway: LocalGateway) -> None:

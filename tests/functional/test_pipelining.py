@@ -170,7 +170,7 @@ async def test_a_trickle_of_empty_lines_ends_with_the_time_for_a_head() -> None:
         ended = asyncio.create_task(client.read_rest(timeout_s=120))
         while not ended.done():
             await client.send(b"\r\n")
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # a client that trickles is the case
         assert await ended == b""  # they began no request that an answer could be for
 
 

@@ -126,7 +126,7 @@ async def test_what_was_sent_before_an_end_arrives(direction: str) -> None:
     got: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     async def drain(peer: Peer) -> bytes:
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.2)  # a reader that is late is the case: the bytes and the FIN wait in the gateway
         return hashlib.sha256(await peer.read_rest(timeout_s=120)).digest()
 
     async def script(peer: Peer) -> None:
@@ -192,7 +192,7 @@ async def test_what_was_sent_before_a_close_arrives() -> None:
     async def listens(peer: Peer) -> None:
         await peer.read_request()
         await peer.send(SWITCHING)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)  # a reader that is late is the case, here and below
         assert await peer.read_rest() == data
 
     async with through(says_goodbye, listens, rcvbuf=8192, keep_bytes=0) as (gateway, upstream):
@@ -267,7 +267,7 @@ async def test_a_silent_tunnel_ends() -> None:
         await joined(client)
         for _ in range(12):
             await client.send(b"x")
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.2)  # a side that talks slowly, for longer than the idle time, is the case
         assert client.ended == "open"
         await client.wait_end(timeout_s=120)
         await upstream.wait_open(0)

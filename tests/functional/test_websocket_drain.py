@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from aiohttp import WSCloseCode, WSMsgType
-from gateways import config
+from gateways import config, until_refused, until_still
 
 from gateway.testing.peer import PATIENCE_S, Peer, connect
 from gateway.testing.run import GatewayProcess
@@ -113,9 +113,9 @@ async def test_a_second_sigterm_does_not_wait() -> None:
     async with process() as gateway, connect(gateway.host, gateway.port, rcvbuf=4096) as client:
         await joined(client)
         sending = asyncio.create_task(client.send(frame(BINARY, bytes(200_000)) * 200, timeout_s=None))
-        await asyncio.sleep(0.5)
+        await until_still(lambda: client.n_sent)
         gateway.signal(signal.SIGTERM)
-        await asyncio.sleep(0.2)
+        await until_refused(gateway)
         assert gateway.returncode is None
         gateway.signal(signal.SIGTERM)
         assert await gateway.wait(PATIENCE_S) == 0

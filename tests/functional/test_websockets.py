@@ -65,7 +65,7 @@ async def test_a_client_and_a_page_talk() -> None:
                 for size in (0, 125, 126, 65535, 65536, 250_000):
                     await talk.send_bytes(bytes(size))
                     assert await talk.receive_bytes(timeout=PATIENCE_S) == bytes(size)
-                await asyncio.sleep(0.12)
+                await asyncio.sleep(0.12)  # two heartbeats: the first that nobody answers would end it
                 assert not talk.closed
                 await talk.close(code=WSCloseCode.OK, message=b"bye")
                 assert talk.close_code == WSCloseCode.OK

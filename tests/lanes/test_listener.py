@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from aiohttp import web
+from functional.through import breathe
 from measuring import LoopTime
 
 from gateway.lanes.router import Limits
@@ -123,7 +124,7 @@ async def test_a_request_that_comes_while_draining_is_served() -> None:
         await client.send(GET)
         await client.read_response()
         draining = asyncio.create_task(lane.listener.drain(600))
-        await asyncio.sleep(0.1)
+        await breathe()
         await client.send(GET)
         response = await client.read_response()
         assert (response.status, response.values(b"connection")) == (200, [b"close"])

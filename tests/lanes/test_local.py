@@ -5,7 +5,7 @@ import hashlib
 
 import pytest
 from aiohttp import web
-from gateways import until_still
+from gateways import until, until_still
 
 from gateway.lanes.router import Timeouts
 from gateway.lanes.websocket import websocket
@@ -259,7 +259,7 @@ async def test_a_malformed_body_breaks_off_its_handler() -> None:
 
     async with assembled(pages=pages(reads)) as lane, lane.client() as client:
         await client.send(b"POST /own HTTP/1.1\r\nHost: gw\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
-        await asyncio.sleep(0.01)
+        await until(lambda: got == b"abc")
         await client.send(b"zz\r\n" + LANE)
         raw = await client.read_rest()
         assert raw.startswith(b"HTTP/1.1 400 ") and raw.count(b"HTTP/1.1") == 1

@@ -9,6 +9,7 @@ from typing import Final
 
 import aiohttp
 import pytest
+from gateways import until_read
 
 from gateway.testing.run import GatewayProcess
 from tests.clients.snippets import ADDRESS, Snippet, run, save, snippets_of
@@ -42,13 +43,12 @@ async def prints(snippet: Snippet, *, home: Path, address: str = ADDRESS) -> Non
 
 
 async def until_running(gateway: GatewayProcess, name: str) -> None:
-    url = f"{gateway.base_url}/mcp/services/{name}"
-    async with aiohttp.ClientSession() as client, asyncio.timeout(20):
-        while True:
-            async with client.get(url) as answer:
-                if (await answer.json())["state"] == "running":
-                    return
-            await asyncio.sleep(0.05)
+    async def state() -> object:
+        async with client.get(f"{gateway.base_url}/mcp/services/{name}") as answer:
+            return (await answer.json())["state"]
+
+    async with aiohttp.ClientSession() as client:
+        await until_read(state, lambda found: found == "running")
 
 
 def test_every_snippet_is_run() -> None:

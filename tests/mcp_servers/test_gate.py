@@ -1,6 +1,5 @@
 """Real servers behind the same gate as all tools: people decide, all is on record, and every worker knows them."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from gateways import all_workers, config
+from gateways import all_workers, config, until_read
 
 from gateway.testing.run import GatewayProcess
 from tests.e2e.models import Answer, Json, says
@@ -96,14 +95,15 @@ async def page(session: aiohttp.ClientSession, method: str, path: str, content: 
 async def agreed(session: aiohttp.ClientSession, name: str, state: str) -> set[str]:
     """The workers, as each of them sees the other one; returns once all say that the service is in this state."""
     seen: set[str] = set()
-    async with asyncio.timeout(120):
-        while len(seen) < WORKERS:
-            view = await page(session, "GET", f"/{name}")
-            others = view.get("workers", ())
-            if view.get("state") == state and [other["state"] for other in others] == [state]:
-                seen.add(others[0]["worker"])
-            await asyncio.sleep(0.05)
-    return seen
+
+    async def look() -> set[str]:
+        view = await page(session, "GET", f"/{name}")
+        others = view.get("workers", ())
+        if view.get("state") == state and [other["state"] for other in others] == [state]:
+            seen.add(others[0]["worker"])
+        return seen
+
+    return await until_read(look, lambda found: len(found) >= WORKERS)
 
 
 async def answers(session: aiohttp.ClientSession, words: str, *, times: int = 20) -> Sequence[str]:
@@ -132,7 +132,9 @@ async def test_a_service_registered_at_one_worker_is_known_at_all(time_server: P
         await agreed(session, "time", "running")
         assert all("T21:00:00+09:00" in text for text in await answers(session, words))
         await page(session, "DELETE", "/time")
-        async with asyncio.timeout(10):
-            while any([(await page(session, "GET", ""))["data"] for _ in range(10)]):
-                await asyncio.sleep(0.05)
+
+        async def left() -> bool:
+            return any([(await page(session, "GET", ""))["data"] for _ in range(10)])
+
+        await until_read(left, lambda found: not found)
         assert all("there is no tool 'time.convert_time'" in text for text in await answers(session, words, times=5))

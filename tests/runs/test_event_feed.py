@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 
 import pytest
-from gateways import until
+from gateways import until, until_still
 
 from gateway.contracts.journal import Change, RunEvent
 from gateway.contracts.store import StoreError
@@ -122,12 +122,11 @@ async def test_nobody_waits_nobody_asks(store: Watched, feed: EventFeed, monkeyp
     """Neither before nor afterwards; and it begins anew for the next who waits."""
     monkeypatch.setattr(module, "LOOK_S", 0.005)
     assert store.asked == 0
+    before = asyncio.all_tasks()
     async with feed.listening(lambda _: None):
         await until(lambda: store.asked > 1)
-    await asyncio.sleep(0.03)
-    asked = store.asked
-    await asyncio.sleep(0.05)
-    assert store.asked == asked
+        assert asyncio.all_tasks() > before
+    await until(lambda: asyncio.all_tasks() == before)
     heard: list[str] = []
     await happens(store, "meanwhile")
     async with feed.listening(lambda one: heard.append(one.type)):
@@ -151,15 +150,19 @@ async def test_a_store_that_fails_for_a_while_loses_nothing(
     store: Watched, feed: EventFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was written meanwhile is heard afterwards; the store is left alone in between."""
-    monkeypatch.setattr(module, "STORE_PAUSE_S", 0.05)
+    monkeypatch.setattr(module, "STORE_PAUSE_S", 3600.0)
     monkeypatch.setattr(module, "LOOK_S", 0.002)
     heard: list[str] = []
     async with feed.listening(lambda one: heard.append(one.type)):
-        store.broken, asked = True, store.asked
+        await until(lambda: store.asked > 0)
+        store.broken = True
         await happens(store, "a")
-        await until(lambda: store.asked > asked)
-        await asyncio.sleep(0.1)
-        assert store.asked - asked <= 5 and heard == []
+        asked = await until_still(lambda: store.asked)
+        assert heard == []
+        monkeypatch.setattr(module, "STORE_PAUSE_S", 0.005)
+        feed.nudge()
+        await until(lambda: store.asked > asked + 1)
+        assert heard == []
         store.broken = False
         await until(lambda: bool(heard))
     assert heard == ["a"]
@@ -204,13 +207,14 @@ async def test_who_stops_waiting_in_the_middle_disturbs_nobody(store: Watched, f
 
 async def test_a_closed_tail_is_silent(store: Watched) -> None:
     """Twice is once, and before anybody waited it is nothing."""
-    feed = EventFeed(store)
+    feed, before = EventFeed(store), asyncio.all_tasks()
     await feed.close()
     heard: list[str] = []
     async with feed.listening(lambda one: heard.append(one.type)):
+        assert asyncio.all_tasks() > before
         await feed.close()
         await feed.close()
         await happens(store, "a")
         feed.nudge()
-        await asyncio.sleep(0.02)
+        assert asyncio.all_tasks() == before, "no task is left that could deliver it"
     assert heard == []

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gateways import until, until_read
+from gateways import until, until_read, until_still
 
 from gateway.contracts.journal import Change, ConflictError, RunState, StoredRun
 from gateway.contracts.store import StoreError
@@ -244,8 +244,7 @@ async def test_who_drives_many_runs_takes_up_a_few_at_each_look(
     one.leases.hold("mine", task)
     one.start()
     await until(lambda: len(one.took) == AT_ONCE)
-    await asyncio.sleep(0.1)
-    assert len(one.took) == AT_ONCE
+    assert await until_still(lambda: len(one.took)) == AT_ONCE
     task.cancel()
 
 

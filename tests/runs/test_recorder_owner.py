@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import orjson
 import pytest
+from functional.through import breathe
 
 from gateway.contracts.calls import CallOutcome
 from gateway.contracts.store import Json
@@ -147,7 +148,7 @@ async def test_who_is_cancelled_while_it_writes_knows_what_was_written(desk: Des
     while not desk.store.changes:
         await asyncio.sleep(0)
     starting.cancel()
-    await asyncio.sleep(0.01)
+    await breathe()
     assert not starting.done()
     desk.store.hold.set()
     with pytest.raises(asyncio.CancelledError):

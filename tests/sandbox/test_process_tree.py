@@ -39,10 +39,9 @@ def test_orphans_in_sessions_of_their_own_are_found_and_ended() -> None:
 def test_the_end_begins_politely() -> None:
     """SIGTERM first; whoever does not listen is killed after the grace."""
     code = REAPER + (
-        "polite = subprocess.Popen(['/bin/sh', '-c', 'sleep 60 & trap \"exit 7\" TERM; wait'])\n"
+        "polite = subprocess.Popen(['/bin/sh', '-c', 'trap \"exit 7\" TERM; sleep 60 & wait'])\n"
         "deaf = subprocess.Popen(['/bin/sh', '-c', 'trap \"\" TERM; while :; do sleep 60; done'])\n"
-        "wait_for(4)\n"
-        "time.sleep(0.1)\n"
+        "wait_for(4)\n"  # each shell has a child, so it has set its trap
         "codes = family.end(grace_s=0.3)\n"
         "print(codes[polite.pid], codes[deaf.pid], family.members())\n"
     )

@@ -44,7 +44,7 @@ async def test_cancelling_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
     """Before, while and after the launcher starts."""
     for delay_s in (0.0, 0.001, 0.01, 0.03, 0.06, 0.1):
         running = asyncio.create_task(shell(tmp_path, "sleep 61", level="none"))
-        await asyncio.sleep(delay_s)
+        await asyncio.sleep(delay_s)  # the moment is the case
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running

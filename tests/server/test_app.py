@@ -250,9 +250,11 @@ def test_a_gateway_without_services_never_imports_what_they_need() -> None:
     code = """
 import asyncio, sys
 from gateway.testing.local import LocalGateway
+from gateway.testing.peer import connect
 async def main():
-    async with LocalGateway({"store": "sqlite:///:memory:"}):
-        await asyncio.sleep(0.05)
+    async with LocalGateway({"store": "sqlite:///:memory:"}) as gateway, connect("127.0.0.1", gateway.port) as client:
+        await client.send(b"GET /health/ready HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n")
+        assert (await client.read_response()).status == 200
 asyncio.run(main())
 needed = ("mcp", "gateway.mcp.service", "gateway.mcp.session", "gateway.mcp.transport")
 print([name for name in sys.modules if name.startswith(tuple(f"{one}." for one in needed)) or name in needed])

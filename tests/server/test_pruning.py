@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from functional.through import breathe
 from gateways import until, until_read
 
 from gateway.contracts.store import StoreError
@@ -91,12 +92,18 @@ async def test_a_start_deletes_nothing_and_a_failure_ends_nothing(
     store: Counting, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store is asked later, and again."""
-    monkeypatch.setattr(module, "FIRST_S", 0.1)
+    monkeypatch.setattr(module, "FIRST_S", 3600.0)
+    task = asyncio.create_task(Pruner(store, owner="w1", clock=clock).run())
+    for _ in range(10):  # the store answers in turn
+        await left(store)
+        await breathe()
+    assert store.limits == [] and not task.done()
+    task.cancel()
+    await asyncio.wait({task})
+    monkeypatch.setattr(module, "FIRST_S", 0.01)
     monkeypatch.setattr(module, "EVERY_S", 0.01)
     store.broken = True
     task = asyncio.create_task(Pruner(store, owner="w1", clock=clock).run())
-    await asyncio.sleep(0.02)
-    assert store.limits == []
     await until(lambda: len(store.limits) >= 2)
     store.broken = False
     await until_read(lambda: left(store), lambda kept: len(kept) <= 2)

@@ -187,7 +187,7 @@ class Load:
                 if client is not None:
                     client.close()
                 client = None
-            await asyncio.sleep(self.PAUSE_S)
+            await asyncio.sleep(self.PAUSE_S)  # the rate of the load, which goes on all the while
         if client is not None:
             client.close()
 

@@ -164,7 +164,7 @@ async def test_a_reload_while_a_worker_comes_back() -> None:
         os.kill(first.pid, signal.SIGKILL)
         for _ in range(50):  # about 1.5 s, during which the worker is started
             gateway.signal(signal.SIGHUP)
-            await asyncio.sleep(0.03)
+            await asyncio.sleep(0.03)  # the moments of the signals are the case: some come before it has a handler
         await until(lambda: len(workers_of(gateway)) == 2)
         assert gateway.stderr_text().count("unexpectedly") == 1
         assert {(await fetch(gateway)).status for _ in range(10)} == {401}

@@ -6,10 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from gateways import until
 
 from gateway.testing import processes
 from gateway.testing.forkserver import OWNER, SOCKET, forked
@@ -61,7 +61,7 @@ async def test_many_at_once(output: Path) -> None:
     assert codes[0::2] == [2] * 5
 
 
-def test_the_server_ends_with_its_owner(tmp_path: Path) -> None:
+async def test_the_server_ends_with_its_owner(tmp_path: Path) -> None:
     """Nothing of it is left, and the next owner starts another."""
     code = (
         "import asyncio, os, sys; from gateway.testing.forkserver import OWNER, forked\n"
@@ -71,9 +71,10 @@ def test_the_server_ends_with_its_owner(tmp_path: Path) -> None:
     )
     path = str(tmp_path / "socket")
     environment = {**os.environ, SOCKET: path, OWNER: ""}
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env=environment)
-    while any(path.encode() in command for command in map(command_line, processes.living())):
-        time.sleep(0.01)
+    await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", code], check=True, capture_output=True, env=environment
+    )
+    await until(lambda: not any(path.encode() in command for command in map(command_line, processes.living())))
 
 
 def command_line(pid: int) -> bytes:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import AsyncIterator
 
 import pytest
+from functional.through import breathe
 
 from gateway.testing.peer import Peer, connect
 from gateway.testing.scripts import answer, sse_answer
@@ -207,7 +208,7 @@ async def test_closing_wakes_a_task_that_reads() -> None:
     async with FakeUpstream() as upstream:
         client = await connect(upstream.host, upstream.port)
         reading = asyncio.create_task(client.read_head(timeout_s=None))
-        await asyncio.sleep(0.01)
+        await breathe()
         client.close()
         client.close()
         with pytest.raises(ConnectionAbortedError, match="this side has closed"):
@@ -237,7 +238,7 @@ async def test_two_readers_of_one_connection_are_refused() -> None:
     """They would take each other's bytes."""
     async with FakeUpstream() as upstream, connect(upstream.host, upstream.port) as client:
         first = asyncio.create_task(client.read_head())
-        await asyncio.sleep(0.01)
+        await breathe()
         with pytest.raises(RuntimeError, match="two tasks read one connection"):
             await client.read_head()
         first.cancel()

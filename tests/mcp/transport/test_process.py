@@ -4,10 +4,11 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
+from gateways import until
 
 from gateway.mcp.transport.process import INHERITED, STDERR_CHARS, STDERR_LINES, Program, ServerProcess, StartError
 from gateway.testing.processes import living_process
@@ -30,12 +31,6 @@ async def ended(server: ServerProcess) -> list[str]:
     """Stops it; what it printed since."""
     output, _ = await asyncio.gather(server.stdout.read(), server.stop())
     return output.decode().splitlines()
-
-
-async def until(true: Callable[[], object]) -> None:
-    async with asyncio.timeout(120):
-        while not true():
-            await asyncio.sleep(0.01)
 
 
 async def test_lines_go_in_and_come_out() -> None:
@@ -179,7 +174,7 @@ async def test_stopping_twice_and_at_once_is_the_same() -> None:
 
 async def cancelled(awaitable: Awaitable[object], *, after_s: float) -> None:
     task = asyncio.ensure_future(awaitable)
-    await asyncio.sleep(after_s)
+    await asyncio.sleep(after_s)  # the moment is the case
     task.cancel()
     await asyncio.wait((task,))
 

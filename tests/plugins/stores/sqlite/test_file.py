@@ -80,4 +80,5 @@ def test_a_refused_one_keeps_its_log(tmp_path: Path) -> None:
 def test_an_empty_log_is_in_nobodys_way(tmp_path: Path) -> None:
     """The file that it was beside was moved away to begin anew."""
     (tmp_path / "gateway.db-wal").touch()
-    open_file(str(tmp_path / "gateway.db"), migrations=(FIRST,)).close()
+    with closing(open_file(str(tmp_path / "gateway.db"), migrations=(FIRST,))) as opened:
+        assert opened.execute("PRAGMA user_version").fetchone() == (1,)

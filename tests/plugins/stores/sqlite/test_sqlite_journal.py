@@ -151,7 +151,7 @@ async def decide(store, worker):
         await store.write(replace(parked(own, approval_id=own), events=(event(run_id=own),), audit=(audit_line(),)))
         await store.rule(write(own, audit=(audit_line("decision"),)))
         os.write(1, f"{own}\\n".encode())
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(0.005)  # so that the copies fall between and into writes
 async def main():
     store = SqliteStore(sys.argv[1])
     await store.open()
@@ -192,7 +192,7 @@ async def test_a_power_cut_at_any_moment_loses_no_decision(tmp_path: Path) -> No
     with process(BUSY, str(folder / "gateway.db")) as writer:
         for number in range(100):
             answered.update(pipe(writer.stdout).readline().decode().split())  # something happened since the last copy
-            await asyncio.sleep(moments.uniform(0, 0.005))
+            await asyncio.sleep(moments.uniform(0, 0.005))  # the moment is the case
             answered.update(stop(writer).decode().split())
             copy = Path(shutil.copytree(folder, tmp_path / f"copy{number}"))
             await check(copy / "gateway.db", answered)

@@ -1,6 +1,7 @@
 """Paths beneath a folder: what is refused, what is opened, and what no race opens."""
 
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -159,4 +160,6 @@ def test_ten_thousand_races_with_links_open_nothing_outside(way: Open, root: int
 def test_a_pipe_does_not_block(way: Open, root: int, tmp_path: Path) -> None:
     """Opening one for reading returns at once."""
     os.mkfifo(tmp_path / "inside" / "pipe")
-    os.close(way(root, ("pipe",), os.O_RDONLY))
+    opened = way(root, ("pipe",), os.O_RDONLY)
+    assert stat.S_ISFIFO(os.fstat(opened).st_mode)
+    os.close(opened)

@@ -200,7 +200,7 @@ async def test_a_cancelled_write_happens_wholly_or_not_at_all(root: Path) -> Non
         threads = ThreadPoolExecutor()
         asyncio.get_running_loop().set_default_executor(threads)
         writing = asyncio.create_task(ask(tool, operation="write", path="x", content=new))
-        await asyncio.sleep(delay_s)
+        await asyncio.sleep(delay_s)  # the moment is the case
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
         threads.shutdown()
