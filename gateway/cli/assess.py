@@ -1,14 +1,14 @@
 """`gateway assess`: the gate's verdict on tool calls, one JSON line for each, without running anything."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
 from gateway.contracts.calls import DOUBTS
 from gateway.contracts.risk import Verdict, level_beside
 from gateway.contracts.store import Json
-from gateway.contracts.tools import ToolSpec
+from gateway.contracts.tools import ToolSpec, model_name
 from gateway.plugins import plugin_names, plugin_of_ours
 from gateway.strict_json import RepeatedKeyError, StrictJsonError, loads
 from gateway.tools.gate import Gate, Policy, RiskClaim, take_risk_level
@@ -25,6 +25,15 @@ _TWICE = Verdict("confirm", "duplicate", "duplicate_key", "A key is there twice:
 
 
 @dataclass(frozen=True, slots=True)
+class _Known:
+    """The gate, the tools that it knows without a definition, and the MCP servers whose calls need an approval."""
+
+    gate: Gate
+    specs: Mapping[str, ToolSpec]
+    asking: Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
 class _Call:
     """The call of one input line; `arguments` is a text if the line has them as text."""
 
@@ -34,7 +43,12 @@ class _Call:
 
 
 def assess_lines(
-    lines: Iterable[str], write: Callable[[str], object], *, gate: Gate, specs: Mapping[str, ToolSpec]
+    lines: Iterable[str],
+    write: Callable[[str], object],
+    *,
+    gate: Gate,
+    specs: Mapping[str, ToolSpec],
+    asking: Collection[str] = (),
 ) -> int:
     """Write `{"verdict", "basis", "rule", "reason"}` for each line that is not blank; 1: a line was no JSON object.
 
@@ -44,13 +58,16 @@ def assess_lines(
 
     Lines of `gateway scan` are read as well: a group is answered with `calls`, a verdict for each; what cannot be
     read as a call is an error; a line without any call is passed on.
+
+    `asking` are the MCP servers whose every call needs an approval.
     """
+    known = _Known(gate, specs, asking)
     status = 0
     for line in lines:
         if not line.strip():
             continue
         try:
-            answer = _answer(_object(line), gate=gate, specs=specs)
+            answer = _answer(_object(line), known)
         except RepeatedKeyError:
             answer = _view(_TWICE)
         except StrictJsonError:
@@ -60,18 +77,18 @@ def assess_lines(
     return status
 
 
-def _answer(line: Json, *, gate: Gate, specs: Mapping[str, ToolSpec]) -> Json:
+def _answer(line: Json, known: _Known) -> Json:
     match line:
         case {"kind": "text" | "error"}:
             return line
         case {"kind": "malformed"}:
             return _view(Verdict("error", "malformed", "shape", str(line.get("reason", ""))))
         case {"kind": "tool_call", "calls": [*calls]}:
-            return {"calls": [_view(_judge(_scanned(call), gate=gate, specs=specs)) for call in calls]}
+            return {"calls": [_view(_judge(_scanned(call), known)) for call in calls]}
         case {"kind": "tool_call"}:
-            return _view(_judge(_scanned(line), gate=gate, specs=specs))
+            return _view(_judge(_scanned(line), known))
         case _:
-            return _view(_judge(line, gate=gate, specs=specs))
+            return _view(_judge(line, known))
 
 
 def _scanned(call: object) -> Json:
@@ -83,16 +100,16 @@ def _view(verdict: Verdict) -> Json:
     return {"verdict": verdict.decision, "basis": verdict.basis, "rule": verdict.rule, "reason": verdict.reason}
 
 
-def _judge(line: Json, *, gate: Gate, specs: Mapping[str, ToolSpec]) -> Verdict:
+def _judge(line: Json, known: _Known) -> Verdict:
     definition = _definition(line)
     call = _call(line, definition)
     if call.tool is None:
         return _NO_TOOL
     if not isinstance(call.tool, str):
         return _NO_CALL
-    spec = _spec(call.tool, definition, specs)
+    spec = _spec(call.tool, definition, known)
     if spec is None:
-        return gate.judge(None, RiskClaim({}), tainted=False)
+        return known.gate.judge(None, RiskClaim({}), tainted=False)
     arguments = call.arguments
     if isinstance(arguments, str):
         try:
@@ -106,7 +123,7 @@ def _judge(line: Json, *, gate: Gate, specs: Mapping[str, ToolSpec]) -> Verdict:
     claim = take_risk_level(arguments, spec, beside=call.beside)
     claim = RiskClaim(with_defaults(spec.parameters, claim.arguments), claim.risk_level)
     doubt = next((doubt for doubt in DOUBTS if line.get("doubt") == doubt), None)
-    return _gate_of(definition, gate).judge(spec, claim, tainted=line.get("tainted") is True, doubt=doubt)
+    return _gate_of(definition, known.gate).judge(spec, claim, tainted=line.get("tainted") is True, doubt=doubt)
 
 
 def _call(line: Json, definition: Json) -> _Call:
@@ -144,12 +161,13 @@ def _definition(line: Json) -> Json:
     return definition if isinstance(definition, dict) else {}
 
 
-def _spec(tool: str, definition: Json, specs: Mapping[str, ToolSpec]) -> ToolSpec | None:
+def _spec(tool: str, definition: Json, known: _Known) -> ToolSpec | None:
     """Return the known tool with the additions of its definition; a tool's own definition never lowers its risk."""
-    known = specs.get(tool)
+    found = known.specs.get(tool)
     if definition.get("name") != tool:
-        return known
-    spec = known or ToolSpec(name=tool, description="", parameters={"type": "object"})
+        return found
+    asks = any(tool.startswith((f"{service}.", model_name(f"{service}."))) for service in known.asking)
+    spec = found or ToolSpec(name=tool, description="", parameters={"type": "object"}, requires_approval=asks)
     schema = next((definition[name] for name in _SCHEMA_NAMES if isinstance(definition.get(name), dict)), None)
     floor = _risk(definition).get("min_level")
     asks = spec.requires_approval or bool(definition.get("requires_approval")) or floor in ("medium", "high")

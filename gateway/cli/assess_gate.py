@@ -1,44 +1,62 @@
 """Gate and tools of a configuration without a gateway that runs, for `gateway assess`."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 from gateway.clock import SystemClock
 from gateway.config import ConfigError, Problem, Settings
-from gateway.config.schema.tools import PluginTool
 from gateway.context.prompts import BasePrompts
 from gateway.contracts.tools import ToolSource, ToolSpec
 from gateway.plugins import plugin_names, plugin_of_ours
 from gateway.registry.find import build_plugin
 from gateway.registry.stores import scratch_store
 from gateway.server.context_lane import NoRuns, PluginHost
-from gateway.server.context_tools import gate_of
+from gateway.server.context_tools import built, gate_of, use_of
 from gateway.telemetry.counters import ContextCounters
-from gateway.tools.catalog import Catalog
+from gateway.tools.catalog import Catalog, Configured
 from gateway.tools.gate import Gate
 
 
 async def offline_gate(settings: Settings) -> tuple[Gate, Mapping[str, ToolSpec]]:
-    """Return the gate, and the definitions of the built-in tools, enabled or not, with the operator's flags.
+    """Return the gate, and the definitions of all tools that it can know, with the operator's flags.
 
-    Needs no network and no file. Raises ConfigError for assessors that cannot be built.
+    These are the built-in tools, enabled or not, which need no network and no file; and the configured tools of other
+    plugins, which are built for it. Raises ConfigError for a plugin that cannot be built.
     """
-    host = _host()
-    problems: list[Problem] = []
-    gate = gate_of(settings, host, problems)
+    host, problems = _host(), list[Problem]()
+    ours = {
+        name: await _listed(build_plugin("tools", name, plugin_of_ours("tools", name).anywhere, host))
+        for name in plugin_names("tools")
+    }
+    specs = {spec.name: spec for _, listed in ours.values() for spec in listed}
+    names: dict[str, list[str]] = {}
+    for key, tool in settings.tools.all.items():
+        plugin, options = use_of(key, tool)
+        if plugin in ours:
+            source, listed = ours[plugin]
+        else:
+            source = built("tools", plugin, options, host, f"tools.{key}", problems, folder=settings.plugins.folder)
+            if source is None:
+                continue
+            _, listed = await _listed(source)
+        names[key] = [spec.name for spec in listed]
+        configured = Configured(source, tool.requires_approval, tool.untrusted)
+        specs |= {spec.name: configured.spec(spec) for spec in listed}
+    gate = gate_of(settings, host, problems, names=names)
     if problems:
         raise ConfigError(tuple(problems))
-    specs: dict[str, ToolSpec] = {}
-    asking = {
-        tool.use or key if isinstance(tool, PluginTool) else key
-        for key, tool in settings.tools.all.items()
-        if tool.requires_approval
-    }
-    for name in plugin_names("tools"):
-        source: ToolSource = build_plugin("tools", name, plugin_of_ours("tools", name).anywhere, host)
-        specs |= {spec.name: replace(spec, requires_approval=name in asking) for spec in await source.list_tools()}
-        await source.close()
     return gate, specs
+
+
+def asking_services(settings: Settings) -> frozenset[str]:
+    """Return the MCP servers whose every call needs an approval: their definitions come with the lines."""
+    return frozenset(name for name, server in settings.mcp.servers.items() if server.requires_approval)
+
+
+async def _listed(source: ToolSource) -> tuple[ToolSource, Sequence[ToolSpec]]:
+    """Return the source, closed, and its tools."""
+    listed = await source.list_tools()
+    await source.close()
+    return source, listed
 
 
 def _host() -> PluginHost:

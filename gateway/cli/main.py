@@ -145,13 +145,13 @@ def scan(_args: argparse.Namespace) -> int:
 def assess(args: argparse.Namespace) -> int:
     # Imported here: the gate brings all tools and assessors along, of which a server needs those that are on.
     from gateway.cli.assess import assess_lines
-    from gateway.cli.assess_gate import offline_gate
+    from gateway.cli.assess_gate import asking_services, offline_gate
 
     settings = configuration(args).settings
     if args.profile is not None:
         settings = settings.model_copy(update={"risk": settings.risk.model_copy(update={"profile": args.profile})})
     gate, specs = asyncio.run(offline_gate(settings))
-    return assess_lines(_input(), print_now, gate=gate, specs=specs)
+    return assess_lines(_input(), print_now, gate=gate, specs=specs, asking=asking_services(settings))
 
 
 def plugin_new(args: argparse.Namespace) -> int:

@@ -108,8 +108,8 @@ gateway prints a warning.
 ## Reload
 
 Send `SIGHUP` and the gateway reads the file, its `*_file` companions and its environment again. If the new
-configuration has errors, the gateway reports them and goes on with the old one. Changes of `listen`, `workers` and
-`admin.listen` need a restart.
+configuration has errors, the gateway reports them and goes on with the old one. Changes of `listen`, `workers`,
+`admin`, `store` and `metrics.enabled` need a restart.
 
 ## Keys
 """

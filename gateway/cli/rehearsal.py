@@ -18,7 +18,7 @@ from gateway.mcp.registration import options_of
 from gateway.mcp.session import MISSING_SDK
 from gateway.mcp.transport.process import Program, missing
 from gateway.registry.find import PluginProblem
-from gateway.registry.stores import scratch_store, store_address
+from gateway.registry.stores import build_store, scratch_store, store_address
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases
 from gateway.runs.live import LiveRuns
@@ -106,6 +106,7 @@ def _store_problems(settings: Settings, folder: Path) -> Iterator[Problem]:
     """Return why the store could not be opened; its file is not made."""
     try:
         problem = store_address(settings, folder=folder).problem()
+        build_store(settings, folder=folder)
     except PluginProblem as error:
         problem = error.message
     if problem is not None:

@@ -41,7 +41,7 @@ async def load_tools(
     sources: dict[str, Configured[ToolSource]] = {}
     wanted = settings.tools.all
     for name, tool in wanted.items():
-        plugin, options = _use_of(name, tool)
+        plugin, options = use_of(name, tool)
         source = built("tools", plugin, options, host, f"tools.{name}", problems, folder=settings.plugins.folder)
         if isinstance(source, ManagedService):  # nobody here would start it
             problems.append(Problem("configuration", f"tools.{name}", "this is a service: name it under 'mcp.servers'"))
@@ -65,7 +65,7 @@ async def load_tools(
         return Catalog(())
 
 
-def _use_of(key: str, tool: Tool) -> tuple[str, PluginSettings]:
+def use_of(key: str, tool: Tool) -> tuple[str, PluginSettings]:
     """Return the plugin of a tool, and its settings."""
     return (tool.use or key, tool.with_) if isinstance(tool, PluginTool) else (key, tool)
 
@@ -131,7 +131,7 @@ def _declared(
     tools: dict[str, tuple[str, PluginSettings]] = {}
     if not at_hand:
         tools = {name: (name, {}) for name in plugin_names("tools")}
-    tools |= {key: _use_of(key, tool) for key, tool in settings.tools.all.items()}
+    tools |= {key: use_of(key, tool) for key, tool in settings.tools.all.items()}
     for key, (name, options) in tools.items():
         with suppress(PluginProblem):  # reported where the tool is built
             plugin = find_plugin("tools", name, folder=settings.plugins.folder)

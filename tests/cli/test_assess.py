@@ -322,3 +322,14 @@ def test_no_call_of_a_built_in_tool_makes_it_raise(arguments: Json, tool: str, d
     for profile in PROFILES:
         got, _ = answers(line, gate=Gate(GATE.policy, ASSESSORS[profile]))
         assert [answer["verdict"] in ("auto", "confirm", "error") for answer in got] == [True]
+
+
+@pytest.mark.parametrize(
+    ("tool", "decision"), [("git.log", "confirm"), ("git__log", "confirm"), ("github.log", "auto")]
+)
+def test_calls_of_a_server_that_needs_approvals_ask(tool: str, decision: str) -> None:
+    """By either name; the definition comes with the line."""
+    written: list[str] = []
+    line = {"tool": tool, "arguments": {"risk_level": "low"}, "tool_definition": {"name": tool}}
+    assess_lines([json.dumps(line)], written.append, gate=GATE, specs=SPECS, asking=("git",))
+    assert json.loads(written[0])["verdict"] == decision

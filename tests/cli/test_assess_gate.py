@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.assess_gate import offline_gate
+from gateway.cli.assess_gate import asking_services, offline_gate
 from gateway.config import ConfigError, Settings
 from gateway.contracts.store import Json
 from gateway.tools.gate import RiskClaim
@@ -75,3 +75,72 @@ async def test_an_assessor_that_cannot_be_built_is_told() -> None:
     """With its place."""
     with pytest.raises(ConfigError, match=r"risk\.assessors\.x\.use: no plugin 'nope'"):
         await decision({"risk": {"assessors": {"x": {"use": "nope"}}}}, "x", {})
+
+
+TOOL = """
+from pydantic import BaseModel
+from gateway.plugin import Plugin, ToolSpec
+from .judge import PLUGIN as JUDGE
+
+class Settings(BaseModel):
+    verbs: tuple[str, ...] = ("get",)
+
+class Source:
+    async def list_tools(self):
+        return [ToolSpec(name="look", description="Looks.", parameters={"type": "object"})]
+    async def close(self):
+        pass
+
+PLUGIN = Plugin(
+    Settings, lambda config, host: Source(), assessor=JUDGE, assessor_options=lambda config: {"verbs": config.verbs}
+)
+"""
+JUDGE = """
+from pydantic import BaseModel
+from gateway.plugin import Plugin, Verdict
+
+class Settings(BaseModel):
+    verbs: tuple[str, ...] = ()
+
+class Assessor:
+    def __init__(self, verbs):
+        self.verbs = verbs
+    def assess(self, arguments):
+        return Verdict("auto" if arguments.get("verb") in self.verbs else "confirm", "whitelist", "verb", "A verb.")
+
+PLUGIN = Plugin(Settings, lambda config, host: Assessor(config.verbs))
+"""
+
+
+@pytest.fixture
+def look(tmp_path: Path) -> None:
+    """A tool of the operator's with its assessor."""
+    folder = tmp_path / "plugins" / "tools" / "kubectl"
+    folder.mkdir(parents=True, mode=0o755)
+    for name, text in (("__init__.py", TOOL), ("judge.py", JUDGE)):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o644)
+
+
+@pytest.mark.usefixtures("look")
+async def test_a_tool_of_the_operators_is_judged_as_the_gateway_judges_it() -> None:
+    """By the name of the tool: with its assessor, its settings and its flag; one that is not configured is unknown."""
+    verb = {"verb": "top"}
+    assert await decision({}, "look", verb) == "error"
+    assert await decision({"tools": {"k8s": {"use": "kubectl"}}}, "look", verb) == "confirm"
+    k8s: Json = {"use": "kubectl", "with": {"verbs": ["top"]}}
+    assert await decision({"tools": {"k8s": k8s}}, "look", verb) == "auto"
+    assert await decision({"tools": {"k8s": {**k8s, "requires_approval": True}}}, "look", verb) == "confirm"
+
+
+async def test_a_tool_that_cannot_be_built_is_told() -> None:
+    """Without it the verdicts on its calls would be wrong."""
+    with pytest.raises(ConfigError, match=r"tools\.k8s.*no plugin 'kubectl'"):
+        await decision({"tools": {"k8s": {"use": "kubectl"}}}, "look", {})
+
+
+def test_servers_whose_calls_need_an_approval_are_named() -> None:
+    """Their tools are known to a running gateway only."""
+    server = {"command": "uvx", "args": ["x"]}
+    servers = {"git": {**server, "requires_approval": True}, "time": server}
+    assert asking_services(Settings.model_validate({"mcp": {"servers": servers}})) == {"git"}

@@ -42,7 +42,7 @@ class Plugins(Section):
         default=Path("plugins"),
         validate_default=True,
         description=(
-            "Folder of your own plugins, with `stages/`, `tools/` and `assessors/` in it; a plugin is "
+            "Folder of your own plugins, with `stages/`, `tools/`, `assessors/` and `stores/` in it; a plugin is "
             "`NAME.py` or `NAME/__init__.py`."
         ),
     )
