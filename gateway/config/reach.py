@@ -100,7 +100,7 @@ def _reached(
                 return
             right = {key: value for key, value in right.items() if key not in wrong}
     try:
-        reaches = [replace(reach, place=Path(reach.place)) for reach in plugin.reaches(config)]
+        reaches = [_whole(reach) for reach in plugin.reaches(config)]
     except Exception as error:  # a plugin's code may raise anything
         document.complain(options, f"its plugin does not report what it reaches: {type(error).__name__}: {error}")
         return
@@ -110,6 +110,16 @@ def _reached(
             while len(path) > len(options) + 1 and document.get(*path) is None:
                 path = path[:-1]  # a default: it stands nowhere
             yield path, reach
+
+
+def _whole(reach: Reach) -> Reach:
+    """Return what a plugin reports. Raises ValueError and TypeError for what cannot be checked."""
+    place, key = Path(reach.place), tuple(reach.key)
+    if not key or not all(isinstance(part, str | int) for part in key):
+        raise ValueError(f"{key!r} is no key of a setting")
+    if "\0" in str(place):
+        raise ValueError("a path with a NUL byte")
+    return replace(reach, key=key, place=place)
 
 
 def store_file(url: object, *, folder: Path) -> Path | None:

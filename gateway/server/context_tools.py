@@ -79,7 +79,13 @@ class _Judged:
     place: str
 
     def facts(self) -> tuple[str, Mapping[str, object]]:
-        return (self.assessor if isinstance(self.assessor, str) else self.place), self.options
+        """Return what approvals are bound to.
+
+        An assessor without a name is known by its module, whose name changes with the sources of an operator's plugin.
+        """
+        if isinstance(self.assessor, str):
+            return self.assessor, self.options
+        return f"{self.place} {getattr(self.assessor.build, '__module__', '')}", self.options
 
 
 def gate_of(
@@ -133,20 +139,27 @@ def _declared(
         tools = {name: (name, {}) for name in plugin_names("tools")}
     tools |= {key: use_of(key, tool) for key, tool in settings.tools.all.items()}
     for key, (name, options) in tools.items():
-        with suppress(PluginProblem):  # reported where the tool is built
+        try:
             plugin = find_plugin("tools", name, folder=settings.plugins.folder)
-            if plugin.assessor is None:
-                continue
             config = configured(plugin, name, options)
-            try:
-                chosen = {**plugin.assessor_options(config), **(plugin.examined_options(config) if at_hand else {})}
-            except Exception as error:  # a plugin's code may raise anything
-                text = f"the settings of its assessor cannot be read: {type(error).__name__}: {error}"
-                problems.append(Problem("configuration", f"tools.{key}", text))
-                continue
-            if _has_profile(plugin.assessor, folder=settings.plugins.folder):
-                chosen["profile"] = settings.risk.profile
-            found |= dict.fromkeys(names.get(key, [name]), _Judged(plugin.assessor, chosen, f"tools.{key}"))
+        except PluginProblem as problem:
+            if key in names:  # the tool was built, and its file has changed since; else it is reported already
+                problems.append(Problem("configuration", f"tools.{key}", problem.message))
+            continue
+        if plugin.assessor is None:
+            continue
+        try:
+            if not isinstance(plugin.assessor, str | Plugin):
+                raise TypeError("the assessor is neither a name nor a Plugin")
+            chosen = {**plugin.assessor_options(config), **(plugin.examined_options(config) if at_hand else {})}
+            orjson.dumps(chosen)  # approvals are bound to them
+        except Exception as error:  # a plugin's code may raise anything
+            text = f"the settings of its assessor cannot be read: {type(error).__name__}: {error}"
+            problems.append(Problem("configuration", f"tools.{key}", text))
+            continue
+        if _has_profile(plugin.assessor, folder=settings.plugins.folder):
+            chosen["profile"] = settings.risk.profile
+        found |= dict.fromkeys(names.get(key, [name]), _Judged(plugin.assessor, chosen, f"tools.{key}"))
     return found
 
 
@@ -154,7 +167,7 @@ def _has_profile(assessor: str | Plugin[Any, Any], *, folder: Path) -> bool:
     """Return whether `risk.profile` is a setting of the assessor. One that is missing is reported where it is built."""
     with suppress(PluginProblem):
         plugin = find_plugin("assessors", assessor, folder=folder) if isinstance(assessor, str) else assessor
-        return "profile" in plugin.config.model_fields
+        return "profile" in getattr(plugin.config, "model_fields", ())
     return False
 
 

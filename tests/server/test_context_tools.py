@@ -196,6 +196,13 @@ def test_an_operators_tool_declares_what_it_reaches(site: Path) -> None:
     tool.write_text(TOOL.replace("place=config.kubeconfig", "place=1 / 0"))
     with pytest.raises(ConfigError, match="its plugin does not report what it reaches: ZeroDivisionError"):
         of_file("tools: {kubectl: {}}\n")
+    for wrong in ("key=()", "key=None", "key=([],)", 'key=("a",), place="a\\0b"'):
+        junk = TOOL.replace(
+            'key=("kubeconfig",), place=config.kubeconfig', wrong + ("" if "place" in wrong else ', place="."')
+        )
+        tool.write_text(junk)
+        with pytest.raises(ConfigError, match="its plugin does not report what it reaches: "):
+            of_file("tools: {kubectl: {}}\n")
 
 
 @pytest.mark.usefixtures("site")
@@ -213,11 +220,52 @@ def test_a_declared_assessor_that_is_not_there_is_a_problem_of_the_configuration
     assert [each.path for each in found] == ["tools.kubectl.use"]
 
 
+@pytest.mark.parametrize(
+    ("declared", "wrong", "told"),
+    [
+        ('{"verbs": config.verbs}', "{}['x']", "KeyError"),
+        ('{"verbs": config.verbs}', '{"verbs": {1}}', "TypeError: Type is not JSON serializable: set"),
+        ("assessor=ASSESSOR", "assessor=5", "TypeError: the assessor is neither a name nor a Plugin"),
+    ],
+)
 @pytest.mark.usefixtures("site")
-def test_settings_of_an_assessor_that_cannot_be_read_stop_the_start(site: Path) -> None:
+def test_settings_of_an_assessor_that_cannot_be_read_stop_the_start(
+    site: Path, declared: str, wrong: str, told: str
+) -> None:
     """Without them it may judge too freely."""
     tool = site / "plugins" / "tools" / "kubectl" / "__init__.py"
-    tool.write_text(TOOL.replace('{"verbs": config.verbs}', "{}['x']"))
+    tool.write_text(TOOL.replace(declared, wrong))
     found: list[Problem] = []
     gate_of(of_file("tools: {kubectl: {}}\n"), None, found, at_hand=True)  # type: ignore[arg-type]  # no host
-    assert "the settings of its assessor cannot be read: KeyError" in found[0].message
+    assert f"the settings of its assessor cannot be read: {told}" in found[0].message
+
+
+@pytest.mark.usefixtures("site")
+def test_a_tool_that_changes_while_it_is_loaded_is_not_left_without_its_assessor(site: Path) -> None:
+    """The tool was built, so nothing else would report its file."""
+    settings = of_file("tools: {k8s: {use: kubectl}}\n")
+    (site / "plugins" / "tools" / "kubectl" / "assessor.py").chmod(0o666)
+    found: list[Problem] = []
+    gate_of(settings, None, found, at_hand=True, names={"k8s": ["look"]})  # type: ignore[arg-type]  # no host
+    (problem,) = found
+    assert problem.path == "tools.k8s" and "can be written by others" in problem.message
+
+
+def test_another_assessor_in_the_folder_of_a_tool_is_another_policy(site: Path) -> None:
+    """An approval from before the change does not hold for what the new one judges."""
+    settings, hashes = of_file("tools: {kubectl: {}}\n"), set()
+    for source in (ASSESSOR, ASSESSOR.replace('"auto", "whitelist"', '"confirm", "default"'), ASSESSOR):
+        (site / "plugins" / "tools" / "kubectl" / "assessor.py").write_text(source)
+        gate = gate_of(settings, None, [], at_hand=True, names={"kubectl": ["look"]})  # type: ignore[arg-type]  # no host
+        hashes.add(gate.policy_hash("look"))
+    assert len(hashes) == 2
+
+
+@pytest.mark.parametrize(
+    "tools", ["{http_request: {hosts: ['*.a.example']}}", "{w: {use: http_request, with: {hosts: ['*']}}}"]
+)
+def test_a_pattern_is_no_host_of_http_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tools: str) -> None:
+    """The assessor knows patterns and would let such calls run, which the tool then refuses."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="expected the name of one host"):
+        of_file(f"tools: {tools}\n")

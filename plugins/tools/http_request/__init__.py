@@ -58,8 +58,9 @@ NOT_PUBLIC = "its address is not on the public internet, and only public servers
 def _host(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("expected a host such as api.example.com, in quotes")
-    allowed_host(value)
-    return str(value)
+    if "*" in allowed_host(value)[0]:
+        raise ValueError("expected the name of one host: this tool knows no patterns, so none would be asked")
+    return value
 
 
 class Config(ToolConfig):
