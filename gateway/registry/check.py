@@ -141,6 +141,11 @@ def _check_store(document: Document, folder: Path | None) -> Path | None:
     except PluginProblem as problem:
         document.complain(("store",), problem.message)
         return None
+    try:
+        configured(find_plugin("stores", name, folder=folder), name, {"url": address.url})
+    except PluginProblem as problem:
+        document.complain(("store",), problem.message)
+        return None
     if name in plugin_names("stores") or address.file is None:
         return None
     check_store(document, address.file)

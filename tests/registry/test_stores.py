@@ -75,3 +75,12 @@ async def test_a_scratch_store_writes_no_file(tmp_path: Path, monkeypatch: pytes
     await store.open()
     await store.close()
     assert list(tmp_path.iterdir()) == [] and Settings().store.reveal()
+
+
+@pytest.mark.parametrize("url", ["sqlite://gateway.db", "sqlite:///"])
+def test_a_url_that_the_store_does_not_accept_is_reported_before_the_start(tmp_path: Path, url: str) -> None:
+    """Otherwise the check of a tool's paths would know no file of the store, and find nothing wrong."""
+    file = tmp_path / "gateway.yaml"
+    file.write_text(f"store: {url}\n")
+    with pytest.raises(ConfigError, match="yaml:1:8 store: "):
+        load(file, environ={}, flags={}, checks=(check_plugins,))
