@@ -9,8 +9,8 @@ these calls) or `Finish`. The driver carries out `_action` and gives the result 
 1. `remember` reads the store before the first byte is sent: hidden turns of the conversation and, for a run that
    goes on, its steps and its progress. A failure here is still an ordinary error answer.
 2. `stream` starts the time budget and sends the text that a returning client must see again.
-3. `_ask` calls the model. The answer's text goes to the client while it arrives. At its end, the scanner returns calls,
-   a malformed attempt, or prose, and `loop.answered` returns the next action.
+3. `_call_model` calls the model. The answer's text goes to the client while it arrives. At its end, the scanner returns
+   calls, a malformed attempt, or prose, and `loop.answered` returns the next action.
 4. `_execute` runs one round. A round stays open (`progress.is_open`) until all its calls have results. If the store
    fails or the process dies in between, the same round is reopened from the record, and results that exist are not made
    again.
@@ -23,8 +23,8 @@ PARKED report what the store has.
 Four things can interrupt a run, each in its own way:
 - *The time is over.* `_expire` releases the model's reply. Its reader gets an error, and `_failed` replaces that error
   by the timeout because `_expired` is set. Waits for a person pause the budget.
-- *The client leaves during a model call.* `_drop` ends that call. The loop in `_ask` then deletes what the dropped
-  answer said, and calls the model again as soon as `_say` returns, that is, once a client reads.
+- *The client leaves during a model call.* `_drop` ends that call. The loop in `_call_model` then deletes what
+  the dropped answer said, and calls the model again as soon as `_emit` returns, that is, once a client reads.
 - *The task is cancelled*: the lease is lost, nobody reads, or the process stops. `RunRecorder.leave` decides
   what the store says of the run, and the cancellation goes on.
 - *The store fails.* If a person was asked about a call of the run, Patience repeats the round for a while. After that

@@ -11,8 +11,9 @@ person takes an hour, the policy is reloaded, an earlier call of the round taint
 holds forever. `_through` is a loop that ends in a result, a refusal or the end of the turn, and starts over whenever
 the basis of its decision has changed.
 
-For all calls, once: `_ask` looks at each. Of those that need approval, it refuses what the tool itself would refuse,
-applies grants, and asks for all missing approvals in one line of the record. So a person sees the whole group at once.
+For all calls, once: `_prepare` looks at each. Of those that need approval, it refuses what the tool itself would
+refuse, applies grants, and asks for all missing approvals in one line of the record. So a person sees the whole group
+at once.
 Then, for each call in order:
 
 1. *Refused?* Its result is the refusal.

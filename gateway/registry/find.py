@@ -177,6 +177,9 @@ def build_with(plugin: Plugin[Any, Any], name: str, settings: PluginSettings, ho
         return plugin.build(config, host)
     except (ValueError, OSError) as error:
         raise PluginProblem(("with",), f"plugin {name!r}: {error}") from None
+    except Exception as error:  # a plugin's code may raise anything
+        text = f"plugin {name!r} cannot be built: {type(error).__name__}: {error}"
+        raise PluginProblem(("with",), text) from error
 
 
 def configured(plugin: Plugin[Any, Any], name: str, settings: PluginSettings) -> Any:

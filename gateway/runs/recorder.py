@@ -10,9 +10,9 @@ does not have yet: `_unwritten` steps, `_moves` of approvals, `_events` and `_au
 unwritten, in one transaction of the store. So the store never has a step without its approval, event or audit line.
 
 There are two ways to write a line:
-- `_before` an effect: `begin`, `ask`, `start`, `confirm`, `park`. It is durable. If the store refuses, GatewayError is
-  raised and the effect must not happen. `ask`, `start` and `park` then restore the picture (`_or_not`), so that a later
-  line cannot record an effect that never was.
+- `_before` an effect: `begin`, `record_approval`, `start`, `confirm`, `park`. It is durable. If the store refuses,
+  GatewayError is raised and the effect must not happen. `record_approval`, `start` and `park` then restore the picture
+  (`_or_not`), so that a later line cannot record an effect that never was.
 - `_later`, behind an effect: `finish`, `refused`, `end`. The effect has happened, so a failure of the store
   is logged and the facts stay unwritten for the next line. An end has no next line: it is owed to `Leases`, which
   writes it once the store works.

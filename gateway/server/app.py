@@ -279,7 +279,7 @@ class Gateway:
         return router, context
 
     async def _follow_services(self) -> None:
-        """Apply the configured MCP servers. If the store fails now, `_keep_house` tries again."""
+        """Apply the configured MCP servers. If the store fails now, `_housekeeping` tries again."""
         assert self._shared is not None
         self._shared.mcp_servers.configure(self._loaded.settings.mcp.servers)
         try:

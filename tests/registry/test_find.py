@@ -23,6 +23,8 @@ class Config(BaseModel):
 def build(config, host):
     if config.size > 100:
         raise ValueError("a size beyond 100 needs a larger table")
+    if config.size == 13:
+        raise RuntimeError("no luck")
     return config.size, host
 
 PLUGIN = Plugin(Config, build)
@@ -324,3 +326,11 @@ def test_a_plugin_of_an_installed_distribution_is_found_by_its_entry_point(
     folder = tmp_path / "plugins"
     write(folder, "mine", GOOD.replace("return (", "return ('own', "), kind=kind)
     assert find_plugin(kind, "mine", folder=folder) is not find_plugin(kind, "mine")
+
+
+def test_a_plugin_whose_code_fails_is_a_problem_of_the_configuration(folder: Path) -> None:
+    """Whatever it raises: a start reports all that is wrong, and a reload goes on with the old configuration."""
+    del folder
+    with pytest.raises(PluginProblem, match="'installed.good' cannot be built: RuntimeError: no luck") as found:
+        build_plugin("tools", "installed.good", {"size": 13}, None)
+    assert found.value.path == ("with",)

@@ -93,7 +93,7 @@ class Audience:
 
     @asynccontextmanager
     async def joined(self, outbox: Outbox) -> AsyncIterator[None]:
-        """Send the events that `hear` receives to `outbox` until the context ends."""
+        """Send the events that `receive` receives to `outbox` until the context ends."""
         if not self._count:
             self._known = self._in_use()
         self._outboxes[outbox.tenant][outbox] = None
