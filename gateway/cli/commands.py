@@ -1,9 +1,10 @@
 """Helpers that every command of `gateway` is declared with: its parser, example, configuration and printed lines."""
 
 import argparse
+import io
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -115,14 +116,14 @@ def configuration(args: argparse.Namespace, *, checked: bool = True) -> Loaded:
     return loaded
 
 
-def key_of_caller() -> str | None:
-    """Return the key that a running gateway is asked with."""
-    return os.environ.get("GATEWAY_API_KEY", "").strip() or None
-
-
 def print_now(text: str) -> None:
     """Print at once: a program that writes line by line waits for each answer."""
     print(text, end="", flush=True)
+
+
+def input_lines() -> Iterable[str]:
+    """Return the lines of standard input, whatever its bytes are."""
+    return io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace", newline="\n")
 
 
 def add_examples(parser: argparse.ArgumentParser) -> None:

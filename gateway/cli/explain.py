@@ -2,34 +2,34 @@
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping
 
-from gateway.cli.operator.remote import RemoteError, post
-from gateway.config import Address
+from gateway.cli.commands import Commands, input_lines
+from gateway.cli.operator.arguments import add_asking
+from gateway.cli.operator.remote import Remote
 
 EXPLAIN_PATH = "/context/explain"
-TIMEOUT_S = 30.0
 # What a terminal would obey instead of showing it.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def explain(text: str, where: str | Address, *, prompt: str | None, chain: str | None, key: str | None) -> int:
-    """Print what would become of `text` as a user's message; 1 with the reason on standard error if that failed."""
-    if key is not None and not (key.isascii() and key.isprintable()):
-        print("gateway: GATEWAY_API_KEY contains a character that no key has: set it again", file=sys.stderr)
-        return 1
-    given = {"X-Context-Prompt": prompt, "X-Context-Chain": chain, "X-Gateway-Key": key}
+def add(commands: Commands) -> None:
+    """Add `gateway explain`."""
+    text = "show the request that a running gateway would send to the model, without sending it"
+    p = add_asking(commands, "explain", explain, text)
+    p.add_argument("text", nargs="?", default="-", metavar="TEXT", help="message of a user (default: -, read it)")
+    p.add_argument("--prompt", metavar="ID", help="base prompt instead of the configured one")
+    p.add_argument("--chain", metavar="NAME", help="chain instead of the configured one")
+
+
+def explain(remote: Remote, *, text: str, prompt: str | None, chain: str | None) -> Iterator[str]:
+    """Yield what would become of `text` as a user's message (`-`: standard input). Raises RemoteError."""
+    text = "".join(input_lines()) if text == "-" else text
+    given = {"X-Context-Prompt": prompt, "X-Context-Chain": chain}
     headers = {name: value for name, value in given.items() if value is not None}
     body = {"messages": [{"role": "user", "content": text}]}
-    try:
-        answer = post(where, EXPLAIN_PATH, body, headers=headers, timeout_s=TIMEOUT_S)
-    except RemoteError as error:
-        print(f"gateway: {error}", file=sys.stderr)
-        return 1
-    for line in shown(answer, text=text):
-        print(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", line))
-    return 0
+    for line in shown(remote.request("POST", EXPLAIN_PATH, body, headers=headers), text=text):
+        yield _CONTROL.sub("\N{REPLACEMENT CHARACTER}", line)
 
 
 def shown(answer: Mapping[str, object], *, text: str) -> Iterator[str]:

@@ -5,14 +5,14 @@ Exit codes: 0 done, 1 refused or failed (the reason is on standard error), 2 wro
 
 import argparse
 import asyncio
-import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from gateway import __version__
 from gateway.approvals.escaping import shown
+from gateway.cli import explain
 from gateway.cli.collector import collector_off
 from gateway.cli.commands import (
     DEFAULT_FILE,
@@ -23,7 +23,7 @@ from gateway.cli.commands import (
     add_group,
     add_printing,
     configuration,
-    key_of_caller,
+    input_lines,
     print_now,
     subcommands,
 )
@@ -127,19 +127,10 @@ def complete(args: argparse.Namespace) -> Iterator[str]:
     yield completion(_parser(), args.shell).rstrip()
 
 
-def explain(args: argparse.Namespace) -> int:
-    from gateway.cli.explain import explain as explain_text  # the other commands need no HTTP client
-
-    settings = configuration(args, checked=False).settings
-    text = "".join(_input()) if args.text == "-" else args.text
-    where = args.url or settings.listen
-    return explain_text(text, where, prompt=args.prompt, chain=args.chain, key=key_of_caller())
-
-
 def scan(_args: argparse.Namespace) -> int:
     from gateway.cli.scan import scan_lines  # the scanner of model output, which starting a server must not wait for
 
-    return scan_lines(_input(), print_now)
+    return scan_lines(input_lines(), print_now)
 
 
 def assess(args: argparse.Namespace) -> int:
@@ -151,7 +142,7 @@ def assess(args: argparse.Namespace) -> int:
     if args.profile is not None:
         settings = settings.model_copy(update={"risk": settings.risk.model_copy(update={"profile": args.profile})})
     gate, specs = asyncio.run(offline_gate(settings))
-    return assess_lines(_input(), print_now, gate=gate, specs=specs, asking=asking_services(settings))
+    return assess_lines(input_lines(), print_now, gate=gate, specs=specs, asking=asking_services(settings))
 
 
 def plugin_new(args: argparse.Namespace) -> int:
@@ -192,11 +183,6 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _input() -> Iterable[str]:
-    """Return the lines of standard input, whatever its bytes are."""
-    return io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace", newline="\n")
-
-
 def _with_default_command(argv: list[str]) -> list[str]:
     """Add the default command: `gateway` and `gateway --port 9000` mean `run`."""
     if argv and (not argv[0].startswith("-") or argv[0] in ("-h", "--help", "--version")):
@@ -227,12 +213,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--url", help="the gateway's address (default: as configured)")
     p.add_argument("--timeout", type=_seconds, default=3.0, metavar="S", help="seconds to wait (default: 3)")
 
-    text = "show the request that a running gateway would send to the model, without sending it"
-    p = add_command(commands, "explain", explain, text)
-    p.add_argument("text", nargs="?", default="-", metavar="TEXT", help="message of a user (default: -, read it)")
-    p.add_argument("--url", help="the gateway's address (default: as configured); its key: GATEWAY_API_KEY")
-    p.add_argument("--prompt", metavar="ID", help="base prompt instead of the configured one")
-    p.add_argument("--chain", metavar="NAME", help="chain instead of the configured one")
+    explain.add(commands)
     add_command(commands, "scan", scan, "find the tool calls in model output, one JSON line on standard input each")
     text = "print the gate's verdict on tool calls, one JSON line on standard input each"
     p = add_command(commands, "assess", assess, text)

@@ -6,7 +6,8 @@ import pytest
 from e2e.talking import talking
 from gateways import key
 
-from gateway.cli.explain import explain, shown
+from gateway.cli.explain import shown
+from gateway.cli.main import main
 
 ANSWER = {
     "chain": "assistant",
@@ -78,7 +79,10 @@ async def test_a_running_gateway_is_asked(capsys: pytest.CaptureFixture[str]) ->
 
         async def asked(key: str | None, *, chain: str = "short") -> tuple[int, str, str]:
             where = world.gateway.base_url
-            code = await asyncio.to_thread(explain, "Ahoy?", where, prompt="pirate", chain=chain, key=key)
+            argv = ["explain", "Ahoy?", "--url", where, "--prompt", "pirate", "--chain", chain]
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setenv("GATEWAY_API_KEY", key or "")
+                code = await asyncio.to_thread(main, argv)
             return code, *capsys.readouterr()
 
         code, out, err = await asked("mine")

@@ -1,14 +1,17 @@
 """Arguments that several commands for operators share, and the way from a command line to a running gateway."""
 
 import argparse
+import os
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from gateway import strict_json
-from gateway.cli.commands import Commands, add_printing, configuration, key_of_caller
+from gateway.cli.commands import Commands, add_printing, configuration
 from gateway.cli.operator.remote import Remote
+from gateway.config import Address
 
 _SHA256 = re.compile("[0-9a-f]{64}")
 #: What every command takes; anything else is an argument of its function.
@@ -20,14 +23,19 @@ def add_asking(
 ) -> argparse.ArgumentParser:
     """Add a command that asks a running gateway; `admin`: at its address for administration, if it has one.
 
+    The configuration is read for the first request: wrong usage is reported before its problems.
+
     `function` takes a Remote, and each argument of the parser by the name of its destination.
     """
 
     def lines(args: argparse.Namespace) -> Iterator[str]:
-        settings = configuration(args, checked=False).settings
-        listen = settings.admin.listen if admin and settings.admin.listen is not None else settings.listen
+        @cache
+        def where() -> str | Address:
+            settings = configuration(args, checked=False).settings
+            return args.url or (settings.admin.listen if admin else None) or settings.listen
+
         own = {argument: value for argument, value in vars(args).items() if argument not in _COMMON}
-        return function(Remote(args.url or listen, key_of_caller()), **own)
+        return function(Remote(where, os.environ.get("GATEWAY_API_KEY", "").strip() or None), **own)
 
     parser = add_printing(commands, name, lines, text)
     parser.add_argument("--url", help="the gateway's address (default: as configured); its key: GATEWAY_API_KEY")

@@ -2,7 +2,7 @@
 
 import http.client
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -34,14 +34,14 @@ def connection_to(where: str | Address, *, timeout_s: float) -> http.client.HTTP
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A gateway, and the key that it is asked with."""
+    """A gateway, and the key that it is asked with. A function for `where` is called before each request."""
 
-    where: str | Address
+    where: str | Address | Callable[[], str | Address]
     key: str | None
 
     def get(self, *path: str, **query: str | int | None) -> dict[str, object]:
         """Return the answer of a page; parts of the query that are None are left out. Raises RemoteError."""
-        return self._request("GET", _target(path) + _query(query), None)
+        return self.request("GET", _target(path) + _query(query))
 
     def entries(self, *path: str, most: int | None = None, **query: str | None) -> Iterator[View]:
         """Yield the entries of a list, page by page, up to `most`. Raises RemoteError."""
@@ -58,18 +58,18 @@ class Remote:
 
     def post(self, *path: str, **body: object) -> dict[str, object]:
         """Return the answer to a body, from which None values are left out. Raises RemoteError."""
-        return self._request("POST", _target(path), {name: value for name, value in body.items() if value is not None})
+        return self.request("POST", _target(path), {name: value for name, value in body.items() if value is not None})
 
     def begin(
         self, *path: str, body: Mapping[str, object], wait: bool, timeout_s: float = _TIMEOUT_S
     ) -> dict[str, object]:
         """Return the answer to a body that begins something; `wait`: for its end. Raises RemoteError."""
         prefer = {} if wait else {"Prefer": "respond-async"}
-        return self._request("POST", _target(path), body, headers=prefer, timeout_s=timeout_s)
+        return self.request("POST", _target(path), body, headers=prefer, timeout_s=timeout_s)
 
     def delete(self, *path: str, **query: str | None) -> dict[str, object]:
         """Return the answer; parts of the query that are None are left out. Raises RemoteError."""
-        return self._request("DELETE", _target(path) + _query(query), None)
+        return self.request("DELETE", _target(path) + _query(query))
 
     def delete_each(self, paths: Iterable[Sequence[str]], *, done: str) -> Iterator[str]:
         """Delete what stands at each path, and yield its last part with the word `done`.
@@ -88,64 +88,46 @@ class Remote:
         if refused:
             raise RemoteError("; ".join(refused))
 
-    def _request(
+    def request(
         self,
         method: str,
         target: str,
-        body: Mapping[str, object] | None,
+        body: Mapping[str, object] | None = None,
         *,
         headers: Mapping[str, str] | None = None,
         timeout_s: float = _TIMEOUT_S,
     ) -> dict[str, object]:
+        """Return the JSON object of the answer; of one without content an empty object. Raises RemoteError."""
         if self.key is not None and not (self.key.isascii() and self.key.isprintable()):
             raise RemoteError("GATEWAY_API_KEY contains a character that no key has: set it again")
-        own = {"User-Agent": CLI_AGENT} | ({} if self.key is None else {"X-Gateway-Key": self.key})
-        return _ask(self.where, method, target, body, headers={**(headers or {}), **own}, timeout_s=timeout_s)
-
-
-def post(
-    where: str | Address, path: str, body: Mapping[str, object], *, headers: Mapping[str, str], timeout_s: float
-) -> dict[str, object]:
-    """Return the JSON object of the answer. Raises RemoteError."""
-    return _ask(where, "POST", path, body, headers=headers, timeout_s=timeout_s)
-
-
-def _ask(
-    where: str | Address,
-    method: str,
-    target: str,
-    body: Mapping[str, object] | None,
-    *,
-    headers: Mapping[str, str],
-    timeout_s: float,
-) -> dict[str, object]:
-    try:
-        connection = connection_to(where, timeout_s=timeout_s)
-    except ValueError as error:
-        raise RemoteError(f"--url: {error}") from None
-    place = f"{connection.host}:{connection.port}"
-    content = None
-    if body is not None:
-        content, headers = json.dumps(body).encode(), {"Content-Type": "application/json", **headers}
-    try:
-        connection.request(method, target, content, headers)
-        response = connection.getresponse()
-        status, content = response.status, response.read()
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        raise RemoteError(f"{place} does not answer: {error}") from None
-    finally:
-        connection.close()
-    if status == http.client.NO_CONTENT:
-        return {}
-    try:
-        answer = json.loads(content)
-    except (ValueError, RecursionError):
-        answer = None
-    if not isinstance(answer, dict):
-        raise RemoteError(f"{place} answered {status} without a JSON object: check that it is a gateway")
-    if status not in (http.client.OK, http.client.CREATED, http.client.ACCEPTED):
-        raise RemoteError(f"{place} answered {status}: {message_of(answer.get('error'))}{_next_step(answer)}")
-    return answer
+        sent = {**(headers or {}), "User-Agent": CLI_AGENT} | ({} if self.key is None else {"X-Gateway-Key": self.key})
+        content = None
+        if body is not None:
+            content, sent = json.dumps(body).encode(), {"Content-Type": "application/json", **sent}
+        try:
+            connection = connection_to(self.where() if callable(self.where) else self.where, timeout_s=timeout_s)
+        except ValueError as error:
+            raise RemoteError(f"--url: {error}") from None
+        place = f"{connection.host}:{connection.port}"
+        try:
+            connection.request(method, target, content, sent)
+            response = connection.getresponse()
+            status, content = response.status, response.read()
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise RemoteError(f"{place} does not answer: {error}") from None
+        finally:
+            connection.close()
+        if status == http.client.NO_CONTENT:
+            return {}
+        try:
+            answer = json.loads(content)
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict):
+            raise RemoteError(f"{place} answered {status} without a JSON object: check that it is a gateway")
+        if status not in (http.client.OK, http.client.CREATED, http.client.ACCEPTED):
+            raise RemoteError(f"{place} answered {status}: {message_of(answer.get('error'))}{_next_step(answer)}")
+        return answer
 
 
 def _target(path: tuple[str, ...]) -> str:

@@ -245,3 +245,11 @@ async def test_the_audit_log_of_the_configured_store(said: Says, tmp_path: Path)
     code, out, _ = await said("audit", "list")
     assert code == 0 and out.count("\n") == 2
     await store.close()
+
+
+@pytest.mark.parametrize("argv", [("approvals", "approve", "a", "b", "--sha256", HASH), ("memories", "delete")])
+async def test_wrong_usage_comes_before_a_broken_configuration(argv: tuple[str, ...], said: Says) -> None:
+    """Exit code 2, whatever the file holds."""
+    Path("gateway.yaml").write_text("lisen: 127.0.0.1:1\n")
+    code, out, err = await said(*argv)
+    assert (code, out) == (2, "") and err.startswith("usage: gateway") and "lisen" not in err

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from unanswered_ports import refusing_port
 
-from gateway.cli.operator.remote import Remote, RemoteError, connection_to, post
+from gateway.cli.operator.remote import Remote, RemoteError, connection_to
 from gateway.config import Address
 
 
@@ -49,7 +49,8 @@ def test_the_answer_is_an_object() -> None:
     """To a body that is one, with the headers given; an address to listen on is one to connect to."""
     with answering(200, b'{"a": 1}') as (port, asked):
         for where in (f"http://127.0.0.1:{port}", f"127.0.0.1:{port}/", Address("0.0.0.0", port)):
-            assert post(where, "/x", {"b": "é"}, headers={"X-Key": "k"}, timeout_s=120) == {"a": 1}
+            remote = Remote(where, None)
+            assert remote.request("POST", "/x", {"b": "é"}, headers={"X-Key": "k"}, timeout_s=120) == {"a": 1}
     assert [(path, key, json.loads(body)) for path, key, body in asked] == [("/x", "k", {"b": "é"})] * 3
 
 
@@ -77,26 +78,26 @@ def test_what_is_begun_may_still_go_on() -> None:
 def test_another_answer_is_told(status: int, body: bytes, told: str) -> None:
     """With the gateway's own message, if it has one."""
     with answering(status, body) as (port, _), pytest.raises(RemoteError) as caught:
-        post(f"http://127.0.0.1:{port}", "/x", {}, headers={}, timeout_s=120)
+        Remote(f"http://127.0.0.1:{port}", None).request("POST", "/x", {}, timeout_s=120)
     assert told in str(caught.value) and f"127.0.0.1:{port}" in str(caught.value)
 
 
 def test_nobody_there_is_told() -> None:
     """And so is one who does not answer in time."""
     with refusing_port() as port, pytest.raises(RemoteError, match=rf"127\.0\.0\.1:{port} does not answer"):
-        post(f"127.0.0.1:{port}", "/x", {}, headers={}, timeout_s=120)
+        Remote(f"127.0.0.1:{port}", None).request("POST", "/x", {}, timeout_s=120)
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
         pytest.raises(RemoteError, match="does not answer: timed out"),
     ):
-        post(f"127.0.0.1:{silent.getsockname()[1]}", "/x", {}, headers={}, timeout_s=0.05)
+        Remote(f"127.0.0.1:{silent.getsockname()[1]}", None).request("POST", "/x", {}, timeout_s=0.05)
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "http://x:y", "http://x/v1", "http://[::1", "http://:80"])
 def test_a_url_that_cannot_be_asked(url: str) -> None:
     """Is named by its flag."""
     with pytest.raises(RemoteError, match=r"^--url: "):
-        post(url, "/x", {}, headers={}, timeout_s=1)
+        Remote(url, None).request("POST", "/x", {}, timeout_s=1)
 
 
 def test_https_is_spoken_where_it_is_asked_for() -> None:
