@@ -6,13 +6,14 @@ every byte. The table says what was compared and what was found.
 
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import Peer, connect, dechunk, differences
 from gateway.testing.scripts import answer, chunk, event, head, sse, sse_answer
-from gateway.testing.upstream import FakeUpstream
+from gateway.testing.upstream import FakeUpstream, Script
 
 #: What may differ by contract: the upstream's own name, and fields that end at each hop (RFC 9110 section 7.6.1).
 MAY_DIFFER = frozenset((b"host", b"connection", b"keep-alive", b"proxy-connection", b"te", b"upgrade"))
@@ -79,6 +80,17 @@ def _gateway(upstream: FakeUpstream) -> LocalGateway:
     return LocalGateway({"upstreams": upstreams, "allowed_hosts": ["g", "gateway.example"]})
 
 
+@asynccontextmanager
+async def _conversation(script: Script) -> AsyncIterator[Peer]:
+    """Connect a client to a gateway whose upstream follows `script`."""
+    async with (
+        FakeUpstream(script) as upstream,
+        _gateway(upstream) as gateway,
+        connect(gateway.host, gateway.port) as client,
+    ):
+        yield client
+
+
 async def _compare(request: bytes, response: bytes, *, method: str = "POST") -> str:
     recorded, got = await _exchange(request, response, method=method)
     found = differences(request, recorded, may_differ=MAY_DIFFER) + differences(response, got, may_differ=MAY_DIFFER)
@@ -135,11 +147,7 @@ async def _one_event_at_a_time() -> str:
             await peer.read_until(b"ack")
         await peer.wait_end()
 
-    async with (
-        FakeUpstream(script) as upstream,
-        _gateway(upstream) as gateway,
-        connect(gateway.host, gateway.port) as client,
-    ):
+    async with _conversation(script) as client:
         await client.send(b"POST /v1/x HTTP/1.1\r\nHost: g\r\nContent-Length: 9\r\n\r\n")
         for n in range(3):
             await client.read_until(b"data: %d\n\n\r\n" % n)
@@ -155,11 +163,7 @@ async def _interim() -> str:
         await peer.send(answer(201, b"done"))
         await peer.wait_end()
 
-    async with (
-        FakeUpstream(script) as upstream,
-        _gateway(upstream) as gateway,
-        connect(gateway.host, gateway.port) as client,
-    ):
+    async with _conversation(script) as client:
         await client.send(b"POST /v1/x HTTP/1.1\r\nHost: g\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
         await client.read_until(b"100 Continue\r\n\r\n")
         await client.send(b"hi")
@@ -185,11 +189,7 @@ async def _abort() -> str:
             await peer.send(beginning)
             peer.reset()
 
-        async with (
-            FakeUpstream(script) as upstream,
-            _gateway(upstream) as gateway,
-            connect(gateway.host, gateway.port) as client,
-        ):
+        async with _conversation(script) as client:
             await client.send(b"GET /v1/x HTTP/1.1\r\nHost: g\r\n\r\n")
             ended = await client.wait_end()
         if name == "close-delimited" and ended != "reset":

@@ -1,6 +1,5 @@
 """`gateway approvals`: lists the calls that wait for a person on a running gateway, and sends a person's decisions."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
@@ -24,7 +23,8 @@ def add(commands: Commands) -> None:
     p = add_asking(group, "show", one, "show a call exactly as it would run")
     p.add_argument("approval_id", metavar="ID", help="id of an approval: ap_...")
     json_option(p)
-    p = add_asking(group, "approve", approved, "approve calls: they run, and their runs continue")
+    p = add_asking(group, "approve", decided, "approve calls: they run, and their runs continue")
+    p.set_defaults(decision="approve")
     p.add_argument("ids", nargs="+", metavar="ID", help="approvals; all are decided before any run continues")
     p.add_argument("--sha256", type=sha256, metavar="HASH", help="refuse unless the call still has this hash")
     p.add_argument(
@@ -34,7 +34,8 @@ def add(commands: Commands) -> None:
     )
     text = "run the call with these arguments instead; @FILE reads them from a file"
     p.add_argument("--arguments", type=json_object, metavar="JSON", help=text)
-    p = add_asking(group, "reject", rejected, "reject calls: they do not run")
+    p = add_asking(group, "reject", decided, "reject calls: they do not run")
+    p.set_defaults(decision="reject")
     p.add_argument("ids", nargs="+", metavar="ID", help="approvals; all are decided before any run continues")
     p.add_argument("--reason", metavar="TEXT", help="reason, which the model receives")
     json_option(add_asking(group, "grants", grants, "list the remembered approvals"))
@@ -50,67 +51,30 @@ def listed(remote: Remote, *, status: str | None, as_json: bool) -> Iterator[str
 
 
 def one(remote: Remote, approval_id: str, *, as_json: bool) -> Iterator[str]:
-    """Yield all of one approval. Raises RemoteError."""
-    view = remote.get(*PATH, approval_id)
-    if as_json:
-        yield json.dumps(view)
-    else:
-        yield from approval_lines(view)
-
-
-def approved(
-    remote: Remote,
-    ids: Sequence[str],
-    *,
-    sha256: str | None,
-    arguments: Mapping[str, Any] | None,
-    remember: str | None,
-) -> Iterator[str]:
-    """Approve one call, as the options say, or several calls. Raises RemoteError and WrongUsage."""
-    if len(ids) == 1:
-        return decided(remote, ids[0], "approve", sha256=sha256, arguments=arguments, remember=remember)
-    if any(option is not None for option in (sha256, arguments, remember)):
-        raise WrongUsage("--sha256, --remember and --arguments go with one ID: approve such calls one by one")
-    return all_decided(remote, ids, "approve")
-
-
-def rejected(remote: Remote, ids: Sequence[str], *, reason: str | None) -> Iterator[str]:
-    """Reject one call or several. Raises RemoteError."""
-    if len(ids) == 1:
-        return decided(remote, ids[0], "reject", reason=reason)
-    return all_decided(remote, ids, "reject", reason=reason)
+    """Return the lines of all of one approval. Raises RemoteError."""
+    return list_lines([remote.get(*PATH, approval_id)], approval_lines, as_json=as_json)
 
 
 def decided(
     remote: Remote,
-    approval_id: str,
-    decision: Literal["approve", "reject"],
+    ids: Sequence[str],
     *,
+    decision: Literal["approve", "reject"],
     sha256: str | None = None,
     arguments: Mapping[str, Any] | None = None,
     remember: str | None = None,
     reason: str | None = None,
 ) -> Iterator[str]:
-    """Decide one approval and yield its outcome. Raises RemoteError."""
-    view = remote.post(
-        *PATH,
-        approval_id,
-        decision=decision,
-        sha256=sha256,
-        arguments=arguments,
-        remember=remember,
-        reason=reason,
-    )
-    yield _done(view)
+    """Decide approvals and yield their outcomes; several are decided before any of their runs goes on.
 
-
-def all_decided(
-    remote: Remote, ids: Sequence[str], decision: Literal["approve", "reject"], *, reason: str | None = None
-) -> Iterator[str]:
-    """Yield the outcome of several approvals, which are decided before any of their runs goes on.
-
-    Raises RemoteError when one of them could not be decided, behind what was done with the others.
+    Raises WrongUsage, and RemoteError when one could not be decided, behind what was done with the others.
     """
+    of_one = {"sha256": sha256, "arguments": arguments, "remember": remember}
+    if len(ids) == 1:
+        yield _done(remote.post(*PATH, ids[0], decision=decision, reason=reason, **of_one))
+        return
+    if any(option is not None for option in of_one.values()):
+        raise WrongUsage("--sha256, --remember and --arguments go with one ID: approve such calls one by one")
     listed_ids = [{"id": approval_id} for approval_id in ids]
     answer = remote.post(*PATH, "batch", decision=decision, approvals=listed_ids, reason=reason)
     refused = []

@@ -18,7 +18,7 @@ def add(commands: Commands) -> None:
     p = add_asking(group, "list", listed, "list memories, newest first")
     _add_owner(p)
     json_option(p)
-    p = add_asking(group, "delete", deleted_of, "delete memories")
+    p = add_asking(group, "delete", deleted, "delete memories")
     p.add_argument("ids", nargs="*", metavar="ID", help="id of a memory: mem_...")
     p.add_argument("--all", dest="of_all", action="store_true", help="all memories of a user, or of a key")
     _add_owner(p)
@@ -35,30 +35,22 @@ def listed(remote: Remote, *, user: str | None, key: str | None, as_json: bool) 
     return list_lines(remote.entries(*PATH, user=user, key=key), _lines, as_json=as_json)
 
 
-def deleted_of(remote: Remote, ids: Sequence[str], *, of_all: bool, user: str | None, key: str | None) -> Iterator[str]:
-    """Delete memories by their ids, or all of one owner. Raises RemoteError and WrongUsage."""
+def deleted(
+    remote: Remote, ids: Sequence[str], *, of_all: bool = False, user: str | None = None, key: str | None = None
+) -> Iterator[str]:
+    """Delete memories by their ids and yield a line for each; or `of_all` those of one owner, and yield how many.
+
+    Raises WrongUsage, and RemoteError for those that could not be deleted, behind what was done with the others.
+    """
     is_owned = user is not None or key is not None
     if of_all == bool(ids) or (of_all and not is_owned):
         raise WrongUsage("give IDs, or --all with --user or --key")
     if of_all:
-        return all_deleted(remote, user=user, key=key)
+        yield f"{remote.delete(*PATH, user=user, key=key).get('deleted')} deleted"
+        return
     if is_owned:
         raise WrongUsage("--user and --key go with --all: an ID names its memory alone")
-    return deleted(remote, ids)
-
-
-def deleted(remote: Remote, ids: Sequence[str]) -> Iterator[str]:
-    """Delete memories by their ids, and return a line for each.
-
-    Raises RemoteError for those that could not be deleted, behind what was done with the others.
-    """
-    return remote.delete_each(((*PATH, each) for each in ids), done="deleted")
-
-
-def all_deleted(remote: Remote, *, user: str | None, key: str | None) -> Iterator[str]:
-    """Delete all memories of a user, or of a key, and yield how many. Raises RemoteError."""
-    answer = remote.delete(*PATH, user=user, key=key)
-    yield f"{answer.get('deleted')} deleted"
+    yield from remote.delete_each(((*PATH, each) for each in ids), done="deleted")
 
 
 def _lines(view: View) -> Iterator[str]:

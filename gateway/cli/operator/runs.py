@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import get_args
 
 from gateway.cli.commands import Commands, WrongUsage, add_group
-from gateway.cli.formatting import run_lines, run_summary, word
+from gateway.cli.formatting import list_lines, run_lines, run_summary, word
 from gateway.cli.operator.arguments import add_asking, json_option
 from gateway.cli.operator.remote import Remote
 from gateway.contracts.journal import RunState
@@ -66,12 +66,8 @@ def listed(remote: Remote, *, state: str | None, conversation: str | None, most:
 
 
 def one(remote: Remote, run_id: str, *, as_json: bool) -> Iterator[str]:
-    """Yield all of one run. Raises RemoteError."""
-    view = remote.get(*PATH, run_id)
-    if as_json:
-        yield json.dumps(view)
-    else:
-        yield from run_lines(view)
+    """Return the lines of all of one run. Raises RemoteError."""
+    return list_lines([remote.get(*PATH, run_id)], run_lines, as_json=as_json)
 
 
 def resumed(

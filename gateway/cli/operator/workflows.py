@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.approvals.escaping import shown, shown_json, shown_name
 from gateway.cli.commands import Commands, WrongUsage, add_group
-from gateway.cli.formatting import View, approval_summary, run_lines, views, word
+from gateway.cli.formatting import View, approval_summary, list_lines, run_lines, views, word
 from gateway.cli.operator.arguments import add_asking, json_file, json_option
 from gateway.cli.operator.remote import Remote, RemoteError
 from gateway.workflows.parameters import ParameterError, converted
@@ -25,7 +25,7 @@ def add(commands: Commands) -> None:
     p = add_asking(group, "show", one, "show the parameters of a workflow, and its steps")
     p.add_argument("name", metavar="NAME", help="name of a workflow")
     json_option(p)
-    p = add_asking(group, "run", begun_with, "run a workflow and print its result")
+    p = add_asking(group, "run", begun, "run a workflow and print its result")
     p.add_argument("name", metavar="NAME", help="name of a workflow")
     p.add_argument("pairs", nargs="*", type=_pair, metavar="KEY=VALUE", help="parameters, each at most once")
     text = "further parameters: a JSON object"
@@ -59,11 +59,11 @@ def listed(remote: Remote, *, as_json: bool) -> Iterator[str]:
 
 
 def one(remote: Remote, name: str, *, as_json: bool) -> Iterator[str]:
-    """Yield the parameters and steps of one workflow. Raises RemoteError."""
-    view = remote.get(*PATH, name)
-    if as_json:
-        yield json.dumps(view)
-        return
+    """Return the lines of the parameters and steps of one workflow. Raises RemoteError."""
+    return list_lines([remote.get(*PATH, name)], _lines, as_json=as_json)
+
+
+def _lines(view: View) -> Iterator[str]:
     yield f"{word(view, 'name')}  {word(view, 'category')}"
     yield f"  {shown(str(view.get('description') or ''), TEXT_CHARS)}"
     schema = _schema(view)
@@ -79,28 +79,23 @@ def one(remote: Remote, name: str, *, as_json: bool) -> Iterator[str]:
         yield f"step {i}  {word(step, 'name')}: {word(step, 'kind')}{tool}"
 
 
-def begun_with(remote: Remote, name: str, pairs: Sequence[tuple[str, str]], **options: Any) -> Iterator[str]:
-    """Start a run with parameters as they were typed. Raises RemoteError and WrongUsage."""
-    written = dict(pairs)
-    if len(written) < len(pairs):
-        raise WrongUsage("a parameter is given twice: write each KEY=VALUE once")
-    return begun(remote, name, written=written, **options)
-
-
 def begun(
     remote: Remote,
     name: str,
     *,
-    written: Mapping[str, str],
+    pairs: Sequence[tuple[str, str]],
     given: Mapping[str, Any],
     conversation: str | None = None,
     model: str | None = None,
     wait: bool,
 ) -> Iterator[str]:
-    """Start a run and yield its result, or its open approvals. Raises RemoteError.
+    """Start a run and yield its result, or its open approvals. Raises RemoteError and WrongUsage.
 
-    `written` are parameters as they were typed, which win over those `given` as JSON. Unless `wait`: the run's id.
+    `pairs` are parameters as they were typed, which win over those `given` as JSON. Unless `wait`: the run's id.
     """
+    written = dict(pairs)
+    if len(written) < len(pairs):
+        raise WrongUsage("a parameter is given twice: write each KEY=VALUE once")
     parameters = {**given, **_typed(remote, name, written)} if written else dict(given)
     beside = {"conversation": conversation, "model": model}
     body = {"parameters": parameters, **{name: value for name, value in beside.items() if value is not None}}

@@ -7,7 +7,7 @@ import pytest
 from api.approval_pages import opened
 from cli_cases import remote, told
 
-from gateway.cli.operator.approvals import all_decided, decided, listed, one
+from gateway.cli.operator.approvals import decided, listed, one
 from gateway.cli.operator.remote import PAGE, RemoteError
 from gateway.contracts.journal import Change
 from tests.plugins.stores.records import approval, new, parked, run, step, write
@@ -80,7 +80,7 @@ async def test_one_approval_is_shown_whole() -> None:
 async def test_approve_lets_the_call_run() -> None:
     """The decision is made with all that was said, and the run goes on."""
     async with opened() as desk:
-        lines = await told(lambda: decided(remote(desk), "ap_1", "approve", sha256=HASH, remember="run"))
+        lines = await told(lambda: decided(remote(desk), ["ap_1"], decision="approve", sha256=HASH, remember="run"))
         assert lines == ['ap_1  approved  execute_command {"command":"make"}']
         assert desk.office.resumed == ["run_1"]
         _, view = await desk.get("/context/approvals/ap_1")
@@ -90,7 +90,9 @@ async def test_approve_lets_the_call_run() -> None:
 async def test_approve_with_other_arguments() -> None:
     """What is told is what runs."""
     async with opened() as desk:
-        lines = await told(lambda: decided(remote(desk), "ap_1", "approve", arguments={"command": "make -n"}))
+        lines = await told(
+            lambda: decided(remote(desk), ["ap_1"], decision="approve", arguments={"command": "make -n"})
+        )
         assert lines == ['ap_1  approved  execute_command {"command":"make -n"}']
         assert (await told(lambda: one(remote(desk), "ap_1", as_json=False)))[-4:] == [
             "decided       1970-01-01 00:03:20 UTC by bob (cli)",
@@ -103,7 +105,7 @@ async def test_approve_with_other_arguments() -> None:
 async def test_reject_gives_the_reason() -> None:
     """Which the run is told."""
     async with opened() as desk:
-        lines = await told(lambda: decided(remote(desk), "ap_1", "reject", reason="not today"))
+        lines = await told(lambda: decided(remote(desk), ["ap_1"], decision="reject", reason="not today"))
         assert lines == ['ap_1  rejected  execute_command {"command":"make"}']
         assert "reason        not today" in await told(lambda: one(remote(desk), "ap_1", as_json=False))
 
@@ -123,7 +125,7 @@ async def test_what_is_refused_says_why(key: str | None, approval_id: str, sha25
     """In the words of the gateway, and nothing was decided."""
     async with opened() as desk:
         with pytest.raises(RemoteError, match=message):
-            await told(lambda: decided(remote(desk, key=key), approval_id, "approve", sha256=sha256))
+            await told(lambda: decided(remote(desk, key=key), [approval_id], decision="approve", sha256=sha256))
         assert (await desk.get("/context/approvals/ap_1"))[1]["state"] == "pending"
         assert (await desk.get("/context/runs/run_1"))[1]["state"] == "awaiting_approval"
 
@@ -134,7 +136,7 @@ async def test_several_are_decided_together() -> None:
         lines: list[str] = []
 
         def some() -> Iterator[str]:
-            for line in all_decided(remote(desk), ["ap_1", "ap_9", "ap_3"], "approve"):
+            for line in decided(remote(desk), ["ap_1", "ap_9", "ap_3"], decision="approve"):
                 lines.append(line)
                 yield line
 

@@ -8,7 +8,7 @@ from api.test_memories import keep
 from cli_cases import remote, told
 
 from gateway.cli.main import main
-from gateway.cli.operator.memories import all_deleted, deleted, listed
+from gateway.cli.operator.memories import deleted, listed
 from gateway.cli.operator.remote import RemoteError
 
 ZOE = {"user": "zoë/1", "key": None}
@@ -41,7 +41,7 @@ async def test_memories_are_deleted() -> None:
         with pytest.raises(RemoteError, match=r"mem_x: .*no memory with this id") as failed:
             await told(lambda: deleted(remote(desk), ["mem_acme_a", "mem_x", "mem_acme_b"]))
         assert "mem_acme" not in str(failed.value)
-        assert await told(lambda: all_deleted(remote(desk), **ZOE)) == ["1 deleted"]
+        assert await told(lambda: deleted(remote(desk), [], of_all=True, **ZOE)) == ["1 deleted"]
         assert await told(lambda: listed(remote(desk), **ZOE, as_json=False)) == ["none"]
 
 

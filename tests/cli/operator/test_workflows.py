@@ -17,7 +17,7 @@ def remote(counter: Counter, *, key: str = "agent") -> Remote:
 
 
 def running(counter: Counter, name: str, **written: str) -> Callable[[], Iterator[str]]:
-    return lambda: begun(remote(counter), name, written=written, given={}, wait=True)
+    return lambda: begun(remote(counter), name, pairs=[*written.items()], given={}, wait=True)
 
 
 async def test_workflows_are_listed_by_category() -> None:
@@ -79,15 +79,15 @@ async def test_a_run_tells_its_result() -> None:
         assert counter.bureau.wanted[0].parameters["times"] == 3
         given = {"text": "from the file", "language": "German"}
         lines = await told(
-            lambda: begun(remote(counter), "translate", written={"text": "typed"}, given=given, wait=True)
+            lambda: begun(remote(counter), "translate", pairs=[("text", "typed")], given=given, wait=True)
         )
         assert lines == ["[Into German: typed]"]
         lines = await told(
-            lambda: begun(remote(counter), "translate", written={}, given=given, conversation="c1", wait=True)
+            lambda: begun(remote(counter), "translate", pairs=[], given=given, conversation="c1", wait=True)
         )
         assert lines == ["[Into German: from the file]"] and counter.bureau.wanted[-1].conversation == "c1"
         assert counter.bureau.wanted[-1].model is None
-        await told(lambda: begun(remote(counter), "translate", written={}, given=given, model="large", wait=True))
+        await told(lambda: begun(remote(counter), "translate", pairs=[], given=given, model="large", wait=True))
         assert (counter.bureau.wanted[-1].model, counter.bureau.wanted[-1].conversation) == ("large", None)
 
 
@@ -95,7 +95,7 @@ async def test_a_run_that_nobody_waits_for_tells_its_id() -> None:
     """It goes on by itself."""
     async with bureau() as counter:
         given = {"text": "sleep"}
-        lines = await told(lambda: begun(remote(counter), "translate", written={}, given=given, wait=False))
+        lines = await told(lambda: begun(remote(counter), "translate", pairs=[], given=given, wait=False))
         assert lines == ["run_1  running"] and counter.bureau.wanted[0].detached
 
 
@@ -124,7 +124,7 @@ async def test_what_is_refused_names_the_parameter() -> None:
         with pytest.raises(RemoteError, match=r"answered 422: The workflow 'break' ended at its step 'first'"):
             await told(running(counter, "break"))
         with pytest.raises(RemoteError, match="answered 403"):
-            await told(lambda: begun(remote(counter, key="reader"), "deploy", written={}, given={}, wait=True))
+            await told(lambda: begun(remote(counter, key="reader"), "deploy", pairs=[], given={}, wait=True))
 
 
 async def test_what_an_author_wrote_obeys_no_terminal() -> None:
