@@ -85,9 +85,10 @@ class Gateway:
         self._backlog = Backlog(self._clock)
         self._wrong_keys = WrongKeys(clock=self._clock.monotonic)
         self._runs = LiveRuns(clock=self._clock)
-        self._shared: Shared | None = None
-        self._resumption: Resumption | None = None
-        self._context: Assembled | None = None
+        # `start` builds these three; nothing here is used before.
+        self._shared: Shared
+        self._resumption: Resumption
+        self._context: Assembled
         self._reloading: asyncio.Task[None] | None = None
         self._reloads_due = 0
 
@@ -115,7 +116,6 @@ class Gateway:
         pages = [*rooms.of_context(), *rooms.of_runs(), *(services if admin is None else ())]
         self._held_open = rooms.held_open
         self._listeners[DATA] = listener = await self._listener(router, pages)
-        assert self._shared is not None
         further = (self._wrong_keys.families, self._backlog.families, self._shared.mcp_servers.families)
         self._metrics.sources += [listener.families, *further]
         self._metrics.further.append(self._counters.counted)
@@ -133,7 +133,6 @@ class Gateway:
         """Build the services that requests of all configurations share."""
 
         async def resume(run: StoredRun) -> None:
-            assert self._resumption is not None
             await self._resumption.go_on(run)
 
         feed = EventFeed(store)
@@ -158,7 +157,6 @@ class Gateway:
     async def _announce_approvals(self) -> None:
         """Start webhooks in one worker of each gateway. A change of webhooks reports pending approvals again."""
         approvals, shared = self._loaded.settings.approvals, self._shared
-        assert shared is not None
         if self._index == 0 and approvals.notify != self._told:
             old, self._told = self._webhooks, approvals.notify
             # There is no page yet that a link could lead to.
@@ -186,8 +184,7 @@ class Gateway:
 
         A stream that is held for a person ends as a turn that explains how to answer. Its run waits.
         """
-        if self._shared is not None:
-            self._shared.feed.leave()
+        self._shared.feed.leave()
         await asyncio.gather(*(close() for close in self._held_open))
         limit_s = self._loaded.settings.limits.drain
         await asyncio.gather(*(listener.drain(limit_s) for listener in self._listeners.values()))
@@ -205,7 +202,6 @@ class Gateway:
 
     async def _housekeeping(self) -> None:
         """Read the changes of other workers at intervals."""
-        assert self._shared is not None
         store = self._shared.store
         while True:
             try:
@@ -246,11 +242,10 @@ class Gateway:
             log.info("configuration reloaded")
             await self._follow_reload(retired)
 
-    async def _follow_reload(self, retired: Assembled | None) -> None:
+    async def _follow_reload(self, retired: Assembled) -> None:
         """Retire the old lane, then update webhooks and services. A failure is logged; the new configuration stays."""
         try:
-            if retired is not None:
-                await retired.lane.retire()
+            await retired.lane.retire()
             await self._announce_approvals()
             await self._follow_services()
         except Exception:
@@ -280,7 +275,6 @@ class Gateway:
 
     async def _follow_services(self) -> None:
         """Apply the configured MCP servers. If the store fails now, `_housekeeping` tries again."""
-        assert self._shared is not None
         self._shared.mcp_servers.configure(self._loaded.settings.mcp.servers)
         try:
             await self._shared.mcp_servers.refresh()
@@ -303,7 +297,6 @@ class Gateway:
         )
 
     async def _assemble(self, loaded: Loaded, router: Router) -> Assembled:
-        assert self._shared is not None
         assembled = await build_context_lane(
             loaded.settings, pools=router.pools, metrics=self._metrics, shared=self._shared
         )
@@ -313,15 +306,12 @@ class Gateway:
         return assembled
 
     def _current(self) -> Assembled:
-        assert self._context is not None
         return self._context
 
     async def _retire(self) -> None:
-        if self._context is not None:
-            await self._context.lane.retire()
+        await self._context.lane.retire()
 
     def _pages(self) -> ApiPages:
-        assert self._shared is not None and self._resumption is not None
         return ApiPages(
             shared=self._shared,
             resumption=self._resumption,
@@ -382,7 +372,6 @@ class Gateway:
     def _ready(self) -> Readiness:
         if any(listener.draining for listener in self._listeners.values()):
             return "draining"
-        assert self._shared is not None
         return "ready" if self._shared.store.lost() is None else "store_lost"
 
     def _access(self, **facts: object) -> None:

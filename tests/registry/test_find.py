@@ -331,6 +331,6 @@ def test_a_plugin_of_an_installed_distribution_is_found_by_its_entry_point(
 def test_a_plugin_whose_code_fails_is_a_problem_of_the_configuration(folder: Path) -> None:
     """Whatever it raises: a start reports all that is wrong, and a reload goes on with the old configuration."""
     del folder
-    with pytest.raises(PluginProblem, match="'installed.good' cannot be built: RuntimeError: no luck") as found:
+    with pytest.raises(PluginProblem, match=r"'installed\.good' cannot be built: RuntimeError: no luck") as found:
         build_plugin("tools", "installed.good", {"size": 13}, None)
     assert found.value.path == ("with",)
