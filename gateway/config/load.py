@@ -19,7 +19,6 @@ from gateway.config.reading.secret_files import read_companions
 from gateway.config.reading.yaml_reader import MAX_FILE_BYTES, YamlSource, parse, read_text
 from gateway.config.schema.context import DEFAULT_CHAINS, DEFAULT_PROMPTS
 from gateway.config.schema.settings import Settings
-from gateway.config.values.value import JsonObject
 
 #: Said of a file that holds no value.
 EMPTY = "the file is empty: every key has its default; write {} if that is meant"
@@ -111,10 +110,6 @@ def _read(path: Path | None, text: str | None, *, environ: Mapping[str, str], fo
 def _add_defaults(document: Document) -> None:
     """Add the chain and the prompt that exist undeclared, so that variables can change parts of them."""
     for key, default in (("chains", DEFAULT_CHAINS), ("prompts", DEFAULT_PROMPTS)):
-        _add_default(document, key, default)
-
-
-def _add_default(document: Document, key: str, default: JsonObject) -> None:
-    declared = document.get(key)
-    if isinstance(document.tree, dict) and (declared is None or isinstance(declared, dict)):
-        document.tree = {**document.tree, key: {**default, **(declared or {})}}
+        declared = document.get(key)
+        if isinstance(document.tree, dict) and (declared is None or isinstance(declared, dict)):
+            document.tree = {**document.tree, key: {**default, **(declared or {})}}

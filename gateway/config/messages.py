@@ -1,7 +1,7 @@
 """The findings of pydantic in the words of a configuration file, never with a value, which could be a secret."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import get_args
 
 from pydantic import ValidationError
@@ -74,12 +74,16 @@ def _message(details: ErrorDetails, path: KeyPath, *, root: type[Section]) -> st
 def _unknown_key(path: KeyPath, *, root: type[Section]) -> str:
     if len(path) == 1 and (instead := _LITELLM.get(str(path[0]))) is not None:
         return f"this is a key of LiteLLM: {instead}; see docs/from-litellm.md"
-    word, section = str(path[-1]), strip(type_at(root, path[:-1]))
-    if not is_section(section):
-        return f"unknown key {shown(word)}"
-    keys = sorted(field.alias or name for name, field in section.model_fields.items())
+    section = strip(type_at(root, path[:-1]))
+    fields = section.model_fields.items() if is_section(section) else ()
+    return unknown_key(str(path[-1]), [field.alias or name for name, field in fields])
+
+
+def unknown_key(word: str, known: Iterable[str]) -> str:
+    """Return the message about a key that is none of those `known` in its section."""
+    keys = sorted(known)
     hint = nearest(word, keys)
-    if not hint and len(keys) <= _MOST_KEYS_SHOWN:
+    if not hint and 0 < len(keys) <= _MOST_KEYS_SHOWN:
         hint = f"; known here: {', '.join(keys)}"
     return f"unknown key {shown(word)}{hint}"
 

@@ -54,6 +54,11 @@ def format_path(path: KeyPath) -> str:
     return text
 
 
+def fits(path: KeyPath, pattern: KeyPath) -> bool:
+    """Return whether `path` fits `pattern`, in which `*` is any key or index."""
+    return len(path) == len(pattern) and all(part in ("*", key) for part, key in zip(pattern, path, strict=True))
+
+
 def shown(word: str) -> str:
     """Return a word of the file in quotes: on one line, escaped, and cut if it is too long to help."""
     return ascii(word if len(word) <= _LONGEST_SHOWN else f"{word[:_LONGEST_SHOWN]}...")

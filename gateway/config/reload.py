@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gateway.config.load import Loaded
-from gateway.config.problems import ConfigError, KeyPath, Problem, format_path
+from gateway.config.problems import ConfigError, KeyPath, Problem, fits, format_path
 from gateway.config.schema.section import Section
 from gateway.config.schema.settings import Settings
 
@@ -95,16 +95,12 @@ def _lost(old: Settings, new: Settings) -> Iterator[KeyPath]:
         dict(_walk(settings, said=said)) for settings, said in ((old, True), (new, True), (new, False))
     )
     for path, value in said.items():
-        guard = next((guard for guard in _GUARDS if _fits(path, guard)), None)
+        guard = next((guard for guard in _GUARDS if fits(path, guard)), None)
         if guard is None or path in says or holds.get(path, value) == value:
             continue
         owner = path[: guard.index(_ANY) + 1] if _ANY in guard[:-1] else ()
         if not owner or owner in holds:
             yield path
-
-
-def _fits(path: KeyPath, guard: KeyPath) -> bool:
-    return len(path) == len(guard) and all(part in (_ANY, key) for part, key in zip(guard, path, strict=True))
 
 
 def _walk(value: object, path: KeyPath = (), *, said: bool) -> Iterator[tuple[KeyPath, object]]:

@@ -17,8 +17,8 @@ from typing import Any, Final, TypeAlias
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.config.messages import nearest
-from gateway.config.problems import KeyPath, shown
+from gateway.config.messages import nearest, unknown_key
+from gateway.config.problems import KeyPath
 from gateway.config.schema.section import strip
 from gateway.config.trusted_file import UnsafePluginError
 from gateway.contracts.plugin import Plugin
@@ -38,9 +38,6 @@ _ELSEWHERE: dict[tuple[str, str], str] = {("tools", "mcp"): "gateway.mcp.service
 PluginSettings: TypeAlias = Mapping[str, object] | BaseModel
 
 old_names.install()
-
-# A list of more keys than this would bury the message.
-_MOST_KEYS_SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +225,7 @@ def _unknown_key(path: KeyPath, config: type[BaseModel]) -> str:
     for part in path[:-1]:
         fields = _fields(section)
         section = strip(fields[str(part)]) if part in fields else None
-    word, keys = str(path[-1]), sorted(_fields(section))
-    hint = nearest(word, keys)
-    if not hint and 0 < len(keys) <= _MOST_KEYS_SHOWN:
-        hint = f"; known here: {', '.join(keys)}"
-    return f"unknown key {shown(word)}{hint}"
+    return unknown_key(str(path[-1]), _fields(section))
 
 
 def _fields(section: object) -> dict[str, object]:

@@ -7,20 +7,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from gateway.config.schema.section import Section
-from gateway.config.values.scalars import Flag, Label, Text, parse_text
+from gateway.config.values.scalars import Flag, Label, Text, matching
 from gateway.config.values.value import JsonObject, Value
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}\Z")
 
 
-def parse_workflow_name(value: object) -> str:
-    text = parse_text(value)
-    if not _NAME.match(text):
-        raise ValueError("expected 1 to 64 of a-z, 0-9, '_' and '-', beginning with a letter")
-    return text
-
-
-WorkflowName = Annotated[str, Value(kind="name", parse=parse_workflow_name)]
+_parse_name = matching(_NAME, "expected 1 to 64 of a-z, 0-9, '_' and '-', beginning with a letter")
+WorkflowName = Annotated[str, Value(kind="name", parse=_parse_name)]
 
 
 class Parameter(Section):

@@ -15,6 +15,7 @@ from gateway.config.schema.settings import DEFAULT_LISTEN
 from gateway.config.values.addresses import HIGHEST_PORT, Address, parse_address
 from gateway.config.values.scalars import parse_count
 from gateway.config.values.secret import Hidden
+from gateway.config.values.value import between
 
 _PREFIX = "GATEWAY__"
 _INDEX = re.compile(r"[0-9]{1,4}\Z")
@@ -65,9 +66,7 @@ def apply_flags(document: Document, flags: Mapping[str, object]) -> None:
 def _apply_port(document: Document, value: object) -> None:
     """Replace only the port. A problem with the host is still reported at the host's own place."""
     try:
-        port = parse_count(value)
-        if not 0 <= port <= HIGHEST_PORT:
-            raise ValueError(f"must be between 0 and {HIGHEST_PORT}")
+        port = between(0, HIGHEST_PORT, parse_count)(value)
     except ValueError as error:
         document.complain_about("--port", str(error))
         return

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gateway.config.document import Document
-from gateway.config.problems import KeyPath
+from gateway.config.problems import KeyPath, fits
 from gateway.config.reading.yaml_reader import BROKEN, read_text
 from gateway.config.schema.tools import built_in
 from gateway.config.values.scalars import parse_path
@@ -45,11 +45,7 @@ def companion_of(path: KeyPath) -> KeyPath | None:
     """Return the path of `api_key_file` for that of `api_key`, and the other way round. None: there is none."""
     name = str(path[-1])
     secret = (*path[:-1], name.removesuffix(COMPANION_SUFFIX))
-    fits = any(
-        len(pattern) == len(secret) and all(part in ("*", key) for part, key in zip(pattern, secret, strict=True))
-        for pattern in SECRETS_WITH_FILES
-    )
-    if not fits and not _is_of_a_tool(secret):
+    if not any(fits(secret, pattern) for pattern in SECRETS_WITH_FILES) and not _is_of_a_tool(secret):
         return None
     return secret if name.endswith(COMPANION_SUFFIX) else (*path[:-1], f"{name}{COMPANION_SUFFIX}")
 

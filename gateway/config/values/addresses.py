@@ -2,11 +2,12 @@
 
 import ipaddress
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import SplitResult, urlsplit
 
-from gateway.config.values.scalars import parse_text
+from gateway.config.values.scalars import matching, parse_text
 from gateway.config.values.secret import Secret
 from gateway.config.values.value import Value
 
@@ -113,11 +114,7 @@ def _split_web_url(text: str) -> SplitResult:
     return parts
 
 
-def parse_prefix(value: object) -> str:
-    text = parse_text(value)
-    if not _PREFIX.match(text):
-        raise ValueError("expected a path that begins with '/', without spaces, '?' or '#'")
-    return text
+parse_prefix = matching(_PREFIX, "expected a path that begins with '/', without spaces, '?' or '#'")
 
 
 def parse_host(value: object) -> str:
@@ -141,11 +138,7 @@ def parse_origin(value: object) -> str:
     return text.removesuffix(usual) if usual else text
 
 
-def parse_header_name(value: object) -> str:
-    text = parse_text(value)
-    if not _TOKEN.match(text):
-        raise ValueError("expected the name of a header, such as X-Api-Key")
-    return text
+parse_header_name = matching(_TOKEN, "expected the name of a header, such as X-Api-Key")
 
 
 def parse_credential_header(value: object) -> str:
@@ -170,31 +163,29 @@ def parse_variable(value: object) -> Secret:
     return value if isinstance(value, Secret) else Secret(parse_text(value))
 
 
-def parse_credential(value: object) -> Secret:
-    secret = parse_secret(value)
-    if not _CREDENTIAL.match(secret.reveal()):
-        raise ValueError("a key has only visible ASCII characters and no spaces: write it without a word like 'Bearer'")
-    return secret
+def _secret_matching(pattern: re.Pattern[str], message: str) -> Callable[[object], Secret]:
+    """Return the parser of secrets that fit `pattern`; `message` is its error."""
+
+    def parse(value: object) -> Secret:
+        secret = parse_secret(value)
+        if not pattern.match(secret.reveal()):
+            raise ValueError(message)
+        return secret
+
+    return parse
 
 
-def parse_header_value(value: object) -> Secret:
-    secret = parse_secret(value)
-    if not _HEADER_VALUE.match(secret.reveal()):
-        raise ValueError("the value of a header is one line of visible ASCII characters")
-    return secret
+parse_credential = _secret_matching(
+    _CREDENTIAL, "a key has only visible ASCII characters and no spaces: write it without a word like 'Bearer'"
+)
+parse_header_value = _secret_matching(_HEADER_VALUE, "the value of a header is one line of visible ASCII characters")
+#: Parses the URL of a store. Its scheme is the name of a plugin.
+parse_store = _secret_matching(_STORE, "expected a URL whose scheme names a store, such as sqlite:///FILE")
 
 
 def parse_secret_url(value: object) -> Secret:
     secret = parse_secret(value)
     _split_web_url(secret.reveal())
-    return secret
-
-
-def parse_store(value: object) -> Secret:
-    """Parse the URL of a store. Its scheme is the name of a plugin."""
-    secret = parse_secret(value)
-    if not _STORE.match(secret.reveal()):
-        raise ValueError("expected a URL whose scheme names a store, such as sqlite:///FILE")
     return secret
 
 

@@ -1,12 +1,13 @@
 """The single values of the configuration: text, flags, counts, names and paths, each with its own message."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
 from gateway.config.reading.interpolation import is_utf_8
 from gateway.config.values.secret import Hidden, mask
-from gateway.config.values.value import PathLeaf, Value, kind_of
+from gateway.config.values.value import PathLeaf, Value, between, kind_of
 
 _FLAG_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _COUNT = re.compile(r"[-+]?[0-9]{1,18}\Z")
@@ -50,22 +51,24 @@ def parse_count(value: object) -> int:
 
 def counted(low: int, high: int) -> Value:
     """Return the type of a whole number from `low` to `high`."""
-
-    def parse(value: object) -> int:
-        count = parse_count(value)
-        if not low <= count <= high:
-            raise ValueError(f"must be between {low} and {high}")
-        return count
-
+    parse = between(low, high, parse_count)
     return Value(kind=f"whole number, {low} to {high}", parse=parse, json_type="integer", limits=(low, high))
 
 
-def parse_name(value: object) -> str:
-    """Parse a name that is safe in a URL, a header and a metric label."""
-    text = parse_text(value)
-    if not _NAME.match(text):
-        raise ValueError("expected 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit")
-    return text
+def matching(pattern: re.Pattern[str], message: str) -> Callable[[object], str]:
+    """Return the parser of texts that fit `pattern`; `message` is its error."""
+
+    def parse(value: object) -> str:
+        text = parse_text(value)
+        if not pattern.match(text):
+            raise ValueError(message)
+        return text
+
+    return parse
+
+
+#: Parses a name that is safe in a URL, a header and a metric label.
+parse_name = matching(_NAME, "expected 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit")
 
 
 def parse_label(value: object) -> str:

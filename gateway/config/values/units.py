@@ -1,9 +1,10 @@
 """Durations and sizes as people write them: `500ms 10s 5m 24h`, `32KiB 1MiB`. Plain numbers are seconds and bytes."""
 
 import re
+from collections.abc import Callable
 from typing import Annotated
 
-from gateway.config.values.value import REFERENCE, Value, kind_of
+from gateway.config.values.value import REFERENCE, Value, between, kind_of
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -70,41 +71,20 @@ def format_size(size_bytes: int) -> str:
 _DURATION_PATTERN = r"^[0-9.]+(ms|s|m|h)?$|" + REFERENCE
 _SIZE_PATTERN = r"^[0-9]+(B|KiB|MiB|GiB)?$|" + REFERENCE
 
-Duration = Annotated[
-    float,
-    Value(
-        kind="duration",
-        parse=parse_positive_duration,
-        write=format_duration,
-        json_type="number",
-        pattern=_DURATION_PATTERN,
-    ),
-]
-DurationOrZero = Annotated[
-    float,
-    Value(
-        kind="duration, 0 allowed",
-        parse=parse_duration,
-        write=format_duration,
-        json_type="number",
-        pattern=_DURATION_PATTERN,
-    ),
-]
+
+def _duration(kind: str, parse: Callable[[object], float]) -> Value:
+    return Value(kind=kind, parse=parse, write=format_duration, json_type="number", pattern=_DURATION_PATTERN)
+
+
+Duration = Annotated[float, _duration("duration", parse_positive_duration)]
+DurationOrZero = Annotated[float, _duration("duration, 0 allowed", parse_duration)]
 
 
 def sized(low_bytes: int, high_bytes: int) -> Value:
     """Return the type of a size from `low_bytes` to `high_bytes`."""
-    limits = f"{format_size(low_bytes)} and {format_size(high_bytes)}"
-
-    def parse(value: object) -> int:
-        size_bytes = parse_size(value)
-        if not low_bytes <= size_bytes <= high_bytes:
-            raise ValueError(f"must be between {limits}")
-        return size_bytes
-
     return Value(
-        kind=f"size between {limits}",
-        parse=parse,
+        kind=f"size between {format_size(low_bytes)} and {format_size(high_bytes)}",
+        parse=between(low_bytes, high_bytes, parse_size, format_size),
         write=format_size,
         json_type="integer",
         pattern=_SIZE_PATTERN,

@@ -62,6 +62,20 @@ def _written_by(write: Callable[[Any], object] | None) -> core_schema.PlainSeria
     return write and core_schema.plain_serializer_function_ser_schema(write, when_used="json")
 
 
+def between(
+    low: int, high: int, parse: Callable[[object], int], write: Callable[[int], str] = str
+) -> Callable[[object], int]:
+    """Return `parse` for numbers from `low` to `high` only. `write` shows the limits."""
+
+    def within(value: object) -> int:
+        number = parse(value)
+        if not low <= number <= high:
+            raise ValueError(f"must be between {write(low)} and {write(high)}")
+        return number
+
+    return within
+
+
 def kind_of(value: object) -> str:
     """Return the kind of a value in the words of a configuration file, without its content."""
     match value:
