@@ -3,11 +3,14 @@
 The file tells more than the gateway would: what somebody wrote into it past the gateway is read as it stands.
 """
 
+import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gateway.cli.commands import Commands, WrongUsage, add_group, add_printing, add_reading, configuration
 from gateway.cli.formatting import CommandError, audit_line
+from gateway.cli.operator.arguments import json_option, sha256
 from gateway.config import Loaded
 from gateway.contracts.audit_chain import FIRST_HASH, verify
 from gateway.contracts.store import KeptLine, StoreError, StoreFile
@@ -30,6 +33,28 @@ class Noted:
 
     seq: int
     hash: str
+
+
+def add(commands: Commands) -> None:
+    """Add `gateway audit` and the commands below it."""
+    group = add_group(commands, "audit", "read the audit log from the store, whether or not a gateway runs")
+    p = add_printing(group, "verify", _verify, "check that no line of the audit log was changed or removed")
+    p.add_argument("--expect", type=sha256, metavar="HASH", help="check that this is still the hash of line SEQ")
+    p.add_argument("--at", type=int, metavar="SEQ", help="number of the line whose hash was noted down")
+    p = add_reading(group, "list", _list, "list the lines of the audit log")
+    p.add_argument("--after", type=int, default=0, metavar="N", help="only lines after this number")
+    json_option(p)
+
+
+def _verify(args: argparse.Namespace) -> Iterator[str]:
+    if (args.expect is None) != (args.at is None):
+        raise WrongUsage("--expect and --at go together: the hash of a line, and its number")
+    noted = None if args.expect is None else Noted(args.at, args.expect)
+    return verified(store_file(configuration(args, checked=False))[1], noted=noted)
+
+
+def _list(loaded: Loaded, *, after: int, as_json: bool) -> Iterator[str]:
+    return listed(store_file(loaded)[1], after=after, as_json=as_json)
 
 
 def store_file(loaded: Loaded, *, instead: str = "ask GET /context/audit instead") -> tuple[str, StoreFile]:

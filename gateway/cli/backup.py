@@ -11,9 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gateway.cli.audit import store_file
+from gateway.cli.commands import Commands, add_reading
 from gateway.cli.formatting import CommandError
 from gateway.config import Loaded
 from gateway.contracts.store import StoreError
+
+
+def add(commands: Commands) -> None:
+    """Add `gateway backup`."""
+    p = add_reading(commands, "backup", back_up, "copy the store while gateways use it, and check the copy")
+    p.add_argument("file", type=Path, metavar="FILE", help="the copy, a file that does not exist yet")
 
 
 def back_up(loaded: Loaded, file: Path) -> Iterator[str]:

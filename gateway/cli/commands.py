@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from gateway.config import Loaded, load
 from gateway.registry.check import check_plugins
@@ -97,6 +97,25 @@ def add_printing(
 
     parser = add_command(commands, name, run, text)
     return parser
+
+
+def add_reading(
+    commands: Commands, name: str, function: Callable[..., Iterator[str]], text: str
+) -> argparse.ArgumentParser:
+    """Add a command that needs the configuration and no gateway.
+
+    `function` takes the configuration, and each argument of the parser by the name of its destination.
+    """
+
+    def lines(args: argparse.Namespace) -> Iterator[str]:
+        return function(configuration(args, checked=False), **own_arguments(args))
+
+    return add_printing(commands, name, lines, text)
+
+
+def own_arguments(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments that not every command takes, by the names of their destinations."""
+    return {name: value for name, value in vars(args).items() if name not in ("command", "config", "url")}
 
 
 def configuration(args: argparse.Namespace, *, checked: bool = True) -> Loaded:

@@ -1,10 +1,32 @@
 """`gateway healthcheck`: asks /health/ready of a running gateway, for containers and scripts."""
 
+import argparse
 import http.client
 import sys
 
+from gateway.cli.commands import Commands, add_command, configuration
 from gateway.cli.operator.remote import connection_to
 from gateway.config import Address
+
+
+def add(commands: Commands) -> None:
+    """Add `gateway healthcheck`."""
+    text = "check whether a running gateway is ready (for containers)"
+    p = add_command(commands, "healthcheck", _check_configured, text)
+    p.add_argument("--url", help="the gateway's address (default: as configured)")
+    p.add_argument("--timeout", type=_seconds, default=3.0, metavar="S", help="seconds to wait (default: 3)")
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise ValueError
+    return seconds
+
+
+def _check_configured(args: argparse.Namespace) -> int:
+    settings = configuration(args, checked=False).settings
+    return check(args.url or settings.admin.listen or settings.listen, timeout_s=args.timeout)
 
 
 def check(where: str | Address, *, timeout_s: float) -> int:

@@ -1,14 +1,25 @@
 """`gateway init`: a commented gateway.yaml to begin with."""
 
+import argparse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from gateway.cli.commands import DEFAULT_FILE, Commands, add_printing
 from gateway.cli.formatting import CommandError
 
 #: In the package where it is installed, in the folder above in a checkout.
 _PLACES: Final = (Path(__file__).parent.with_name("gateway.yaml"), Path(__file__).parent.parent.parent / "gateway.yaml")
 _SCHEMA: Final = "# yaml-language-server:"
+
+
+def add(commands: Commands) -> None:
+    """Add `gateway init`."""
+
+    def init(args: argparse.Namespace) -> Iterator[str]:
+        return write_configuration(args.config or DEFAULT_FILE)
+
+    add_printing(commands, "init", init, "write a commented configuration to begin with")
 
 
 def write_configuration(file: Path) -> Iterator[str]:

@@ -1,5 +1,8 @@
 """The command `gateway`: its arguments, and one line instead of a traceback if a command fails.
 
+A command stands in a module of its own, with its arguments (`add`). Those here need much code of the gateway, which
+they import when they run, or the parser itself.
+
 Exit codes: 0 done, 1 refused or failed (the reason is on standard error), 2 wrong usage.
 """
 
@@ -8,33 +11,26 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 from gateway import __version__
 from gateway.approvals.escaping import shown
-from gateway.cli import explain
+from gateway.cli import audit, backup, explain, healthcheck, init, plugin_new
 from gateway.cli.collector import collector_off
 from gateway.cli.commands import (
-    DEFAULT_FILE,
-    Commands,
-    WrongUsage,
     add_command,
     add_examples,
-    add_group,
     add_printing,
     configuration,
     input_lines,
     print_now,
     subcommands,
 )
+from gateway.cli.completion import SHELLS, completion
 from gateway.cli.formatting import CommandError
 from gateway.cli.operator import approvals, mcp, memories, runs, workflows
-from gateway.cli.operator.arguments import json_option, sha256
 from gateway.config import ConfigError
 
 PROFILES = ("literal", "standard", "hardened")
-SHELL_NAMES = ("bash", "zsh", "fish")
-PLUGIN_KINDS = ("stages", "tools", "assessors")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -69,42 +65,13 @@ def run(args: argparse.Namespace) -> int:
         return 1
 
 
-def check_config(args: argparse.Namespace) -> int:
+def check_config(args: argparse.Namespace) -> Iterator[str]:
     # Imported here: no other command shows a configuration, or builds its plugins without running it.
     from gateway.cli.check_config import described
     from gateway.cli.rehearsal import rehearse
 
     loaded = configuration(args)
-    for line in described(loaded, warnings=asyncio.run(rehearse(loaded))):
-        print(line)
-    return 0
-
-
-def init(args: argparse.Namespace) -> Iterator[str]:
-    from gateway.cli.init import write_configuration  # only this command writes a configuration
-
-    return write_configuration(args.config or DEFAULT_FILE)
-
-
-def backup(args: argparse.Namespace) -> Iterator[str]:
-    from gateway.cli.backup import back_up  # only this command copies a store
-
-    return back_up(configuration(args, checked=False), args.file)
-
-
-def verify_audit(args: argparse.Namespace) -> Iterator[str]:
-    from gateway.cli.audit import Noted, store_file, verified  # it brings along what reads a store
-
-    if (args.expect is None) != (args.at is None):
-        raise WrongUsage("--expect and --at go together: the hash of a line, and its number")
-    noted = None if args.expect is None else Noted(args.at, args.expect)
-    return verified(store_file(configuration(args, checked=False))[1], noted=noted)
-
-
-def list_audit(args: argparse.Namespace) -> Iterator[str]:
-    from gateway.cli.audit import listed, store_file  # it brings along what reads a store
-
-    return listed(store_file(configuration(args, checked=False))[1], after=args.after, as_json=args.as_json)
+    return described(loaded, warnings=asyncio.run(rehearse(loaded)))
 
 
 def version(_args: argparse.Namespace) -> Iterator[str]:
@@ -122,8 +89,6 @@ def help_(args: argparse.Namespace) -> Iterator[str]:
 
 
 def complete(args: argparse.Namespace) -> Iterator[str]:
-    from gateway.cli.completion import completion  # only this command writes scripts
-
     yield completion(_parser(), args.shell).rstrip()
 
 
@@ -145,24 +110,10 @@ def assess(args: argparse.Namespace) -> int:
     return assess_lines(input_lines(), print_now, gate=gate, specs=specs, asking=asking_services(settings))
 
 
-def plugin_new(args: argparse.Namespace) -> int:
-    from gateway.cli.plugin_new import write_and_report  # it brings texts along that only this command needs
-
-    return write_and_report(args.kind, args.name, folder=configuration(args, checked=False).settings.plugins.folder)
-
-
 def selftest(_args: argparse.Namespace) -> int:
     from gateway.cli.selftest import run_selftest  # it brings the test upstream along, which `run` never needs
 
     return asyncio.run(run_selftest())
-
-
-def healthcheck(args: argparse.Namespace) -> int:
-    from gateway.cli.healthcheck import check  # the other commands need no HTTP client
-
-    settings = configuration(args, checked=False).settings
-    address = settings.admin.listen or settings.listen
-    return check(args.url or address, timeout_s=args.timeout)
 
 
 def _open_closed_streams() -> None:
@@ -174,13 +125,6 @@ def _open_closed_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < float("inf"):
-        raise ValueError
-    return seconds
 
 
 def _with_default_command(argv: list[str]) -> list[str]:
@@ -206,42 +150,21 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--upstream", metavar="URL", help="one upstream instead of the configured ones")
     p.add_argument("--reuse-port", action="store_true", help="join a gateway on the same port (rolling restart)")
 
-    add_printing(commands, "init", init, "write a commented configuration to begin with")
-    add_command(commands, "check-config", check_config, "check the configuration, and report every problem in it")
+    init.add(commands)
+    add_printing(commands, "check-config", check_config, "check the configuration, and report every problem in it")
     add_command(commands, "selftest", selftest, "prove on this machine that passthrough is unchanged")
-    p = add_command(commands, "healthcheck", healthcheck, "check whether a running gateway is ready (for containers)")
-    p.add_argument("--url", help="the gateway's address (default: as configured)")
-    p.add_argument("--timeout", type=_seconds, default=3.0, metavar="S", help="seconds to wait (default: 3)")
-
+    healthcheck.add(commands)
     explain.add(commands)
     add_command(commands, "scan", scan, "find the tool calls in model output, one JSON line on standard input each")
     text = "print the gate's verdict on tool calls, one JSON line on standard input each"
     p = add_command(commands, "assess", assess, text)
     p.add_argument("--profile", choices=PROFILES, help="profile instead of the configured one (risk.profile)")
-    for operators in (approvals, runs, memories, workflows, mcp):
-        operators.add(commands)
-    _add_audit(add_group(commands, "audit", "read the audit log from the store, whether or not a gateway runs"))
-    p = add_printing(commands, "backup", backup, "copy the store while gateways use it, and check the copy")
-    p.add_argument("file", type=Path, metavar="FILE", help="the copy, a file that does not exist yet")
-    kinds = add_group(commands, "plugin", "write a plugin of your own")
-    text = "write a working plugin into the folder of your plugins, and its test beside it"
-    p = add_command(kinds, "new", plugin_new, text)
-    p.add_argument("kind", choices=PLUGIN_KINDS, help="kind of the plugin")
-    p.add_argument("name", metavar="NAME", help="a Python identifier: the name of the file, and of the plugin")
+    for below in (approvals, runs, memories, workflows, mcp, audit, backup, plugin_new):
+        below.add(commands)
     add_printing(commands, "version", version, "show the version")
     p = add_printing(commands, "help", help_, "show the help of a command")
     p.add_argument("words", nargs="*", metavar="COMMAND", help="the command, such as: approvals list")
     p = add_printing(commands, "completion", complete, "write a script that completes commands and options in a shell")
-    p.add_argument("shell", choices=SHELL_NAMES, help="your shell")
+    p.add_argument("shell", choices=SHELLS, help="your shell")
     add_examples(parser)
     return parser
-
-
-def _add_audit(commands: Commands) -> None:
-    text = "check that no line of the audit log was changed or removed"
-    p = add_printing(commands, "verify", verify_audit, text)
-    p.add_argument("--expect", type=sha256, metavar="HASH", help="check that this is still the hash of line SEQ")
-    p.add_argument("--at", type=int, metavar="SEQ", help="number of the line whose hash was noted down")
-    p = add_printing(commands, "list", list_audit, "list the lines of the audit log")
-    p.add_argument("--after", type=int, default=0, metavar="N", help="only lines after this number")
-    json_option(p)

@@ -3,13 +3,16 @@
 import keyword
 import os
 import re
-import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from gateway.cli import templates
+from gateway.cli.commands import Commands, add_group, add_reading
+from gateway.cli.formatting import CommandError
+from gateway.config import Loaded
 from gateway.plugins import plugin_names
 from gateway.registry.folder import file_of
 
@@ -18,7 +21,7 @@ NewKind = Literal["stages", "tools", "assessors"]
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}\Z")
 
 
-class PluginNewError(Exception):
+class PluginNewError(CommandError):
     """Nothing was written; the text says why and what to do."""
 
 
@@ -43,18 +46,26 @@ def template_of(kind: NewKind) -> Template:
     return Template(plugin, test, use)
 
 
-def write_and_report(kind: NewKind, name: str, *, folder: Path) -> int:
-    """Write both files and print what to do with them; 1 with the reason on standard error if that failed."""
+def add(commands: Commands) -> None:
+    """Add `gateway plugin` and the command below it."""
+    group = add_group(commands, "plugin", "write a plugin of your own")
+    text = "write a working plugin into the folder of your plugins, and its test beside it"
+    p = add_reading(group, "new", _write_configured, text)
+    p.add_argument("kind", choices=get_args(NewKind), help="kind of the plugin")
+    p.add_argument("name", metavar="NAME", help="a Python identifier: the name of the file, and of the plugin")
+
+
+def _write_configured(loaded: Loaded, *, kind: NewKind, name: str) -> Iterator[str]:
+    return write_and_report(kind, name, folder=loaded.settings.plugins.folder)
+
+
+def write_and_report(kind: NewKind, name: str, *, folder: Path) -> Iterator[str]:
+    """Write both files and yield what to do with them. Raises PluginNewError."""
     if folder.is_relative_to(Path.cwd()):
         folder = folder.relative_to(Path.cwd())  # as a person here would write it
-    try:
-        plugin, test = write_plugin(kind, name, folder=folder)
-    except PluginNewError as error:
-        print(f"gateway: {error}", file=sys.stderr)
-        return 1
-    print(f"wrote {plugin}\nwrote {test}\n\nTry it: python -m pytest {test}\nIn gateway.yaml:\n")
-    print(rendered(template_of(kind).use, name), end="")
-    return 0
+    plugin, test = write_plugin(kind, name, folder=folder)
+    yield f"wrote {plugin}\nwrote {test}\n\nTry it: python -m pytest {test}\nIn gateway.yaml:\n"
+    yield rendered(template_of(kind).use, name).rstrip("\n")
 
 
 def write_plugin(kind: NewKind, name: str, *, folder: Path) -> tuple[Path, Path]:

@@ -51,9 +51,8 @@ def test_what_is_written_works(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_says_what_to_do(kind: NewKind, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Both files, how to try them, and what to write into gateway.yaml."""
-    assert write_and_report(kind, "mine", folder=tmp_path / "plugins") == 0
-    out, err = capsys.readouterr()
-    assert err == ""
+    out = "\n".join([*write_and_report(kind, "mine", folder=tmp_path / "plugins"), ""])
+    assert capsys.readouterr() == ("", "")
     assert f"wrote {tmp_path}/plugins/{kind}/mine.py\nwrote {tmp_path}/tests/plugins/{kind}/test_mine.py\n" in out
     assert rendered(template_of(kind).use, "mine") in out
 
@@ -99,12 +98,15 @@ def test_the_command_writes_into_the_folder_of_the_configuration(
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_nothing_is_overwritten(which: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_overwritten(
+    which: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Neither file, and then the other one is not written either."""
     files = write_plugin("tools", "mine", folder=tmp_path / "plugins")
     files[1 - which].unlink()
     files[which].write_text("precious")
-    assert write_and_report("tools", "mine", folder=tmp_path / "plugins") == 1
+    monkeypatch.setenv("GATEWAY__PLUGINS__FOLDER", str(tmp_path / "plugins"))
+    assert main(["plugin", "new", "tools", "mine"]) == 1
     out, err = capsys.readouterr()
     assert out == "" and err.startswith(f"gateway: '{files[which]}' is there already") and err.count("\n") == 1
     assert files[which].read_text() == "precious" and not files[1 - which].exists()

@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from gateway import strict_json
-from gateway.cli.commands import Commands, add_printing, configuration
+from gateway.cli.commands import Commands, add_printing, configuration, own_arguments
 from gateway.cli.operator.remote import Remote
 from gateway.config import Address
 
 _SHA256 = re.compile("[0-9a-f]{64}")
-#: What every command takes; anything else is an argument of its function.
-_COMMON = ("command", "config", "url")
 
 
 def add_asking(
@@ -34,8 +32,7 @@ def add_asking(
             settings = configuration(args, checked=False).settings
             return args.url or (settings.admin.listen if admin else None) or settings.listen
 
-        own = {argument: value for argument, value in vars(args).items() if argument not in _COMMON}
-        return function(Remote(where, os.environ.get("GATEWAY_API_KEY", "").strip() or None), **own)
+        return function(Remote(where, os.environ.get("GATEWAY_API_KEY", "").strip() or None), **own_arguments(args))
 
     parser = add_printing(commands, name, lines, text)
     parser.add_argument("--url", help="the gateway's address (default: as configured); its key: GATEWAY_API_KEY")
