@@ -9,10 +9,10 @@ from gateway.contracts.tools import ToolSource, ToolSpec
 from gateway.plugins import plugin_names, plugin_of_ours
 from gateway.registry.find import build_plugin
 from gateway.registry.stores import scratch_store
-from gateway.server.context_lane import NoRuns, PluginHost
+from gateway.server.context_lane import PluginHost
 from gateway.server.context_tools import built, gate_of, use_of
 from gateway.telemetry.counters import ContextCounters
-from gateway.tools.catalog import Catalog, Configured
+from gateway.tools.catalog import Configured
 from gateway.tools.gate import Gate
 
 
@@ -22,7 +22,8 @@ async def offline_gate(settings: Settings) -> tuple[Gate, Mapping[str, ToolSpec]
     These are the built-in tools, enabled or not, which need no network and no file; and the configured tools of other
     plugins, which are built for it. Raises ConfigError for a plugin that cannot be built.
     """
-    host, problems = _host(), list[Problem]()
+    clock, store, problems = SystemClock(), scratch_store(), list[Problem]()  # the store is never opened
+    host = PluginHost(BasePrompts({}, store, clock=clock), store, ContextCounters(), clock)
     ours = {
         name: await _listed(build_plugin("tools", name, plugin_of_ours("tools", name).anywhere, host))
         for name in plugin_names("tools")
@@ -57,10 +58,3 @@ async def _listed(source: ToolSource) -> tuple[ToolSource, Sequence[ToolSpec]]:
     listed = await source.list_tools()
     await source.close()
     return source, listed
-
-
-def _host() -> PluginHost:
-    """Return the host that plugins are built with; its store is never opened."""
-    clock = SystemClock()
-    store = scratch_store()
-    return PluginHost(BasePrompts({}, store, clock=clock), store, ContextCounters(), clock, Catalog(()), NoRuns())

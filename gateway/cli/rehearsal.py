@@ -13,22 +13,17 @@ from typing import Any, NoReturn
 from gateway.clock import SystemClock
 from gateway.config import ConfigError, Loaded, Problem, Settings
 from gateway.config.schema.mcp import McpServer
-from gateway.contracts.store import Store
 from gateway.mcp.registration import options_of
 from gateway.mcp.session import MISSING_SDK
 from gateway.mcp.transport.process import Program, missing
 from gateway.registry.find import PluginProblem
 from gateway.registry.stores import build_store, scratch_store, store_address
-from gateway.runs.event_feed import EventFeed
-from gateway.runs.leases import Leases
 from gateway.runs.live import LiveRuns
-from gateway.server.context_lane import Assembled, Shared, build_context_lane, make_servers
+from gateway.server.context_lane import Assembled, build_context_lane, build_shared
 from gateway.server.passthrough_lane import endpoint
 from gateway.telemetry.counters import ContextCounters
 from gateway.telemetry.metrics import Metrics
 from gateway.tools.catalog import obstacles_of
-from gateway.tools.in_use import InUse
-from gateway.tools.results import Results
 from gateway.upstream.pool import Pool
 from gateway.workflows.folder import load_workflows
 
@@ -67,39 +62,29 @@ class _Heard(logging.Handler):
 
 async def _assembled(loaded: Loaded, stack: AsyncExitStack) -> Assembled:
     """Build the context lane as a worker has it, on a store in memory. Raises ConfigError."""
-    clock, counters, metrics = SystemClock(), ContextCounters(), Metrics()
+    clock = SystemClock()
     store = scratch_store()
     await store.open()
     stack.push_async_callback(store.close)
     assembled = await build_context_lane(
         loaded.settings,
         pools=[Pool(endpoint(upstream), clock=clock.monotonic) for upstream in loaded.settings.upstreams],
-        metrics=metrics,
-        shared=_shared(store, counters, clock),
+        metrics=Metrics(),
+        shared=build_shared(
+            store,
+            runs=LiveRuns(clock=clock),
+            counters=ContextCounters(),
+            clock=clock,
+            resume=_nothing,
+            equipment=_nothing,
+        ),
     )
     stack.push_async_callback(assembled.lane.retire)
     return assembled
 
 
-def _shared(store: Store, counters: ContextCounters, clock: SystemClock) -> Shared:
-    async def resume(run: object) -> NoReturn:
-        raise RuntimeError(f"nothing runs here: {run!r}")
-
-    return Shared(
-        store=store,
-        runs=LiveRuns(clock=clock),
-        feed=EventFeed(store),
-        leases=Leases(store, clock=clock, resume=resume),
-        counters=counters,
-        clock=clock,
-        mcp_servers=make_servers(store, worker="check", counters=counters, clock=clock),
-        in_use=InUse(_nothing),
-        results=Results(),
-    )
-
-
-def _nothing() -> Any:
-    raise RuntimeError("nothing runs here")
+def _nothing(*run: object) -> NoReturn:
+    raise RuntimeError(f"nothing runs here: {run!r}")
 
 
 def _store_problems(settings: Settings, folder: Path) -> Iterator[Problem]:

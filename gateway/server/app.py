@@ -25,12 +25,10 @@ from gateway.lanes.listener import Listener
 from gateway.lanes.local import head_of
 from gateway.lanes.router import Router
 from gateway.lanes.wrong_keys import WrongKeys
-from gateway.runs.event_feed import EventFeed
-from gateway.runs.leases import Leases
 from gateway.runs.live import LiveRuns
 from gateway.server.api import ApiPages
 from gateway.server.backlog import Backlog
-from gateway.server.context_lane import Assembled, Shared, build_context_lane, make_servers, open_store
+from gateway.server.context_lane import Assembled, Shared, build_context_lane, build_shared, open_store
 from gateway.server.passthrough_lane import ADMIN_PATHS, CONTEXT_PATHS, ROOT_PATHS, build_admin_entry, build_router
 from gateway.server.pruning import Pruner
 from gateway.telemetry.counters import ContextCounters
@@ -38,8 +36,6 @@ from gateway.telemetry.exposition import Exposition
 from gateway.telemetry.logs import LogSink, access_record
 from gateway.telemetry.metrics import Metrics
 from gateway.tools.catalog import obstacles_of
-from gateway.tools.in_use import InUse
-from gateway.tools.results import Results
 
 log = logging.getLogger("gateway")
 
@@ -135,23 +131,26 @@ class Gateway:
         async def resume(run: StoredRun) -> None:
             await self._resumption.go_on(run)
 
-        feed = EventFeed(store)
-        leases = Leases(store, clock=self._clock, resume=resume)
-        in_use = InUse(lambda: self._current().equipment)
-        fleet = make_servers(store, worker=leases.owner, counters=self._counters, clock=self._clock)
-        self._shared = Shared(store, self._runs, feed, leases, self._counters, self._clock, fleet, in_use, Results())
+        self._shared = shared = build_shared(
+            store,
+            runs=self._runs,
+            counters=self._counters,
+            clock=self._clock,
+            resume=resume,
+            equipment=lambda: self._current().equipment,
+        )
         self._resumption = Resumption(
             lane=lambda: self._current().lane,
             runs=self._runs,
-            leases=leases,
-            feed=feed,
+            leases=shared.leases,
+            feed=shared.feed,
             store=store,
             clock=self._clock,
         )
-        self._stack.push_async_callback(fleet.close)
-        self._stack.push_async_callback(feed.close)
+        self._stack.push_async_callback(shared.mcp_servers.close)
+        self._stack.push_async_callback(shared.feed.close)
         self._stack.push_async_callback(self._end_webhooks)
-        self._stack.push_async_callback(leases.close)
+        self._stack.push_async_callback(shared.leases.close)
         self._stack.push_async_callback(self._runs.close)
 
     async def _announce_approvals(self) -> None:

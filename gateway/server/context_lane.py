@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,13 @@ log = logging.getLogger("gateway")
 MCP = "mcp"
 
 
+class NoRuns:
+    """The placeholder for runs while tools are built: no agent loop exists yet."""
+
+    def stage(self, limits: object) -> Any:
+        raise ValueError(f"a tool cannot run agent loops ({limits!r})")
+
+
 @dataclass(slots=True)
 class PluginHost:
     """The services that plugins are built with (`contracts.Host`). Tools and runs exist once tools are built."""
@@ -59,8 +66,8 @@ class PluginHost:
     store: Store
     counters: Counters
     clock: Clock
-    tools: Tools
-    runs: Runs
+    tools: Tools = field(default_factory=lambda: Catalog(()))
+    runs: Runs = field(default_factory=NoRuns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +110,24 @@ async def open_store(settings: Settings, *, folder: Path) -> Store:
     return store
 
 
+def build_shared(
+    store: Store,
+    *,
+    runs: LiveRuns,
+    counters: Counters,
+    clock: Clock,
+    resume: Callable[[StoredRun], Awaitable[None]],
+    equipment: Callable[[], Equipment],
+) -> Shared:
+    """Build the services that requests of all configurations share."""
+    leases = Leases(store, clock=clock, resume=resume)
+    servers = make_servers(store, worker=leases.owner, counters=counters, clock=clock)
+    return Shared(store, runs, EventFeed(store), leases, counters, clock, servers, InUse(equipment), Results())
+
+
 def make_servers(store: Store, *, worker: str, counters: Counters, clock: Clock) -> McpServers:
     """Build the MCP services of one worker. It has none until it is configured."""
-    prompts = BasePrompts({}, store, clock=clock)
-    host = PluginHost(prompts, store, counters, clock, Catalog(()), NoRuns())
+    host = PluginHost(BasePrompts({}, store, clock=clock), store, counters, clock)
 
     def build(name: str, options: Mapping[str, object]) -> ManagedService:
         try:
@@ -125,7 +146,7 @@ async def build_context_lane(
     problems: list[Problem] = []
     store, counters, clock = shared.store, shared.counters, shared.clock
     prompts = BasePrompts(_prompt_texts(settings, problems), store, clock=clock)
-    host = PluginHost(prompts, store, counters, clock, Catalog(()), NoRuns())
+    host = PluginHost(prompts, store, counters, clock)
     catalog = await load_tools(settings, host, shared.results, problems, services=shared.mcp_servers.services)
     gate = gate_of(settings, host, problems, at_hand=True, names=catalog.by_key())
     host.tools = catalog
@@ -245,13 +266,6 @@ def _earlier(store: Store, clock: Clock) -> Callable[[RequestKey, Caller], Await
         return next(iter(await store.runs_like(request_key.fingerprint, tenant=caller.tenant, since_s=since_s)), None)
 
     return earlier
-
-
-class NoRuns:
-    """The placeholder for runs while tools are built: no agent loop exists yet."""
-
-    def stage(self, limits: object) -> Any:
-        raise ValueError(f"a tool cannot run agent loops ({limits!r})")
 
 
 def _workflows(settings: Settings, problems: list[Problem]) -> Mapping[str, Workflow]:
