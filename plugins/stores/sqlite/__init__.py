@@ -21,7 +21,6 @@ from gateway.plugin import (
     AuditLine,
     AuditRow,
     Change,
-    ConflictError,
     DecisionResult,
     DecisionWrite,
     Grant,
@@ -36,7 +35,6 @@ from gateway.plugin import (
     StoredService,
     StoredStep,
     StoreError,
-    UncertainError,
     WorkerService,
 )
 
@@ -97,14 +95,11 @@ class SqliteStore(SqliteMemories):
 
     async def open(self) -> None:
         """Open the store. Raises StoreError if the file cannot be used. You may call `close` right after that, too."""
-        thread = partial(
-            SqliteThread, place=self.place, failure=StoreError, uncertain=UncertainError, refusal=ConflictError
-        )
-        self._writer = thread(self._writing, batch=BATCH)
+        self._writer = SqliteThread(self._writing, place=self.place, batch=BATCH)
         await self._writer.open()
         self._reader = self._writer
         if self.place != IN_MEMORY:  # where another connection would see another database
-            self._reader = thread(self._reading, batch=1)
+            self._reader = SqliteThread(self._reading, place=self.place, batch=1)
             await self._reader.open()
         self.open_memories()
         if self._watch is not None and self._watch.is_check_due:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, TypeVar
 
+from gateway.plugin import ConflictError, StoreError, UncertainError
+
 from .commits import Lasts, SqliteTransactions, SqliteUncertainError
 from .file import SqliteError
 
@@ -37,26 +39,14 @@ class _Job:
 class SqliteThread:
     """One connection and its thread.
 
-    Work that raises `refusal` is undone alone, and its caller gets just that. Any other error is a `failure`, if
-    nothing has happened, or `uncertain`, if a crash may bring it back.
+    Work that raises ConflictError is undone alone, and its caller gets just that. Any other error is a StoreError, if
+    nothing has happened, or an UncertainError, if a crash may bring it back.
     """
 
-    def __init__(
-        self,
-        connect: Callable[[], SqliteTransactions],
-        *,
-        place: str,
-        batch: int,
-        failure: type[Exception],
-        uncertain: type[Exception],
-        refusal: type[Exception],
-    ) -> None:
+    def __init__(self, connect: Callable[[], SqliteTransactions], *, place: str, batch: int) -> None:
         self._connect = connect
         self._place = place
         self._batch = batch
-        self._failure = failure
-        self._uncertain = uncertain
-        self._refusal = refusal
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._opened: asyncio.Future[None] = self._loop.create_future()
@@ -71,7 +61,7 @@ class SqliteThread:
     async def do(self, work: Callable[[sqlite3.Connection], T], *, lasts: Lasts = Lasts.AS_LONG_AS_THE_SYSTEM) -> T:
         """Queue `work` and return its result. It may be repeated, after a rollback."""
         if self._closing:
-            raise self._failure(f"the store {self._place!r} is closed")
+            raise StoreError(f"the store {self._place!r} is closed")
         answer: asyncio.Future[T] = self._loop.create_future()
 
         def run(connection: sqlite3.Connection) -> Settle:
@@ -154,7 +144,7 @@ class SqliteThread:
         connection.execute("SAVEPOINT job")
         try:
             settle = job.run(connection)
-        except self._refusal as refusal:
+        except ConflictError as refusal:
             connection.execute("ROLLBACK TO job")
             settle = partial(job.fail, refusal)
         connection.execute("RELEASE job")
@@ -165,13 +155,13 @@ class SqliteThread:
             self._loop.call_soon_threadsafe(_all, settled)
 
     def _error(self, error: Exception) -> Exception:
-        if isinstance(error, self._failure | self._refusal):
+        if isinstance(error, StoreError | ConflictError):
             return error
         if isinstance(error, SqliteError):
-            return self._failure(str(error))
+            return StoreError(str(error))
         if isinstance(error, SqliteUncertainError):
-            return self._uncertain(f"the store {self._place!r} failed: {error}")
-        return self._failure(f"the store {self._place!r} failed: {error}")
+            return UncertainError(f"the store {self._place!r} failed: {error}")
+        return StoreError(f"the store {self._place!r} failed: {error}")
 
 
 def _all(settled: Sequence[Settle]) -> None:

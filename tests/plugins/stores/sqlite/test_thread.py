@@ -9,23 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from gateway.plugin import ConflictError, StoreError
 from gateway.plugins.stores.sqlite.commits import Lasts, PlainTransactions
 from gateway.plugins.stores.sqlite.file import SqliteError
 from gateway.plugins.stores.sqlite.thread import SqliteThread
 
 Open = Callable[..., Awaitable[SqliteThread]]
-
-
-class FailureError(Exception):
-    pass
-
-
-class RefusalError(Exception):
-    pass
-
-
-class UncertainError(FailureError):
-    pass
 
 
 def connect(place: Path) -> sqlite3.Connection:
@@ -48,21 +37,14 @@ async def thread(place: Path) -> AsyncIterator[SqliteThread]:
 
 
 def of(connecting: Callable[[], sqlite3.Connection]) -> SqliteThread:
-    return SqliteThread(
-        lambda: PlainTransactions(connecting(), begin="BEGIN IMMEDIATE"),
-        place="words",
-        batch=10,
-        failure=FailureError,
-        uncertain=UncertainError,
-        refusal=RefusalError,
-    )
+    return SqliteThread(lambda: PlainTransactions(connecting(), begin="BEGIN IMMEDIATE"), place="words", batch=10)
 
 
 def put(connection: sqlite3.Connection, *, word: str | None, refuse: bool = False) -> int:
     """How many there are with this one."""
     connection.execute("INSERT INTO words VALUES (?)", (word,))
     if refuse:
-        raise RefusalError(word)
+        raise ConflictError(word)
     return int(connection.execute("SELECT count(*) FROM words").fetchone()[0])
 
 
@@ -79,11 +61,11 @@ async def test_what_is_refused_is_undone_alone(thread: SqliteThread) -> None:
     """Its caller gets the very refusal; the others of the batch are there, and were done once."""
     jobs = (thread.do(partial(put, word=str(n), refuse=n % 3 == 1), lasts=Lasts.FOR_SURE) for n in range(9))
     results = await asyncio.gather(*jobs, return_exceptions=True)
-    assert [str(result) if isinstance(result, RefusalError) else result for result in results] == [
+    assert [str(result) if isinstance(result, ConflictError) else result for result in results] == [
         *(1, "1", 2, 3, "4", 4, 5, "7", 6)
     ]
     assert await thread.do(words) == ["0", "2", "3", "5", "6", "8"]
-    with pytest.raises(RefusalError):
+    with pytest.raises(ConflictError):
         await thread.do(partial(put, word="alone", refuse=True))
     assert len(await thread.do(words)) == 6
 
@@ -92,7 +74,7 @@ async def test_what_fails_is_undone_alone(thread: SqliteThread) -> None:
     """Its caller gets a failure that names the store; also beside a refusal."""
     jobs = (thread.do(partial(put, word=None if n == 4 else str(n), refuse=n == 2)) for n in range(6))
     results = await asyncio.gather(*jobs, return_exceptions=True)
-    assert [type(result) for result in results] == [int, int, RefusalError, int, FailureError, int]
+    assert [type(result) for result in results] == [int, int, ConflictError, int, StoreError, int]
     assert "'words' failed: NOT NULL" in str(results[4])
     assert await thread.do(words) == ["0", "1", "3", "5"]
 
@@ -113,7 +95,7 @@ async def test_a_file_that_somebody_holds_fails_all_that_wait_at_once(place: Pat
         jobs = (thread.do(partial(put, word=str(n))) for n in range(100))
         results = await asyncio.gather(*jobs, return_exceptions=True)
         other.execute("COMMIT")
-    assert all(isinstance(result, FailureError) and "locked" in str(result) for result in results)
+    assert all(isinstance(result, StoreError) and "locked" in str(result) for result in results)
     assert len(tries) <= 100 / 10 + 1  # the first batch may be smaller: nobody waited yet
     assert await thread.do(partial(put, word="after")) == 1
     await thread.close()
@@ -133,7 +115,7 @@ async def test_closing_does_what_waits_and_refuses_the_rest(thread: SqliteThread
     await asyncio.sleep(0)
     await asyncio.gather(thread.close(), thread.close())
     assert await task == 1
-    with pytest.raises(FailureError, match="'words' is closed"):
+    with pytest.raises(StoreError, match="'words' is closed"):
         await thread.do(words)
 
 
@@ -145,8 +127,8 @@ async def test_a_connection_that_cannot_be_made_is_told(place: Path) -> None:
 
     for connecting, text in ((refuse, "^move it away$"), (partial(connect, place / "no"), "'words' failed: unable")):
         thread = of(connecting)
-        with pytest.raises(FailureError, match=text):
+        with pytest.raises(StoreError, match=text):
             await thread.open()
-        with pytest.raises(FailureError, match="closed"):
+        with pytest.raises(StoreError, match="closed"):
             await thread.do(words)
         await thread.close()
