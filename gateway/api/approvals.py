@@ -12,7 +12,7 @@ from pydantic import Field
 
 from gateway.api.decisions import ApiContext, DecisionBody, go_on
 from gateway.api.request import VIEWING, Body, body_of, gone, limit_of, query_of, via_of, word_of
-from gateway.api.site import Route
+from gateway.api.site import Route, readable
 from gateway.api.views import decided_view, error_view, json_answer, list_answer, page_answer
 from gateway.approvals.approvals import Decision, approval_view, not_found
 from gateway.approvals.chat_replies import COMMENT_CHARS
@@ -54,9 +54,9 @@ class ApprovalPages:
     def routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
         one = APPROVALS + "/{id}"
-        readable = [(APPROVALS, self._list), (one, self._get)]
         return [
-            *((method, path, page) for path, page in readable for method in ("GET", "HEAD")),
+            *readable(APPROVALS, self._list),
+            *readable(one, self._get),
             ("POST", APPROVALS + "/batch", self._decide_all),
             ("POST", one, self._decide),
         ]

@@ -1,7 +1,7 @@
 """The pages of the context lane: the endpoint of each dialect, and the list of models."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from aiohttp import web
@@ -32,21 +32,14 @@ from gateway.workflows.invocation import workflow_call_in, workflow_usage
 MODEL_PATHS = ("/context/models", "/context/v1/models")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChatPages:
     """The chat pages. `current` returns the lane and the model core in use; `admit` raises when the gateway is full."""
 
-    def __init__(
-        self,
-        *,
-        current: Callable[[], tuple[ContextLane, ModelCall]],
-        resumption: Resumption,
-        identify: Identify,
-        admit: Callable[[], None],
-    ) -> None:
-        self._current = current
-        self._resumption = resumption
-        self._identify = identify
-        self._admit = admit
+    current: Callable[[], tuple[ContextLane, ModelCall]]
+    resumption: Resumption
+    identify: Identify
+    admit: Callable[[], None]
 
     def routes(self) -> list[Route]:
         chat = [
@@ -58,10 +51,10 @@ class ChatPages:
         return [*chat, *models]
 
     async def _chat(self, request: web.Request, *, dialect: Dialect) -> web.StreamResponse:
-        self._admit()
-        lane, core = self._current()
+        self.admit()
+        lane, core = self.current()
         head = head_of(request)
-        identities = identities_of(head, core, self._identify)
+        identities = identities_of(head, core, self.identify)
         async with lane.in_use():
             caller = next(iter(identities.values())).caller
             note(request, key=caller.name)
@@ -70,7 +63,7 @@ class ChatPages:
             asked = await aside(partial(dialect.parse, content, needs_model=core.needs_model), content=content)
             body = asked.body
             target = core.target_of(body)
-            identity = identities.get(target.has_key) or self._identify(head, target.has_key, "context")
+            identity = identities.get(target.has_key) or self.identify(head, target.has_key, "context")
             note(request, key=identity.caller.name, upstream=target.pool.endpoint.name)
             request_key = await aside(
                 partial(_request_key, head, identity.caller, path=request.path, content=content), content=content
@@ -88,9 +81,9 @@ class ChatPages:
                 answer = dialect.answer(asked, run_id=run.request_id, created_s=run.created_s)
                 response = await lane.answer(request, run, answer, streams=asked.streams)
             except GatewayError:
-                self._resumption.delivered(run, request_key)
+                self.resumption.delivered(run, request_key)
                 raise
-            self._resumption.delivered(run, request_key)
+            self.resumption.delivered(run, request_key)
             return response
 
     async def _run(self, lane: ContextLane, repeated: RepeatedRequest, asked: Asked) -> LiveRun:
@@ -105,13 +98,13 @@ class ChatPages:
         text = asked.text
         decision = asked.decision or parse_reply(text)
         if decision is not None:
-            return await self._resumption.reply(decision, repeated)
-        if (waits := await self._resumption.repeated_run(repeated)) is not None:
+            return await self.resumption.reply(decision, repeated)
+        if (waits := await self.resumption.repeated_run(repeated)) is not None:
             return waits
         stored = await lane.earlier(repeated.request_key, repeated.exchange.caller)
         if stored is not None and (stored.effects or stored.state not in ENDED):
-            return await self._resumption.repeat(stored, repeated)
-        if (named := named_approvals(text)) and (run := await self._resumption.named(named, repeated)) is not None:
+            return await self.resumption.repeat(stored, repeated)
+        if (named := named_approvals(text)) and (run := await self.resumption.named(named, repeated)) is not None:
             return run
         called = workflow_call_in(text, lane.workflows)
         exchange = repeated.exchange if called is None else replace(repeated.exchange, workflow=workflow_usage(*called))
@@ -122,7 +115,7 @@ class ChatPages:
         if not wants_text(repeated.body):
             return None  # an answer in another format is the client's
         told = await cancel_ask_before(text, repeated.exchange, lane.approvals.remembered)
-        brought = await self._resumption.brought(repeated)
+        brought = await self.resumption.brought(repeated)
         if not told:
             return brought
 
@@ -132,9 +125,9 @@ class ChatPages:
         return both
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
-        _, core = self._current()
+        _, core = self.current()
         head = head_of(request)
-        identity = self._identify(head, core.has_key({}), "context")
+        identity = self.identify(head, core.has_key({}), "context")
         header, credential = forwarded(head, identity.consumed)
         status, content_type, content = await core.models(
             header=header, credential=credential, credential_header=credential_header(head)

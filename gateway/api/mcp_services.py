@@ -11,9 +11,8 @@ from typing import Final
 import orjson
 from aiohttp import web
 
-from gateway.api.content import content_of
-from gateway.api.request import Authorise, Body, page_of, parsed, query_of, value_of
-from gateway.api.site import Route
+from gateway.api.request import Authorise, Body, object_of, page_of, parsed, query_of, text_of, value_of
+from gateway.api.site import Route, readable
 from gateway.api.views import json_answer, list_answer, page_answer
 from gateway.contracts.caller import Caller
 from gateway.contracts.store import Json, StoredService
@@ -47,9 +46,10 @@ class ServicePages:
     def routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
         one = SERVICES + "/{name}"
-        readable = [(SERVICES, self._list), (one, self._get), (one + "/tools", self._tools)]
         return [
-            *((method, path, page) for path, page in readable for method in ("GET", "HEAD")),
+            *readable(SERVICES, self._list),
+            *readable(one, self._get),
+            *readable(one + "/tools", self._tools),
             ("POST", SERVICES, self._register),
             ("PUT", one, self._put),
             ("DELETE", one, self._delete),
@@ -69,16 +69,16 @@ class ServicePages:
 
     async def _get(self, request: web.Request) -> web.Response:
         self._admin(request)
-        seen = await self._found(request)
+        seen = await self._found(request.match_info["name"])
         return json_answer({**service_view(seen), "stderr": list(seen.condition.stderr)})
 
     async def _tools(self, request: web.Request) -> web.Response:
         self._admin(request)
-        return list_answer(tool_views(await self._found(request)))
+        return list_answer(tool_views(await self._found(request.match_info["name"])))
 
     async def _register(self, request: web.Request) -> web.Response:
         caller = self._admin(request)
-        settings = await _object_of(request, caller)
+        settings = await _body_of(request, caller)
         name = _name_of(settings.pop("name", None))
         config = _config_of(settings)
         if await self._configured(name):
@@ -93,7 +93,7 @@ class ServicePages:
 
     async def _put(self, request: web.Request) -> web.Response:
         caller = self._admin(request)
-        settings = await _object_of(request, caller)
+        settings = await _body_of(request, caller)
         name = _name_of(request.match_info["name"])
         if settings.pop("name", name) != name:
             raise GatewayError(
@@ -119,7 +119,7 @@ class ServicePages:
 
     async def _start(self, request: web.Request) -> web.Response:
         self._admin(request)
-        if not (await self._found(request)).wanted.enabled:
+        if not (await self._found(request.match_info["name"])).wanted.enabled:
             raise GatewayError(
                 "service_not_running", "The settings of this service turn it off: set 'enabled' to true first."
             )
@@ -135,8 +135,8 @@ class ServicePages:
 
     async def _accept(self, request: web.Request) -> web.Response:
         caller = self._admin(request)
-        content = await _object_of(request, caller)
-        seen = await self._found(request)
+        content = await _body_of(request, caller)
+        seen = await self._found(request.match_info["name"])
         accepted = _accepted(seen, parsed(Acceptance, content).tools)
 
         def accept(kept: StoredService) -> StoredService:
@@ -151,7 +151,7 @@ class ServicePages:
         self, request: web.Request, done: str, change: Callable[[StoredService], StoredService]
     ) -> web.Response:
         caller = self._admin(request)
-        return await self._changed((await self._found(request)).name, change, caller, done)
+        return await self._changed((await self._found(request.match_info["name"])).name, change, caller, done)
 
     async def _changed(
         self,
@@ -166,18 +166,14 @@ class ServicePages:
         await mcp_servers.change(name, change)
         log.info("the service %r was %s by %r", name, done, caller.name)
         await mcp_servers.settled(name)
-        seen = next((seen for seen in await mcp_servers.seen() if seen.name == name), None)
-        if seen is None:
-            raise _not_found()
-        return json_answer(service_view(seen), status=status)
+        return json_answer(service_view(await self._found(name)), status=status)
 
     def _admin(self, request: web.Request) -> Caller:
         caller = self._authorise(request, SCOPE)
         query_of(request)
         return caller
 
-    async def _found(self, request: web.Request) -> ServerStatus:
-        name = request.match_info["name"]
+    async def _found(self, name: str) -> ServerStatus:
         for seen in await self._servers().seen():
             if seen.name == name:
                 return seen
@@ -255,16 +251,10 @@ def _accepted(seen: ServerStatus, wanted: Mapping[str, str] | None) -> Mapping[s
     return definitions if wanted is None else wanted
 
 
-async def _object_of(request: web.Request, caller: Caller) -> Json:
+async def _body_of(request: web.Request, caller: Caller) -> Json:
     """Return the body's object; {} for an empty body. Raises GatewayError (request_too_large, invalid_json)."""
-    content = await content_of(request, caller, limit_bytes=BODY_LIMIT_BYTES, limit_name="this page takes")
-    try:
-        value = value_of(content.decode()) if content else {}
-    except UnicodeDecodeError:
-        raise GatewayError("invalid_json", "The body is not UTF-8: encode it as UTF-8.") from None
-    if not isinstance(value, dict):
-        raise GatewayError("invalid_json", "The body is not a JSON object: send one, such as {}.")
-    return value
+    text = await text_of(request, caller, limit_bytes=BODY_LIMIT_BYTES)
+    return object_of(value_of(text)) if text else {}
 
 
 def _name_of(name: object) -> str:

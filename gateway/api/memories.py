@@ -6,7 +6,7 @@ from aiohttp import web
 
 from gateway.api.decisions import written
 from gateway.api.request import Authorise, limit_of, number_of, query_of
-from gateway.api.site import Route
+from gateway.api.site import Route, readable
 from gateway.api.views import json_answer, page_answer
 from gateway.context.steering import steering_of
 from gateway.contracts.caller import Caller
@@ -28,7 +28,7 @@ class MemoryPages:
     def routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
         return [
-            *((method, MEMORIES, self._list) for method in ("GET", "HEAD")),
+            *readable(MEMORIES, self._list),
             ("DELETE", MEMORIES, self._delete_all),
             ("DELETE", MEMORIES + "/{id}", self._delete),
         ]

@@ -2,14 +2,15 @@
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from gateway.api.content import content_of
-from gateway.api.request import LIMIT_MOST, limit_of, query_of
+from gateway.api.request import LIMIT_MOST, Authorise, Body, limit_of, query_of
+from gateway.api.site import Route, readable
 from gateway.api.views import page_answer
 from gateway.context.prompts import (
     TEXT_LIMIT_BYTES,
@@ -27,62 +28,50 @@ PREFIX = "/v1/system-prompts"
 #: JSON may spell a byte of text with six characters (`\u0041`); the rest is for the syntax around it.
 BODY_LIMIT_BYTES = 6 * TEXT_LIMIT_BYTES + 1024
 
-Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
-#: Checks the caller of a request for a scope. Raises GatewayError.
-Authorise: TypeAlias = Callable[[web.Request, str], Caller]
 
-
-class PromptBody(BaseModel):
+class PromptBody(Body):
     """The body of PUT."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     text: str = Field(min_length=1, description="The prompt itself.")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PromptPages:
     """The pages of one worker. `prompts` and `enhancer` are those of the configuration in use."""
 
-    def __init__(
-        self,
-        *,
-        prompts: Callable[[], BasePrompts],
-        enhancer: Callable[[], Enhancer | None],
-        authorise: Authorise,
-    ) -> None:
-        self._prompts = prompts
-        self._enhancer = enhancer
-        self._authorise = authorise
+    prompts: Callable[[], BasePrompts]
+    enhancer: Callable[[], Enhancer | None]
+    authorise: Authorise
 
-    def routes(self) -> list[tuple[str, str, Handler]]:
+    def routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
         one = PREFIX + "/{id}"
-        readable: list[tuple[str, Handler]] = [
-            (PREFIX, self._list),
-            (one, self._get),
-            (one + "/enhanced", self._get_enhanced),
+        return [
+            *readable(PREFIX, self._list),
+            *readable(one, self._get),
+            *readable(one + "/enhanced", self._get_enhanced),
+            ("PUT", one, self._put),
+            ("DELETE", one, self._delete),
         ]
-        pages = [(method, path, page) for path, page in readable for method in ("GET", "HEAD")]
-        return [*pages, ("PUT", one, self._put), ("DELETE", one, self._delete)]
 
     async def _list(self, request: web.Request) -> web.Response:
-        caller = self._authorise(request, "context")
+        caller = self.authorise(request, "context")
         query = query_of(request, "after", "limit")
         limit = limit_of(query, default=LIMIT_MOST)
-        found = await self._prompts().some(tenant=caller.tenant, after=query.get("after", ""), limit=limit + 1)
+        found = await self.prompts().some(tenant=caller.tenant, after=query.get("after", ""), limit=limit + 1)
         following = found[limit - 1].id if len(found) > limit else None
         return page_answer([_described(prompt) for prompt in found[:limit]], following=following)
 
     async def _get(self, request: web.Request) -> web.Response:
-        caller = self._authorise(request, "context")
-        prompt = await self._prompts().find(request.match_info["id"], tenant=caller.tenant)
+        caller = self.authorise(request, "context")
+        prompt = await self.prompts().find(request.match_info["id"], tenant=caller.tenant)
         if prompt is None:
             raise _not_found()
         return _json({**_described(prompt), "text": prompt.text})
 
     async def _get_enhanced(self, request: web.Request) -> web.Response:
-        caller = self._authorise(request, "context")
-        enhancer = self._enhancer()
+        caller = self.authorise(request, "context")
+        enhancer = self.enhancer()
         if enhancer is None:
             raise GatewayError(
                 "unknown_route", "Nothing enhances prompts here: add 'use: prompt_enhancer' to the chain in 'chains'."
@@ -104,10 +93,10 @@ class PromptPages:
         return _json(content, headers=headers)
 
     async def _put(self, request: web.Request) -> web.Response:
-        caller = self._authorise(request, "admin")
+        caller = self.authorise(request, "admin")
         text = _parsed(await _body_of(request, caller)).text
         try:
-            prompt = await self._prompts().put(request.match_info["id"], text, tenant=caller.tenant)
+            prompt = await self.prompts().put(request.match_info["id"], text, tenant=caller.tenant)
         except ConfiguredPromptError as error:
             raise _is_configured() from error
         except PromptIdError as error:
@@ -117,10 +106,10 @@ class PromptPages:
         return _json({**_described(prompt), "text": prompt.text})
 
     async def _delete(self, request: web.Request) -> web.Response:
-        caller = self._authorise(request, "admin")
+        caller = self.authorise(request, "admin")
         prompt_id = request.match_info["id"]
         try:
-            was_there = await self._prompts().delete(prompt_id, tenant=caller.tenant)
+            was_there = await self.prompts().delete(prompt_id, tenant=caller.tenant)
         except ConfiguredPromptError as error:
             raise _is_configured() from error
         if not was_there:

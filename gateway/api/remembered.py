@@ -7,7 +7,7 @@ from aiohttp import web
 
 from gateway.api.decisions import ApiContext, written
 from gateway.api.request import LIMIT_MOST, VIEWING, gone, limit_of, query_of, via_of
-from gateway.api.site import Route
+from gateway.api.site import Route, readable
 from gateway.api.views import page_answer
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import AskBefore, Grant
@@ -31,9 +31,9 @@ class RememberedPages:
 
     def routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
-        readable = [(GRANTS, self._grants), (ASKS, self._asks)]
         return [
-            *((method, path, page) for path, page in readable for method in ("GET", "HEAD")),
+            *readable(GRANTS, self._grants),
+            *readable(ASKS, self._asks),
             ("DELETE", GRANTS + "/{id}", self._revoke_grant),
             ("DELETE", ASKS + "/{id}", self._revoke_ask),
         ]

@@ -132,12 +132,16 @@ def word_of(query: Mapping[str, str], name: str, words: Collection[str]) -> str 
 
 async def body_of(request: web.Request, model: type[ModelT], caller: Caller) -> ModelT:
     """Return the body. Raises GatewayError (request_too_large, invalid_json, unknown_field, invalid_field)."""
-    content = await content_of(request, caller, limit_bytes=BODY_LIMIT_BYTES, limit_name="this page takes")
+    return parsed(model, value_of(await text_of(request, caller, limit_bytes=BODY_LIMIT_BYTES)))
+
+
+async def text_of(request: web.Request, caller: Caller, *, limit_bytes: int) -> str:
+    """Return the text of the body. Raises GatewayError (request_too_large, invalid_json)."""
+    content = await content_of(request, caller, limit_bytes=limit_bytes, limit_name="this page takes")
     try:
-        text = content.decode()
+        return content.decode()
     except UnicodeDecodeError:
         raise GatewayError("invalid_json", "The body is not UTF-8: encode it as UTF-8.") from None
-    return parsed(model, value_of(text))
 
 
 def value_of(text: str) -> object:
@@ -158,10 +162,8 @@ def parsed(model: type[ModelT], value: object) -> ModelT:
 
     Raises GatewayError (invalid_json, unknown_field, missing_field, invalid_field).
     """
-    if not isinstance(value, dict):
-        raise GatewayError("invalid_json", "The body is not a JSON object: send one, such as {}.")
     try:
-        return model.model_validate(value)
+        return model.model_validate(object_of(value))
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
     param = ".".join(map(str, problem["loc"]))[:_NAME_CHARS]
@@ -174,6 +176,13 @@ def parsed(model: type[ModelT], value: object) -> ModelT:
     if problem["type"] == "missing":
         raise GatewayError("missing_field", "The body lacks this field: add it.", param=param)
     raise GatewayError("invalid_field", f"The value of this field is not valid: {problem['msg']}.", param=param)
+
+
+def object_of(value: object) -> Json:
+    """Return the value if it is a JSON object. Raises GatewayError (invalid_json)."""
+    if not isinstance(value, dict):
+        raise GatewayError("invalid_json", "The body is not a JSON object: send one, such as {}.")
+    return value
 
 
 def _fields(model: type[BaseModel]) -> str:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from gateway.api.decisions import ApiContext, go_on, written
 from gateway.api.request import VIEWING, Body, body_of, gone, limit_of, number_of, query_of, word_of
-from gateway.api.site import Route
+from gateway.api.site import Route, readable
 from gateway.api.views import audit_view, json_answer, page_answer, run_view, whole_run_view
 from gateway.approvals.approvals import OF_RUN
 from gateway.contracts.caller import Caller
@@ -48,9 +48,10 @@ class RunPages:
     def routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
         one = RUNS + "/{id}"
-        readable = [(RUNS, self._list), (one, self._get), (AUDIT, self._audit)]
         return [
-            *((method, path, page) for path, page in readable for method in ("GET", "HEAD")),
+            *readable(RUNS, self._list),
+            *readable(one, self._get),
+            *readable(AUDIT, self._audit),
             ("POST", one + "/cancel", self._cancel),
             ("POST", one + "/resume", self._settle),
         ]

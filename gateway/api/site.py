@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
-from typing import Literal
+from typing import Final, Literal
 
 from aiohttp import web
 
@@ -37,6 +37,13 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Route = tuple[str, str, Handler]
 #: The answer of /health/ready: 200 for the first, 503 for the others.
 Readiness = Literal["ready", "draining", "store_lost"]
+
+#: The code and the text for each refusal by aiohttp, by its status.
+_REFUSALS: Final = {
+    404: ("unknown_route", "The gateway has no page at this path: GET /openapi.json lists all pages."),
+    405: ("method_not_allowed", "This page does not support the method: GET /openapi.json lists those it has."),
+    413: ("request_too_large", "The request body is larger than this page accepts: shorten it."),
+}
 
 
 class Site:
@@ -107,25 +114,8 @@ class Site:
                 self._recognise(request)
                 check_type(request)
             return await handler(request)
-        except web.HTTPMethodNotAllowed:
-            return _error(
-                request,
-                GatewayError(
-                    "method_not_allowed", "This page does not support the method: GET /openapi.json lists those it has."
-                ),
-            )
-        except web.HTTPNotFound:
-            return _error(
-                request,
-                GatewayError(
-                    "unknown_route", "The gateway has no page at this path: GET /openapi.json lists all pages."
-                ),
-            )
-        except web.HTTPRequestEntityTooLarge:
-            return _error(
-                request,
-                GatewayError("request_too_large", "The request body is larger than this page accepts: shorten it."),
-            )
+        except (web.HTTPNotFound, web.HTTPMethodNotAllowed, web.HTTPRequestEntityTooLarge) as refusal:
+            return _error(request, GatewayError(*_REFUSALS[refusal.status]))
         except GatewayError as error:
             peer = None if request.transport is None else request.transport.get_extra_info("peername")
             self._wrong_keys.refused(error, peer=peer, method=request.method, path=request.rel_url.raw_path)
@@ -141,6 +131,11 @@ class Site:
             answer = _error(request, failure)
             log.exception("a page failed, request id %s", answer.headers["x-request-id"])
             return answer
+
+
+def readable(path: str, handler: Handler) -> Sequence[Route]:
+    """Return the routes of a page that answers GET and HEAD alike."""
+    return [(method, path, handler) for method in ("GET", "HEAD")]
 
 
 def page_log() -> logging.Logger:

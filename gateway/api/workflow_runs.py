@@ -1,7 +1,7 @@
 """The beginning of workflow runs that are requested on their pages."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import orjson
 from aiohttp import web
@@ -22,27 +22,21 @@ from gateway.runs.asking import RequestKey, fingerprint
 from gateway.runs.live import LiveRun
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowRuns:
     """The implementation of `lanes.workflows.Begin`. `current` returns the lane and the model core in use.
 
     `admit` raises when the gateway is full.
     """
 
-    def __init__(
-        self,
-        *,
-        current: Callable[[], tuple[ContextLane, ModelCall]],
-        identify: Identify,
-        admit: Callable[[], None],
-    ) -> None:
-        self._current = current
-        self._identify = identify
-        self._admit = admit
+    current: Callable[[], tuple[ContextLane, ModelCall]]
+    identify: Identify
+    admit: Callable[[], None]
 
     async def __call__(self, wanted: Wanted, request: web.Request) -> Begun:
         """Begin a new run, or return the run of an earlier request with the same Idempotency-Key."""
-        self._admit()
-        lane, core = self._current()
+        self.admit()
+        lane, core = self.current()
         head = head_of(request)
         async with lane.in_use():
             exchange, request_key = await self._read_request(lane, core, head, wanted, path=request.path)
@@ -60,7 +54,7 @@ class WorkflowRuns:
     ) -> tuple[Exchange, RequestKey]:
         """Return the exchange to run, and the key by which repeated requests are the same."""
         body: Json = {"messages": []} if wanted.model is None else {"model": wanted.model, "messages": []}
-        identity = self._identify(head, core.target_of(body).pool.endpoint.api_key is not None, "context")
+        identity = self.identify(head, core.target_of(body).pool.endpoint.api_key is not None, "context")
         run_id, caller = new_run_id(), identity.caller
         key = head.value(b"idempotency-key")
         content = orjson.dumps([wanted.parameters, wanted.conversation, wanted.model], option=orjson.OPT_SORT_KEYS)

@@ -8,7 +8,7 @@ from aiohttp import web
 from pydantic import Field
 
 from gateway.api.request import Authorise, Body, body_of, page_of, query_of
-from gateway.api.site import Route
+from gateway.api.site import Route, readable
 from gateway.api.views import json_answer, list_answer, page_answer, whole_run_view
 from gateway.approvals.approvals import OF_RUN
 from gateway.contracts.caller import Caller
@@ -69,54 +69,50 @@ class RunBody(Body):
     model: str | None = Field(default=None, min_length=1, max_length=ID_LIMIT_CHARS)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowPages:
     """The workflow pages of one worker. Workflows and store are those in use."""
 
-    def __init__(
-        self,
-        *,
-        workflows: Callable[[], Mapping[str, Workflow]],
-        store: Journal,
-        authorise: Authorise,
-        begin: Begin,
-    ) -> None:
-        self._workflows = workflows
-        self._store = store
-        self._authorise = authorise
-        self._begin = begin
+    workflows: Callable[[], Mapping[str, Workflow]]
+    store: Journal
+    authorise: Authorise
+    begin: Begin
 
     def routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router, in this order."""
         one = WORKFLOWS + "/{name}"
-        readable = [(WORKFLOWS, self._list), (CATEGORIES, self._list_categories), (one, self._get)]
-        pages = [(method, path, page) for path, page in readable for method in ("GET", "HEAD")]
-        return [*pages, ("POST", one + "/runs", self._run)]
+        return [
+            *readable(WORKFLOWS, self._list),
+            *readable(CATEGORIES, self._list_categories),
+            *readable(one, self._get),
+            ("POST", one + "/runs", self._run),
+        ]
 
     async def _list(self, request: web.Request) -> web.Response:
-        self._authorise(request, "context")
+        self.authorise(request, "context")
         query = query_of(request, "category", "after", "limit")
         category = query.get("category")
-        views = [workflow_view(each) for each in self._workflows().values() if category in (None, each.category)]
+        views = [workflow_view(each) for each in self.workflows().values() if category in (None, each.category)]
         page, following = page_of(views, query, key="name")
         return page_answer(page, following=following)
 
     async def _list_categories(self, request: web.Request) -> web.Response:
-        self._authorise(request, "context")
+        self.authorise(request, "context")
         query_of(request)
         grouped: dict[str, list[str]] = {}
-        for workflow in self._workflows().values():
+        for workflow in self.workflows().values():
             grouped.setdefault(workflow.category, []).append(workflow.name)
         return list_answer(
             [{"name": name, "object": "workflow.category", "workflows": grouped[name]} for name in sorted(grouped)]
         )
 
     async def _get(self, request: web.Request) -> web.Response:
-        self._authorise(request, "context")
+        self.authorise(request, "context")
         query_of(request)
         return json_answer(whole_workflow_view(self._found(request)))
 
     async def _run(self, request: web.Request) -> web.Response:
-        caller = self._authorise(request, "context")
+        caller = self.authorise(request, "context")
         query_of(request)
         workflow = self._found(request)
         body = await body_of(request, RunBody, caller)
@@ -134,14 +130,14 @@ class WorkflowPages:
             detached=_prefers_async(request),
             model=body.model,
         )
-        begun = await self._begin(wanted, request)
+        begun = await self.begin(wanted, request)
         if not wanted.detached:
             await begun.over()
         return await self._answer(begun.run_id, wanted)
 
     async def _answer(self, run_id: str, wanted: Wanted) -> web.Response:
         """Return 200 for a run that has ended, else 202. Raises GatewayError for a failed run."""
-        store, tenant = self._store, wanted.caller.tenant
+        store, tenant = self.store, wanted.caller.tenant
         run = await store.run(run_id, tenant=tenant)
         if run is None:
             raise not_found()
@@ -162,7 +158,7 @@ class WorkflowPages:
         return answer
 
     def _found(self, request: web.Request) -> Workflow:
-        workflow = self._workflows().get(request.match_info["name"])
+        workflow = self.workflows().get(request.match_info["name"])
         if workflow is None:
             raise GatewayError(
                 "workflow_not_found", "The gateway has no workflow of this name: GET /workflows lists all workflows."

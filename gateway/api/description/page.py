@@ -1,17 +1,18 @@
 """GET /openapi.json: the description of the gateway's own API, the same for everybody."""
 
 import asyncio
+from collections.abc import Sequence
 
 from aiohttp import web
 
 from gateway.api.description.openapi import description
-from gateway.api.site import Route
+from gateway.api.site import Route, readable
 
 DESCRIPTION = "/openapi.json"
 
 
-def description_routes() -> list[Route]:
-    return [(method, DESCRIPTION, _describe) for method in ("GET", "HEAD")]
+def description_routes() -> Sequence[Route]:
+    return readable(DESCRIPTION, _describe)
 
 
 async def _describe(_request: web.Request) -> web.Response:
