@@ -13,7 +13,7 @@ from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolResult
 from gateway.mcp.content import tool_result
 from gateway.mcp.metrics import OperationMetrics
-from gateway.mcp.types import Server
+from gateway.mcp.types import Config
 
 # An answer may have been read just before the connection ended.
 _GRACE_S = 0.25
@@ -49,7 +49,7 @@ class Calls:
 
     def __init__(
         self,
-        server: Server,
+        server: Config,
         *,
         line: Callable[[], Line | None],
         next_line: Callable[[], Awaitable[Line]],

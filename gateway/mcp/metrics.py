@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from gateway.contracts.plugin import Clock, Counters
-from gateway.mcp.types import Server
+from gateway.mcp.types import Config
 
 
 @dataclass(slots=True)
@@ -18,7 +18,7 @@ class Operation:
 class OperationMetrics:
     """The metrics of the operations of one server."""
 
-    def __init__(self, server: Server, *, counters: Counters, clock: Clock) -> None:
+    def __init__(self, server: Config, *, counters: Counters, clock: Clock) -> None:
         self._server = server
         self._counters = counters
         self._clock = clock

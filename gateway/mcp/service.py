@@ -6,9 +6,6 @@
 
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Self
-
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.managed import ServiceStatus
@@ -17,59 +14,13 @@ from gateway.contracts.tools import Service, ToolCall, ToolResult, ToolSpec
 from gateway.mcp.definitions import Definition
 from gateway.mcp.session import MISSING_SDK, Session
 from gateway.mcp.transport.process import Program
-from gateway.mcp.types import Channel, Credentials, Endpoint, MakeChannel, Server
-from gateway.units import positive_seconds
-
-Seconds = Annotated[float, BeforeValidator(positive_seconds)]
-
-
-class OAuth(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    issuer: str = Field(description="The authorization server, as it calls itself.")
-    client_id: str = Field(description="Who the gateway is to the issuer.")
-    client_secret: str = Field(description="Its secret there.", repr=False)
-    scope: str | None = Field(default=None, description="What to ask for, separated by spaces.")
-
-
-class Config(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    name: str = Field(default="mcp", description="Name of the service.")
-    enabled: bool = Field(default=True, description="Start it; false: it is there and stays stopped.")
-    command: str | None = Field(default=None, description="Program of a stdio server.")
-    args: tuple[str, ...] = Field(default=(), description="Arguments of `command`.", repr=False)
-    env: Mapping[str, str] = Field(default_factory=dict, description="Environment of `command`.", repr=False)
-    cwd: str | None = Field(default=None, description="Folder in which `command` runs.")
-    url: str | None = Field(default=None, description="Address of a streamable HTTP server.", repr=False)
-    headers: Mapping[str, str] = Field(default_factory=dict, description="Headers for `url`.", repr=False)
-    oauth: OAuth | None = Field(default=None, description="How to get tokens for `url`.")
-    private_networks: bool = Field(
-        default=False, description="Let the name in `url` lead to loopback and private addresses."
-    )
-    description: str = Field(default="", description="One sentence for the prompt; empty: the name.")
-    trigger_keywords: tuple[str, ...] = Field(default=(), description="Words of a user that mean this server.")
-    timeout: Seconds = Field(default=30.0, description="Longest run of a tool without an answer or progress.")
-    timeouts: Mapping[str, Seconds] = Field(default_factory=dict, description="By tool: another `timeout` for it.")
-    max_timeout: Seconds | None = Field(
-        default=None, description="Longest run of a tool that tells its progress; null: 5 times its timeout."
-    )
-    start_timeout: Seconds = Field(default=10.0, description="Longest wait until it is ready for calls.")
-    requires_approval: bool = Field(default=False, description="Ask a person before every call, whatever its risk.")
-    idempotent: tuple[str, ...] = Field(default=(), description="Tools that do no harm when they run twice.")
-
-    @model_validator(mode="after")
-    def _is_one_kind(self) -> Self:
-        if (self.command is None) == (self.url is None):
-            raise ValueError("expected either command or url")
-        return self
+from gateway.mcp.types import Channel, Config, Endpoint, MakeChannel
 
 
 class McpService:
     """The `contracts.ManagedService` of one MCP server."""
 
-    def __init__(self, config: Config, server: Server, make_channel: MakeChannel, host: Host) -> None:
-        self._enabled = config.enabled
+    def __init__(self, server: Config, make_channel: MakeChannel, host: Host) -> None:
         self._server = server
         self._watchers: list[Callable[[], None]] = []
         self._pins: Mapping[str, str] = {}
@@ -118,7 +69,7 @@ class McpService:
         await self.stop()
 
     def start(self) -> None:
-        if self._enabled:
+        if self._server.enabled:
             self._session.start()
 
     async def stop(self) -> None:
@@ -156,25 +107,12 @@ def build(config: Config, host: Host) -> McpService:
     """Build the service. Raises ValueError where the SDK is not installed."""
     if importlib.util.find_spec("mcp") is None:
         raise ValueError(MISSING_SDK)
-    server = Server(
-        name=config.name,
-        transport="stdio" if config.url is None else "http",
-        description=config.description,
-        trigger_keywords=config.trigger_keywords,
-        timeout_s=config.timeout,
-        timeouts_s=config.timeouts,
-        max_timeout_s=config.max_timeout,
-        start_timeout_s=config.start_timeout,
-        idempotent=frozenset(config.idempotent),
-        requires_approval=config.requires_approval,
-    )
-    return McpService(config, server, _channels(config, host.clock), host)
+    return McpService(config, _channels(config, host.clock), host)
 
 
 def _channels(config: Config, clock: Clock) -> MakeChannel:
-    oauth = None if config.oauth is None else Credentials(**config.oauth.model_dump())
     endpoint = Endpoint(
-        url=config.url or "", headers=config.headers, private_networks=config.private_networks, oauth=oauth
+        url=config.url or "", headers=config.headers, private_networks=config.private_networks, oauth=config.oauth
     )
     program = Program(config.command or "", config.args, config.env, config.cwd)
 

@@ -16,7 +16,7 @@ The states are `stopped`, `starting`, `running` and `error`:
 1. `_own` imports the SDK in a thread, because that takes seconds. Without the SDK the state stays `error`. Otherwise it
    opens one connection after the other.
 2. `_connection` makes a channel (a program or an HTTP transport), performs the handshake and lists the tools, all
-   within `start_timeout_s`. Only then is `_link` set and the state `running`: a call never meets a server without a
+   within `start_timeout`. Only then is `_link` set and the state `running`: a call never meets a server without a
    list.
 3. `_follow` waits for the connection's end, and lists the tools again when the server reports a change, but not more
    often than each `_BETWEEN_LISTINGS_S`. A listing that fails is reported and ends nothing.
@@ -53,7 +53,7 @@ from gateway.mcp.calls import AnsweredError, Calls, LostError
 from gateway.mcp.definitions import Definitions, read_definitions
 from gateway.mcp.metrics import OperationMetrics
 from gateway.mcp.transport.process import StartError
-from gateway.mcp.types import Channel, MakeChannel, Server
+from gateway.mcp.types import Channel, Config, MakeChannel
 
 if TYPE_CHECKING:
     from gateway.mcp.connection import McpConnection
@@ -76,7 +76,7 @@ class Session:
 
     def __init__(
         self,
-        server: Server,
+        server: Config,
         channel: MakeChannel,
         *,
         changed: Callable[[], None],
@@ -174,9 +174,9 @@ class Session:
         self._why = None
         channel = self._channel = self._make_channel(self._lost)
         # Servers of the older era may leave a method that they do not know unanswered.
-        probe_s = min(_PROBE_S, self._server.start_timeout_s / 3) if self._probe else None
-        start = asyncio.timeout(self._server.start_timeout_s)
-        late = asyncio.get_running_loop().call_later(self._server.start_timeout_s, self._is_late, channel)
+        probe_s = min(_PROBE_S, self._server.start_timeout / 3) if self._probe else None
+        start = asyncio.timeout(self._server.start_timeout)
+        late = asyncio.get_running_loop().call_later(self._server.start_timeout, self._is_late, channel)
         try:
             async with start, open_link(channel, probe_s=probe_s) as connection:
                 await self._list(connection)
@@ -226,7 +226,7 @@ class Session:
                 break
             await asyncio.sleep(_BETWEEN_LISTINGS_S)
             try:
-                async with asyncio.timeout(self._server.start_timeout_s):
+                async with asyncio.timeout(self._server.start_timeout):
                     await self._list(connection)
                 self._error = self._wrong()
             except (AnsweredError, TimeoutError) as error:
@@ -250,7 +250,7 @@ class Session:
         self._become("error", self._late(channel))
 
     def _late(self, channel: Channel) -> str:
-        return _with_last_line(f"did not answer within {self._server.start_timeout_s:g} s of its start", channel)
+        return _with_last_line(f"did not answer within {self._server.start_timeout:g} s of its start", channel)
 
     def _wrong(self) -> str | None:
         """Return the problems of a running server, for its operator; None: there are none."""

@@ -4,46 +4,76 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, Self, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from gateway.units import positive_seconds
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream
     from mcp.shared.message import SessionMessage
 
+Seconds: TypeAlias = Annotated[float, BeforeValidator(positive_seconds)]
+
 # How often over its timeout a tool may go on for as long as it reports progress.
 _PROGRESS_FACTOR = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
-    """One server; times are seconds. Tools are named as the server names them."""
+class OAuth(BaseModel):
+    """The gateway's credentials at an issuer of tokens."""
 
-    name: str
-    transport: Literal["stdio", "http"] = "stdio"
-    description: str = ""
-    trigger_keywords: tuple[str, ...] = ()
-    timeout_s: float = 30.0
-    timeouts_s: Mapping[str, float] = field(default_factory=dict)
-    max_timeout_s: float | None = None
-    start_timeout_s: float = 10.0
-    idempotent: frozenset[str] = frozenset()
-    requires_approval: bool = False
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    issuer: str = Field(description="The authorization server, as it calls itself.")
+    client_id: str = Field(description="Who the gateway is to the issuer.")
+    client_secret: str = Field(description="Its secret there.", repr=False)
+    scope: str | None = Field(default=None, description="What to ask for, separated by spaces.")
+
+
+class Config(BaseModel):
+    """The settings of one server; times are seconds. Tools are named as the server names them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    name: str = Field(default="mcp", description="Name of the service.")
+    enabled: bool = Field(default=True, description="Start it; false: it is there and stays stopped.")
+    command: str | None = Field(default=None, description="Program of a stdio server.")
+    args: tuple[str, ...] = Field(default=(), description="Arguments of `command`.", repr=False)
+    env: Mapping[str, str] = Field(default_factory=dict, description="Environment of `command`.", repr=False)
+    cwd: str | None = Field(default=None, description="Folder in which `command` runs.")
+    url: str | None = Field(default=None, description="Address of a streamable HTTP server.", repr=False)
+    headers: Mapping[str, str] = Field(default_factory=dict, description="Headers for `url`.", repr=False)
+    oauth: OAuth | None = Field(default=None, description="How to get tokens for `url`.")
+    private_networks: bool = Field(
+        default=False, description="Let the name in `url` lead to loopback and private addresses."
+    )
+    description: str = Field(default="", description="One sentence for the prompt; empty: the name.")
+    trigger_keywords: tuple[str, ...] = Field(default=(), description="Words of a user that mean this server.")
+    timeout: Seconds = Field(default=30.0, description="Longest run of a tool without an answer or progress.")
+    timeouts: Mapping[str, Seconds] = Field(default_factory=dict, description="By tool: another `timeout` for it.")
+    max_timeout: Seconds | None = Field(
+        default=None, description="Longest run of a tool that tells its progress; null: 5 times its timeout."
+    )
+    start_timeout: Seconds = Field(default=10.0, description="Longest wait until it is ready for calls.")
+    requires_approval: bool = Field(default=False, description="Ask a person before every call, whatever its risk.")
+    idempotent: tuple[str, ...] = Field(default=(), description="Tools that do no harm when they run twice.")
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> Self:
+        if (self.command is None) == (self.url is None):
+            raise ValueError("expected either command or url")
+        return self
+
+    @property
+    def transport(self) -> Literal["stdio", "http"]:
+        return "stdio" if self.url is None else "http"
 
     def limits_s(self, tool: str) -> tuple[float, float]:
         """Return how long a call may go without an answer or progress, and how long with progress, in seconds."""
-        limit_s = self.timeouts_s.get(tool, self.timeout_s)
-        longest_s = _PROGRESS_FACTOR * limit_s if self.max_timeout_s is None else self.max_timeout_s
+        limit_s = self.timeouts.get(tool, self.timeout)
+        longest_s = _PROGRESS_FACTOR * limit_s if self.max_timeout is None else self.max_timeout
         return limit_s, max(limit_s, longest_s)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Credentials:
-    """The gateway's credentials at an issuer of tokens; `scope`: the requested scopes, separated by spaces."""
-
-    issuer: str
-    client_id: str
-    client_secret: str = field(repr=False)
-    scope: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +83,7 @@ class Endpoint:
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     private_networks: bool = False
-    oauth: Credentials | None = None
+    oauth: OAuth | None = None
 
 
 class Outgoing(Protocol):

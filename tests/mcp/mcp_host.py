@@ -8,7 +8,7 @@ from typing import Any
 from gateway.mcp.backoff import Backoff
 from gateway.mcp.session import Session
 from gateway.mcp.transport.process import Program
-from gateway.mcp.types import Channel, Server
+from gateway.mcp.types import Channel, Config
 from tests.mcp.misbehaving import command
 
 
@@ -59,7 +59,7 @@ class Changes:
 class Stand:
     """A session with all that it needs; `stands(...)` makes one of a program that behaves as it is told."""
 
-    def __init__(self, server: Server, make_channel: Callable[[Callable[[str], None]], Channel]) -> None:
+    def __init__(self, server: Config, make_channel: Callable[[Callable[[str], None]], Channel]) -> None:
         self.changes, self.counters = Changes(), Counters()
         self.session = Session(
             server,
@@ -93,4 +93,4 @@ def stands(*behaviour: object, argv: tuple[str, ...] = (), env: Mapping[str, str
 
         return StdioTransport(Program(program, tuple(args), env or {}))
 
-    return Stand(Server(name="box", **facts), make_channel)
+    return Stand(Config(name="box", command="box", **facts), make_channel)

@@ -10,7 +10,7 @@ import pytest
 from gateway.contracts.store import Json
 from gateway.mcp.calls import AnsweredError, Calls, Line, LostError
 from gateway.mcp.metrics import OperationMetrics
-from gateway.mcp.types import Server
+from gateway.mcp.types import Config
 from tests.mcp.mcp_host import Clock, Counters
 
 DONE: Json = {"content": [{"type": "text", "text": "done"}]}
@@ -54,7 +54,7 @@ class Box:
     def __init__(self, *lines: Line, **facts: Any) -> None:
         self.counters = Counters()
         self._lines = list(lines)
-        server = Server(name="box", **facts)
+        server = Config(name="box", command="box", **facts)
         meter = OperationMetrics(server, counters=self.counters, clock=Clock())
         self.calls = Calls(server, line=lambda: next(iter(self._lines), None), next_line=self._next, meter=meter)
 
@@ -96,7 +96,7 @@ async def test_a_tool_that_fails_says_so_itself() -> None:
 async def test_friendly_text_of_a_timeout() -> None:
     """Tool and service by name, the configured time; what is under way is cancelled, and nobody waits for that."""
     wire = Wire(never)
-    box = Box(wire, timeout_s=0.04)
+    box = Box(wire, timeout=0.04)
     assert await box.said() == (
         "the tool 'dig' of the service 'box' did not answer within 0.04 s and was stopped. "
         "Say so, and go on without it."
@@ -114,7 +114,7 @@ async def test_progress_gives_more_time() -> None:
             progressed()
         return DONE
 
-    assert await Box(Wire(works), timeout_s=1).said() == "done"
+    assert await Box(Wire(works), timeout=1).said() == "done"
 
 
 async def test_progress_forever_ends_at_the_maximum() -> None:
@@ -126,7 +126,7 @@ async def test_progress_forever_ends_at_the_maximum() -> None:
             progressed()
 
     began = time.monotonic()
-    text = await Box(Wire(works), timeout_s=0.5, max_timeout_s=1).said()
+    text = await Box(Wire(works), timeout=0.5, max_timeout=1).said()
     assert "did not answer within 1 s" in text and time.monotonic() - began >= 0.99
 
 
@@ -179,7 +179,7 @@ async def test_an_idempotent_tool_is_called_once_more() -> None:
 
 async def test_the_time_of_a_call_covers_the_wait_for_a_new_connection() -> None:
     """A server that does not come back holds nobody up for longer than the call may take."""
-    box = Box(Wire(lost), idempotent=frozenset({"dig"}), timeout_s=0.1)
+    box = Box(Wire(lost), idempotent=frozenset({"dig"}), timeout=0.1)
     assert "did not answer within 0.1 s" in await box.said()
 
 

@@ -3,14 +3,16 @@
 import pytest
 
 from gateway.mcp.metrics import OperationMetrics
-from gateway.mcp.types import Server
+from gateway.mcp.types import Config
 from tests.mcp.mcp_host import Clock, Counters
 
 
 def test_an_operation_has_the_labels_of_opentelemetry() -> None:
     """No error is an empty one."""
     counters = Counters()
-    with OperationMetrics(Server(name="time"), counters=counters, clock=Clock()).operation("tools/call") as operation:
+    with OperationMetrics(Config(name="time", command="time"), counters=counters, clock=Clock()).operation(
+        "tools/call"
+    ) as operation:
         operation.error_type = ""
     assert counters.observed == [
         {
@@ -23,7 +25,7 @@ def test_an_operation_has_the_labels_of_opentelemetry() -> None:
 
 def test_what_breaks_off_is_cancelled() -> None:
     """An operation that breaks off counts as cancelled by itself."""
-    counters, server = Counters(), Server(name="docs", transport="http")
+    counters, server = Counters(), Config(name="docs", url="http://x.invalid")
     with pytest.raises(KeyError), OperationMetrics(server, counters=counters, clock=Clock()).operation("tools/list"):
         raise KeyError
     assert counters.observed[0] == {

@@ -17,7 +17,8 @@ from gateway.contracts.exchange import Exchange
 from gateway.contracts.managed import ManagedService
 from gateway.contracts.plugin import Host
 from gateway.contracts.tools import ServiceSource, ToolCall
-from gateway.mcp.service import PLUGIN, Config, McpService
+from gateway.mcp.service import PLUGIN, McpService
+from gateway.mcp.types import Config
 from tests.mcp.mcp_host import Changes, Clock, Counters
 from tests.mcp.misbehaving import command
 

@@ -52,7 +52,7 @@ async def test_both_eras_are_spoken(behaviour: str, protocol: str) -> None:
 async def test_servers_that_do_not_know_the_newer_era_are_served(program: str) -> None:
     """Whether they end themselves or say nothing when they are asked for it."""
     argv = (sys.executable, "-c", program, str(Path(__file__).parents[2]))
-    async with stands(argv=argv, start_timeout_s=12.0) as stand:
+    async with stands(argv=argv, start_timeout=12.0) as stand:
         await stand.running()
         assert await stand.said("echo", text="hello") == "hello"
         assert stand.session.condition().protocol == "2025-11-25"
@@ -60,7 +60,7 @@ async def test_servers_that_do_not_know_the_newer_era_are_served(program: str) -
 
 async def test_a_silent_server_is_an_error_at_the_limit_and_delays_nobody() -> None:
     """M2: `start` returns at once, and another server serves meanwhile."""
-    async with stands("silent", start_timeout_s=0.5) as silent, stands("ok") as other:
+    async with stands("silent", start_timeout=0.5) as silent, stands("ok") as other:
         await other.running()
         assert await other.said("echo", text="x") == "x"
         await silent.changes.until(lambda: silent.session.condition().state == "error")
@@ -70,7 +70,7 @@ async def test_a_silent_server_is_an_error_at_the_limit_and_delays_nobody() -> N
 
 async def test_a_crash_in_mid_call() -> None:
     """M3: the call fails before its time is over, the server comes back by itself, and the call is not made again."""
-    async with stands("ok", timeout_s=600.0) as stand:
+    async with stands("ok", timeout=600.0) as stand:
         await stand.running()
         assert "ended while it ran the tool 'crash'" in await stand.said("crash")
         await stand.changes.until(lambda: stand.session.condition().state == "error")
@@ -119,7 +119,7 @@ async def test_a_hundred_calls_at_once() -> None:
 
 async def test_a_timeout_cancels_the_call_in_the_server() -> None:
     """The server is told, and goes on with others."""
-    async with stands("ok", timeouts_s={"sleep": 0.1}) as stand:
+    async with stands("ok", timeouts={"sleep": 0.1}) as stand:
         await stand.running()
         assert "did not answer within 0.1 s" in await stand.said("sleep", seconds=5)
         async with asyncio.timeout(120):
@@ -129,14 +129,14 @@ async def test_a_timeout_cancels_the_call_in_the_server() -> None:
 
 async def test_progress_forever_ends() -> None:
     """M5: with a real server."""
-    async with stands("progress-forever", timeout_s=1, max_timeout_s=2) as stand:
+    async with stands("progress-forever", timeout=1, max_timeout=2) as stand:
         await stand.running()
         assert "did not answer within 2 s" in await stand.said("echo", text="x")
 
 
 async def test_a_server_that_reads_no_more() -> None:
     """A full pipe holds up no caller, and no stop."""
-    async with stands("deaf", timeout_s=0.2) as stand:
+    async with stands("deaf", timeout=0.2) as stand:
         await stand.running()
         texts = await asyncio.gather(*(stand.said("echo", text="x" * 100_000) for _ in range(5)))
         assert all("did not answer within 0.2 s" in text for text in texts)
@@ -172,7 +172,7 @@ async def test_definitions_are_capped_with_a_named_error(behaviour: str, error: 
 @pytest.mark.parametrize("behaviour", ["wrong-content", "wrong-shape", "error-and-result", "string-id", "duplicate"])
 async def test_odd_answers_end_one_call_at_most(behaviour: str) -> None:
     """M8: there is a result or an error for that call, and the next one is served."""
-    async with stands(behaviour, timeout_s=2.0) as stand:
+    async with stands(behaviour, timeout=2.0) as stand:
         await stand.running()
         assert await stand.said("echo", text="x")
         assert stand.session.running
@@ -200,7 +200,7 @@ async def test_a_program_that_ends_by_itself() -> None:
 async def test_a_program_that_says_why_it_starts_slowly() -> None:
     """`uvx` tells what it fetches: its last line stands beside the limit."""
     code = "import sys, time; print('fetching', file=sys.stderr, flush=True); time.sleep(600)"
-    async with stands(argv=(sys.executable, "-I", "-S", "-c", code), start_timeout_s=2.0) as stand:
+    async with stands(argv=(sys.executable, "-I", "-S", "-c", code), start_timeout=2.0) as stand:
         await stand.changes.until(lambda: "within 2 s" in (stand.session.condition().error or ""))
         assert (stand.session.condition().error or "").endswith("; its last line on standard error: fetching")
 
@@ -241,7 +241,7 @@ async def test_stopping_leaves_nothing() -> None:
 @pytest.mark.parametrize("behaviour", ["silent", "exits"])
 async def test_stopping_while_it_starts(behaviour: str) -> None:
     """Stopping does not wait for the limit of the start, or for the next try."""
-    async with stands(behaviour, start_timeout_s=600.0) as stand:
+    async with stands(behaviour, start_timeout=600.0) as stand:
         if behaviour == "exits":
             await stand.changes.until(lambda: stand.session.condition().state == "error")
     assert stand.session.condition().state == "stopped"
@@ -249,7 +249,7 @@ async def test_stopping_while_it_starts(behaviour: str) -> None:
 
 async def test_calls_under_way_end_when_the_server_is_stopped() -> None:
     """Calls that would take ten minutes end with the stop."""
-    async with stands("ok", timeout_s=600.0) as stand:
+    async with stands("ok", timeout=600.0) as stand:
         await stand.running()
         call = asyncio.create_task(stand.said("sleep", seconds=600))
         await stand.said("echo", text="after it")

@@ -11,7 +11,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.mcp.transport.http import HttpTransport
-from gateway.mcp.types import Channel, Credentials, Endpoint, Server
+from gateway.mcp.types import Channel, Config, Endpoint, OAuth
 from tests.mcp.mcp_host import Clock, Stand
 
 
@@ -88,12 +88,12 @@ class Site:
             await self._task
             self._uvicorn = None
 
-    def stands(self, *, oauth: Credentials | None = None, headers: dict[str, str] | None = None, **facts: Any) -> Stand:
+    def stands(self, *, oauth: OAuth | None = None, headers: dict[str, str] | None = None, **facts: Any) -> Stand:
         def make_channel(lost: Callable[[str], None]) -> Channel:
             endpoint = Endpoint(url=self.url, headers=headers or {}, oauth=oauth)
             return HttpTransport(endpoint, lost=lost, clock=Clock())
 
-        return Stand(Server(name="web", transport="http", **facts), make_channel)
+        return Stand(Config(name="web", url="http://x.invalid", **facts), make_channel)
 
 
 @asynccontextmanager

@@ -2,7 +2,7 @@
 
 Secret and token go to that issuer and to the server only, even if the server names other issuers.
 
-The SDK's `ClientCredentialsOAuthProvider` would work over our guarded network, too. It is not used for three reasons:
+The SDK's `ClientOAuthOAuthProvider` would work over our guarded network, too. It is not used for three reasons:
 
 1. It holds one lock from the sending of a request to the headers of its answer. Calls of one server would wait for
    each other.
@@ -19,7 +19,7 @@ import httpx2
 
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json
-from gateway.mcp.types import Credentials
+from gateway.mcp.types import OAuth
 
 # A token that is about to end is not used any more.
 _MARGIN_S = 30.0
@@ -33,9 +33,7 @@ class TokenError(Exception):
 class Tokens:
     """The token of one server. `resource`: the server's URL, without query (RFC 8707)."""
 
-    def __init__(
-        self, credentials: Credentials, *, resource: str, web: httpx2.AsyncBaseTransport, clock: Clock
-    ) -> None:
+    def __init__(self, credentials: OAuth, *, resource: str, web: httpx2.AsyncBaseTransport, clock: Clock) -> None:
         self._credentials = credentials
         self._resource = resource
         self._client = httpx2.AsyncClient(

@@ -10,7 +10,7 @@ from pytest_aiohttp import AiohttpServer
 from gateway.mcp.calls import AnsweredError, LostError
 from gateway.mcp.connection import open_connection
 from gateway.mcp.transport.http import HttpTransport
-from gateway.mcp.types import Channel, Credentials, Endpoint, Server
+from gateway.mcp.types import Channel, Config, Endpoint, OAuth
 from tests.mcp.mcp_host import Clock, Stand
 from tests.mcp.webserver import serving
 
@@ -52,7 +52,7 @@ async def test_a_hundred_calls_at_once(options: dict[str, bool]) -> None:
 
 async def test_progress_gives_a_tool_more_time() -> None:
     """Over HTTP as well; and a tool that tells nothing ends in time."""
-    async with serving() as site, site.stands(timeout_s=0.5, max_timeout_s=3) as stand:
+    async with serving() as site, site.stands(timeout=0.5, max_timeout=3) as stand:
         await stand.running()
         assert await stand.said("work", steps=20) == "done"
         assert "did not answer within 3 s" in await stand.said("work", steps=1000)
@@ -109,11 +109,11 @@ async def test_a_session_that_the_server_forgot() -> None:
     assert lost and lost[0] in ("the server has ended the session", "it does not accept connections")
 
 
-def stands_at(url: str, *, oauth: Credentials | None = None) -> Stand:
+def stands_at(url: str, *, oauth: OAuth | None = None) -> Stand:
     def make_channel(lost: Callable[[str], None]) -> Channel:
         return HttpTransport(Endpoint(url=url, oauth=oauth), lost=lost, clock=Clock())
 
-    return Stand(Server(name="web", transport="http", start_timeout_s=12.0), make_channel)
+    return Stand(Config(name="web", url="http://x.invalid", start_timeout=12.0), make_channel)
 
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -176,7 +176,7 @@ async def test_tokens_of_an_issuer(aiohttp_server: AiohttpServer) -> None:
     app.router.add_post("/token", token)
     app.router.add_post("/mcp", mcp)
     site = await aiohttp_server(app)
-    oauth = Credentials(issuer=str(site.make_url("")).rstrip("/"), client_id="gateway", client_secret="s")
+    oauth = OAuth(issuer=str(site.make_url("")).rstrip("/"), client_id="gateway", client_secret="s")
     async with stands_at(str(site.make_url("/mcp")), oauth=oauth) as stand:
         await stand.changes.until(lambda: stand.session.condition().state == "error")
         assert stand.session.condition().error == "it answered with HTTP 403"
@@ -194,7 +194,7 @@ async def test_an_issuer_that_gives_no_token(aiohttp_server: AiohttpServer) -> N
 
     app.router.add_post("/mcp", mcp)
     site = await aiohttp_server(app)
-    oauth = Credentials(issuer=str(site.make_url("")).rstrip("/"), client_id="gateway", client_secret="canary")
+    oauth = OAuth(issuer=str(site.make_url("")).rstrip("/"), client_id="gateway", client_secret="canary")
     async with stands_at(str(site.make_url("/mcp")), oauth=oauth) as stand:
         await stand.changes.until(lambda: stand.session.condition().state == "error")
         error = stand.session.condition().error or ""

@@ -12,7 +12,7 @@ from pytest_aiohttp import AiohttpServer
 from gateway.contracts.store import Json
 from gateway.mcp.transport.guarded_network import GuardedNetwork
 from gateway.mcp.transport.oauth import TokenError, Tokens
-from gateway.mcp.types import Credentials
+from gateway.mcp.types import OAuth
 from tests.mcp.mcp_host import Clock
 
 TOKEN: Json = {"access_token": "t1", "token_type": "bearer", "expires_in": 100}
@@ -48,7 +48,7 @@ class Issuer:
         app.router.add_get("/{place:.*}", self._metadata)
         app.router.add_post("/token", self._token)
         self.url = str((await self._serve(app)).make_url("")).rstrip("/") + path
-        credentials = Credentials(issuer=self.url, client_id="my gateway", client_secret="s:/é", scope=scope)
+        credentials = OAuth(issuer=self.url, client_id="my gateway", client_secret="s:/é", scope=scope)
         return Tokens(credentials, resource="https://mcp.example.com/mcp", web=self._web, clock=self.clock)
 
     async def _metadata(self, request: web.Request) -> web.Response:
