@@ -1,10 +1,8 @@
-"""The lease of a run, its holder and its age, and the error of a run whose lease is lost."""
+"""The lease of a run and its age, and the error of a run whose lease is lost."""
 
-import asyncio
 import time
-from typing import Final, Protocol
+from typing import Final
 
-from gateway.contracts.journal import Change
 from gateway.contracts.plugin import Clock
 from gateway.errors import GatewayError
 
@@ -12,25 +10,6 @@ from gateway.errors import GatewayError
 LEASE_S: Final = 5.0
 #: The reason to cancel a task whose run has another owner by now, or was ended by a person.
 LOST: Final = "lost"
-
-
-class Holder(Protocol):
-    """The holder of the leases of this worker's runs."""
-
-    @property
-    def owner(self) -> str: ...
-
-    def hold(self, run_id: str, task: "asyncio.Task[None]") -> None:
-        """Renew the run's lease for `task`, which drives it. The task is cancelled if another owner takes the run."""
-        ...
-
-    def drop(self, run_id: str, task: "asyncio.Task[None] | None") -> None:
-        """Stop renewing the lease: `task` does not drive the run any more."""
-        ...
-
-    def owe(self, change: Change) -> None:
-        """Queue this end of a run, which could not be written."""
-        ...
 
 
 class Age:

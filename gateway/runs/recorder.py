@@ -69,7 +69,8 @@ from gateway.contracts.journal import (
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json, StoreError, UncertainError, unwritten
 from gateway.errors import GatewayError
-from gateway.runs.lease import LEASE_S, Age, Holder, lost
+from gateway.runs.lease import LEASE_S, Age, lost
+from gateway.runs.leases import Leases
 from gateway.runs.snapshot import LATE_CHARS, RESULT_CHARS, first_of
 
 log = logging.getLogger("gateway")
@@ -81,7 +82,7 @@ class RunRecorder:
 
     store: Journal
     exchange: Exchange
-    leases: Holder
+    leases: Leases
     clock: Clock
     progress: Callable[[], Json]
     wrote: Callable[[], None]

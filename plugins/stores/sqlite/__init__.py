@@ -43,7 +43,7 @@ from . import journal_transactions as transactions
 from . import statements as kept
 from .address import SqliteAddress
 from .check import SqliteCheck
-from .commits import Lasts, LoggedTransactions, PlainTransactions, SqliteTransactions
+from .commits import Lasts, LoggedTransactions, PlainTransactions
 from .file import IN_MEMORY, connect, open_file
 from .journal_statements import chosen
 from .journal_transactions import APPROVALS, ASKS, AUDIT, EVENTS, GRANTS, RUNS, STEPS
@@ -106,14 +106,14 @@ class SqliteStore(SqliteMemories):
             self._checking = SqliteCheck(self.place, connect=lambda: connect(self.place, mode="ro"))
             self._checking.start()
 
-    def _writing(self) -> SqliteTransactions:
+    def _writing(self) -> PlainTransactions:
         connection = open_file(self.place, migrations=self._migrations)
         if self.place == IN_MEMORY:
             return PlainTransactions(connection, begin="BEGIN IMMEDIATE")
         self._watch = SqliteWatch(self.place)
         return LoggedTransactions(connection, watch=self._watch, mark=kept.MARK)
 
-    def _reading(self) -> SqliteTransactions:
+    def _reading(self) -> PlainTransactions:
         return PlainTransactions(connect(self.place, mode="ro"), begin="BEGIN")
 
     def lost(self) -> str | None:

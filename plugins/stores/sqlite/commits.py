@@ -13,7 +13,6 @@ import ctypes
 import sqlite3
 from contextlib import suppress
 from enum import IntEnum
-from typing import Protocol
 
 from .file import BUSY_S, SqliteError
 from .watch import SqliteWatch
@@ -38,41 +37,23 @@ class SqliteUncertainError(Exception):
     """A failed commit that may take effect after a crash all the same."""
 
 
-class SqliteTransactions(Protocol):
-    """The transactions of one connection, one at a time."""
-
-    @property
-    def connection(self) -> sqlite3.Connection: ...
-
-    def begin(self, *, lasts: Lasts) -> None:
-        """Begin a transaction. Raises sqlite3.Error and SqliteError: nothing has happened."""
-        ...
-
-    def commit(self, *, lasts: Lasts) -> None:
-        """Commit the transaction. Raises SqliteUncertainError, or sqlite3.Error: it is undone for good."""
-        ...
-
-    def roll_back(self) -> None: ...
-
-    def rest(self) -> None:
-        """Do work for which no caller waits."""
-        ...
-
-    def close(self) -> None: ...
-
-
 class PlainTransactions:
-    """The transactions of a connection that only reads, or whose database is in memory: no log can fail."""
+    """The transactions of a connection, one at a time.
+
+    It only reads, or its database is in memory: no log can fail.
+    """
 
     def __init__(self, connection: sqlite3.Connection, *, begin: str) -> None:
         self.connection = connection
         self._begin = begin
 
     def begin(self, *, lasts: Lasts) -> None:
+        """Begin a transaction. Raises sqlite3.Error and SqliteError: nothing has happened."""
         del lasts
         self.connection.execute(self._begin)
 
     def commit(self, *, lasts: Lasts) -> None:
+        """Commit the transaction. Raises SqliteUncertainError, or sqlite3.Error: it is undone for good."""
         del lasts
         try:
             self.connection.execute("COMMIT")
@@ -85,7 +66,7 @@ class PlainTransactions:
             self.connection.execute("ROLLBACK")
 
     def rest(self) -> None:
-        pass
+        """Do work for which no caller waits."""
 
     def close(self) -> None:
         self.connection.close()

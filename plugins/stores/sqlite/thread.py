@@ -17,7 +17,7 @@ from typing import TypeAlias, TypeVar
 
 from gateway.plugin import ConflictError, StoreError, UncertainError
 
-from .commits import Lasts, SqliteTransactions, SqliteUncertainError
+from .commits import Lasts, PlainTransactions, SqliteUncertainError
 from .file import SqliteError
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class SqliteThread:
     nothing has happened, or an UncertainError, if a crash may bring it back.
     """
 
-    def __init__(self, connect: Callable[[], SqliteTransactions], *, place: str, batch: int) -> None:
+    def __init__(self, connect: Callable[[], PlainTransactions], *, place: str, batch: int) -> None:
         self._connect = connect
         self._place = place
         self._batch = batch
@@ -103,7 +103,7 @@ class SqliteThread:
                 batch.append(following)
         return True, batch
 
-    def _attempt(self, transactions: SqliteTransactions, batch: Sequence[_Job]) -> None:
+    def _attempt(self, transactions: PlainTransactions, batch: Sequence[_Job]) -> None:
         lasts = max(job.lasts for job in batch)
         try:
             transactions.begin(lasts=lasts)
@@ -128,7 +128,7 @@ class SqliteThread:
         else:
             self._settle_all(*settled)
 
-    def _one_by_one(self, transactions: SqliteTransactions, batch: Sequence[_Job], error: Exception) -> None:
+    def _one_by_one(self, transactions: PlainTransactions, batch: Sequence[_Job], error: Exception) -> None:
         """Run the jobs one by one, after a failure of them together."""
         if len(batch) == 1:
             self._fail(batch, error)
