@@ -24,7 +24,7 @@ from gateway.runs.live import LiveRun
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowRuns:
-    """The implementation of `lanes.workflows.Begin`. `current` returns the lane and the model core in use.
+    """The implementation of `workflows.Begin`. `current` returns the lane and the model core in use.
 
     `admit` raises when the gateway is full.
     """

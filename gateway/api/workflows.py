@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 from aiohttp import web
 from pydantic import Field
@@ -53,12 +53,8 @@ class Begun:
     over: Callable[[], Awaitable[None]]
 
 
-class Begin(Protocol):
-    """The start of runs."""
-
-    async def __call__(self, wanted: Wanted, request: web.Request) -> Begun:
-        """Begin the run and return it once it is stored. `request` started it. Raises GatewayError, StoreError."""
-        ...
+#: Begins the run that a request starts, and returns it once it is stored. Raises GatewayError, StoreError.
+Begin: TypeAlias = Callable[[Wanted, web.Request], Awaitable[Begun]]
 
 
 class RunBody(Body):

@@ -30,6 +30,11 @@ class Parameter:
     place: Literal["query", "header"] = "query"
 
 
+def _limited(*, default: int) -> Parameter:
+    schema = {"type": "integer", "minimum": 1, "maximum": LIMIT_MOST, "default": default}
+    return Parameter("limit", schema, "Entries of a page, at most.")
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A successful answer, by its content type; without one it has no body."""
@@ -69,21 +74,13 @@ _BODY: Final = (
     "request_too_large",
     "unsupported_media_type",
 )
+_DECIDING: Final = ("approval_not_found", "approval_expired", "approval_stale", "decision_conflict", "edit_refused")
 _CHAT: Final = (
     *(code for code in _BODY if code != "unknown_field"),
     *("unsupported_parameter", "upstream_rejected", "upstream_refused", "prompt_not_found", "idempotency_mismatch"),
     *("agent_iteration_limit", "agent_malformed_tool_call", "invalid_parameters", "run_cancelled", "run_interrupted"),
     *("workflow_failed", "upstream_limited", "upstream_error", "overloaded", "upstream_unavailable"),
-    *("agent_timeout", "upstream_timeout", "approval_not_found", "approval_expired", "approval_stale"),
-    *("decision_conflict", "edit_refused"),
-)
-_DECIDING: Final = (
-    *_BODY,
-    "approval_not_found",
-    "approval_expired",
-    "approval_stale",
-    "decision_conflict",
-    "edit_refused",
+    *("agent_timeout", "upstream_timeout", *_DECIDING),
 )
 #: Codes that any operation may answer: of the head, the name, the key, the store.
 COMMON: Final = (
@@ -100,15 +97,9 @@ _CONVERSATION: Final = Parameter("conversation", TEXT, "Only those of this conve
 #: The ids of operations, by the order of `paths_of`.
 _WAYS: Final = ("", "WithoutVersion", "ByHeader", "ByHeaderWithoutVersion")
 _BEHIND: Final = Parameter("after", TEXT, "`next` of the page before.")
-_LIMIT: Final = Parameter(
-    "limit", {"type": "integer", "minimum": 1, "maximum": LIMIT_MOST, "default": LIMIT}, "Entries of a page, at most."
-)
+_LIMIT: Final = _limited(default=LIMIT)
 #: Of lists that came whole before they came in pages.
-_MANY: Final = Parameter(
-    "limit",
-    {"type": "integer", "minimum": 1, "maximum": LIMIT_MOST, "default": LIMIT_MOST},
-    "Entries of a page, at most.",
-)
+_MANY: Final = _limited(default=LIMIT_MOST)
 _STEERING: Final = (
     Parameter("X-Context-Chain", TEXT, "Name of a chain.", "header"),
     Parameter("X-Context-Prompt", TEXT, "Id of a system prompt.", "header"),
@@ -171,9 +162,11 @@ def _post(
     )  # fmt: skip
 
 
-def _delete(path: str, name: str, summary: str, tag: str, *, errors: tuple[str, ...]) -> Operation:
+def _delete(
+    path: str, name: str, summary: str, tag: str, *, scopes: tuple[Scope, ...] = ("approve",), errors: tuple[str, ...]
+) -> Operation:
     return Operation(
-        method="DELETE", path=path, name=name, summary=summary, tag=tag, scopes=("approve",),
+        method="DELETE", path=path, name=name, summary=summary, tag=tag, scopes=scopes,
         answers={204: Answer("Deleted.", {})}, errors=(*_QUERY, *errors),
     )  # fmt: skip
 
@@ -282,7 +275,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
     _post("/context/approvals/batch", "decideApprovals", "Decide on several approvals", "Approvals",
           listing("BatchEntry"), scopes=("approve",), body="Batch"),
     _post("/context/approvals/{id}", "decideApproval", "Decide on an approval (scope `approve`)", "Approvals",
-          ref("Approval"), scopes=_LOOKS, body="Decision", errors=_DECIDING),
+          ref("Approval"), scopes=_LOOKS, body="Decision", errors=(*_BODY, *_DECIDING)),
     _get("/context/grants", "listGrants", "List remembered approvals", "Approvals", paged("Grant"),
          parameters=(_BEHIND, _MANY)),
     _delete("/context/grants/{id}", "revokeGrant", "Revoke a remembered approval", "Approvals",
@@ -299,10 +292,8 @@ OPERATIONS: Final[Sequence[Operation]] = (
         summary="Delete all memories of an end user, or of a key", parameters=_WHOSE,
         answers=_json("Deleted.", ref("MemoriesDeleted")), errors=(*_QUERY, "invalid_header", "missing_field"),
     ),
-    Operation(
-        method="DELETE", path=_MEMORIES + "/{id}", name="deleteMemory", tag="Memories", scopes=_REMEMBERING,
-        summary="Delete a memory", answers={204: Answer("Deleted.", {})}, errors=(*_QUERY, "memory_not_found"),
-    ),
+    _delete(_MEMORIES + "/{id}", "deleteMemory", "Delete a memory", "Memories", scopes=_REMEMBERING,
+            errors=("memory_not_found",)),
     _SOCKET,
     _get("/context/runs", "listRuns", "List runs, the newest first", "Runs", paged("Run"),
          parameters=(_STATE, _CONVERSATION, _BEHIND, _LIMIT)),
