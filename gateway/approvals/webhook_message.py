@@ -13,7 +13,8 @@ from typing import Final
 import orjson
 
 from gateway.approvals.escaping import NAME_CHARS, shown, shown_arguments
-from gateway.approvals.texts import REASON_CHARS, Shown, utc
+from gateway.approvals.texts import REASON_CHARS, utc
+from gateway.contracts.store import Json
 
 EVENT: Final = "approval.required"
 _PREFIX: Final = "whsec_"
@@ -50,26 +51,25 @@ def webhook_headers(body: bytes, *, message_id: str, key: bytes, now_s: float) -
     }
 
 
-def approval_notice(
-    approval: Shown, *, run_id: str, sha256: str, expires_s: float, now_s: float, link: str | None
-) -> bytes:
+def approval_notice(view: Json, *, link: str | None) -> bytes:
     """Return the body of a notice: `{"type", "timestamp", "data"}`. Arguments are written as a person sees them.
 
-    `sha256` is the hash of the call, to be stated with the decision; `link` is the page where it can be decided.
+    `view` is the approval as `approval_view` shows it; `link` is the page where it can be decided. The time is that
+    of the question, so that the notice is always the same.
     """
     return orjson.dumps(
         {
             "type": EVENT,
-            "timestamp": _iso(now_s),
+            "timestamp": _iso(view["created_at"]),
             "data": {
-                "id": approval.id,
-                "run_id": run_id,
-                "tool": shown(approval.tool, NAME_CHARS),
-                "arguments": shown_arguments(approval.arguments),
-                "sha256": sha256,
-                "reason": shown(approval.reason, REASON_CHARS),
-                "rule": shown(approval.rule, REASON_CHARS),
-                "expires": _iso(expires_s),
+                "id": view["id"],
+                "run_id": view["run_id"],
+                "tool": shown(view["tool"], NAME_CHARS),
+                "arguments": shown_arguments(view["arguments"]),
+                "sha256": view["sha256"],
+                "reason": shown(view["reason"], REASON_CHARS),
+                "rule": shown(view["rule"], REASON_CHARS),
+                "expires": _iso(view["expires_at"]),
                 "link": link,
             },
         }

@@ -19,7 +19,7 @@ import aiohttp
 import orjson
 
 from gateway.approvals.approvals import approval_view
-from gateway.approvals.texts import Shown, approval_link
+from gateway.approvals.texts import approval_link
 from gateway.approvals.webhook_message import EVENT, approval_notice, webhook_headers, webhook_key
 from gateway.config import ConfigError, Problem
 from gateway.config.schema.approvals import Notify
@@ -301,20 +301,7 @@ class Webhooks:
 
 
 def _notice(view: Json, *, tenant: str, public_url: str | None) -> WebhookEvent:
-    """Return the notice of an approval as `approval_view` shows it.
-
-    Its time is that of the question, so that it is always the same.
-    """
+    """Return the notice of an approval as `approval_view` shows it."""
     approval_id = str(view["id"])
-    approval = Shown(
-        id=approval_id, tool=view["tool"], arguments=view["arguments"], reason=view["reason"], rule=view["rule"]
-    )
-    body = approval_notice(
-        approval,
-        run_id=view["run_id"],
-        sha256=view["sha256"],
-        expires_s=view["expires_at"],
-        now_s=view["created_at"],
-        link=None if public_url is None else approval_link(public_url, [approval_id]),
-    )
-    return WebhookEvent(approval_id, tenant, body)
+    link = None if public_url is None else approval_link(public_url, [approval_id])
+    return WebhookEvent(approval_id, tenant, approval_notice(view, link=link))

@@ -7,7 +7,6 @@ import hmac
 import orjson
 import pytest
 
-from gateway.approvals.texts import Shown
 from gateway.approvals.webhook_message import approval_notice, webhook_headers, webhook_key
 
 #: The example of the reference implementations of Standard Webhooks.
@@ -61,21 +60,18 @@ def test_a_secret_that_is_none_is_refused_and_not_repeated(secret: str) -> None:
 
 def test_a_notice_says_what_waits() -> None:
     """Arguments as a person is shown them, when it expires, where it can be decided."""
-    call = Shown(
-        id=ID,
-        tool="execute_command",
-        arguments={"command": "ls\u202e", "timeout_s": 5},
-        reason="not on the\nwhitelist",
-        rule="command.unknown",
-    )
-    body = approval_notice(
-        call,
-        run_id="run_7",
-        sha256="ab" * 32,
-        expires_s=1763790000.5,
-        now_s=1763789100.0,
-        link=f"https://gw.example/console#{ID}",
-    )
+    view = {
+        "id": ID,
+        "run_id": "run_7",
+        "tool": "execute_command",
+        "arguments": {"command": "ls\u202e", "timeout_s": 5},
+        "sha256": "ab" * 32,
+        "reason": "not on the\nwhitelist",
+        "rule": "command.unknown",
+        "created_at": 1763789100.0,
+        "expires_at": 1763790000.5,
+    }
+    body = approval_notice(view, link=f"https://gw.example/console#{ID}")
     assert orjson.loads(body) == {
         "type": "approval.required",
         "timestamp": "2025-11-22T05:25:00Z",
@@ -95,8 +91,9 @@ def test_a_notice_says_what_waits() -> None:
 
 def test_a_notice_without_a_link() -> None:
     """No public address, no link; odd text raises nothing."""
-    call = Shown(id=ID, tool="t\ud800", arguments={"a\ud800": "\udfff"}, reason="\ud800")
-    notice = orjson.loads(approval_notice(call, run_id="run_7", sha256="", expires_s=1e300, now_s=0.0, link=None))
+    odd = {"id": ID, "tool": "t\ud800", "arguments": {"a\ud800": "\udfff"}, "reason": "\ud800", "rule": ""}
+    view = {**odd, "run_id": "run_7", "sha256": "", "created_at": 0.0, "expires_at": 1e300}
+    notice = orjson.loads(approval_notice(view, link=None))
     assert notice["data"]["link"] is None
     assert notice["data"]["expires"] == "9999-12-31T23:59:59Z"
     assert notice["data"]["reason"] == "\\u{d800}"
