@@ -8,7 +8,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeAlias
 
@@ -83,6 +83,7 @@ def take_risk_level(arguments: Json, spec: ToolSpec, *, beside: object = None) -
     return RiskClaim(arguments, level)
 
 
+@dataclass(frozen=True, slots=True)
 class Gate:
     """The order of the requirement, with the assessors by the names of their tools.
 
@@ -90,18 +91,10 @@ class Gate:
     maps a tool to its assessor and its settings (JSON): it decides nothing here, but changes the policy's hash.
     """
 
-    def __init__(
-        self,
-        policy: Policy,
-        assessors: Mapping[str, RiskAssessor],
-        *,
-        rules: Mapping[str, Rule] | None = None,
-        configured: Mapping[str, str] | None = None,
-    ) -> None:
-        self.policy = policy
-        self.assessors = assessors
-        self.rules = rules or {}
-        self.configured = configured or {}
+    policy: Policy
+    assessors: Mapping[str, RiskAssessor]
+    rules: Mapping[str, Rule] = field(default_factory=dict, kw_only=True)
+    configured: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     def policy_hash(self, tool: str) -> str:
         """Return the SHA-256 (hex) over everything that decides about calls of this tool, but for its definition."""
