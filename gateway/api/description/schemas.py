@@ -76,13 +76,7 @@ def schemas() -> dict[str, Schema]:
 def _of_memories() -> dict[str, Schema]:
     return {
         "Memory": _of(
-            id=TEXT,
-            object=_only("memory"),
-            user=_maybe(TEXT),
-            key=_maybe(TEXT),
-            conversation=_maybe(TEXT),
-            text=TEXT,
-            created_at=TIME,
+            object=_only("memory"), **_texts("id", "text"), **_some("user", "key", "conversation"), created_at=TIME
         ),
         "MemoriesDeleted": _of(object=_only("memories.deleted"), deleted=WHOLE),
     }
@@ -92,12 +86,7 @@ def _answers() -> dict[str, Schema]:
     return {
         "Status": _of(status={"enum": ["ok", "ready", "draining", "store_lost"]}),
         "Chat": _of(
-            id=TEXT,
-            object=_only("chat.completion"),
-            created=WHOLE,
-            model=TEXT,
-            choices=_many(OBJECT),
-            usage=OBJECT,
+            object=_only("chat.completion"), **_texts("id", "model"), created=WHOLE, choices=_many(OBJECT), usage=OBJECT
         ),
         "Models": _of(object=_only("list"), data=_many(OBJECT)),
         "Explanation": _of(lane=_only("context"), chain=TEXT, workflow=_maybe(OBJECT)),
@@ -108,24 +97,14 @@ def _answers() -> dict[str, Schema]:
         "Approval": _approval(),
         "BatchEntry": _with(_of(id=TEXT, status=WHOLE), optional=True, approval=ref("Approval"), error=OBJECT),
         "Grant": _of(
-            id=TEXT,
             object=_only("grant"),
-            caller=TEXT,
-            run_id=TEXT,
-            conversation=_maybe(TEXT),
-            tool=TEXT,
-            sha256=TEXT,
+            **_texts("id", "caller", "tool", "sha256", "granted_by"),
+            **_some("run_id", "conversation"),
             created_at=TIME,
             expires_at=_maybe(TIME),
-            granted_by=TEXT,
         ),
         "Ask": _of(
-            id=TEXT,
-            object=_only("ask"),
-            caller=TEXT,
-            conversation=TEXT,
-            created_at=TIME,
-            expires_at=_maybe(TIME),
+            object=_only("ask"), **_texts("id", "caller", "conversation"), created_at=TIME, expires_at=_maybe(TIME)
         ),
         "Run": _run(),
         "WholeRun": _with(
@@ -148,13 +127,10 @@ def _answers_of_services() -> dict[str, Schema]:
         "Service": _service(),
         "ServiceDeleted": _of(name=TEXT, object=_only("mcp.service.deleted"), deleted=_only(value=True)),
         "ServiceTool": _of(
-            name=TEXT,
             object=_only("mcp.tool"),
-            model_name=TEXT,
-            description=_maybe(TEXT),
+            **_texts("name", "model_name", "sha256"),
+            **_some("description", "accepted"),
             parameters=_maybe(OBJECT),
-            sha256=TEXT,
-            accepted=_maybe(TEXT),
             changed=TRUTH,
         ),
         "Registration": {"allOf": [_of(name=TEXT), OBJECT], "description": "`name`, and the fields of McpServer."},
@@ -195,50 +171,36 @@ def _chat_request() -> Schema:
 
 
 def _prompt() -> Schema:
-    return _of(
-        id=TEXT,
-        object=_only("system_prompt"),
-        source={"enum": ["configured", "stored"]},
-        version=_maybe(WHOLE),
-        updated_at=_maybe(WHOLE),
-    )
+    source = {"enum": ["configured", "stored"]}
+    return _of(id=TEXT, object=_only("system_prompt"), source=source, version=_maybe(WHOLE), updated_at=_maybe(WHOLE))
 
 
 def _approval() -> Schema:
-    texts = dict.fromkeys(("id", "run_id", "tool", "sha256", "check_word", "basis", "rule", "reason", "remember"), TEXT)
-    maybe = dict.fromkeys(("conversation", "decided_by", "via", "comment"), _maybe(TEXT))
+    texts = _texts("id", "run_id", "tool", "sha256", "check_word", "basis", "rule", "reason", "remember")
+    maybe = _some("conversation", "decided_by", "via", "comment")
     times = {"created_at": TIME, "expires_at": TIME, "decided_at": _maybe(TIME)}
     states = {"enum": list(APPROVAL_STATES)}
     return _of(**texts, **maybe, **times, step=WHOLE, arguments=OBJECT, edited_arguments=_maybe(OBJECT), state=states)
 
 
 def _run() -> Schema:
+    texts, states = _texts("id", "kind", "chain", "caller"), {"enum": list(RUN_STATES)}
+    times = {"created_at": TIME, "updated_at": TIME, "lease_until": _maybe(TIME)}
     return _of(
-        id=TEXT,
-        object=_only("run"),
-        kind=TEXT,
-        state={"enum": list(RUN_STATES)},
-        chain=TEXT,
-        conversation=_maybe(TEXT),
-        caller=TEXT,
-        effects=TRUTH,
-        created_at=TIME,
-        updated_at=TIME,
-        pending=WHOLE,
-        lease_until=_maybe(TIME),
+        object=_only("run"), **texts, **_some("conversation"), **times, state=states, effects=TRUTH, pending=WHOLE
     )
 
 
 def _step() -> Schema:
-    texts = dict.fromkeys(("tool", "sha256", "decision", "basis", "rule", "reason", "state"), TEXT)
-    maybe = dict.fromkeys(("call_id", "approval_id", "result", "late"), _maybe(TEXT))
+    texts = _texts("tool", "sha256", "decision", "basis", "rule", "reason", "state")
+    maybe = _some("call_id", "approval_id", "result", "late")
     times = {"started_at": _maybe(TIME), "finished_at": _maybe(TIME)}
     return _of(**texts, **maybe, **times, number=WHOLE, round=WHOLE, arguments=OBJECT, tainted=TRUTH)
 
 
 def _audit_line() -> Schema:
-    names = ("tenant", "caller", "run_id", "event", "tool", "sha256", "decision", "basis", "rule", "by", "via", "hash")
-    return _of(seq=WHOLE, step=WHOLE, created_s=TIME, **dict.fromkeys(names, TEXT))
+    whose = _texts("tenant", "caller", "run_id", "event", "tool", "sha256", "decision", "basis", "rule", "by", "via")
+    return _of(seq=WHOLE, step=WHOLE, created_s=TIME, **whose, hash=TEXT)
 
 
 def _workflow() -> Schema:
@@ -247,22 +209,13 @@ def _workflow() -> Schema:
 
 def _service() -> Schema:
     return _of(
-        name=TEXT,
         object=_only("mcp.service"),
-        source=TEXT,
-        state=TEXT,
-        error=_maybe(TEXT),
-        degraded=TRUTH,
+        **_texts("name", "source", "state", "description"),
+        **_some("error", "transport", "protocol"),
+        **dict.fromkeys(("restarts", "skipped_lines", "tools"), WHOLE),
+        **dict.fromkeys(("degraded", "stopped"), TRUTH),
+        **dict.fromkeys(("trigger_keywords", "changed"), _many(TEXT)),
         since=_maybe(TIME),
-        transport=_maybe(TEXT),
-        protocol=_maybe(TEXT),
-        restarts=WHOLE,
-        skipped_lines=WHOLE,
-        stopped=TRUTH,
-        description=TEXT,
-        trigger_keywords=_many(TEXT),
-        tools=WHOLE,
-        changed=_many(TEXT),
         settings=_maybe(OBJECT),
         workers=_many(_of(worker=TEXT, state=TEXT, error=_maybe(TEXT), updated_at=TIME)),
     )
@@ -276,6 +229,16 @@ def _of(**fields: Schema) -> Schema:
 def _with(schema: Schema, *, optional: bool = False, **fields: Schema) -> Schema:
     required = schema["required"] if optional else [*schema["required"], *fields]
     return {**schema, "properties": {**schema["properties"], **fields}, "required": required}
+
+
+def _texts(*names: str) -> dict[str, Schema]:
+    """Return fields that are texts."""
+    return dict.fromkeys(names, TEXT)
+
+
+def _some(*names: str) -> dict[str, Schema]:
+    """Return fields that are texts or null."""
+    return dict.fromkeys(names, _maybe(TEXT))
 
 
 def _many(schema: Schema) -> Schema:
