@@ -29,34 +29,27 @@ def turn_text(pending: Sequence[Approval], *, language: Language, answering: tex
 
     It is the same each time.
     """
-    return texts.turn_text(
-        [shown(approval) for approval in pending],
-        public_url=None,  # there is no page to link to
-        expires_s=min(approval.expires_s for approval in pending),
-        now_s=max(approval.created_s for approval in pending),
-        language=language,
-        answering=answering,
-    )
+    now_s = max(approval.created_s for approval in pending)
+    return texts.turn_text(_question(pending, language=language, now_s=now_s, answering=answering))
 
 
 def still_pending_text(pending: Sequence[Approval], decided: Sequence[str], *, language: Language, now_s: float) -> str:
     """Return the answer to a decision on a part of a group."""
-    return texts.still_pending_text(
-        [shown(approval) for approval in pending],
-        decided=decided,
-        public_url=None,  # there is no page to link to
-        expires_s=min(approval.expires_s for approval in pending),
-        now_s=now_s,
-        language=language,
-    )
+    return texts.still_pending_text(_question(pending, language=language, now_s=now_s), decided=decided)
 
 
 def undecided_text(
     pending: Sequence[Approval], *, language: Language, now_s: float, answering: texts.Answering = texts.REPLIES
 ) -> str:
     """Return the answer to a message that names these approvals and decides nothing."""
-    return texts.undecided_text(
-        [shown(approval) for approval in pending],
+    return texts.undecided_text(_question(pending, language=language, now_s=now_s, answering=answering))
+
+
+def _question(
+    pending: Sequence[Approval], *, language: Language, now_s: float, answering: texts.Answering = texts.REPLIES
+) -> texts.Question:
+    return texts.Question(
+        approvals=[shown(approval) for approval in pending],
         public_url=None,  # there is no page to link to
         expires_s=min(approval.expires_s for approval in pending),
         now_s=now_s,

@@ -56,6 +56,18 @@ class Answering:
 REPLIES: Final = Answering()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """The approvals that wait, the time that is left for them, and how their reader can answer."""
+
+    approvals: Sequence[Shown]
+    public_url: str | None
+    expires_s: float
+    now_s: float
+    language: Language = "en"
+    answering: Answering = REPLIES
+
+
 def language_of(text: str) -> Language:
     """Return Chinese if Han characters, two to a word, are no fewer than other words; else English."""
     text = text[:LANGUAGE_CHARS]
@@ -79,29 +91,22 @@ def utc(time_s: float) -> datetime:
 # A turn that waits.
 
 
-def turn_text(
-    approvals: Sequence[Shown],
-    *,
-    public_url: str | None,
-    expires_s: float,
-    now_s: float,
-    language: Language = "en",
-    answering: Answering = REPLIES,
-) -> str:
+def turn_text(question: Question) -> str:
     """Return the question of a run that waits for these approvals.
 
     It names the calls, the reason for each, the time limit, and how to answer.
     """
+    approvals = question.approvals
     many = len(approvals) > 1
-    if language == "zh":
+    if question.language == "zh":
         lead = f"以下 {len(approvals)} 个调用需要您批准，均尚未执行：" if many else "以下调用需要您批准，尚未执行："
     elif many:
         lead = f"These {len(approvals)} calls wait for your approval. None of them has run yet:"
     else:
         lead = "This call waits for your approval. It has not run yet:"
-    if not answering.may_decide:
+    if not question.answering.may_decide:
         lead = lead.replace("您批准", "批准").replace("your approval", "approval")
-    return _question(lead, approvals, public_url, expires_s, now_s, language, answering)
+    return _asked(lead, question)
 
 
 def still_undecided_text(*, may_decide: bool = True, language: Language = "en") -> str:
@@ -137,39 +142,25 @@ def meanwhile_text(answer: str, *, language: Language = "en") -> str:
     return f"{lead}\n\n{answer}\n\n"
 
 
-def still_pending_text(
-    pending: Sequence[Shown],
-    *,
-    decided: Sequence[str],
-    public_url: str | None,
-    expires_s: float,
-    now_s: float,
-    language: Language = "en",
-) -> str:
+def still_pending_text(question: Question, *, decided: Sequence[str]) -> str:
     """Return the answer to a decision on a part of a group: the run still waits for the others."""
     ids = ", ".join(code(shown_name(approval_id)) for approval_id in decided)
-    if language == "zh":
-        lead = f"已记录对 {ids} 的决定。运行仍在等待以下 {len(pending)} 个调用的决定："
+    waiting = len(question.approvals)
+    if question.language == "zh":
+        lead = f"已记录对 {ids} 的决定。运行仍在等待以下 {waiting} 个调用的决定："
     else:
-        lead = f"Your decision on {ids} is kept. The run still waits for {len(pending)} more:"
-    return _question(lead, pending, public_url, expires_s, now_s, language, REPLIES)
+        lead = f"Your decision on {ids} is kept. The run still waits for {waiting} more:"
+    return _asked(lead, question)
 
 
-def undecided_text(
-    pending: Sequence[Shown],
-    *,
-    public_url: str | None,
-    expires_s: float,
-    now_s: float,
-    language: Language = "en",
-    answering: Answering = REPLIES,
-) -> str:
+def undecided_text(question: Question) -> str:
     """Return the answer to a message that names pending approvals and decides nothing.
 
     The message is no decision on them, or has no check word that fits.
     """
+    pending, language = question.approvals, question.language
     many = len(pending) > 1
-    if not answering.may_decide:
+    if not question.answering.may_decide:
         lead = "您的消息没有作出任何决定。" if language == "zh" else "Your message decided nothing. "
     elif language == "zh":
         lead = "您的消息没有作出任何决定：它不是完整的一行批准或拒绝，或者校验码不符。"
@@ -183,27 +174,20 @@ def undecided_text(
             if many
             else "This call still waits. It has not run:"
         )
-    return _question(lead, pending, public_url, expires_s, now_s, language, answering)
+    return _asked(lead, question)
 
 
-def _question(
-    lead: str,
-    approvals: Sequence[Shown],
-    public_url: str | None,
-    expires_s: float,
-    now_s: float,
-    language: Language,
-    answering: Answering,
-) -> str:
+def _asked(lead: str, question: Question) -> str:
+    approvals, language, answering = question.approvals, question.language, question.answering
     calls = [_call(approval, i if len(approvals) > 1 else 0, language) for i, approval in enumerate(approvals, 1)]
-    until = _until(expires_s, now_s, language)
+    until = _until(question.expires_s, question.now_s, language)
     how: list[str] = []
     if answering.held_s is not None or not answering.may_decide:
         how += _elsewhere([approval.id for approval in approvals], until, language, answering)
     if answering.may_decide:
         how += _how(approvals, until, language, held=answering.held_s is not None)
-    if public_url is not None:
-        link = f"<{approval_link(public_url, [approval.id for approval in approvals])}>"
+    if question.public_url is not None:
+        link = f"<{approval_link(question.public_url, [approval.id for approval in approvals])}>"
         how.append(f"也可以在这里决定：{link}" if language == "zh" else f"Or decide here: {link}")
     return "\n\n".join([lead, *calls, *how])
 

@@ -9,6 +9,7 @@ from gateway.approvals.chat_replies import ChatDecision, parse_reply
 from gateway.approvals.escaping import Language
 from gateway.approvals.texts import (
     Answering,
+    Question,
     Shown,
     approval_link,
     cancelled_text,
@@ -37,7 +38,10 @@ LANGUAGES: tuple[Language, ...] = ("en", "zh")
 
 
 def turn(*approvals: Shown, public_url: str | None = None, left_s: float = 900.0, language: Language = "en") -> str:
-    return turn_text(approvals, public_url=public_url, expires_s=NOW_S + left_s, now_s=NOW_S, language=language)
+    expires_s = NOW_S + left_s
+    return turn_text(
+        Question(approvals=approvals, public_url=public_url, expires_s=expires_s, now_s=NOW_S, language=language)
+    )
 
 
 def blocks(text: str) -> list[str]:
@@ -120,9 +124,15 @@ def commands(text: str) -> list[str]:
 
 
 def asking(answering: Answering, *, language: Language = "en") -> str:
-    return turn_text(
-        [CALL], public_url=None, expires_s=NOW_S + 600, now_s=NOW_S, language=language, answering=answering
+    question = Question(
+        approvals=[CALL],
+        public_url=None,
+        expires_s=NOW_S + 600,
+        now_s=NOW_S,
+        language=language,
+        answering=answering,
     )
+    return turn_text(question)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
