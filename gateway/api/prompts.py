@@ -1,8 +1,7 @@
 """The pages of system prompts: list, read, store and delete them, and show one as a model would get it."""
 
 import hashlib
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -11,7 +10,7 @@ from pydantic import Field, ValidationError
 from gateway.api.content import content_of
 from gateway.api.request import LIMIT_MOST, Authorise, Body, limit_of, query_of
 from gateway.api.site import Route, readable
-from gateway.api.views import page_answer
+from gateway.api.views import json_answer, page_answer
 from gateway.context.prompts import (
     TEXT_LIMIT_BYTES,
     BasePrompts,
@@ -67,7 +66,7 @@ class PromptPages:
         prompt = await self.prompts().find(request.match_info["id"], tenant=caller.tenant)
         if prompt is None:
             raise _not_found()
-        return _json({**_described(prompt), "text": prompt.text})
+        return json_answer({**_described(prompt), "text": prompt.text})
 
     async def _get_enhanced(self, request: web.Request) -> web.Response:
         caller = self.authorise(request, "context")
@@ -90,7 +89,9 @@ class PromptPages:
             "text": enhanced.text,
             "omitted_tools": list(enhanced.omitted),
         }
-        return _json(content, headers=headers)
+        answer = json_answer(content)
+        answer.headers.update(headers)
+        return answer
 
     async def _put(self, request: web.Request) -> web.Response:
         caller = self.authorise(request, "admin")
@@ -103,7 +104,7 @@ class PromptPages:
             raise GatewayError("invalid_field", f"{_sentence(str(error))}.", param="id") from error
         except PromptTextError as error:
             raise GatewayError("request_too_large", f"{_sentence(str(error))}.", param="text") from error
-        return _json({**_described(prompt), "text": prompt.text})
+        return json_answer({**_described(prompt), "text": prompt.text})
 
     async def _delete(self, request: web.Request) -> web.Response:
         caller = self.authorise(request, "admin")
@@ -114,7 +115,7 @@ class PromptPages:
             raise _is_configured() from error
         if not was_there:
             raise _not_found()
-        return _json({"id": prompt_id, "object": "system_prompt.deleted", "deleted": True})
+        return json_answer({"id": prompt_id, "object": "system_prompt.deleted", "deleted": True})
 
 
 async def _body_of(request: web.Request, caller: Caller) -> bytes:
@@ -155,11 +156,6 @@ def _described(prompt: ListedPrompt) -> dict[str, object]:
         "version": prompt.version,
         "updated_at": None if prompt.updated_s is None else int(prompt.updated_s),
     }
-
-
-def _json(content: Mapping[str, object], *, headers: Mapping[str, str] | None = None) -> web.Response:
-    body = json.dumps(content, ensure_ascii=False).encode()
-    return web.Response(body=body, content_type="application/json", charset="utf-8", headers=headers)
 
 
 def _not_found() -> GatewayError:
