@@ -86,8 +86,15 @@ def find_plugin(kind: Kind, name: str, *, folder: Path | None = None) -> Plugin[
 
 
 def _installed(kind: Kind, name: str) -> str | None:
-    """Return the module that an installed distribution declares for this plugin (entry points); None: none does."""
-    return next((point.module for point in entry_points(group=f"{ENTRY_POINTS}.{kind}", name=name)), None)
+    """Return the module that an installed distribution declares for this plugin (entry points); None: none does.
+
+    Raises PluginProblem if several modules are declared: which of them judged a call would be chance.
+    """
+    modules = sorted({point.module for point in entry_points(group=f"{ENTRY_POINTS}.{kind}", name=name)})
+    if len(modules) > 1:
+        text = f"plugin {name!r} is declared by several installed modules ({', '.join(modules)}): uninstall all but one"
+        raise PluginProblem(("use",), text)
+    return modules[0] if modules else None
 
 
 def taken(kind: Kind) -> set[str]:

@@ -41,7 +41,7 @@ class ToolCases:
     config: Mapping[str, object] = field(default_factory=dict)
 
 
-#: Of each tool: what runs, and what never can.
+#: Calls of tools: what runs, and what never can. The test of a new tool calls `check_tool` with its own.
 TOOLS = {
     "execute_command": ToolCases([{"command": "echo hi"}], [{"command": "echo \0"}], {"sandbox": "none", "cwd": "."}),
     "execute_sql": ToolCases([{"sql": "SELECT 1"}], [{"sql": "SELECT 1; SELECT 2"}], {"url": "sqlite:///pets.db"}),
@@ -56,7 +56,7 @@ TOOLS = {
         {"private_networks": True, "hosts": ["127.0.0.1:9"], "timeout": 5},
     ),
 }
-#: Of each assessor: arguments that run by themselves, and arguments about which a person is asked.
+#: Of assessors: arguments that run by themselves, and arguments about which a person is asked.
 ASSESSORS: Mapping[str, tuple[list[Json], list[Json]]] = {
     "command": ([{"command": "ls"}], [{"command": "rm a"}, {"command": "ls", "more": "rm a"}]),
     "file": ([{"operation": "read", "path": "a"}], [{"operation": "write", "path": "a", "content": "x"}]),
@@ -115,8 +115,7 @@ def test_stages_keep_the_rules(name: str) -> None:
 @pytest.mark.parametrize("name", plugin_names("tools"))
 def test_tools_keep_the_rules(name: str, tmp_path: Path) -> None:
     """Those of `check_tool`, for calls that succeed and calls that never can."""
-    assert name in TOOLS, f"add calls of the tool {name!r} to TOOLS in this file"
-    cases = TOOLS[name]
+    cases = TOOLS.get(name, ToolCases([], []))
     (tmp_path / "seen.txt").write_text("seen")
     sqlite3.connect(tmp_path / "pets.db").close()
     check_tool(
@@ -132,8 +131,7 @@ def test_tools_keep_the_rules(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("profile", ["standard", "literal", "hardened"])
 def test_assessors_keep_the_rules(name: str, profile: str) -> None:
     """Those of `check_assessor`, in each profile if the assessor has profiles."""
-    assert name in ASSESSORS, f"add arguments for the assessor {name!r} to ASSESSORS in this file"
-    harmless, asked = ASSESSORS[name]
+    harmless, asked = ASSESSORS.get(name, ([], []))
     has_profile = "profile" in find_plugin("assessors", name).config.model_fields
     check_assessor(name, {"profile": profile} if has_profile else {}, harmless=harmless, asked=asked)
 

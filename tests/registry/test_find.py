@@ -334,3 +334,15 @@ def test_a_plugin_whose_code_fails_is_a_problem_of_the_configuration(folder: Pat
     with pytest.raises(PluginProblem, match=r"'installed\.good' cannot be built: RuntimeError: no luck") as found:
         build_plugin("tools", "installed.good", {"size": 13}, None)
     assert found.value.path == ("with",)
+
+
+def test_a_name_that_two_distributions_declare_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both modules are named: one of them might judge calls by chance."""
+    for theirs in ("one", "two"):
+        home = tmp_path / f"{theirs}-1.0.dist-info"
+        home.mkdir()
+        (home / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {theirs}\nVersion: 1.0\n")
+        (home / "entry_points.txt").write_text(f"[twolane.assessors]\nkubectl = theirs_{theirs}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(PluginProblem, match=r"several installed modules \(theirs_one, theirs_two\)"):
+        find_plugin("assessors", "kubectl")
