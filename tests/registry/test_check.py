@@ -79,6 +79,10 @@ def problems(text: str, **environ: str) -> list[str]:
             "1:51 tools.x.with.limits.cpu: unknown key 'cpu'; did you mean 'cpu_s'?",
         ),
         (
+            "tools: {x: {use: execute_sql, with: {url: 'sqlite:///./a.db', url_file: b}}}",
+            "1:37 tools.x.with: url_file is read at tools.execute_sql only: write url here",
+        ),
+        (
             "risk: {assessors: {execute_sql: {use: sql, with: {profile: strict}}}}",
             "1:60 risk.assessors.execute_sql.with.profile: input should be 'literal', 'standard' or 'hardened'",
         ),

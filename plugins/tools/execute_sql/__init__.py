@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
 from gateway.plugin import Exchange, Host, Json, Plugin, Reach, ToolCall, ToolResult, ToolSpec, Verdict
 from gateway.plugin.settings import Duration, FilePath, Flag, PathLeaf, Secret, ToolConfig, counted, sized
@@ -64,9 +64,13 @@ class Config(ToolConfig):
 
     @model_validator(mode="before")
     @classmethod
-    def _file_was_read(cls, tree: object) -> object:
-        """Refuse `url_file` where the gateway does not read it, below `with`: the default would be used instead."""
-        if isinstance(tree, dict) and tree.get("url_file") is not None and tree.get("url") is None:
+    def _file_was_read(cls, tree: object, info: ValidationInfo) -> object:
+        """Refuse `url_file` where the gateway does not read it, below `with`: it would have no effect."""
+        if (
+            isinstance(tree, dict)
+            and tree.get("url_file") is not None
+            and (info.context is None or not tree.get("url"))
+        ):
             raise ValueError("url_file is read at tools.execute_sql only: write url here")
         return tree
 
