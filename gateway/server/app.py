@@ -269,7 +269,15 @@ class Gateway:
         if not used:
             router.close()
             await context.lane.retire()
-            raise ConfigError((Problem("configuration", "", "not every worker could use it: their lines say why"),))
+            raise ConfigError(
+                (
+                    Problem(
+                        "configuration",
+                        "",
+                        "not every worker could use it: their lines say why; if one was starting, send SIGHUP again",
+                    ),
+                )
+            )
         return router, context
 
     async def _follow_services(self) -> None:
