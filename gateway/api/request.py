@@ -21,6 +21,9 @@ LIMIT, LIMIT_MOST = 50, 200
 _NUMBER = re.compile("[0-9]{1,18}", re.ASCII)
 _NAME_CHARS = 100
 
+#: The way of a request, where its credential tells it.
+VIA: Final = web.RequestKey[Via]("via", str)  # type: ignore[arg-type]  # a word of `Via`
+
 #: Lets the run of this id go on in this process if nobody drives it.
 Resume: TypeAlias = Callable[[str], Awaitable[None]]
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -67,7 +70,9 @@ def query_of(request: web.Request, *known: str) -> Mapping[str, str]:
 
 
 def via_of(request: web.Request) -> Via:
-    """Return the way that a decision arrived, by the client's User-Agent."""
+    """Return the way that a decision arrived: by the console, or by the client's User-Agent."""
+    if VIA in request:
+        return request[VIA]
     return "cli" if request.headers.get("User-Agent") == CLI_AGENT else "rest"
 
 

@@ -11,7 +11,7 @@ from aiohttp import web
 from pydantic import Field
 
 from gateway.api.decisions import ApiContext, go_on, written
-from gateway.api.request import VIEWING, Body, body_of, gone, limit_of, number_of, query_of, word_of
+from gateway.api.request import VIEWING, Body, body_of, gone, limit_of, number_of, query_of, via_of, word_of
 from gateway.api.site import Route, readable
 from gateway.api.views import audit_view, json_answer, page_answer, run_view, whole_run_view
 from gateway.approvals.approvals import OF_RUN
@@ -90,7 +90,9 @@ class RunPages:
         query_of(request)
         run_id = request.match_info["id"]
         with written("that a run is cancelled"):
-            run = await settle.cancel(self._api.store, run_id, caller=caller, via="rest", clock=self._api.clock)
+            run = await settle.cancel(
+                self._api.store, run_id, caller=caller, via=via_of(request), clock=self._api.clock
+            )
         self._api.feed.nudge()
         return json_answer(run_view(run, pending=0))
 
@@ -112,7 +114,7 @@ class RunPages:
                 param="result",
             )
         settlement = settle.Settlement(
-            step=body.step, outcome=body.outcome, via="rest", result=body.result, trusted=body.trusted
+            step=body.step, outcome=body.outcome, via=via_of(request), result=body.result, trusted=body.trusted
         )
         run_id = request.match_info["id"]
         with written("what a person says about a call"):

@@ -26,7 +26,7 @@ from gateway.lanes.wrong_keys import WrongKeys
 EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 log = logging.getLogger("gateway")
 
-ROOT = "/"
+ROOT, CONSOLE = "/", "/console"
 #: Pages for everybody. `/metrics` asks for itself: the configuration may open it.
 OPEN = frozenset((ROOT, "/openapi.json", "/health/live", "/health/ready", "/metrics"))
 
@@ -49,8 +49,8 @@ _REFUSALS: Final = {
 class Site:
     """The pages of one worker. `exposition` returns the metrics of all workers, `ready` the readiness.
 
-    `recognise` raises GatewayError for a request without a key, before any page. `read_metrics` raises it for a
-    caller that may not read metrics. Each page checks its own scopes.
+    `console` answers what lies below `/console`. `recognise` raises GatewayError for a request without a key, before
+    any page. `read_metrics` raises it for a caller that may not read metrics. Each page checks its own scopes.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class Site:
         recognise: Callable[[web.Request], None],
         read_metrics: Callable[[web.Request], None],
         wrong_keys: WrongKeys,
+        console: Handler | None = None,
         further: Sequence[Route] = (),
     ) -> None:
         self._exposition = exposition
@@ -70,6 +71,7 @@ class Site:
         self._recognise = recognise
         self._read_metrics = read_metrics
         self._wrong_keys = wrong_keys
+        self._console = console
         self._further = further
 
     def application(self) -> web.Application:
@@ -110,6 +112,8 @@ class Site:
                 return preflight
             if request.path != ROOT:
                 _check_tool(request)
+            if self._console is not None and (request.path == CONSOLE or request.path.startswith(CONSOLE + "/")):
+                return await self._console(request)  # it checks by itself who asks
             if request.path not in OPEN:
                 self._recognise(request)
                 check_type(request)

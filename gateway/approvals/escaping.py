@@ -118,7 +118,7 @@ def shown_arguments(arguments: Mapping[str, Any], *, language: Language = "en", 
     lines: list[str] = []
     for name, value, share in zip(here, values, lengths if whole else _shares(lengths), strict=True):
         lines.append(f"{shown_name(name)}: {_shown_json(value, share)}")
-        lines += _remarks(f"{name[:NAME_CHARS]} {value[:share]}", language=language)
+        lines += remarks(f"{name[:NAME_CHARS]} {value[:share]}", language=language)
     if rest:
         text = canonical({name: arguments[name] for name in rest})
         lines.append(more.format(len(rest), len(text), _sha256(text)))
@@ -214,8 +214,8 @@ def _repeated(escape: str, n: int) -> str:
     return f"\\{{{n} {_PLURAL.get(escape) or 'times ' + escape[1:]}}}"
 
 
-def _remarks(text: str, *, language: Language) -> Iterator[str]:
-    """Yield remarks on things that a reader of this piece of JSON would not see by looking."""
+def remarks(text: str, *, language: Language) -> Iterator[str]:
+    """Yield remarks, which begin with `!`, on things that a reader of this piece of JSON would not see by looking."""
     if text.isascii():
         return
     _, _, scripts, doubles, right_to_left = _REMARKS[language]

@@ -229,6 +229,18 @@ class Store(Journal, Protocol):
         """
         ...
 
+    async def secret(self, name: str) -> bytes:
+        """Return the secret of this name: 32 random bytes that the first call stores, for all processes."""
+        ...
+
+    async def end_session(self, digest: str, *, until_s: float, now_s: float) -> None:
+        """Store that a session of the console has ended, until `until_s`; forget those whose time is over."""
+        ...
+
+    async def has_session_ended(self, digest: str) -> bool:
+        """Return whether the session of this digest has ended."""
+        ...
+
     async def take_duty(self, name: str, *, owner: str, now_s: float, until_s: float) -> bool:
         """Assign a duty that one process does for all of them to this owner until `until_s`.
 

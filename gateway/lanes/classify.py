@@ -18,6 +18,7 @@ CONTEXT_PREFIX = b"x-context-"
 _BY_HEADER = frozenset(b"/v1/" + endpoint.encode() for endpoint in ENDPOINTS.values())
 #: Below each are the pages of single ones, where it is our own itself.
 PROMPTS, WORKFLOWS, SERVICES = b"/v1/system-prompts", b"/workflows", b"/mcp/services"
+CONSOLE = b"/console"
 #: Ends of paths at which upstreams' APIs generate text; a thread's messages are only stored.
 _GENERATES = (
     b"/responses",
@@ -40,7 +41,7 @@ _PLAIN = re.compile(
 )
 _PARAMETERS = re.compile(rb";[^/]*")
 _THREADS, _RUNS = b"/threads/", (b"/runs", b"/submit_tool_outputs")
-_SINGLES = tuple((collection, collection + b"/") for collection in (PROMPTS, WORKFLOWS, SERVICES))
+_SINGLES = tuple((collection, collection + b"/") for collection in (PROMPTS, WORKFLOWS, SERVICES, CONSOLE))
 
 
 def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> Mode:

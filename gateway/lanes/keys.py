@@ -5,6 +5,7 @@ Keys are known by their SHA-256 only; the look-up is by the full hash and the co
 
 import hashlib
 import hmac
+import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -37,11 +38,41 @@ class Identity:
     consumed: frozenset[bytes]
 
 
-class KeyRing:
-    """The keys of one configuration."""
+class LentKeys:
+    """Tokens with which the console of this process sends requests in the name of a key that a person signed in with.
 
-    def __init__(self, keys: Iterable[Key]) -> None:
+    A token stands for the name of a key, and each configuration looks that name up: a key that is gone or has lost a
+    scope takes its token with it. No token leaves the process.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[bytes, str] = {}
+        self._tokens: dict[str, str] = {}
+
+    def lend(self, name: str) -> str:
+        """Return the token that stands for the key of this name, the same each time."""
+        if name not in self._tokens:
+            token = self._tokens[name] = "lent-" + secrets.token_urlsafe(32)
+            self._names[token.encode()] = name
+        return self._tokens[name]
+
+    def name_of(self, token: bytes) -> str | None:
+        """Return the name of the key that a token stands for, or None."""
+        return self._names.get(token)
+
+    def is_sent_with(self, head: RequestHead) -> bool:
+        """Return whether a request carries one of these tokens: the console of this process sent it."""
+        token = head.value(GATEWAY_HEADER)
+        return token is not None and token in self._names
+
+
+class KeyRing:
+    """The keys of one configuration. `lent` are the tokens that stand for some of them."""
+
+    def __init__(self, keys: Iterable[Key], *, lent: LentKeys | None = None) -> None:
         self._keys = {key.digest: key for key in keys}
+        self._by_name = {key.caller.name: key for key in self._keys.values()}
+        self._lent = lent
 
     @property
     def is_empty(self) -> bool:
@@ -88,12 +119,26 @@ class KeyRing:
         copies = {field.name for field in head.fields if field.value.rpartition(b" ")[2] == token}
         return Identity(key.caller, frozenset({*ours, *copies, GATEWAY_HEADER}))
 
+    def named(self, name: str) -> Key | None:
+        """Return the key of this name, or None."""
+        return self._by_name.get(name)
+
+    def holder(self, token: str) -> Key:
+        """Return the key whose text this is. Raises GatewayError (invalid_api_key)."""
+        digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        key = self._keys.get(digest)
+        if key is None or not hmac.compare_digest(key.digest, digest):
+            raise _invalid()
+        return key
+
     def _holds_key(self, name: bytes, value: bytes) -> bool:
         """Return whether a credential header carries any key of this gateway."""
         token = _token(name, value)
         return token is not None and self._find(token) is not None
 
     def _find(self, token: bytes) -> Key | None:
+        if self._lent is not None and (name := self._lent.name_of(token)) is not None:
+            return self._by_name.get(name)
         digest = hashlib.sha256(token).digest()
         key = self._keys.get(digest)
         return key if key is not None and hmac.compare_digest(key.digest, digest) else None

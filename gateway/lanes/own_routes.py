@@ -4,11 +4,12 @@ from gateway.dialects.endpoints import ENDPOINTS
 
 _CHAT = tuple(b"/" + endpoint.encode() for endpoint in ENDPOINTS.values())
 _WATCHED = frozenset((b"/", b"/metrics", b"/health/live", b"/health/ready"))
+_CONSOLE = b"/console"
 _POLLED = (b"/context/runs", b"/context/approvals", b"/context/ws")
 
 
 def route_of_own(path: bytes) -> tuple[str, str]:
-    """Return route and mode: `chat` of the lane `context`; `health`, `polling` or `pages` of `own`.
+    """Return route and mode: `chat` of the lane `context`; `health`, `polling`, `console` or `pages` of `own`.
 
     `health` is for monitoring. `polling` is where clients look again and again, or listen: runs, approvals, events.
     """
@@ -16,4 +17,6 @@ def route_of_own(path: bytes) -> tuple[str, str]:
         return "chat", "context"
     if path in _WATCHED:
         return "health", "own"
+    if path == _CONSOLE or path.startswith(_CONSOLE + b"/"):
+        return "console", "own"
     return "polling" if path.startswith(_POLLED) else "pages", "own"

@@ -101,7 +101,7 @@ class Router:
         self.limits = limits
         self.timeouts = timeouts
         self._routes = RouteTable(routes)
-        self._keys = keys
+        self.keys = keys
         self._metrics = metrics
         self._own_paths = frozenset(own_paths)
         self._context_upstream = context_upstream
@@ -129,7 +129,7 @@ class Router:
         if self.door.is_preflight(head):
             return None
         meant = resolve_alias(head.target)
-        if self._keys.is_empty and path_of(meant) != ROOT:
+        if self.keys.is_empty and path_of(meant) != ROOT:
             self.door.check(head)
         mode = classify(head, meant, self._own_paths)
         target = meant if self._routes.match(head.target) is None else head.target  # a configured path goes unchanged
@@ -155,11 +155,11 @@ class Router:
     def recognise(self, head: RequestHead) -> None:
         """Before any page of ours. Raises GatewayError unless the request has a key, where there are keys."""
         own_keys = any(pool.endpoint.api_key is not None for pool in self.pools)
-        self._keys.recognise(head, upstream_has_key=own_keys or not self.pools)
+        self.keys.recognise(head, upstream_has_key=own_keys or not self.pools)
 
     def identify(self, head: RequestHead, *, upstream_has_key: bool, scope: str) -> Identity:
         """Return the caller of one of our own routes. Raises GatewayError."""
-        return self._keys.identify(head, upstream_has_key=upstream_has_key, scope=scope)
+        return self.keys.identify(head, upstream_has_key=upstream_has_key, scope=scope)
 
     def close(self) -> None:
         """Close idle upstream connections; busy ones close when their transaction ends. Idempotent."""
@@ -222,11 +222,11 @@ class Router:
         """Return the caller of a request that passes through. Raises GatewayError."""
         if is_plain(target):
             try:
-                return self._keys.identify(head, upstream_has_key=upstream_has_key, scope="context")
+                return self.keys.identify(head, upstream_has_key=upstream_has_key, scope="context")
             except GatewayError as error:
                 if error.code != "scope_missing":
                     raise
-        return self._keys.identify(head, upstream_has_key=upstream_has_key, scope="passthrough")
+        return self.keys.identify(head, upstream_has_key=upstream_has_key, scope="passthrough")
 
 
 def _split(data: bytes, end: int) -> tuple[bytes, int, bytes]:

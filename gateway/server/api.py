@@ -16,13 +16,14 @@ from gateway.api.mcp_services import ServicePages
 from gateway.api.memories import MemoryPages
 from gateway.api.prompts import PromptPages
 from gateway.api.remembered import RememberedPages
-from gateway.api.request import caller_with
+from gateway.api.request import VIA, caller_with
 from gateway.api.runs import RunPages
 from gateway.api.site import Route
 from gateway.api.workflow_runs import WorkflowRuns
 from gateway.api.workflows import WorkflowPages
 from gateway.context.resumption import Resumption
 from gateway.contracts.caller import Caller
+from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identify
 from gateway.lanes.local import head_of, note
 from gateway.server.context_lane import Assembled, Shared
@@ -37,6 +38,7 @@ class ApiPages:
     current: Callable[[], Assembled]
     identify: Identify
     admit: Callable[[], None]
+    is_of_console: Callable[[RequestHead], bool]
     held_open: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
 
     def of_context(self) -> Sequence[Route]:
@@ -84,4 +86,6 @@ class ApiPages:
     def _authorise(self, request: web.Request, *scopes: str) -> Caller:
         caller = caller_with(scopes, lambda scope: self.identify(head_of(request), True, scope).caller)
         note(request, key=caller.name)
+        if self.is_of_console(head_of(request)):
+            request[VIA] = "console"
         return caller

@@ -20,7 +20,7 @@ from gateway.contracts.store import Store, StoreError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.connection import ClientConnection
 from gateway.lanes.door import Door
-from gateway.lanes.keys import Identity
+from gateway.lanes.keys import Identity, LentKeys
 from gateway.lanes.listener import Listener
 from gateway.lanes.local import head_of
 from gateway.lanes.router import Router
@@ -28,8 +28,15 @@ from gateway.lanes.wrong_keys import WrongKeys
 from gateway.runs.live import LiveRuns
 from gateway.server.api import ApiPages
 from gateway.server.backlog import Backlog
+from gateway.server.console import ConsoleEntry, GatewayConditions, InUse
 from gateway.server.context_lane import Assembled, Shared, build_context_lane, build_shared, open_store
-from gateway.server.passthrough_lane import ADMIN_PATHS, CONTEXT_PATHS, ROOT_PATHS, build_admin_entry, build_router
+from gateway.server.passthrough_lane import (
+    CONTEXT_PATHS,
+    ROOT_PATHS,
+    build_admin_entry,
+    build_router,
+    operators_paths,
+)
 from gateway.server.pruning import Pruner
 from gateway.telemetry.counters import ContextCounters
 from gateway.telemetry.exposition import Exposition
@@ -81,7 +88,9 @@ class Gateway:
         self._backlog = Backlog(self._clock)
         self._wrong_keys = WrongKeys(clock=self._clock.monotonic)
         self._runs = LiveRuns(clock=self._clock)
-        # `start` builds these three; nothing here is used before.
+        self._lent = LentKeys()
+        # `start` builds these; nothing here is used before.
+        self._console: ConsoleEntry
         self._shared: Shared
         self._resumption: Resumption
         self._context: Assembled
@@ -107,10 +116,12 @@ class Gateway:
         router = self._entry()
         self._context = await self._assemble(self._loaded, router)
         self._stack.push_async_callback(self._retire)
+        self._console = self._console_entry(store)
+        self._stack.push_async_callback(self._console.close)
         rooms, admin = self._pages(), settings.admin.listen
         services = rooms.of_services()
         pages = [*rooms.of_context(), *rooms.of_runs(), *(services if admin is None else ())]
-        self._held_open = rooms.held_open
+        self._held_open = [*rooms.held_open, self._console.leave]
         self._listeners[DATA] = listener = await self._listener(router, pages)
         further = (self._wrong_keys.families, self._backlog.families, self._shared.mcp_servers.families)
         self._metrics.sources += [listener.families, *further]
@@ -158,8 +169,7 @@ class Gateway:
         approvals, shared = self._loaded.settings.approvals, self._shared
         if self._index == 0 and approvals.notify != self._told:
             old, self._told = self._webhooks, approvals.notify
-            # There is no page yet that a link could lead to.
-            told = (approvals.notify, None, shared.clock, shared.counters)
+            told = (approvals.notify, self._loaded.settings.console_url, shared.clock, shared.counters)
             self._webhooks = Webhooks(shared.store, shared.feed, *told, owner=shared.leases.owner)
             if old is not None:
                 await old.close()
@@ -300,7 +310,10 @@ class Gateway:
             metrics=self._metrics,
             clock=asyncio.get_running_loop().time,
             demo_url=self._demo_url,
-            own_paths=ROOT_PATHS | CONTEXT_PATHS | (frozenset() if settings.admin.listen else ADMIN_PATHS),
+            own_paths=ROOT_PATHS
+            | CONTEXT_PATHS
+            | (frozenset() if settings.admin.listen else operators_paths(settings)),
+            lent=self._lent,
         )
 
     async def _assemble(self, loaded: Loaded, router: Router) -> Assembled:
@@ -325,6 +338,23 @@ class Gateway:
             current=self._current,
             identify=self._identify,
             admit=lambda: self._listeners[DATA].admit_own(),
+            is_of_console=self._lent.is_sent_with,
+        )
+
+    def _console_entry(self, store: Store) -> ConsoleEntry:
+        conditions = GatewayConditions(
+            store,
+            clock=self._clock,
+            lent=self._lent,
+            in_use=lambda: InUse(self._loaded.settings, self._listeners[DATA].router.keys),
+            wrong_keys=self._wrong_keys,
+        )
+        listeners = self._listeners
+        return ConsoleEntry(
+            conditions,
+            store,
+            clock=self._clock,
+            listeners=lambda: {name: listener.connection for name, listener in listeners.items()},
         )
 
     def _identify(self, head: RequestHead, has_key: bool, scope: str) -> Identity:
@@ -340,6 +370,7 @@ class Gateway:
             recognise=self._recognise,
             read_metrics=self._read_metrics,
             wrong_keys=self._wrong_keys,
+            console=lambda request: self._console.answer(request),
             further=further,
         )
         runner = web.AppRunner(

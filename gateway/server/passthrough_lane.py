@@ -10,9 +10,9 @@ from gateway.config import ConfigError, Problem, Settings
 from gateway.config.schema.http import Upstream
 from gateway.contracts.caller import Caller
 from gateway.http.request_head import HeadLimits
-from gateway.lanes.classify import PROMPTS, SERVICES, WORKFLOWS
+from gateway.lanes.classify import CONSOLE, PROMPTS, SERVICES, WORKFLOWS
 from gateway.lanes.door import Door
-from gateway.lanes.keys import Key, KeyRing
+from gateway.lanes.keys import Key, KeyRing, LentKeys
 from gateway.lanes.router import Limits, Router, Timeouts
 from gateway.lanes.routes import Route
 from gateway.telemetry.metrics import Metrics
@@ -32,8 +32,9 @@ def build_router(
     clock: Callable[[], float],
     demo_url: str | None,
     own_paths: Collection[bytes],
+    lent: LentKeys | None = None,
 ) -> Router:
-    """Build the router of the data listener."""
+    """Build the router of the data listener. `lent` are the tokens of the console."""
     upstreams = settings.upstreams
     if not upstreams and demo_url is not None:
         upstreams = (Upstream(name="demo", base_url=demo_url),)
@@ -43,7 +44,7 @@ def build_router(
     return Router(
         routes=routes,
         pools=[Pool(e, clock=clock) for e in endpoints],
-        keys=KeyRing(_keys(settings)),
+        keys=KeyRing(_keys(settings), lent=lent),
         metrics=metrics,
         door=door(settings),
         own_paths={path for path in own_paths if path in CONTEXT_PATHS or not any(r.matches(path) for r in routes)},
@@ -61,10 +62,15 @@ def build_admin_entry(settings: Settings, *, metrics: Metrics) -> Router:
         keys=KeyRing(()),
         metrics=metrics,
         door=door(settings),
-        own_paths=ADMIN_PATHS | {b"/"},
+        own_paths=operators_paths(settings) | {b"/"},
         limits=_limits(settings),
         timeouts=_timeouts(settings),
     )
+
+
+def operators_paths(settings: Settings) -> frozenset[bytes]:
+    """Return the paths of the pages that move to `admin.listen` where it is configured."""
+    return ADMIN_PATHS | {CONSOLE} if settings.console.enabled else ADMIN_PATHS
 
 
 def door(settings: Settings) -> Door:

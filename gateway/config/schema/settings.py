@@ -14,6 +14,7 @@ from gateway.config.schema.tools import Tools
 from gateway.config.values.addresses import Address, BaseUrl, HostName, ListenAddress, Origin, StoreUrl
 from gateway.config.values.scalars import FilePath, Flag, counted
 from gateway.config.values.secret import Secret
+from gateway.config.values.units import Duration
 
 DEFAULT_LISTEN = Address("127.0.0.1", 8080)
 DEFAULT_STORE = Secret("sqlite:///./gateway.db")
@@ -35,6 +36,15 @@ class Logging(Section):
         default="auto", description="One JSON object per line, or text; auto: text on a terminal, else JSON."
     )
     access: Flag = Field(default=False, description="One line per request; bodies are never logged.")
+
+
+class Console(Section):
+    enabled: Flag = Field(default=True, description="Serve the console at `/console`.")
+    url: BaseUrl | None = Field(
+        default=None,
+        description="URL of the gateway as people open it in a browser, for links to approvals; null: `public_url`.",
+    )
+    session: Duration = Field(default=43200.0, description="Time after which a person signs in anew.")
 
 
 class Plugins(Section):
@@ -68,6 +78,7 @@ class Settings(Section):
     public_url: BaseUrl | None = Field(
         default=None, description="URL under which people reach the gateway; null: approvals are shown without a link."
     )
+    console: Console = Field(default_factory=Console, description="The pages for people, in a browser.")
     allowed_hosts: tuple[HostName, ...] = Field(
         default=(),
         description="Further hosts that are the gateway's, besides localhost and `listen`: for our own routes, and "
@@ -106,3 +117,9 @@ class Settings(Section):
     store_file: FilePath | None = Field(default=None, description="File that holds `store`.")
     metrics: Metrics = Field(default_factory=Metrics, description="Metrics.")
     logging: Logging = Field(default_factory=Logging, description="Logs.")
+
+    @property
+    def console_url(self) -> str | None:
+        """Return the URL of the console, without a slash at its end; None: nothing can link to it."""
+        base = self.console.url or self.public_url
+        return f"{base.rstrip('/')}/console" if self.console.enabled and base is not None else None

@@ -178,6 +178,18 @@ class SqliteStore(SqliteMemories):
     async def reported_services(self, *, since_s: float) -> Sequence[WorkerService]:
         return await self._all(TOLD, kept.TOLD, (since_s,))
 
+    # Sessions of the console.
+
+    async def secret(self, name: str) -> bytes:
+        return await self._write(lambda c: kept.secret(c, name), lasts=Lasts.FOR_SURE)
+
+    async def end_session(self, digest: str, *, until_s: float, now_s: float) -> None:
+        end = partial(kept.end_session, digest=digest, until_s=until_s, now_s=now_s)
+        await self._write(end, lasts=Lasts.FOR_SURE)
+
+    async def has_session_ended(self, digest: str) -> bool:
+        return await self._read(lambda c: c.execute(kept.ENDED_SESSION, (digest,)).fetchone()) is not None
+
     # Hidden turns; memories are those of `SqliteMemories`.
 
     async def put_hidden(

@@ -228,6 +228,12 @@ MIGRATIONS: Sequence[Migration] = (
         "CREATE INDEX asks_by_begin ON asks (tenant, created_s, caller, conversation, expires_s, id)",
         "CREATE INDEX grants_by_begin ON grants (tenant, created_s)",
     ),
+    (
+        # Of the console: what signs its sessions, and the sessions that people have ended.
+        "CREATE TABLE secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE ended_sessions (digest TEXT PRIMARY KEY, until_s REAL NOT NULL) WITHOUT ROWID",
+        "CREATE INDEX ended_sessions_by_end ON ended_sessions (until_s)",
+    ),
 )
 
 

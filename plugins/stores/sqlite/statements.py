@@ -54,6 +54,25 @@ HIDDEN_KEYS = """SELECT key, turn FROM hidden_keys
 HIDDEN = """SELECT id, run_id, "start", "end", "before", behind, tainted FROM hidden
     WHERE tenant = ? AND id IN (SELECT value FROM json_each(?))"""
 
+ADD_SIGNING = "INSERT INTO secrets (name, value) VALUES (?, randomblob(32)) ON CONFLICT (name) DO NOTHING"
+SIGNING = "SELECT value FROM secrets WHERE name = ?"
+END_SESSION = """INSERT INTO ended_sessions (digest, until_s) VALUES (?, ?)
+    ON CONFLICT (digest) DO UPDATE SET until_s = max(until_s, excluded.until_s)"""
+FORGET_SESSIONS = "DELETE FROM ended_sessions WHERE until_s < ?"
+ENDED_SESSION = "SELECT 1 FROM ended_sessions WHERE digest = ?"
+
+
+def secret(connection: sqlite3.Connection, name: str) -> bytes:
+    """Return a secret, and store it if there is none of this name."""
+    connection.execute(ADD_SIGNING, (name,))
+    return bytes(connection.execute(SIGNING, (name,)).fetchone()[0])
+
+
+def end_session(connection: sqlite3.Connection, digest: str, *, until_s: float, now_s: float) -> None:
+    """Store that a session has ended, and delete the rows of those whose time is over."""
+    connection.execute(FORGET_SESSIONS, (now_s,))
+    connection.execute(END_SESSION, (digest, until_s))
+
 
 def put_prompt(connection: sqlite3.Connection, facts: Row) -> Row:
     """Store a prompt and return its row as it is then. `facts` are its id, tenant, text and time."""

@@ -1,0 +1,64 @@
+"""The console of one worker, put together from its pages. The first request that needs it imports this."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from gateway.console.client import ApiClient
+from gateway.console.live import Live
+from gateway.console.pages.inbox import Inbox
+from gateway.console.rendering import Rendering
+from gateway.console.session import Sessions
+from gateway.console.site import Conditions, Console
+from gateway.console.visit import Visit
+
+#: The secret that signs sessions, their lifetime in seconds, and the time now (Unix).
+SessionFacts: TypeAlias = tuple[bytes, Callable[[], float], Callable[[], float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A console. `leave` ends its open pages, `close` its connections too."""
+
+    console: Console
+    leave: Callable[[], Awaitable[None]]
+    close: Callable[[], Awaitable[None]]
+
+
+class Assemble(Protocol):
+    """The type of `assemble`."""
+
+    def __call__(
+        self, rendering: Rendering, *, sockets: Mapping[str, str], conditions: Conditions, sessions: SessionFacts
+    ) -> Assembled: ...
+
+
+def prepared() -> Rendering:
+    """Return the templates, compiled. Takes a tenth of a second: call it in a thread."""
+    rendering = Rendering()
+    rendering.compile()
+    return rendering
+
+
+def assemble(
+    rendering: Rendering, *, sockets: Mapping[str, str], conditions: Conditions, sessions: SessionFacts
+) -> Assembled:
+    """Return the console of the worker that listens on these sockets, by the names of their addresses.
+
+    `sessions` are the secret, the lifetime in seconds and the clock of sessions.
+    """
+    secret, lifetime_s, now_s = sessions
+    client = ApiClient(sockets["listen"], admin=sockets.get("admin.listen"))
+
+    async def is_valid(visit: Visit) -> bool:
+        return await console.is_valid(visit.session)
+
+    inbox = Inbox(rendering, live := Live(lambda *news: inbox.news_of(*news), is_valid=is_valid))
+    signing = Sessions(secret, lifetime_s=lifetime_s, now_s=now_s)
+    console = Console(inbox.pages(), conditions=conditions, sessions=signing, client=client, rendering=rendering)
+
+    async def close() -> None:
+        await live.close()
+        await client.close()
+
+    return Assembled(console, live.close, close)

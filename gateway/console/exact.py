@@ -1,0 +1,120 @@
+"""Texts of models, tools and strangers as HTML: a reader sees exactly the characters that run.
+
+`gateway.approvals.escaping` writes out what does not show, as in a chat. A page can do more: a text of several lines
+stands on as many numbered lines, what was written out is marked, and two texts stand beside each other as lines that
+were removed and added.
+"""
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from markupsafe import Markup, escape
+
+from gateway.approvals.escaping import Language, remarks, shown, shown_json, shown_name
+
+#: So much of one value stands on a page of many.
+BRIEF_CHARS: Final = 2_000
+BRIEF_LINES: Final = 24
+#: The largest texts that are compared line by line: more takes seconds.
+COMPARED_LINES: Final = 4_000
+#: Unchanged lines around a change.
+CONTEXT_LINES: Final = 3
+
+#: What `shown` and `shown_json` write in place of a character that does not show, or of many.
+_WRITTEN_OUT = re.compile(r"\\(?:\\|u\{[0-9a-f]+\}|u[0-9a-f]{4}|\{[^{}]*(?:\{[0-9a-f]+\})?[^{}]*\}|[ntrbf])")
+
+LineKind = Literal["same", "removed", "added", "skipped"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownArgument:
+    """One argument: its name, its value as HTML, and remarks on things that a reader would not see by looking."""
+
+    name: str
+    value: Markup
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceLine:
+    """One line of a comparison; `skipped`: so many unchanged lines stand in its place, as text."""
+
+    kind: LineKind
+    text: Markup
+
+
+def exact_text(text: str, *, limit: int | None = None) -> Markup:
+    """Return a text as HTML, with a `<span class="line">` for each line. `limit`: so many characters of it."""
+    head = text if limit is None else text[:limit]
+    lines = head.split("\n")
+    rest = shown(text[len(head) :], 0) if len(head) < len(text) else ""
+    body = Markup("").join(Markup('<span class="line">{}</span>').format(_marked(shown(line))) for line in lines)
+    return body + (Markup('<span class="line rest">{}</span>').format(_marked(rest)) if rest else Markup(""))
+
+
+def exact_value(value: Any, *, limit: int | None = None) -> Markup:
+    """Return a JSON value as HTML: a text of several lines as lines, everything else as canonical JSON."""
+    if isinstance(value, str) and "\n" in value:
+        return exact_text(value, limit=limit)
+    return Markup('<span class="line">{}</span>').format(_marked(shown_json(value, limit)))
+
+
+def exact_arguments(
+    arguments: Mapping[str, Any], *, language: Language = "en", brief: bool = False
+) -> Sequence[ShownArgument]:
+    """Return the arguments in canonical order; `brief`: the beginning of long ones, with the length of their rest."""
+    limit = BRIEF_CHARS if brief else None
+    return [
+        ShownArgument(
+            shown_name(name),
+            exact_value(value, limit=limit),
+            tuple(remark[2:] for remark in remarks(f"{name} {shown_source(value)}", language=language)),
+        )
+        for name, value in sorted(arguments.items())
+    ]
+
+
+def shown_source(value: Any) -> str:
+    """Return the text that remarks are about: a string as it is, else canonical JSON."""
+    return value if isinstance(value, str) else shown_json(value)
+
+
+def exact_difference(before: str, after: str) -> Sequence[DifferenceLine]:
+    """Return what changes from one text to the other, with a few unchanged lines around each change."""
+    old, new = before.split("\n"), after.split("\n")
+    if len(old) + len(new) > COMPARED_LINES:
+        return [*_lines("removed", old), *_lines("added", new)] if old != new else []
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    found: list[DifferenceLine] = []
+    end = 0
+    for group in matcher.get_grouped_opcodes(CONTEXT_LINES):
+        found += _skipped(group[0][1] - end)
+        for kind, old_from, old_to, new_from, new_to in group:
+            if kind == "equal":
+                found += _lines("same", old[old_from:old_to])
+            else:
+                found += [*_lines("removed", old[old_from:old_to]), *_lines("added", new[new_from:new_to])]
+        end = group[-1][2]
+    return [*found, *_skipped(len(old) - end)] if found else []
+
+
+def _lines(kind: LineKind, lines: Sequence[str]) -> Iterator[DifferenceLine]:
+    return (DifferenceLine(kind, _marked(shown(line))) for line in lines)
+
+
+def _skipped(count: int) -> Iterator[DifferenceLine]:
+    if count > 0:
+        yield DifferenceLine("skipped", escape(count))
+
+
+def _marked(text: str) -> Markup:
+    """Return text of `shown` or `shown_json` as HTML in which the written-out characters are marked."""
+    parts: list[Markup] = []
+    end = 0
+    for found in _WRITTEN_OUT.finditer(text):
+        parts += [escape(text[end : found.start()]), Markup('<span class="unseen">{}</span>').format(found[0])]
+        end = found.end()
+    return Markup("").join([*parts, escape(text[end:])])

@@ -1,0 +1,173 @@
+"""News for open pages: one connection to the events of a tenant serves all its open pages of a worker.
+
+What an event shows is rendered once for each language, then written to every page that is open. The pages send no
+request when something happens. A page that falls behind is ended: its browser comes back, and loads what it missed.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Final, NamedTuple
+
+import aiohttp
+import orjson
+from aiohttp import HttpVersion11, web
+
+from gateway.approvals.escaping import Language
+from gateway.console.client import Api, ApiError
+from gateway.console.visit import Visit
+from gateway.contracts.store import Json
+
+log = logging.getLogger("gateway")
+
+#: A comment after so long a silence; then the session is looked at, too.
+KEEPALIVE_S: Final = 10.0
+#: The pause before the events are followed anew after they broke off.
+PAUSE_S: Final = 1.0
+#: A page that is so many news behind does not read.
+WAITING_MOST: Final = 100
+HEADERS: Final[Mapping[str, str]] = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-store, no-transform",
+    "X-Accel-Buffering": "no",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class View(NamedTuple):
+    """What open pages of a tenant differ in."""
+
+    language: Language
+    decides: bool  # the reader may decide on approvals
+
+
+#: Renders an event for pages of a view: frames (`sse_frame`), b"" if it shows nothing there.
+Render = Callable[[Json, Api, View], Awaitable[bytes]]
+#: Returns whether the session of a visit still holds.
+IsValid = Callable[[Visit], Awaitable[bool]]
+
+
+class OpenPage:
+    """The news for one open page, in their order. An empty one ends the page."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self._waiting: deque[bytes] = deque()
+        self._news = asyncio.Event()
+
+    def put(self, frames: bytes) -> None:
+        """Add news; too many that wait end the page."""
+        if len(self._waiting) >= WAITING_MOST:
+            self._waiting.clear()
+            frames = b""
+        self._waiting.append(frames)
+        self._news.set()
+
+    async def take(self) -> bytes:
+        """Wait for news, and return all that are here; b"" at the end."""
+        while not self._waiting:
+            self._news.clear()
+            await self._news.wait()
+        frames = list(self._waiting)
+        self._waiting.clear()
+        return b"" if b"" in frames else b"".join(frames)
+
+
+class Following:
+    """The events of one tenant, for all its open pages. They are followed while a page is open."""
+
+    def __init__(self, render: Render) -> None:
+        self._render = render
+        self._pages: set[OpenPage] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def joined(self, page: OpenPage, api: Api) -> AsyncIterator[None]:
+        """Send the news to a page until the context ends. `api` is that of its reader."""
+        self._pages.add(page)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._follow(api))
+        try:
+            yield
+        finally:
+            self._pages.discard(page)
+            if not self._pages:
+                self._task.cancel()
+
+    def end(self) -> None:
+        """End all pages: their browsers come back."""
+        for page in self._pages:
+            page.put(b"")
+
+    async def _follow(self, api: Api) -> None:
+        while self._pages:
+            try:
+                async with api.events() as socket:
+                    async for message in socket:
+                        if message.type is aiohttp.WSMsgType.TEXT:
+                            await self._show(orjson.loads(message.data), api)
+            except (ApiError, aiohttp.ClientError, OSError) as error:
+                log.debug("the console follows the events anew: %s", error)
+            self.end()  # a page that comes back has what happened meanwhile
+            await asyncio.sleep(PAUSE_S)
+
+    async def _show(self, event: Json, api: Api) -> None:
+        for view in {page.view for page in self._pages}:
+            frames = await self._render(event, api, view)
+            if frames:
+                for page in self._pages:
+                    if page.view == view:
+                        page.put(frames)
+
+
+class Live:
+    """The open pages of one worker."""
+
+    def __init__(self, render: Render, *, is_valid: IsValid, keepalive_s: float = KEEPALIVE_S) -> None:
+        self._render = render
+        self._is_valid = is_valid
+        self._keepalive_s = keepalive_s
+        self._following: dict[str, Following] = {}
+        self._open: set[OpenPage] = set()
+        self._closing = False
+
+    async def news(self, visit: Visit, first: Callable[[], Awaitable[bytes]]) -> web.StreamResponse:
+        """Send news of the tenant until the page is left, or its session ends. It begins with the frames of `first`."""
+        page = OpenPage(View(visit.language, visit.may("approve")))
+        following = self._following.setdefault(visit.caller.tenant, Following(self._render))
+        self._open.add(page)
+        try:
+            async with following.joined(page, visit.api):
+                page.put(await first())
+                return await self._written(visit, page)
+        finally:
+            self._open.discard(page)
+
+    async def _written(self, visit: Visit, page: OpenPage) -> web.StreamResponse:
+        response = web.StreamResponse(headers=HEADERS)
+        if visit.request.version >= HttpVersion11:
+            response.enable_chunked_encoding()
+        await response.prepare(visit.request)
+        while not self._closing:
+            frames = b": open\n\n"
+            with suppress(TimeoutError):
+                frames = await asyncio.wait_for(page.take(), self._keepalive_s)
+            if not frames or not await self._is_valid(visit):
+                break
+            await response.write(frames)
+        await response.write_eof()
+        return response
+
+    async def close(self) -> None:
+        """End all open pages. Idempotent."""
+        self._closing = True
+        for page in self._open:
+            page.put(b"")
+
+
+def sse_frame(event: str, html: str) -> bytes:
+    """Return an event of server-sent events with a text of any number of lines (HTML Standard, section 9.2.6)."""
+    data = "".join(f"data: {line}\n" for line in html.splitlines() or [""])
+    return f"event: {event}\n{data}\n".encode()

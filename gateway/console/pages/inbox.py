@@ -1,0 +1,174 @@
+"""The inbox: calls that wait for a person, one of them on its own page, and every way to decide on them."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from aiohttp import web
+
+from gateway.console.client import Api, ApiError
+from gateway.console.live import Live, View, sse_frame
+from gateway.console.rendering import Rendering
+from gateway.console.schema_form import FieldError, fields_of, values_of
+from gateway.console.static import static_url
+from gateway.console.visit import CONSOLE, Page, Visit, link, see_other
+from gateway.contracts.store import Json
+from gateway.errors import GatewayError
+
+SHOWN: Final = 50
+#: The control that holds all arguments as JSON, for a reader who edits them so.
+WHOLE: Final = "arguments"
+#: Words for the basis of a verdict, from `gateway.contracts.risk.Basis`.
+BASES: Final[Mapping[str, str]] = {
+    "operator": "a rule of the operator",
+    "llm": "the model's own word",
+    "whitelist": "the assessor of the tool",
+    "default": "the default: no rule lets it run",
+    "invalid": "its arguments do not fit the tool",
+    "malformed": "the call is malformed",
+    "duplicate": "the call was made before",
+    "unknown_tool": "the tool is not known",
+}
+
+
+class Inbox:
+    """The pages of approvals. `live` sends news to those that are open."""
+
+    def __init__(self, rendering: Rendering, live: Live) -> None:
+        self._rendering = rendering
+        self._live = live
+
+    def pages(self) -> tuple[Page, ...]:
+        viewing, deciding = ("context", "approve"), ("approve",)
+        return (
+            Page("GET", "", self._inbox),
+            Page("GET", "/live", self._news, viewing),
+            Page("POST", "/approvals/batch", self._decide_all, deciding),
+            Page("GET", "/approvals/{id}", self._approval, viewing),
+            Page("GET", "/approvals/{id}/preview", self._preview, deciding),
+            Page("POST", "/approvals/{id}", self._decide, deciding),
+        )
+
+    async def _inbox(self, visit: Visit) -> web.Response:
+        if not visit.may("context", "approve"):  # a key of operators only
+            return see_other("status")
+        after, approvals = visit.query.get("after"), ("context", "approvals")
+        listed, summary = await asyncio.gather(
+            visit.api.get(*approvals, status="pending", order="urgency", limit=SHOWN, after=after),
+            visit.api.get("context", "summary"),
+        )
+        values = {"approvals": listed["data"], "following": listed["next"], "pending": summary["pending"]}
+        return visit.answer("inbox.html", title=visit.t("Inbox"), bases=BASES, summary=summary, **values)
+
+    async def _news(self, visit: Visit) -> web.StreamResponse:
+        async def count() -> bytes:
+            return sse_frame("count", str((await visit.api.get("context", "summary"))["pending"]))
+
+        return await self._live.news(visit, count)
+
+    async def _approval(self, visit: Visit) -> web.Response:
+        approval = await visit.api.get("context", "approvals", visit.match["id"])
+        return await self._shown(visit, approval)
+
+    async def _shown(
+        self,
+        visit: Visit,
+        approval: Json,
+        *,
+        status: int = 200,
+        problem: str | None = None,
+        form: Mapping[str, str] = {},
+    ) -> web.Response:
+        arguments = approval["edited_arguments"] or approval["arguments"]
+        fields = fields_of(approval["parameters"], arguments)
+        return await visit.page(
+            "approval.html",
+            title="Approval",
+            status=status,
+            approval=approval,
+            bases=BASES,
+            fields=fields,
+            as_json=visit.query.get("as") == "json" or WHOLE in form,
+            editing="edit" in visit.query or visit.query.get("as") == "json" or problem is not None,
+            form=form,
+            problem=problem,
+        )
+
+    async def _preview(self, visit: Visit) -> web.Response:
+        preview = await visit.api.get("context", "approvals", visit.match["id"], "preview")
+        if "HX-Request" in visit.request.headers:
+            return visit.answer("preview.html", preview=preview)
+        return await visit.page("preview_page.html", title="What it changes", preview=preview, id=visit.match["id"])
+
+    async def _decide(self, visit: Visit) -> web.Response:
+        approval_id, form = visit.match["id"], visit.form
+        decision = form.get("decision")
+        if decision not in ("approve", "reject"):
+            raise GatewayError("invalid_field", "The form has no decision: load the page again.", param="decision")
+        body: dict[str, Any] = {"decision": decision, "sha256": form.get("sha256") or visit.query.get("sha256")}
+        if decision == "approve":
+            body["remember"] = form.get("remember") or "once"
+        elif reason := form.get("reason", "").strip():
+            body["reason"] = reason
+        try:
+            if decision == "approve" and "edited" in form:
+                body["arguments"] = await self._edited(visit, approval_id)
+            await visit.api.post("context", "approvals", approval_id, body=body)
+        except FieldError as error:
+            problem = f"{error.name}: {error}"
+            return await self._failed(visit, approval_id, 422, problem)
+        except ApiError as error:
+            return await self._failed(visit, approval_id, error.status, error.message)
+        if form.get("back") == "approval":
+            return see_other("approvals", approval_id, done=_past(decision))
+        return see_other(done=_past(decision))
+
+    async def _failed(self, visit: Visit, approval_id: str, status: int, problem: str) -> web.Response:
+        approval = await visit.api.get("context", "approvals", approval_id)
+        return await self._shown(visit, approval, status=status, problem=problem, form=visit.form)
+
+    async def _edited(self, visit: Visit, approval_id: str) -> Json:
+        """Return the arguments that a form brings. Raises FieldError, ApiError."""
+        approval = await visit.api.get("context", "approvals", approval_id)
+        if WHOLE in visit.form:
+            schema = {"properties": {WHOLE: {"type": "object"}}, "required": [WHOLE]}
+            (whole,) = fields_of(schema, {})
+            value = values_of([whole], {whole.control_name: visit.form[WHOLE]}).get(WHOLE)
+            if not isinstance(value, dict):
+                raise FieldError(WHOLE, visit.t("this is not a JSON object"))
+            return value
+        return values_of(fields_of(approval["parameters"], approval["arguments"]), visit.form)
+
+    async def _decide_all(self, visit: Visit) -> web.Response:
+        chosen = [entry.partition(" ") for entry in visit.lists.get("approval", ())]
+        decision = visit.form.get("decision")
+        if not chosen:
+            return see_other(done="nothing")
+        body: dict[str, Any] = {
+            "decision": decision,
+            "approvals": [{"id": approval_id, "sha256": sha256} for approval_id, _, sha256 in chosen],
+        }
+        if decision == "reject" and (reason := visit.form.get("reason", "").strip()):
+            body["reason"] = reason
+        results = (await visit.api.post("context", "approvals", "batch", body=body))["data"]
+        failed = [result for result in results if result["status"] != 200]
+        if not failed:
+            return see_other(done=_past(str(decision)))
+        done = len(results) - len(failed)
+        return await visit.page("batch.html", title="Decisions", status=409, failed=failed, count=done)
+
+    async def news_of(self, event: Json, api: Api, view: View) -> bytes:
+        """Return the frames of an event for open inboxes (`gateway.console.live.Render`)."""
+        if event["event"] not in ("approval.required", "approval.resolved"):
+            return b""
+        pending = (await api.get("context", "summary"))["pending"]
+        count = sse_frame("count", str(pending))
+        if event["event"] == "approval.resolved":
+            return sse_frame("resolved", event["data"]["approval_id"]) + count
+        frame = {"static": static_url, "console": CONSOLE, "link": link, "bases": BASES}
+        card = {**frame, "approval": event["data"], "decides": view.decides}
+        return sse_frame("approval", self._rendering.render("card.html", view.language, card)) + count
+
+
+def _past(decision: str) -> str:
+    return {"approve": "approved", "reject": "rejected"}[decision]

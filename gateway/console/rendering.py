@@ -1,0 +1,110 @@
+"""Pages from templates: Jinja2 with autoescaping, texts in the reader's language, times in the reader's zone."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from gateway.approvals.escaping import NAME_CHARS, Language, shown, shown_name
+from gateway.approvals.texts import utc
+from gateway.console.chinese import CHINESE
+from gateway.console.exact import exact_arguments, exact_difference, exact_text, exact_value
+
+TEMPLATES: Final = Path(__file__).parent / "templates"
+
+#: Translates a text of the console, and puts values into it: `t("{0} of {1}", 3, 5)`.
+Translate = Callable[..., str]
+
+
+class Rendering:
+    """The templates of one process, compiled once."""
+
+    def __init__(self, folder: Path = TEMPLATES) -> None:
+        self._environment = Environment(
+            loader=FileSystemLoader(folder),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        self._environment.filters.update(
+            at=shown_time,
+            day=shown_day,
+            amount=shown_amount,
+            seconds=shown_seconds,
+            shown=shown_line,
+            tool=shown_name,
+            exact=exact_text,
+            value=exact_value,
+            pretty=pretty_json,
+        )
+        self._environment.globals.update(exact_arguments=exact_arguments, exact_difference=exact_difference)
+
+    def compile(self) -> None:
+        """Compile every template now, so that no request waits for it."""
+        for name in self._environment.list_templates():
+            self._environment.get_template(name)
+
+    def render(self, template: str, language: Language, values: Mapping[str, Any]) -> str:
+        """Return the text of a template."""
+        return self._environment.get_template(template).render(t=translator(language), language=language, **values)
+
+
+def translator(language: Language) -> Translate:
+    """Return the translation into a language. English is the language of the templates."""
+    texts: Mapping[str, str] = CHINESE if language == "zh" else {}
+
+    def translate(text: str, *values: object) -> str:
+        found = texts.get(text, text)
+        return found.format(*values) if values else found
+
+    return translate
+
+
+def shown_time(time_s: float | None) -> Markup:
+    """Return a Unix time as HTML: in UTC, which a script of the page replaces by the reader's zone."""
+    if time_s is None:
+        return Markup("")
+    at = utc(time_s)
+    return Markup('<time datetime="{}">{}</time>').format(
+        f"{at:%Y-%m-%dT%H:%M:%S.}{at.microsecond // 1000:03}Z", _text(at)
+    )
+
+
+def shown_day(time_s: float) -> str:
+    """Return a Unix time as the value of an `<input type="datetime-local">` in UTC."""
+    return f"{utc(time_s):%Y-%m-%dT%H:%M}"
+
+
+def _text(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def shown_amount(number: float | None) -> str:
+    """Return a count with thin groups of three digits; a dash for none."""
+    return "–" if number is None else f"{number:,.0f}".replace(",", "\u202f")
+
+
+def shown_seconds(duration_s: float | None) -> str:
+    """Return a duration in the unit that fits it: 0.0123 is `12 ms`, 75 is `75 s`, 7200 is `2.0 h`."""
+    if duration_s is None:
+        return "–"
+    for limit_s, unit_s, places, unit in ((0.0995, 0.001, 0, "ms"), (9.95, 1, 1, "s"), (120, 1, 0, "s")):
+        if duration_s < limit_s:
+            return f"{duration_s / unit_s:.{places}f} {unit}"
+    return f"{duration_s / 60:.0f} min" if duration_s < 7200 else f"{duration_s / 3600:.1f} h"
+
+
+def shown_line(text: object, limit: int = NAME_CHARS) -> str:
+    """Return a text of a stranger on one line, with what does not show written out."""
+    return shown(str(text), limit)
+
+
+def pretty_json(value: object) -> str:
+    """Return JSON with indentation."""
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()

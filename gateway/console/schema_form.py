@@ -1,0 +1,166 @@
+"""Forms from the JSON Schema of a tool or a workflow, and the values that a person filled in.
+
+A field shows what a value is, to the character: a text that a form control would change (line ends, hidden characters)
+is edited as JSON. A schema that says more than a form can show is checked by the API, which answers the error.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+import orjson
+
+from gateway import strict_json
+from gateway.approvals.escaping import shown
+from gateway.contracts.store import Json
+
+#: A text beyond this is edited in several lines.
+LINE_CHARS: Final = 80
+PREFIX: Final = "field."
+
+_SPACES = re.compile("[ \t]+")
+
+Control = Literal["line", "text", "number", "choice", "json"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field of a form. `text` is what its control holds at first; `choices` are the texts of its options."""
+
+    name: str
+    control: Control
+    kind: str  # the type in words, such as `integer`
+    text: str = ""
+    required: bool = False
+    present: bool = False  # a value was there before
+    description: str = ""
+    choices: Sequence[str] = ()
+    values: Sequence[Any] = field(default=(), repr=False)
+
+    @property
+    def control_name(self) -> str:
+        """Return the name of the form control."""
+        return PREFIX + self.name
+
+    @property
+    def rows(self) -> int:
+        """Return the height of the control, in lines."""
+        return min(max(3, self.text.count("\n") + 2), 24)
+
+
+class FieldError(ValueError):
+    """The error of a value that is none of its field; `name` is the field's."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+def fields_of(schema: Json | None, values: Mapping[str, Any], *, defaults: bool = False) -> Sequence[Field]:
+    """Return the fields of an object's schema, and of values that the schema does not name, in that order.
+
+    `defaults`: a field without a value begins with the schema's default.
+    """
+    properties: Mapping[str, Any] = (schema or {}).get("properties") or {}
+    required = (schema or {}).get("required") or ()
+    names = [*properties, *(name for name in values if name not in properties)]
+    return [
+        _field(name, properties.get(name), values, required=name in required, defaults=defaults)
+        for name in names
+        if isinstance(name, str)
+    ]
+
+
+def values_of(fields: Sequence[Field], form: Mapping[str, str]) -> Json:
+    """Return the values that a form brings. An optional field that is empty, and was before, is left out.
+
+    Raises FieldError.
+    """
+    values: Json = {}
+    for one in fields:
+        text = form.get(one.control_name)
+        if text is None or (text == "" and not one.present and _may_be_left_out(one)):
+            continue
+        values[one.name] = _value(one, text)
+    return values
+
+
+def _may_be_left_out(one: Field) -> bool:
+    return not one.required or one.control in ("number", "choice", "json")
+
+
+def _field(name: str, schema: object, values: Mapping[str, Any], *, required: bool, defaults: bool) -> Field:
+    facts: Mapping[str, Any] = schema if isinstance(schema, dict) else {}
+    present = name in values
+    value = values.get(name, facts.get("default") if defaults else None)
+    is_there = present or (defaults and "default" in facts)
+    kind = facts.get("type") if isinstance(facts.get("type"), str) else "json"
+    plain = Field(
+        name=name,
+        control="json",
+        kind=str(kind),
+        text=_json(value) if is_there else "",
+        required=required,
+        present=present,
+        description=str(facts.get("description") or ""),
+    )
+    options = facts.get("enum") if isinstance(facts.get("enum"), list) else [True, False] if kind == "boolean" else None
+    if options is not None and (not is_there or any(_same(value, option) for option in options)):
+        texts = [option if isinstance(option, str) else _json(option) for option in options]
+        at = next((texts[i] for i, option in enumerate(options) if is_there and _same(value, option)), "")
+        return replace(plain, control="choice", text=at, choices=texts, values=options)
+    if kind == "string" and (not is_there or (isinstance(value, str) and _survives(value))):
+        text = value if isinstance(value, str) else ""
+        return replace(plain, control="text" if "\n" in text or len(text) > LINE_CHARS else "line", text=text)
+    if kind in ("integer", "number") and (not is_there or _is_number(value)):
+        return replace(plain, control="number")
+    return plain
+
+
+def _survives(text: str) -> bool:
+    """Return whether a form control shows and returns every character of a text."""
+    lines = _SPACES.sub(" ", text).split("\n")
+    return all(shown(line).replace("\\\\", "\\") == line for line in lines)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _same(left: object, right: object) -> bool:
+    """Return whether two JSON values are the same: true is not 1."""
+    return left == right and isinstance(left, bool) == isinstance(right, bool)
+
+
+def _json(value: object) -> str:
+    """Return a value as JSON in ASCII, in which no character can hide."""
+    text = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    return "".join(
+        character
+        if character == "\n" or " " <= character <= "~" or shown(character) == character
+        else _escaped(character)
+        for character in text
+    )
+
+
+def _escaped(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+
+
+def _value(one: Field, text: str) -> Any:
+    """Return the value of one field. Raises FieldError."""
+    if one.control in ("line", "text"):
+        return text.replace("\r\n", "\n")  # as every browser sends line ends (HTML, "normalize newlines")
+    if one.control == "choice":
+        if text not in one.choices:
+            raise FieldError(one.name, "choose one of the options")
+        return one.values[one.choices.index(text)]
+    try:
+        value = strict_json.loads(text)
+    except strict_json.StrictJsonError as error:
+        raise FieldError(one.name, f"this is not JSON: {error}") from None
+    if one.control == "number" and (not _is_number(value) or (one.kind == "integer" and not isinstance(value, int))):
+        raise FieldError(one.name, f"send a number of the type {one.kind}")
+    return value

@@ -1,0 +1,75 @@
+"""Sessions of people in a browser: signed cookies that name a gateway key, and the tokens of forms.
+
+1. A cookie holds the name of a key and a fingerprint of it, never the key. The key is looked up at each request, so a
+   key that is removed, replaced or narrowed takes its sessions with it.
+2. The signature is HMAC with a secret of the store: every worker accepts the cookies of the others.
+3. A form carries a token that is derived from its session. A page of another site cannot read it.
+4. The id of a session stands in its cookie only: in no URL, no log line and no page.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from itsdangerous import BadData, URLSafeSerializer
+
+SALT: Final = "twolane console session"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One sign-in. `key` is the name of the gateway key, `fingerprint` tells it from another key of the same name."""
+
+    id: str
+    key: str
+    fingerprint: str
+    begun_s: float  # Unix time
+
+
+class Sessions:
+    """The sessions of one store. `secret` signs them; `lifetime_s` and `now_s` are asked each time."""
+
+    def __init__(self, secret: bytes, *, lifetime_s: Callable[[], float], now_s: Callable[[], float]) -> None:
+        self._secret = secret
+        self._signer = URLSafeSerializer(secret, salt=SALT, signer_kwargs={"digest_method": hashlib.sha256})
+        self._lifetime_s = lifetime_s
+        self._now_s = now_s
+
+    def begin(self, key: str, fingerprint: str) -> Session:
+        """Return a new session of the key."""
+        return Session(id=secrets.token_urlsafe(18), key=key, fingerprint=fingerprint, begun_s=self._now_s())
+
+    def cookie(self, session: Session) -> str:
+        """Return the value of the session's cookie."""
+        return str(self._signer.dumps([session.id, session.key, session.fingerprint, session.begun_s]))
+
+    def read(self, cookie: str) -> Session | None:
+        """Return the session of a cookie, or None: it is not ours, or its time is over."""
+        try:
+            match self._signer.loads(cookie):
+                case [str(session_id), str(key), str(fingerprint), int() | float() as begun_s]:
+                    session = Session(id=session_id, key=key, fingerprint=fingerprint, begun_s=begun_s)
+                case _:
+                    return None
+        except BadData:
+            return None
+        return session if self.is_current(session) else None
+
+    def is_current(self, session: Session) -> bool:
+        """Return whether the session's time is not over."""
+        return session.begun_s <= self._now_s() < self.ends_s(session)
+
+    def ends_s(self, session: Session) -> float:
+        """Return the Unix time at which the session ends by itself."""
+        return session.begun_s + self._lifetime_s()
+
+    def form_token(self, session: Session) -> str:
+        """Return the token that the forms of the session carry."""
+        return hmac.new(self._secret, f"form {session.id}".encode(), hashlib.sha256).hexdigest()
+
+    def accepts(self, session: Session, token: str) -> bool:
+        """Return whether this is the token of the session's forms, in constant time."""
+        return hmac.compare_digest(self.form_token(session).encode(), token.encode("utf-8", "surrogatepass"))

@@ -1,0 +1,307 @@
+"""The way into the console: what a request must bring before a page sees it.
+
+1. A request that shows the page inside another one is refused.
+2. Without a session a browser is led to the sign-in. Where the gateway has no keys, the session begins by itself.
+3. A form brings the token of its session, or is refused. Nothing is decided by GET.
+4. The session's key has one of the scopes of the page.
+
+The door of the gateway (`gateway/lanes/door.py`) has refused foreign hosts and origins before.
+"""
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from gateway.approvals.escaping import Language
+from gateway.console.client import ApiClient, ApiError
+from gateway.console.headers import is_framed, new_nonce
+from gateway.console.language import COOKIE as LANGUAGE_COOKIE
+from gateway.console.language import chosen, preferred
+from gateway.console.rendering import Rendering, translator
+from gateway.console.session import Session, Sessions
+from gateway.console.static import static_answer, static_url
+from gateway.console.visit import CONSOLE, Page, Visit, html_answer, link
+from gateway.contracts.caller import Caller
+from gateway.errors import GatewayError
+
+log = logging.getLogger("gateway")
+
+#: The field of a form that carries its token.
+TOKEN: Final = "token"  # noqa: S105 - the name of a field
+SIGN_IN, STATIC = "/sign-in", "/static/"
+#: Scopes of which a key needs one, so that there is a page for it.
+SCOPES: Final = ("approve", "context", "admin")
+#: An address below `/console` that a sign-in may lead back to.
+_BACK = re.compile(r"(?:/[A-Za-z0-9_.~%/-]*)?(?:\?[A-Za-z0-9_.~%&=+-]*)?")
+_YEAR_S: Final = 31_536_000
+_VARIABLE = re.compile(r"\\\{([a-z_]+)\\\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The holder of a gateway key. `fingerprint` tells the key from another one of the same name."""
+
+    caller: Caller
+    fingerprint: str
+
+
+class Conditions(Protocol):
+    """The console's view of the gateway: keys, sessions that ended, and the settings in use."""
+
+    @property
+    def keyless(self) -> bool:
+        """Return whether the gateway has no keys: everybody who reaches it may do everything."""
+        ...
+
+    @property
+    def is_secure(self) -> bool:
+        """Return whether people open the console by https, so that its cookie may travel by nothing else."""
+        ...
+
+    def holder(self, key: str) -> Holder:
+        """Return the holder of the key of this text. Raises GatewayError (invalid_api_key)."""
+        ...
+
+    def named(self, name: str) -> Holder | None:
+        """Return the holder of the key of this name, as it is now."""
+        ...
+
+    def lend(self, name: str) -> str:
+        """Return the token with which the console sends requests in the name of this key."""
+        ...
+
+    def refused(self, error: GatewayError, request: web.Request) -> None:
+        """Count and log a wrong key."""
+        ...
+
+    async def end_session(self, session_id: str, *, until_s: float) -> None:
+        """Store that a session has ended; it could not be used after `until_s` in any case."""
+        ...
+
+    async def has_session_ended(self, session_id: str) -> bool:
+        """Return whether a person signed out of the session."""
+        ...
+
+
+class Console:
+    """The console of one worker."""
+
+    def __init__(
+        self,
+        pages: Sequence[Page],
+        *,
+        conditions: Conditions,
+        sessions: Sessions,
+        client: ApiClient,
+        rendering: Rendering,
+    ) -> None:
+        self._conditions = conditions
+        self._sessions = sessions
+        self._client = client
+        self._rendering = rendering
+        own = (Page("POST", "/sign-out", self._sign_out), Page("POST", "/language", self._set_language))
+        self._pages = [(_pattern(page.path), page) for page in (*pages, *own)]
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Return the answer to any request below `/console`."""
+        path = request.rel_url.raw_path.removeprefix(CONSOLE)
+        if path.startswith(STATIC):
+            found = static_answer(path.removeprefix(STATIC)) if request.method in ("GET", "HEAD") else None
+            return found or self.refusal(request, 404, "not_found", "There is no such file.")
+        if is_framed(request):
+            return self.refusal(
+                request, 403, "framed", "The console is not shown inside other pages: open it by itself."
+            )
+        try:
+            return await self._answered(request, path)
+        except ApiError as error:
+            return self.refusal(request, error.status, error.code, error.message)
+        except GatewayError as error:
+            return self.refusal(request, error.facts.status, error.code, error.message)
+        except web.HTTPRequestEntityTooLarge:
+            return self.refusal(request, 413, "request_too_large", "The form is too large: shorten what you entered.")
+
+    async def _answered(self, request: web.Request, path: str) -> web.StreamResponse:
+        method = "GET" if request.method == "HEAD" else request.method
+        if path == SIGN_IN and method in ("GET", "POST"):
+            return await (self._sign_in(request) if method == "GET" else self._signed_in(request))
+        session, begun = await self._session(request)
+        if session is None:
+            return self._to_sign_in(request, path) if method == "GET" else self._signed_out(request)
+        found = self._found(method, path)
+        if found == 404:
+            return self.refusal(request, 404, "unknown_route", "There is no such page.")
+        if isinstance(found, int):
+            return self.refusal(request, found, "method_not_allowed", "This page does not support the method.")
+        page, match = found
+        visit = await self._visit(request, session, match)
+        if method != "GET" and not self._sessions.accepts(session, visit.form.get(TOKEN, "")):
+            text = "The form is not of this session, so nothing was done: load its page again."
+            return self.refusal(request, 403, "form_not_valid", text)
+        if not visit.may(*page.scopes):
+            text = "Your key may not open this page: it needs one of these scopes: {0}."
+            return self.refusal(request, 403, "scope_missing", text, ", ".join(page.scopes))
+        answer = await page.handler(visit)
+        if begun and not answer.prepared:
+            self._set_cookie(answer, session)
+        return answer
+
+    # Sign-in and sign-out.
+
+    async def _sign_in(self, request: web.Request, *, status: int = 200, problem: str | None = None) -> web.Response:
+        language, nonce = language_of(request), new_nonce()
+        back = request.query.get("back", "")
+        values = {"back": back if _BACK.fullmatch(back) else "", "problem": problem, **_bare(nonce)}
+        text = self._rendering.render("sign_in.html", language, {"title": translator(language)("Sign in"), **values})
+        return html_answer(text, nonce, status=status)
+
+    async def _signed_in(self, request: web.Request) -> web.StreamResponse:
+        """Begin a session of the key that a person entered."""
+        form = await _form_of(request)
+        key = next(iter(form.get("key", ())), "").strip()
+        translate = translator(language_of(request))
+        try:
+            holder = self._conditions.holder(key)
+        except GatewayError as error:
+            self._conditions.refused(error, request)
+            return await self._sign_in(request, status=401, problem=translate("This is no gateway key: check it."))
+        if holder.caller.scopes.isdisjoint(SCOPES):
+            text = "This key opens no page here: it needs one of these scopes: {0}."
+            return await self._sign_in(request, status=403, problem=translate(text, ", ".join(SCOPES)))
+        back = request.query.get("back", "")
+        place = CONSOLE + (back if _BACK.fullmatch(back) else "")
+        answer = web.Response(status=303, headers={"Location": place, "Cache-Control": "no-store"})
+        self._set_cookie(answer, self._sessions.begin(holder.caller.name, holder.fingerprint))
+        return answer
+
+    async def _sign_out(self, visit: Visit) -> web.Response:
+        """End the session for all browsers that have its cookie."""
+        await self._conditions.end_session(visit.session.id, until_s=self._sessions.ends_s(visit.session))
+        answer = web.Response(status=303, headers={"Location": link("sign-in"), "Cache-Control": "no-store"})
+        answer.del_cookie(
+            self.cookie_name, path=CONSOLE, httponly=True, samesite="Lax", secure=self._conditions.is_secure
+        )
+        return answer
+
+    async def _set_language(self, visit: Visit) -> web.Response:
+        """Store the reader's choice of a language in a cookie."""
+        language = chosen(visit.form.get("language"))
+        if language is None:
+            raise GatewayError("invalid_field", "The console does not have this language: choose another one.")
+        back = visit.form.get("back", "")
+        place = CONSOLE + (back if _BACK.fullmatch(back) else "")
+        answer = web.Response(status=303, headers={"Location": place, "Cache-Control": "no-store"})
+        answer.set_cookie(LANGUAGE_COOKIE, language, path=CONSOLE, samesite="Lax", max_age=_YEAR_S, httponly=True)
+        return answer
+
+    async def _session(self, request: web.Request) -> tuple[Session | None, bool]:
+        """Return the session of a request, or None; and whether it begins with it."""
+        conditions = self._conditions
+        session = self._sessions.read(request.cookies.get(self.cookie_name, ""))
+        if session is not None and await self.is_valid(session):
+            return session, False
+        if conditions.keyless and (holder := conditions.named("")) is not None:
+            return self._sessions.begin("", holder.fingerprint), True
+        return None, False
+
+    async def is_valid(self, session: Session) -> bool:
+        """Return whether the key of a session is there, the same as then, and nobody has signed out."""
+        holder = self._conditions.named(session.key)
+        if holder is None or holder.fingerprint != session.fingerprint:
+            return False
+        return self._sessions.is_current(session) and not await self._conditions.has_session_ended(session.id)
+
+    async def _visit(self, request: web.Request, session: Session, match: Mapping[str, str]) -> Visit:
+        holder = self._conditions.named(session.key)
+        assert holder is not None  # `is_valid` has seen it in the same turn of the loop, or `_session` has
+        form = await _form_of(request) if request.method == "POST" else {}
+        return Visit(
+            request=request,
+            caller=holder.caller,
+            session=session,
+            token=self._sessions.form_token(session),
+            keyless=self._conditions.keyless,
+            api=self._client.using(self._conditions.lend(session.key)),
+            language=language_of(request),
+            nonce=new_nonce(),
+            rendering=self._rendering,
+            match=match,
+            form={name: values[0] for name, values in form.items()},
+            lists=form,
+        )
+
+    def _found(self, method: str, path: str) -> tuple[Page, Mapping[str, str]] | int:
+        """Return the page of a path with the variable parts, or the status of a refusal."""
+        status = 404
+        for pattern, page in self._pages:
+            found = pattern.fullmatch(path.rstrip("/"))
+            if found is not None:
+                if page.method == method:
+                    return page, {name: unquote(value) for name, value in found.groupdict().items()}
+                status = 405
+        return status
+
+    def _to_sign_in(self, request: web.Request, path: str) -> web.Response:
+        """Return the way to the sign-in, which leads back to the page."""
+        if "HX-Request" in request.headers or "text/event-stream" in request.headers.get("Accept", ""):
+            return self._signed_out(request)
+        back = request.rel_url.raw_path_qs.removeprefix(CONSOLE)
+        place = link("sign-in", back=back if path and _BACK.fullmatch(back) else None)
+        return web.Response(status=303, headers={"Location": place, "Cache-Control": "no-store"})
+
+    def _signed_out(self, request: web.Request) -> web.Response:
+        return self.refusal(request, 401, "signed_out", "You are not signed in, or no longer: sign in again.")
+
+    def refusal(self, request: web.Request, status: int, code: str, text: str, *values: object) -> web.Response:
+        """Return a page that names what is wrong. `text` is translated."""
+        language, nonce = language_of(request), new_nonce()
+        translate = translator(language)
+        facts = {"code": code, "text": translate(text, *values), "title": translate("Not possible"), "status": status}
+        rendered = self._rendering.render("refusal.html", language, {**facts, **_bare(nonce)})
+        return html_answer(rendered, nonce, status=status)
+
+    @property
+    def cookie_name(self) -> str:
+        """Return the name of the session's cookie; with https a browser takes it from https only."""
+        return "__Secure-twolane_console" if self._conditions.is_secure else "twolane_console"
+
+    def _set_cookie(self, answer: web.StreamResponse, session: Session) -> None:
+        answer.set_cookie(
+            self.cookie_name,
+            self._sessions.cookie(session),
+            path=CONSOLE,
+            httponly=True,
+            samesite="Lax",
+            secure=self._conditions.is_secure,
+        )
+
+
+def _bare(nonce: str) -> Mapping[str, object]:
+    """Return what the frame of a page needs that no session is needed for."""
+    return {"nonce": nonce, "static": static_url, "console": CONSOLE}
+
+
+def language_of(request: web.Request) -> Language:
+    """Return the language of the reader."""
+    return chosen(request.cookies.get(LANGUAGE_COOKIE)) or preferred(request.headers.get("Accept-Language", ""))
+
+
+async def _form_of(request: web.Request) -> Mapping[str, Sequence[str]]:
+    """Return the fields of a form. Raises GatewayError for a body that is none."""
+    if request.content_type != "application/x-www-form-urlencoded":
+        raise GatewayError(
+            "unsupported_media_type",
+            "The body must be a form: send it from a page of the console.",
+            param="content-type",
+        )
+    fields = await request.post()
+    return {name: [value for value in fields.getall(name) if isinstance(value, str)] for name in fields}
+
+
+def _pattern(path: str) -> "re.Pattern[str]":
+    return re.compile(_VARIABLE.sub(r"(?P<\1>[^/]+)", re.escape(path)))

@@ -1,0 +1,158 @@
+"use strict";
+// The console of Twolane: times in the reader's zone, the keyboard, news for open pages. Every page works without it.
+
+(() => {
+  const zone = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  const title = document.title.replace(/^\(\d+\) /, "");
+
+  function showTimes(root) {
+    for (const time of root.querySelectorAll("time[datetime]:not([data-shown])")) {
+      time.title = time.textContent;
+      time.textContent = zone.format(new Date(time.dateTime));
+      time.dataset.shown = "";
+    }
+  }
+
+  const units = [[86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]];
+  const relative = new Intl.RelativeTimeFormat(document.documentElement.lang, { numeric: "always" });
+
+  function showLeft() {
+    for (const place of document.querySelectorAll("[data-until]")) {
+      const left = Number(place.dataset.until) - Date.now() / 1000;
+      const [size, unit] = units.find(([limit]) => Math.abs(left) >= 2 * limit) || units[3];
+      let note = place.querySelector(".relative");
+      if (!note) {
+        note = place.appendChild(document.createElement("span"));
+        note.className = "relative";
+      }
+      note.textContent = ` (${relative.format(Math.round(left / size), unit)})`;
+      place.classList.toggle("soon", left < 120);
+    }
+  }
+
+  // News: cards come and go by themselves; the number stands in the title and in the navigation.
+
+  function showCount(count) {
+    document.title = count ? `(${count}) ${title}` : title;
+    const place = document.getElementById("pending");
+    if (place) {
+      place.textContent = count;
+      place.hidden = !count;
+      place.dataset.count = count;
+    }
+    const cards = document.querySelectorAll("#cards [data-card]").length;
+    const empty = document.querySelector("[data-empty]");
+    const behind = document.querySelector("[data-behind]");
+    if (empty) empty.hidden = cards > 0;
+    if (behind) behind.hidden = !(count > cards && !document.querySelector(".more"));
+  }
+
+  function notify(card) {
+    if (!("Notification" in window) || Notification.permission !== "granted" || document.hasFocus()) return;
+    const note = new Notification(card.querySelector("h2").textContent, {
+      body: card.querySelector(".why").textContent.trim().replace(/\s+/g, " "),
+      tag: card.id,
+    });
+    note.onclick = () => { window.focus(); location.href = card.dataset.href; };
+  }
+
+  function offerNotices() {
+    const button = document.querySelector("[data-notify]");
+    if (!button || !("Notification" in window)) return;
+    button.hidden = Notification.permission !== "default";
+    button.addEventListener("click", async () => {
+      button.hidden = (await Notification.requestPermission()) !== "default";
+    });
+  }
+
+  document.addEventListener("htmx:sseBeforeMessage", (event) => {
+    const { type, data } = event.detail;
+    if (type !== "approval") return;
+    const id = new DOMParser().parseFromString(data, "text/html").querySelector("[data-card]").id;
+    if (document.getElementById(id)) event.preventDefault();
+  });
+  document.addEventListener("htmx:afterSwap", (event) => {
+    showTimes(event.target);
+    showLeft();
+  });
+  document.addEventListener("htmx:sseMessage", (event) => {
+    if (event.detail.type !== "approval") return;
+    const card = document.querySelector("#cards > [data-card]:last-child");
+    if (!card) return;
+    card.classList.add("fresh");
+    notify(card);
+  });
+  document.addEventListener("htmx:sseOpen", (event) => {
+    const source = event.detail.source;
+    source.addEventListener("count", (message) => showCount(Number(message.data)));
+    source.addEventListener("resolved", (message) => {
+      const card = document.getElementById(message.data);
+      if (card && card.matches("#cards > *")) card.remove();
+    });
+  });
+
+  // The keyboard.
+
+  const cards = () => [...document.querySelectorAll("[data-card]")];
+  let current = null;
+
+  function choose(card) {
+    if (!card) return;
+    for (const other of cards()) other.classList.toggle("current", other === card);
+    current = card;
+    card.focus({ preventScroll: true });
+    card.scrollIntoView({ block: "nearest" });
+  }
+
+  function move(step) {
+    const all = cards();
+    const at = all.indexOf(current);
+    choose(all[at < 0 ? 0 : Math.min(Math.max(at + step, 0), all.length - 1)]);
+  }
+
+  function press(action) {
+    const all = cards();
+    const card = current && current.isConnected ? current : all.length === 1 ? all[0] : null;
+    if (!card) return choose(all[0]);
+    const edit = card.querySelector("[data-edit]");
+    if (action === "edit" && edit) {
+      edit.open = true;
+      edit.querySelector("input:not([type=hidden]), textarea, select")?.focus();
+    } else if (action === "select") {
+      const box = card.querySelector("input[type=checkbox]");
+      if (box) box.checked = !box.checked;
+    } else {
+      card.querySelector(`[data-action=${action}]`)?.click();
+    }
+  }
+
+  function showHelp() {
+    document.getElementById("help")?.showModal();
+  }
+
+  const keys = {
+    j: () => move(1),
+    k: () => move(-1),
+    a: () => press("approve"),
+    r: () => press("reject"),
+    e: () => press("edit"),
+    x: () => press("select"),
+    "?": showHelp,
+  };
+
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.closest("input:not([type=checkbox]), textarea, select, dialog, [contenteditable]");
+    if (typing || event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
+    event.preventDefault();
+    keys[event.key]();
+  });
+
+  for (const button of document.querySelectorAll("[data-help]")) {
+    button.hidden = false;
+    button.addEventListener("click", showHelp);
+  }
+  showTimes(document);
+  showLeft();
+  setInterval(showLeft, 1000);
+  offerNotices();
+})();

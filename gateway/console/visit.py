@@ -1,0 +1,151 @@
+"""One request of a browser to the console: who asks, in which language, with which form; and its answer."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+from urllib.parse import quote, urlencode
+
+from aiohttp import web
+
+from gateway.approvals.escaping import Language
+from gateway.console.client import Api
+from gateway.console.headers import page_headers
+from gateway.console.rendering import Rendering, Translate, translator
+from gateway.console.session import Session
+from gateway.console.static import static_url
+from gateway.contracts.caller import Caller
+
+CONSOLE: Final = "/console"
+#: What a page says after something was done, by the word in its address (`?done=approved`).
+DONE: Final[Mapping[str, str]] = {
+    "approved": "Approved. The run goes on.",
+    "rejected": "Rejected. The call does not run.",
+    "changed": "Saved.",
+    "deleted": "Deleted.",
+    "cancelled": "The run is cancelled.",
+    "resumed": "The run goes on.",
+    "settled": "Recorded. The run goes on as far as it can.",
+    "accepted": "Accepted. The tools can be called again.",
+    "started": "The service starts.",
+    "stopped": "The service is stopped.",
+    "restarted": "The service starts anew.",
+    "revoked": "Revoked. The gateway asks again.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One entry of the navigation; `scopes` of which a reader needs one."""
+
+    path: str
+    name: str
+    scopes: Sequence[str]
+
+
+ENTRIES: Final = (
+    Entry(path="", name="Inbox", scopes=("context", "approve")),
+    Entry(path="/runs", name="Runs", scopes=("context", "approve")),
+    Entry(path="/workflows", name="Workflows", scopes=("context",)),
+    Entry(path="/playground", name="Playground", scopes=("context",)),
+    Entry(path="/tools", name="Tools", scopes=("context", "approve")),
+    Entry(path="/prompts", name="Prompts", scopes=("context",)),
+    Entry(path="/memories", name="Memories", scopes=("context", "admin")),
+    Entry(path="/remembered", name="Remembered", scopes=("context", "approve")),
+    Entry(path="/status", name="Status", scopes=("admin",)),
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Visit:
+    """One request whose session and form token were checked. `match` are the variable parts of its path.
+
+    `form` are the fields of a POST, the first of each name; `lists` has all of them. `keyless`: the gateway has no
+    keys, so nobody signs in.
+    """
+
+    request: web.Request
+    caller: Caller
+    session: Session
+    token: str
+    keyless: bool
+    api: Api
+    language: Language
+    nonce: str
+    rendering: Rendering
+    match: Mapping[str, str]
+    form: Mapping[str, str] = field(default_factory=dict)
+    lists: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def t(self) -> Translate:
+        """Return the translation into the reader's language."""
+        return translator(self.language)
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """Return the query, without empty values: a form sends the fields that its reader left empty."""
+        return {name: value for name, value in self.request.query.items() if value}
+
+    def may(self, *scopes: str) -> bool:
+        """Return whether the reader's key has one of the scopes."""
+        return not self.caller.scopes.isdisjoint(scopes)
+
+    async def page(self, template: str, *, title: str, status: int = 200, **values: Any) -> web.Response:
+        """Return a page. `title` is translated; `values` are those of the template."""
+        pending = None
+        if self.may("context", "approve"):
+            pending = (await self.api.get("context", "summary"))["pending"]
+        return self.answer(template, status=status, **{"title": self.t(title), "pending": pending, **values})
+
+    def answer(self, template: str, *, status: int = 200, **values: Any) -> web.Response:
+        """Return a page, or a part of one, that needs nothing of the API."""
+        text = self.rendering.render(template, self.language, {**self._common(), **values})
+        return html_answer(text, self.nonce, status=status)
+
+    def _common(self) -> Mapping[str, Any]:
+        return {
+            "caller": self.caller,
+            "console": CONSOLE,
+            "done": self.t(DONE[word]) if (word := self.query.get("done", "")) in DONE else None,
+            "entries": [entry for entry in ENTRIES if self.may(*entry.scopes)],
+            "keyless": self.keyless,
+            "may": self.may,
+            "nonce": self.nonce,
+            "path": self.request.path.removeprefix(CONSOLE),
+            "query": self.query,
+            "static": static_url,
+            "token": self.token,
+            "link": link,
+        }
+
+
+def html_answer(text: str, nonce: str, *, status: int = 200) -> web.Response:
+    """Return an HTML answer with the header fields of every page."""
+    return web.Response(
+        text=text, status=status, content_type="text/html", charset="utf-8", headers=page_headers(nonce)
+    )
+
+
+def link(*path: str, **query: str | int | None) -> str:
+    """Return the address of a page of the console, of segments that may hold anything."""
+    place = CONSOLE + "".join("/" + quote(segment, safe="") for segment in path)
+    given = {name: value for name, value in query.items() if value is not None}
+    return f"{place}?{urlencode(given)}" if given else place
+
+
+def see_other(*path: str, **query: str | int | None) -> web.Response:
+    """Return the answer to a form that was carried out: the page to look at now (303)."""
+    return web.Response(status=303, headers={"Location": link(*path, **query), "Cache-Control": "no-store"})
+
+
+Handler: TypeAlias = Callable[[Visit], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page: method, path below `/console` (`/runs/{id}`), handler, and the scopes of which a reader needs one."""
+
+    method: str
+    path: str
+    handler: Handler
+    scopes: Sequence[str] = ("context", "approve", "admin")

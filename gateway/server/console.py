@@ -1,0 +1,160 @@
+"""The console's place in a worker: it is imported and built for its first request, so a start does not wait for it."""
+
+import asyncio
+import hashlib
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+
+from gateway.config import Settings
+from gateway.contracts.plugin import Clock
+from gateway.contracts.store import Store
+from gateway.errors import GatewayError
+from gateway.lanes.keys import LOCAL, Key, KeyRing, LentKeys
+from gateway.lanes.wrong_keys import WrongKeys
+
+if TYPE_CHECKING:
+    from gateway.console.assembly import Assemble, Assembled
+    from gateway.console.rendering import Rendering
+    from gateway.console.site import Holder
+
+#: The secret of the store that signs sessions.
+SECRET: Final = "console"  # noqa: S105 - its name
+SOCKETS: Final = "gateway-console-"
+
+
+@dataclass(frozen=True, slots=True)
+class InUse:
+    """The configuration in use, as far as the console asks for it."""
+
+    settings: Settings
+    keys: KeyRing
+
+
+class GatewayConditions:
+    """The keys, sessions and settings of one worker (`gateway.console.site.Conditions`)."""
+
+    def __init__(
+        self, store: Store, *, clock: Clock, lent: LentKeys, in_use: Callable[[], InUse], wrong_keys: WrongKeys
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._lent = lent
+        self._in_use = in_use
+        self._wrong_keys = wrong_keys
+
+    @property
+    def keyless(self) -> bool:
+        return self._in_use().keys.is_empty
+
+    @property
+    def is_secure(self) -> bool:
+        return (self._in_use().settings.console_url or "").startswith("https:")
+
+    def session_s(self) -> float:
+        """Return the time after which a person signs in anew."""
+        return self._in_use().settings.console.session
+
+    def holder(self, key: str) -> "Holder":
+        return _holder(self._in_use().keys.holder(key))
+
+    def named(self, name: str) -> "Holder | None":
+        keys = self._in_use().keys
+        if keys.is_empty:
+            return _holder(Key(b"", LOCAL)) if name == "" else None
+        key = keys.named(name)
+        return None if key is None else _holder(key)
+
+    def lend(self, name: str) -> str:
+        return self._lent.lend(name)
+
+    def refused(self, error: GatewayError, request: web.Request) -> None:
+        peer = None if request.transport is None else request.transport.get_extra_info("peername")
+        self._wrong_keys.refused(error, peer=peer, method=request.method, path=request.rel_url.raw_path)
+
+    async def end_session(self, session_id: str, *, until_s: float) -> None:
+        await self._store.end_session(_digest(session_id), until_s=until_s, now_s=self._clock.time())
+
+    async def has_session_ended(self, session_id: str) -> bool:
+        return await self._store.has_session_ended(_digest(session_id))
+
+
+class ConsoleEntry:
+    """The way of a request to the console. `listeners` make the protocols of connections to each address, by name."""
+
+    def __init__(
+        self,
+        conditions: GatewayConditions,
+        store: Store,
+        *,
+        clock: Clock,
+        listeners: Callable[[], Mapping[str, Callable[[], asyncio.Protocol]]],
+    ) -> None:
+        self._conditions = conditions
+        self._store = store
+        self._clock = clock
+        self._listeners = listeners
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._servers: list[asyncio.Server] = []
+        self._building: asyncio.Task[Assembled] | None = None
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Return the console's answer; the first request builds it."""
+        if self._building is None or (self._building.done() and self._building.exception() is not None):
+            self._building = asyncio.get_running_loop().create_task(self._built())
+        assembled = await asyncio.shield(self._building)
+        return await assembled.console.answer(request)
+
+    async def leave(self) -> None:
+        """End what is held open, because the gateway stops. Idempotent."""
+        if self._building is not None and self._building.done() and self._building.exception() is None:
+            await self._building.result().leave()
+
+    async def close(self) -> None:
+        """Close the connections and the sockets. Idempotent."""
+        if self._building is not None:
+            self._building.cancel()
+            await asyncio.wait({self._building})
+            if not self._building.cancelled() and self._building.exception() is None:
+                await self._building.result().close()
+        for server in self._servers:
+            server.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    async def _built(self) -> "Assembled":
+        assemble, rendering = await asyncio.to_thread(_loaded)
+        sessions = (await self._store.secret(SECRET), self._conditions.session_s, self._clock.time)
+        return assemble(rendering, sockets=await self._listen(), conditions=self._conditions, sessions=sessions)
+
+    async def _listen(self) -> Mapping[str, str]:
+        """Listen on a socket for each address, in a folder that nobody else may enter; return their paths by name."""
+        self._folder = tempfile.TemporaryDirectory(prefix=SOCKETS)
+        paths: dict[str, str] = {}
+        loop = asyncio.get_running_loop()
+        for number, (name, factory) in enumerate(self._listeners().items()):
+            paths[name] = str(Path(self._folder.name) / f"{number}.sock")
+            self._servers.append(await loop.create_unix_server(factory, paths[name]))
+        return paths
+
+
+def _loaded() -> "tuple[Assemble, Rendering]":
+    # Imported here because templates and pages cost start-up time and memory, and many gateways serve no console.
+    from gateway.console.assembly import assemble, prepared
+
+    return assemble, prepared()
+
+
+def _holder(key: Key) -> "Holder":
+    from gateway.console.site import Holder
+
+    return Holder(key.caller, hashlib.sha256(key.digest).hexdigest()[:32])
+
+
+def _digest(session_id: str) -> str:
+    """Return the form in which the store has a session's id: a copy of the store opens no session."""
+    return hashlib.sha256(session_id.encode()).hexdigest()
