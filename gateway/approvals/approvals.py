@@ -70,8 +70,12 @@ class Approvals:
         on_reject: Literal["abort", "continue"],
         remembered_s: float = REMEMBERED_S,
         deciders: Mapping[str, Sequence[str]] | None = None,
+        console_url: str | None = None,
     ) -> None:
-        """Set the services and settings. `deciders` are the names of the keys that may decide, by their tenant."""
+        """Set the services and settings. `deciders` are the names of the keys that may decide, by their tenant.
+
+        `console_url` is the URL of the console for links, None where it has none.
+        """
         self.remembered = Remembered(store, judges, clock=clock, kept_s=remembered_s)
         self._store = store
         self._feed = feed
@@ -81,6 +85,7 @@ class Approvals:
         self._expires_s = expires_s
         self._on_reject = on_reject
         self._deciders = deciders or {}
+        self._console_url = console_url
 
     def issue(self, step: StoredStep, exchange: Exchange) -> Approval:
         """Build an approval for a step; nothing is written."""
@@ -127,7 +132,7 @@ class Approvals:
         """Return how this caller can answer a question. `held_s`: its answer stays open for so long."""
         may, tenant = "approve" in caller.scopes, caller.tenant
         deciders = () if may else self._deciders.get(tenant, ())
-        return Answering(held_s=held_s, may_decide=may, tenant=tenant, deciders=deciders)
+        return Answering(held_s=held_s, may_decide=may, tenant=tenant, deciders=deciders, console_url=self._console_url)
 
     async def of_run(self, run_id: str, *, tenant: str) -> Mapping[int, Approval]:
         """Return the approvals of a run by the step that they are for, the latest of each."""

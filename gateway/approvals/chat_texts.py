@@ -50,7 +50,6 @@ def _question(
 ) -> texts.Question:
     return texts.Question(
         approvals=[shown(approval) for approval in pending],
-        public_url=None,  # there is no page to link to
         expires_s=min(approval.expires_s for approval in pending),
         now_s=now_s,
         language=language,

@@ -43,13 +43,15 @@ class Answering:
     """The ways in which the reader of a question can answer it.
 
     `held_s`: the answer stays open for so long, and its program sends nothing meanwhile. `may_decide`: false for a
-    reader whose key may not decide. `deciders` are the names of the keys that may, in this tenant.
+    reader whose key may not decide. `deciders` are the names of the keys that may, in this tenant. `console_url` is the
+    URL of the console, None where no text can link to it.
     """
 
     held_s: float | None = None
     may_decide: bool = True
     tenant: str = ""
     deciders: Sequence[str] = ()
+    console_url: str | None = None
 
 
 #: A reader who sends the next message.
@@ -61,7 +63,6 @@ class Question:
     """The approvals that wait, the time that is left for them, and how their reader can answer."""
 
     approvals: Sequence[Shown]
-    public_url: str | None
     expires_s: float
     now_s: float
     language: Language = "en"
@@ -75,12 +76,12 @@ def language_of(text: str) -> Language:
     return "zh" if han and han >= 2 * sum(1 for _ in _OTHER.finditer(text)) else "en"
 
 
-def approval_link(public_url: str, ids: Sequence[str]) -> str:
-    """Return the address where these are decided in a browser.
+def approval_link(console_url: str, approval_id: str) -> str:
+    """Return the address of the page of the console where this approval is decided.
 
-    The ids stand in the fragment: no access log and no Referer has them.
+    The page asks who opens it, and decides nothing by itself: the address is no secret.
     """
-    return f"{public_url.rstrip('/')}/console#{','.join(ids)}"
+    return f"{console_url}/approvals/{approval_id}"
 
 
 def utc(time_s: float) -> datetime:
@@ -186,9 +187,9 @@ def _asked(lead: str, question: Question) -> str:
         how += _elsewhere([approval.id for approval in approvals], until, language, answering)
     if answering.may_decide:
         how += _how(approvals, until, language, held=answering.held_s is not None)
-    if question.public_url is not None:
-        link = f"<{approval_link(question.public_url, [approval.id for approval in approvals])}>"
-        how.append(f"也可以在这里决定：{link}" if language == "zh" else f"Or decide here: {link}")
+    if answering.console_url is not None:
+        links = " ".join(f"<{approval_link(answering.console_url, approval.id)}>" for approval in approvals)
+        how.append(f"也可以在浏览器中决定：{links}" if language == "zh" else f"Or decide in a browser: {links}")
     return "\n\n".join([lead, *calls, *how])
 
 

@@ -117,7 +117,7 @@ class Webhooks:
         store: Store,
         feed: EventFeed,
         notify: Sequence[Notify],
-        public_url: str | None,
+        console_url: str | None,
         clock: Clock,
         counters: Counters,
         *,
@@ -128,7 +128,7 @@ class Webhooks:
         self._owner = owner
         self._feed = feed
         self._webhooks = webhooks_of(notify)
-        self._public_url = public_url
+        self._console_url = console_url
         self._clock = clock
         self._counters = counters
         self._patience = policy
@@ -200,7 +200,7 @@ class Webhooks:
         if event.type != EVENT:
             return
         try:
-            self._enqueue(_notice(orjson.loads(event.data), tenant=event.tenant, public_url=self._public_url))
+            self._enqueue(_notice(orjson.loads(event.data), tenant=event.tenant, console_url=self._console_url))
         except Exception:  # it would end the event feed, on which runs wait
             log.exception("nobody is told of an approval of run %s", event.run_id)
 
@@ -222,7 +222,7 @@ class Webhooks:
                 for approval_id, tenant in asked.items():
                     approval = await self._store.approval(approval_id, tenant=tenant)
                     if approval is not None and approval.state == "pending":
-                        self._enqueue(_notice(approval_view(approval), tenant=tenant, public_url=self._public_url))
+                        self._enqueue(_notice(approval_view(approval), tenant=tenant, console_url=self._console_url))
                 return
             except StoreError as error:
                 log.error("the store failed: %s", error)
@@ -300,8 +300,8 @@ class Webhooks:
             log.error("%s is not told of %s: %s", webhook.place, event.approval_id, why)
 
 
-def _notice(view: Json, *, tenant: str, public_url: str | None) -> WebhookEvent:
+def _notice(view: Json, *, tenant: str, console_url: str | None) -> WebhookEvent:
     """Return the notice of an approval as `approval_view` shows it."""
     approval_id = str(view["id"])
-    link = None if public_url is None else approval_link(public_url, [approval_id])
+    link = None if console_url is None else approval_link(console_url, approval_id)
     return WebhookEvent(approval_id, tenant, approval_notice(view, link=link))

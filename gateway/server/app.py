@@ -9,11 +9,10 @@ from contextlib import AsyncExitStack
 from aiohttp import web
 
 from gateway.api.request import caller_with
-from gateway.api.site import Readiness, Route, Site, page_log
-from gateway.approvals.webhooks import Webhooks, webhooks_of
+from gateway.api.site import Readiness, Route, Site
+from gateway.approvals.webhooks import webhooks_of
 from gateway.clock import SystemClock
 from gateway.config import ConfigError, Loaded, Problem, redactable, replacing
-from gateway.config.schema.approvals import Notify
 from gateway.context.resumption import Resumption
 from gateway.contracts.journal import StoredRun
 from gateway.contracts.store import Store, StoreError
@@ -28,8 +27,10 @@ from gateway.lanes.wrong_keys import WrongKeys
 from gateway.runs.live import LiveRuns
 from gateway.server.api import ApiPages
 from gateway.server.backlog import Backlog
-from gateway.server.console import ConsoleEntry, GatewayConditions, InUse
+from gateway.server.console import ConsoleEntry, InUse
 from gateway.server.context_lane import Assembled, Shared, build_context_lane, build_shared, open_store
+from gateway.server.notices import Notices
+from gateway.server.page_runner import running
 from gateway.server.passthrough_lane import (
     CONTEXT_PATHS,
     ROOT_PATHS,
@@ -46,8 +47,6 @@ from gateway.tools.catalog import obstacles_of
 
 log = logging.getLogger("gateway")
 
-#: aiohttp's own bounds of a head, out of the way: ours were applied before a handler sees it.
-HEAD_BOUND_BYTES, FIELDS_BOUND = 1 << 20, 10_000
 #: How often workers look for each other's changes; a single one, and one whose store failed, looks this rarely.
 LOOK_S, STORE_PAUSE_S = 0.2, 10.0
 
@@ -80,8 +79,6 @@ class Gateway:
         self._listeners: dict[str, Listener] = {}
         self._demo_url: str | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._webhooks: Webhooks | None = None
-        self._told: Sequence[Notify] = ()
         self._held_open: list[Callable[[], Awaitable[None]]] = []
         self._counters = ContextCounters()
         self._clock = clock or SystemClock()
@@ -91,6 +88,7 @@ class Gateway:
         self._lent = LentKeys()
         # `start` builds these; nothing here is used before.
         self._console: ConsoleEntry
+        self._notices: Notices
         self._shared: Shared
         self._resumption: Resumption
         self._context: Assembled
@@ -131,7 +129,7 @@ class Gateway:
         for listener in self._listeners.values():
             listener.start()
         loop = asyncio.get_running_loop()
-        await self._announce_approvals()
+        await self._notices.follow(self._loaded.settings)
         pruner = Pruner(store, owner=self._shared.leases.owner, clock=self._clock)
         self._tasks += map(loop.create_task, (self._housekeeping(), self._shared.leases.run(), pruner.run()))
         self._metrics.last_reload_success_s = time.time()
@@ -158,26 +156,12 @@ class Gateway:
             store=store,
             clock=self._clock,
         )
+        self._notices = Notices(shared, on_duty=self._index == 0)
         self._stack.push_async_callback(shared.mcp_servers.close)
         self._stack.push_async_callback(shared.feed.close)
-        self._stack.push_async_callback(self._end_webhooks)
+        self._stack.push_async_callback(self._notices.close)
         self._stack.push_async_callback(shared.leases.close)
         self._stack.push_async_callback(self._runs.close)
-
-    async def _announce_approvals(self) -> None:
-        """Start webhooks in one worker of each gateway. A change of webhooks reports pending approvals again."""
-        approvals, shared = self._loaded.settings.approvals, self._shared
-        if self._index == 0 and approvals.notify != self._told:
-            old, self._told = self._webhooks, approvals.notify
-            told = (approvals.notify, self._loaded.settings.console_url, shared.clock, shared.counters)
-            self._webhooks = Webhooks(shared.store, shared.feed, *told, owner=shared.leases.owner)
-            if old is not None:
-                await old.close()
-            await self._webhooks.start()
-
-    async def _end_webhooks(self) -> None:
-        if self._webhooks is not None:
-            await self._webhooks.close()
 
     def connection_factory(self, name: str) -> Callable[[], ClientConnection]:
         return self._listeners[name].connection
@@ -255,7 +239,7 @@ class Gateway:
         """Retire the old lane, then update webhooks and services. A failure is logged; the new configuration stays."""
         try:
             await retired.lane.retire()
-            await self._announce_approvals()
+            await self._notices.follow(self._loaded.settings)
             await self._follow_services()
         except Exception:
             log.exception("the new configuration is in use, but not all that follows from it was done")
@@ -342,19 +326,13 @@ class Gateway:
         )
 
     def _console_entry(self, store: Store) -> ConsoleEntry:
-        conditions = GatewayConditions(
+        return ConsoleEntry(
             store,
             clock=self._clock,
             lent=self._lent,
             in_use=lambda: InUse(self._loaded.settings, self._listeners[DATA].router.keys),
             wrong_keys=self._wrong_keys,
-        )
-        listeners = self._listeners
-        return ConsoleEntry(
-            conditions,
-            store,
-            clock=self._clock,
-            listeners=lambda: {name: listener.connection for name, listener in listeners.items()},
+            listeners=lambda: {name: listener.connection for name, listener in self._listeners.items()},
         )
 
     def _identify(self, head: RequestHead, has_key: bool, scope: str) -> Identity:
@@ -362,9 +340,8 @@ class Gateway:
         return self._listeners[DATA].router.identify(head, upstream_has_key=has_key, scope=scope)
 
     async def _listener(self, router: Router, further: Sequence[Route]) -> Listener:
-        exposition = self._exposition.page if self._loaded.settings.metrics.enabled else None
         pages = Site(
-            exposition=exposition,
+            exposition=self._exposition.page if self._loaded.settings.metrics.enabled else None,
             ready=self._ready,
             door=self._door,
             recognise=self._recognise,
@@ -373,18 +350,7 @@ class Gateway:
             console=lambda request: self._console.answer(request),
             further=further,
         )
-        runner = web.AppRunner(
-            pages.application(),
-            access_log=None,
-            logger=page_log(),
-            auto_decompress=False,
-            handler_cancellation=True,
-            keepalive_timeout=0,
-            max_line_size=HEAD_BOUND_BYTES,
-            max_field_size=HEAD_BOUND_BYTES,
-            max_headers=FIELDS_BOUND,
-        )
-        await runner.setup()
+        runner = await running(pages)
         self._stack.push_async_callback(runner.cleanup)
         assert runner.server is not None
         return Listener(

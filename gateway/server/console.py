@@ -88,13 +88,15 @@ class ConsoleEntry:
 
     def __init__(
         self,
-        conditions: GatewayConditions,
         store: Store,
         *,
         clock: Clock,
+        lent: LentKeys,
+        in_use: Callable[[], InUse],
+        wrong_keys: WrongKeys,
         listeners: Callable[[], Mapping[str, Callable[[], asyncio.Protocol]]],
     ) -> None:
-        self._conditions = conditions
+        self._conditions = GatewayConditions(store, clock=clock, lent=lent, in_use=in_use, wrong_keys=wrong_keys)
         self._store = store
         self._clock = clock
         self._listeners = listeners

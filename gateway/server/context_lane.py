@@ -207,6 +207,7 @@ def _parts(settings: Settings, shared: Shared) -> AgentParts:
         on_reject=request_key.on_reject,
         remembered_s=request_key.remembered,
         deciders=_deciders(settings),
+        console_url=settings.console_url,
     )
     return AgentParts(
         in_use=shared.in_use,

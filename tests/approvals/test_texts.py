@@ -37,10 +37,10 @@ BLOCK = re.compile(r"^(`{3,})text\n(.*?)\n\1$", re.DOTALL | re.MULTILINE)
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 
 
-def turn(*approvals: Shown, public_url: str | None = None, left_s: float = 900.0, language: Language = "en") -> str:
-    expires_s = NOW_S + left_s
+def turn(*approvals: Shown, console_url: str | None = None, left_s: float = 900.0, language: Language = "en") -> str:
+    expires_s, answering = NOW_S + left_s, Answering(console_url=console_url)
     return turn_text(
-        Question(approvals=approvals, public_url=public_url, expires_s=expires_s, now_s=NOW_S, language=language)
+        Question(approvals=approvals, expires_s=expires_s, now_s=NOW_S, language=language, answering=answering)
     )
 
 
@@ -111,11 +111,14 @@ def test_a_turn_itself_is_no_answer(language: Language) -> None:
     assert parse_reply(turn(CALL, language=language)) is None
 
 
-def test_a_link_is_there_only_with_a_public_address() -> None:
-    """The ids are in its fragment, which no server logs."""
+def test_a_link_is_there_only_where_the_console_has_an_address() -> None:
+    """One for each approval: its page asks who opens it."""
+    base = "https://gw.example/console"
     assert "http" not in turn(CALL)
-    assert f"<https://gw.example/console#{ID}>" in turn(CALL, public_url="https://gw.example/")
-    assert approval_link("https://gw.example/x", [ID, OTHER]) == f"https://gw.example/x/console#{ID},{OTHER}"
+    assert f"Or decide in a browser: <{base}/approvals/{ID}>" in turn(CALL, console_url=base)
+    both = turn(CALL, SECOND, console_url=base, language="zh")
+    assert f"也可以在浏览器中决定：<{base}/approvals/{ID}> <{base}/approvals/{OTHER}>" in both
+    assert approval_link(base, OTHER) == f"{base}/approvals/{OTHER}"
 
 
 def commands(text: str) -> list[str]:
@@ -126,7 +129,6 @@ def commands(text: str) -> list[str]:
 def asking(answering: Answering, *, language: Language = "en") -> str:
     question = Question(
         approvals=[CALL],
-        public_url=None,
         expires_s=NOW_S + 600,
         now_s=NOW_S,
         language=language,

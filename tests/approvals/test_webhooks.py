@@ -93,12 +93,12 @@ class World:
         self,
         *urls: str,
         secret: str | None = SECRET,
-        public_url: str | None = None,
+        console_url: str | None = None,
         policy: RetryPolicy = EAGER,
         owner: str = "w1",
     ) -> Webhooks:
         notify = [Notify(webhook=Secret(url), secret=secret and Secret(secret)) for url in urls or (self.url,)]
-        told = (notify, public_url, self.clock, self.counters)
+        told = (notify, console_url, self.clock, self.counters)
         webhooks = Webhooks(self.store, self.feed, *told, owner=owner, policy=policy)
         self.started.append(webhooks)
         await webhooks.start()
@@ -139,7 +139,7 @@ async def receiving(*statuses: int, held: bool = False) -> AsyncIterator[World]:
 async def test_a_new_approval_is_told_signed() -> None:
     """With the call as a person is shown it, and where to decide."""
     async with receiving() as world:
-        await world.start(public_url="https://gw.example")
+        await world.start(console_url="https://gw.example/console")
         await world.write(asked())
         await until(lambda: world.counted("delivered"))
         ((headers, notice),) = world.receiver.heard
@@ -156,7 +156,7 @@ async def test_a_new_approval_is_told_signed() -> None:
                 "reason": "make is not on the list.",
                 "rule": "unknown_command",
                 "expires": "1970-01-01T00:16:40Z",
-                "link": "https://gw.example/console#ap_1",
+                "link": "https://gw.example/console/approvals/ap_1",
             },
         }
         assert (headers["webhook-id"], headers["webhook-timestamp"]) == ("ap_1", "200")

@@ -1,0 +1,39 @@
+"""The webhooks of one worker: started by the first worker of a gateway, and anew when their settings change."""
+
+from collections.abc import Sequence
+
+from gateway.approvals.webhooks import Webhooks
+from gateway.config import Settings
+from gateway.config.schema.approvals import Notify
+from gateway.server.context_lane import Shared
+
+
+class Notices:
+    """The webhooks that announce approvals, with the settings that they were started with.
+
+    `on_duty`: one worker of each gateway is.
+    """
+
+    def __init__(self, shared: Shared, *, on_duty: bool) -> None:
+        self._shared = shared
+        self._on_duty = on_duty
+        self._webhooks: Webhooks | None = None
+        self._used: tuple[Sequence[Notify], str | None] = ((), None)
+
+    async def follow(self, settings: Settings) -> None:
+        """Start the webhooks of this configuration, if they are others: pending approvals are reported again."""
+        wanted = (settings.approvals.notify, settings.console_url)
+        if not self._on_duty or wanted == self._used:
+            return
+        old, self._used, shared = self._webhooks, wanted, self._shared
+        if old is not None or settings.approvals.notify:
+            told = (*wanted, shared.clock, shared.counters)
+            self._webhooks = Webhooks(shared.store, shared.feed, *told, owner=shared.leases.owner)
+            if old is not None:
+                await old.close()
+            await self._webhooks.start()
+
+    async def close(self) -> None:
+        """End the webhooks. Idempotent."""
+        if self._webhooks is not None:
+            await self._webhooks.close()
