@@ -61,6 +61,8 @@ operator handed out keys, add <code>-H 'Authorization: Bearer KEY'</code>.</p>
 
 <h2>Where to go</h2>
 <dl>
+<dt><a href="/console">/console</a></dt>
+<dd>The console: calls that wait for you, runs, workflows, tools; at <code>admin.listen</code>, if that is set.</dd>
 <dt><a href="/openapi.json">/openapi.json</a></dt>
 <dd>The gateway's own API, as OpenAPI 3.1: approvals, runs, workflows, prompts, services.</dd>
 <dt><a href="/health/ready">/health/ready</a></dt>

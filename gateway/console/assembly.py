@@ -7,6 +7,7 @@ from typing import Protocol, TypeAlias
 from gateway.console.client import ApiClient
 from gateway.console.live import Live
 from gateway.console.pages.inbox import Inbox
+from gateway.console.pages.playground import Playground
 from gateway.console.rendering import Rendering
 from gateway.console.session import Sessions
 from gateway.console.site import Conditions, Console
@@ -55,7 +56,8 @@ def assemble(
 
     inbox = Inbox(rendering, live := Live(lambda *news: inbox.news_of(*news), is_valid=is_valid))
     signing = Sessions(secret, lifetime_s=lifetime_s, now_s=now_s)
-    console = Console(inbox.pages(), conditions=conditions, sessions=signing, client=client, rendering=rendering)
+    pages = (*inbox.pages(), *Playground().pages())
+    console = Console(pages, conditions=conditions, sessions=signing, client=client, rendering=rendering)
 
     async def close() -> None:
         await live.close()

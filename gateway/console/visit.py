@@ -99,8 +99,11 @@ class Visit:
 
     def answer(self, template: str, *, status: int = 200, **values: Any) -> web.Response:
         """Return a page, or a part of one, that needs nothing of the API."""
-        text = self.rendering.render(template, self.language, {**self._common(), **values})
-        return html_answer(text, self.nonce, status=status)
+        return html_answer(self.rendered(template, **values), self.nonce, status=status)
+
+    def rendered(self, template: str, **values: Any) -> str:
+        """Return the text of a template, with what every page has."""
+        return self.rendering.render(template, self.language, {**self._common(), **values})
 
     def _common(self) -> Mapping[str, Any]:
         return {

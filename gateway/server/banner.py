@@ -20,19 +20,21 @@ TRUST: Final[Mapping[str, str]] = {
 }
 
 
-def banner(loaded: Loaded, *, url: str, metrics_url: str) -> Iterator[str]:
-    """Yield the lines. `url` and `metrics_url` are those of the listeners, without a path."""
+def banner(loaded: Loaded, *, url: str, admin_url: str) -> Iterator[str]:
+    """Yield the lines. `url` and `admin_url` are those of the listeners, without a path; they may be the same."""
     settings = loaded.settings
     upstreams = ", ".join(f"{upstream.name} ({upstream.base_url})" for upstream in settings.upstreams)
     yield f"Twolane {__version__} is ready."
     yield f"  base URL    {url}/v1"
     yield f"  context     {url}/context/v1"
+    if settings.console.enabled:
+        yield f"  console     {settings.console_url or admin_url + '/console'}"
     yield f"  upstreams   {upstreams or 'none configured: the built-in demo model answers (no key, no network)'}"
     yield f"  config      {'none: every key has its default' if loaded.file is None else loaded.file.absolute()}"
     yield f"  tools       {', '.join(tool_names(settings)) or 'none'}"
     yield f"  trust       {TRUST[settings.risk.trust_llm]}"
     yield f"  store       {store_name(settings)}"
-    yield f"  metrics     {metrics_url}/metrics"
+    yield f"  metrics     {admin_url}/metrics"
     yield f"  stop        Ctrl-C (process {os.getpid()})"
 
 

@@ -152,8 +152,8 @@ class Server:
 
     def _announce(self, listening: dict[str, Listening]) -> None:
         """Print the banner on standard output, and report READY to systemd."""
-        metrics_url = listening.get(ADMIN, listening[DATA]).url
-        print("\n".join(banner(self.loaded, url=listening[DATA].url, metrics_url=metrics_url)), flush=True)
+        admin_url = listening.get(ADMIN, listening[DATA]).url
+        print("\n".join(banner(self.loaded, url=listening[DATA].url, admin_url=admin_url)), flush=True)
         notify("READY=1")
 
 

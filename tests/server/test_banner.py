@@ -24,7 +24,7 @@ def lines(text: str | None) -> dict[str, str]:
         file = Path("gateway.yaml")
         file.write_text(text)
     loaded = load(file, environ={}, flags={})
-    said = list(banner(loaded, url="http://127.0.0.1:1", metrics_url="http://127.0.0.1:2"))
+    said = list(banner(loaded, url="http://127.0.0.1:1", admin_url="http://127.0.0.1:2"))
     return {line[:14].strip(): line[14:] for line in said}
 
 
@@ -36,6 +36,14 @@ def test_the_defaults() -> None:
     assert said["store"] == "sqlite:///./gateway.db"
     assert said["metrics"] == "http://127.0.0.1:2/metrics"
     assert said["trust"] == ALWAYS
+    assert said["console"] == "http://127.0.0.1:2/console"
+
+
+def test_the_console() -> None:
+    """As people open it, where that is configured; not at all where it is off."""
+    assert lines("console: {url: https://gw.example}")["console"] == "https://gw.example/console"
+    assert lines("public_url: https://gw.example/")["console"] == "https://gw.example/console"
+    assert "console" not in lines("console: {enabled: false}")
 
 
 def test_the_file_its_tools_and_its_servers(tmp_path: Path) -> None:

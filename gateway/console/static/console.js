@@ -82,12 +82,57 @@
     card.classList.add("fresh");
     notify(card);
   });
+  const heard = new WeakSet();
   document.addEventListener("htmx:sseOpen", (event) => {
     const source = event.detail.source;
+    if (heard.has(source)) return;
+    heard.add(source);
     source.addEventListener("count", (message) => showCount(Number(message.data)));
     source.addEventListener("resolved", (message) => {
       const card = document.getElementById(message.data);
       if (card && card.matches("#cards > *")) card.remove();
+    });
+  });
+
+  // The playground: both answers as they stream, each a line of JSON at a time.
+
+  async function answer(lane, form) {
+    const place = lane.querySelector("[data-answer]");
+    const facts = lane.querySelector("[data-facts]");
+    place.textContent = facts.textContent = "";
+    place.setAttribute("aria-busy", "true");
+    try {
+      const response = await fetch(lane.dataset.lane, { method: "POST", body: new URLSearchParams(form) });
+      if (!response.ok) {
+        const page = new DOMParser().parseFromString(await response.text(), "text/html");
+        facts.textContent = page.querySelector("main p")?.textContent ?? response.status;
+        return;
+      }
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (let rest = ""; ;) {
+        const { value, done } = await reader.read();
+        if (done) break;
+        const lines = (rest + value).split("\n");
+        rest = lines.pop();
+        for (const line of lines.map(JSON.parse)) {
+          if ("text" in line) place.append(line.text);
+          if ("end" in line) facts.innerHTML = line.end;
+        }
+      }
+    } catch (error) {
+      facts.textContent = String(error);
+    } finally {
+      place.setAttribute("aria-busy", "false");
+    }
+  }
+
+  document.querySelector("[data-playground]")?.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const form = new FormData(event.target);
+    const explanation = document.querySelector("[data-explanation]");
+    for (const lane of document.querySelectorAll("[data-lane]")) answer(lane, form);
+    htmx.ajax("POST", explanation.dataset.explanation, {
+      target: explanation, swap: "innerHTML", values: Object.fromEntries(form),
     });
   });
 
