@@ -19,6 +19,7 @@ VIEWING: Final = ("context", "approve")
 BODY_LIMIT_BYTES = 1 << 20
 LIMIT, LIMIT_MOST = 50, 200
 _NUMBER = re.compile("[0-9]{1,18}", re.ASCII)
+_TIME = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?", re.ASCII)
 _NAME_CHARS = 100
 
 #: The way of a request, where its credential tells it.
@@ -121,6 +122,18 @@ def number_of(query: Mapping[str, str], name: str, *, default: int) -> int:
             "invalid_field", f"The value of {name!r} is not a number: send a whole number, 0 or more.", param=name
         )
     return int(text)
+
+
+def time_of(query: Mapping[str, str], name: str) -> float | None:
+    """Return a Unix time in seconds, or None if the query has none. Raises GatewayError (invalid_field)."""
+    text = query.get(name)
+    if text is not None and _TIME.fullmatch(text) is None:
+        raise GatewayError(
+            "invalid_field",
+            f"The value of {name!r} is not a time: send Unix seconds, such as 1767225600.",
+            param=name,
+        )
+    return None if text is None else float(text)
 
 
 def word_of(query: Mapping[str, str], name: str, words: Collection[str]) -> str | None:

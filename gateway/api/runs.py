@@ -11,18 +11,31 @@ from aiohttp import web
 from pydantic import Field
 
 from gateway.api.decisions import ApiContext, go_on, written
-from gateway.api.request import VIEWING, Body, body_of, gone, limit_of, number_of, query_of, via_of, word_of
+from gateway.api.request import (
+    VIEWING,
+    Body,
+    body_of,
+    gone,
+    limit_of,
+    number_of,
+    query_of,
+    time_of,
+    via_of,
+    word_of,
+)
 from gateway.api.site import Route, readable
 from gateway.api.views import audit_view, json_answer, page_answer, run_view, whole_run_view
 from gateway.approvals.approvals import OF_RUN
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import RunState, StoredRun
+from gateway.contracts.lists import NarrowedRuns
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.runs import settle
 
 RUNS, AUDIT = "/context/runs", "/context/audit"
 STATES: Final[tuple[RunState, ...]] = get_args(RunState)
+KINDS: Final = ("chat", "workflow")
 #: Words in which a run that waits in memory differs from what is stored of it; so many are looked at for them.
 _SHOWN: Final = ("running", "awaiting_approval")
 LOOKED_AT = 200
@@ -58,10 +71,17 @@ class RunPages:
 
     async def _list(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
-        query = query_of(request, "state", "conversation", "after", "limit")
+        query = query_of(
+            request, "state", "conversation", "kind", "caller", "workflow", "since", "until", "after", "limit"
+        )
         wanted, limit, after = word_of(query, "state", STATES), limit_of(query), query.get("after")
         found, following = await self._chosen(query, tenant=caller.tenant, wanted=wanted, limit=limit)
-        if after is not None and not found and await self._api.store.run(after, tenant=caller.tenant) is None:
+        if (
+            after is not None
+            and not found
+            and following is None
+            and await self._api.store.run(after, tenant=caller.tenant) is None
+        ):
             raise gone("after")
         views: list[Json] = []
         for at, run in enumerate(found):
@@ -160,27 +180,40 @@ class RunPages:
     async def _chosen(
         self, query: Mapping[str, str], *, tenant: str, wanted: str | None, limit: int
     ) -> tuple[Sequence[StoredRun], str | None]:
-        """Return the runs that may be shown, newest first, and the last one's id if there are more, else None."""
-        conversation, after = query.get("conversation"), query.get("after")
-        some = partial(self._api.store.runs, tenant=tenant, conversation=conversation, after=after)
+        """Return the runs that may be shown, newest first, and the id of the last one looked at; None: of all."""
+        narrowed = _narrowed(query)
+        some = partial(self._api.store.runs, tenant=tenant, after=query.get("after"))
         if wanted not in _SHOWN:
-            runs = await some(state=wanted, limit=limit + 1)
-            return runs[:limit], runs[limit - 1].id if len(runs) > limit else None
+            narrowed["state"] = wanted
+            page = await some(limit=limit, **narrowed)
+            return page.runs, None if page.behind is None else page.behind[1]
         found: list[StoredRun] = []
         seen_until = (-math.inf, "")
         for state in _SHOWN if wanted == "awaiting_approval" else ("running",):
-            runs = await some(state=state, limit=LOOKED_AT)
-            if len(runs) == LOOKED_AT:
-                seen_until = max(seen_until, _place(runs[-1]))
-            found += runs
+            narrowed["state"] = state
+            page = await some(limit=LOOKED_AT, **narrowed)
+            seen_until = max(seen_until, page.behind or seen_until)
+            found += page.runs
         kept = sorted((run for run in found if _place(run) >= seen_until), key=_place, reverse=True)
-        return kept, kept[-1].id if seen_until[0] > -math.inf else None
+        return kept, seen_until[1] or None
 
     async def _pending(self, run: StoredRun) -> int:
         """Return the number of pending approvals of the run; 0 for a run that is not under way."""
         if run.state not in _SHOWN:
             return 0
         return len(await self._api.store.approvals(tenant=run.tenant, run_id=run.id, state="pending", limit=OF_RUN))
+
+
+def _narrowed(query: Mapping[str, str]) -> NarrowedRuns:
+    """Return what a list is narrowed by, besides the state. Raises GatewayError (invalid_field)."""
+    return {
+        "conversation": query.get("conversation"),
+        "kind": word_of(query, "kind", KINDS),
+        "caller": query.get("caller"),
+        "workflow": query.get("workflow"),
+        "since_s": time_of(query, "since"),
+        "until_s": time_of(query, "until"),
+    }
 
 
 def _place(run: StoredRun) -> tuple[float, str]:

@@ -43,6 +43,7 @@ def run_view(run: StoredRun, *, pending: int) -> Json:
         "chain": run.chain,
         "conversation": run.conversation,
         "caller": run.caller,
+        "workflow": run.workflow,
         "effects": run.effects,
         "created_at": run.created_s,
         "updated_at": run.updated_s,

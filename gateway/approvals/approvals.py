@@ -367,6 +367,8 @@ def approval_view(approval: Approval) -> Json:
         "run_id": approval.run_id,
         "step": approval.step,
         "conversation": approval.conversation,
+        "asked_by": approval.caller,
+        "user": approval.user,
         "tool": approval.tool,
         "arguments": orjson.loads(approval.arguments),
         "sha256": approval.sha256,

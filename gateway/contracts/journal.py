@@ -7,7 +7,9 @@ refuses it once another owner has the run. Times are Unix seconds.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Unpack
+
+from gateway.contracts.lists import ApprovalOrder, NarrowedApprovals, NarrowedRuns, Tally
 
 RunState = Literal[
     "running",
@@ -64,6 +66,15 @@ class StoredRun:
     owner: str | None = None
     lease_s: float = 0.0  # until then it is the owner's
     fence: int = 0  # counts its owners
+    workflow: str | None = None  # the name of its workflow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPage:
+    """Some runs of a list; a store looks at so many for one page: it may be short, or empty, and not the last."""
+
+    runs: Sequence[StoredRun]
+    behind: tuple[float, str] | None = None  # begin and id of the last one looked at; None: the list ends here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,14 +294,8 @@ class Journal(Protocol):
     async def run(self, run_id: str, *, tenant: str) -> StoredRun | None: ...
 
     async def runs(
-        self,
-        *,
-        tenant: str,
-        state: str | None = None,
-        conversation: str | None = None,
-        after: str | None = None,
-        limit: int,
-    ) -> Sequence[StoredRun]:
+        self, *, tenant: str, after: str | None = None, limit: int, **narrowed: Unpack[NarrowedRuns]
+    ) -> RunPage:
         """Return runs without request, progress, answer: newest first, then greatest id; `after`: behind this id."""
 
     async def runs_like(self, fingerprint: str, *, tenant: str, since_s: float) -> Sequence[StoredRun]:
@@ -332,14 +337,18 @@ class Journal(Protocol):
         self,
         *,
         tenant: str,
-        state: str | None = None,
-        conversation: str | None = None,
-        run_id: str | None = None,
-        sha256: str | None = None,
+        order: ApprovalOrder = "oldest",
         after: str | None = None,
         limit: int,
+        **narrowed: Unpack[NarrowedApprovals],
     ) -> Sequence[Approval]:
-        """Return approvals, oldest first; `after`: behind the one of this id, none where there is no such one."""
+        """Return approvals; `after`: behind the one of this id, none where there is no such one.
+
+        The order `urgency` is that of pending approvals: the list has no others.
+        """
+
+    async def tally(self, *, tenant: str) -> Tally:
+        """Count the pending approvals and the runs that have not ended, of one tenant."""
 
     async def rule(self, write: DecisionWrite) -> tuple[DecisionResult, Approval | None]:
         """Decide a pending approval, once; return the result and the approval as it is afterwards.

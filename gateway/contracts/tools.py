@@ -131,6 +131,34 @@ class Examiner(ToolSource, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """The text that a call would change, as it is now (None: there is none) and as it is after the call.
+
+    `label` names the text for a person, such as the path of a file.
+    """
+
+    before: str | None
+    after: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoPreview:
+    """The reason, a sentence for a person, why a call has no preview."""
+
+    reason: str
+
+
+@runtime_checkable
+class Previewer(ToolSource, Protocol):
+    """A source that can show what a call would change, before anybody decides on it."""
+
+    async def preview(self, call: ToolCall) -> Preview | NoPreview:
+        """Return what the call would change, and change nothing. Read no more than the call itself may read."""
+        ...
+
+
 #: OpenAI-compatible models take names of this many letters, digits, `_` and `-`.
 MODEL_NAME_LIMIT = 64
 

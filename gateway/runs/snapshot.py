@@ -75,6 +75,7 @@ def first_of(exchange: Exchange, *, now_s: float) -> StoredRun:
         created_s=now_s,
         updated_s=now_s,
         request=request_of(exchange),
+        workflow=None if exchange.workflow is None else exchange.workflow["definition"]["name"],
     )
 
 

@@ -40,6 +40,8 @@ async def test_what_waits_is_listed_with_all_that_a_person_needs() -> None:
             "run_id": "run_1",
             "step": 1,
             "conversation": "c1",
+            "asked_by": "ann",
+            "user": None,
             "tool": "execute_command",
             "arguments": {"command": "make"},
             "sha256": "a" * 64,

@@ -50,6 +50,7 @@ async def test_runs_are_listed() -> None:
             "chain": "assistant",
             "conversation": "c9",
             "caller": "ann",
+            "workflow": None,
             "effects": False,
             "created_at": 90.0,
             "updated_at": 100.0,

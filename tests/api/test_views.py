@@ -61,7 +61,7 @@ def test_a_run_of_a_workflow_has_its_words() -> None:
     assert [one["name"] for one in view["steps"]] == ["rows", "put"] and "secret" not in str(view)
     view = whole_run_view(replace(there, answer=b'{"content":"Done."}'), steps=[step()], approvals=[])
     assert (view["result"], len(view["steps"])) == ("Done.", 1)
-    assert "workflow" not in whole_run_view(run(), steps=[step()], approvals=[])
+    assert "result" not in whole_run_view(run(), steps=[step()], approvals=[])
 
 
 def test_arguments_are_objects() -> None:

@@ -105,7 +105,7 @@ async def wrongs(place: Path, told: Sequence[bytes]) -> list[str]:
     await store.open()
     try:
         found = {a.id: a.state for a in await store.approvals(tenant="acme", limit=1000)}
-        run = {r.id for r in await store.runs(tenant="acme", limit=1000) if r.effects}
+        run = {r.id for r in (await store.runs(tenant="acme", limit=1000)).runs if r.effects}
         rows = await store.audit(after=0, limit=1000)
         assert verify((row.seq, asdict(row.line), row.hash) for row in rows) is None
     finally:

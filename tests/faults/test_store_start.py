@@ -161,7 +161,7 @@ async def test_flipped_bits_stop_the_start_or_cost_a_text(tmp_path: Path, used: 
         store = SqliteStore(str(place))
         try:
             await store.open()
-            assert len(await store.runs(tenant="default", limit=RUNS + 1)) > RUNS / 2
+            assert len((await store.runs(tenant="default", limit=RUNS + 1)).runs) > RUNS / 2
             assert await store.prompts(tenant="acme", limit=99)
         except StoreError:
             refused += 1

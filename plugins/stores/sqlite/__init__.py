@@ -8,15 +8,17 @@
 import asyncio
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, Unpack, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from gateway.plugin import (
     Approval,
+    ApprovalOrder,
     AskBefore,
     AuditLine,
     AuditRow,
@@ -26,8 +28,11 @@ from gateway.plugin import (
     Grant,
     HiddenTurn,
     Host,
+    NarrowedApprovals,
+    NarrowedRuns,
     Plugin,
     RunEvent,
+    RunPage,
     RunState,
     Standing,
     StoredPrompt,
@@ -35,11 +40,13 @@ from gateway.plugin import (
     StoredService,
     StoredStep,
     StoreError,
+    Tally,
     WorkerService,
 )
 
 from . import journal_statements as journal
 from . import journal_transactions as transactions
+from . import run_lists
 from . import statements as kept
 from .address import SqliteAddress
 from .check import SqliteCheck
@@ -218,17 +225,10 @@ class SqliteStore(SqliteMemories):
         return await self._first(RUNS, journal.RUN, (tenant, run_id))
 
     async def runs(
-        self,
-        *,
-        tenant: str,
-        state: str | None = None,
-        conversation: str | None = None,
-        after: str | None = None,
-        limit: int,
-    ) -> Sequence[StoredRun]:
-        columns, behind = {"state": state, "conversation": conversation}, (journal.BEHIND_RUN, after)
-        which = chosen(journal.RUNS_LISTED, tenant, columns, order=journal.RUNS_ORDER, limit=limit, behind=behind)
-        return await self._all(RUNS, *which)
+        self, *, tenant: str, after: str | None = None, limit: int, **narrowed: Unpack[NarrowedRuns]
+    ) -> RunPage:
+        wanted = cast("Mapping[str, str | float | None]", narrowed)
+        return await self._read(partial(run_lists.page, tenant=tenant, wanted=wanted, after=after, limit=limit))
 
     async def runs_like(self, fingerprint: str, *, tenant: str, since_s: float) -> Sequence[StoredRun]:
         return await self._all(RUNS, journal.RUNS_LIKE, (tenant, fingerprint, since_s))
@@ -272,17 +272,25 @@ class SqliteStore(SqliteMemories):
         self,
         *,
         tenant: str,
-        state: str | None = None,
-        conversation: str | None = None,
-        run_id: str | None = None,
-        sha256: str | None = None,
+        order: ApprovalOrder = "oldest",
         after: str | None = None,
         limit: int,
+        **narrowed: Unpack[NarrowedApprovals],
     ) -> Sequence[Approval]:
-        columns = {"state": state, "conversation": conversation, "run_id": run_id, "sha256": sha256}
-        behind = (journal.BEHIND_APPROVAL, after)
-        which = chosen(journal.APPROVALS, tenant, columns, order=journal.OLDEST_FIRST, limit=limit, behind=behind)
+        select, behind, words = journal.APPROVALS_BY[order]
+        columns = cast("Mapping[str, str | None]", narrowed)
+        which = chosen(select, tenant, columns, order=words, limit=limit, behind=(behind, after))
         return await self._all(APPROVALS, *which)
+
+    async def tally(self, *, tenant: str) -> Tally:
+        def read(connection: sqlite3.Connection) -> Tally:
+            pending, next_s = connection.execute(journal.TALLY, (tenant,)).fetchone()
+            runs: Counter[str] = Counter()
+            for state, count in connection.execute(journal.TALLY_RUNS, (tenant,)):
+                runs[state] += count
+            return Tally(pending=pending, next_s=next_s, runs=runs)
+
+        return await self._read(read)
 
     async def rule(self, write: DecisionWrite) -> tuple[DecisionResult, Approval | None]:
         return (await self.rule_all([write]))[0]

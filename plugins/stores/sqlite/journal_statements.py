@@ -9,6 +9,8 @@ owner or a clock go over all tenants.
 import sqlite3
 from collections.abc import Mapping, Sequence
 
+from gateway.plugin import ApprovalOrder
+
 #: Whether something may follow the state of a run, in the words of the partial indexes, which fit no other words.
 ALIVE = "(state = 'running' OR state = 'awaiting_approval' OR state = 'awaiting_client' OR state = 'unknown')"
 ENDED = """(state = 'completed' OR state = 'rejected' OR state = 'expired' OR state = 'failed' OR state = 'interrupted'
@@ -34,8 +36,7 @@ def chosen(
 ) -> tuple[str, Sequence[str | int]]:
     """Return a statement and its values: `select` with its first value, narrowed by the columns that are not None.
 
-    `behind`: a condition (`BEHIND_RUN`, `BEHIND_APPROVAL`) and the id of the row behind which the rows are wanted, or
-    None.
+    `behind`: a condition (as in `APPROVALS_BY`) and the id of the row behind which the rows are wanted, or None.
     """
     condition, row_id = behind
     given = {column: value for column, value in columns.items() if value is not None}
@@ -52,7 +53,7 @@ OLDEST_FIRST, NEWEST_FIRST, IN_ORDER = "created_s, rowid", "created_s DESC, rowi
 
 #: What a run begins with; what of it changes; where it is.
 NEW_RUN = _words("""id, tenant, caller, kind, chain, conversation, fingerprint, idempotency_key, state, effects,
-    created_s, updated_s, progress, answer, error_code, error, owner, lease_s, fence""")
+    created_s, updated_s, progress, answer, error_code, error, owner, lease_s, fence, workflow""")
 CHANGED_RUN = _words(
     "state, effects, updated_s, progress, answer, error_code, error, owner, lease_s, tenant, id, fence"
 )
@@ -70,19 +71,19 @@ PUT_RUN_ON = """UPDATE runs SET effects = ?2, updated_s = ?3, progress = ?4, ans
 def _runs(*, request: str, progress: str, answer: str) -> str:
     return f"""SELECT id, tenant, caller, kind, chain, conversation, fingerprint, idempotency_key, state, effects,
         created_s, updated_s, {request} AS request, {progress} AS progress, {answer} AS answer, error_code, error,
-        owner, lease_s, fence FROM runs WHERE tenant = ?"""
+        owner, lease_s, fence, workflow FROM runs"""
 
 
-RUNS = _runs(
-    request="coalesce((SELECT request FROM requests q WHERE q.tenant = runs.tenant AND q.run_id = runs.id), x'')",
-    progress="progress",
-    answer="answer",
+RUNS = (
+    _runs(
+        request="coalesce((SELECT request FROM requests q WHERE q.tenant = runs.tenant AND q.run_id = runs.id), x'')",
+        progress="progress",
+        answer="answer",
+    )
+    + " WHERE tenant = ?"
 )
 #: Without what may be large: request, progress and answer.
-RUNS_LISTED = _runs(request="x''", progress="NULL", answer="NULL")
-#: The order by which two lists of runs can be merged: a run shows its id and not its row.
-RUNS_ORDER = "created_s DESC, id DESC"
-BEHIND_RUN = " AND (created_s, id) < (SELECT created_s, id FROM runs WHERE tenant = ? AND id = ?)"
+RUN_LISTED = _runs(request="x''", progress="NULL", answer="NULL") + " WHERE rowid = ?"
 RUN = RUNS + " AND id = ?"
 RUNS_LIKE = f"{RUNS} AND fingerprint = ? AND updated_s >= ? ORDER BY {NEWEST_FIRST}"
 RUNS_WITH_KEY = f"{RUNS} AND caller = ? AND idempotency_key = ? ORDER BY {NEWEST_FIRST}"
@@ -128,7 +129,20 @@ APPROVAL = _words("""id, tenant, caller, conversation, run_id, step, tool, argum
 ADD_APPROVAL = _insert("approvals", APPROVAL) + " ON CONFLICT (tenant, id) DO NOTHING"
 APPROVALS = f"SELECT {', '.join(APPROVAL)} FROM approvals WHERE tenant = ?"
 ONE_APPROVAL = APPROVALS + " AND id = ?"
-BEHIND_APPROVAL = " AND (created_s, rowid) > (SELECT created_s, rowid FROM approvals WHERE tenant = ? AND id = ?)"
+_BEHIND = " AND ({key}) {than} (SELECT {key} FROM approvals WHERE tenant = ? AND id = ?)"
+_URGENCY = "expires_s, created_s, id"
+#: By order: the statement, the condition for the rows behind one, and the order in words of SQL.
+APPROVALS_BY: Mapping[ApprovalOrder, tuple[str, str, str]] = {
+    "oldest": (APPROVALS, _BEHIND.format(key="created_s, rowid", than=">"), OLDEST_FIRST),
+    "newest": (APPROVALS, _BEHIND.format(key="created_s, rowid", than="<"), NEWEST_FIRST),
+    # All pending ones of a tenant are fewer than those of a conversation may be.
+    "urgency": (
+        f"""SELECT {", ".join(APPROVAL)} FROM approvals INDEXED BY approvals_by_urgency
+            WHERE state = 'pending' AND tenant = ?""",
+        _BEHIND.format(key=_URGENCY, than=">"),
+        _URGENCY,
+    ),
+}
 #: What makes two calls the same question, and since when one that still waits is over.
 ASKED = _words("tenant, sha256, caller, conversation, user, run_id, created_s")
 ASKED_ALREADY = """SELECT 1 FROM approvals WHERE tenant = ? AND sha256 = ? AND state = 'pending' AND caller = ?
@@ -153,6 +167,14 @@ STANDING = """SELECT (SELECT count(*) FROM approvals INDEXED BY approvals_pendin
     (SELECT page_count FROM pragma_page_count()) * (SELECT page_size FROM pragma_page_size())"""
 ALIVE_RUNS = f"""SELECT state, count(*), sum(state = 'running' AND lease_s < ?) FROM runs INDEXED BY runs_by_owner
     WHERE {ALIVE} GROUP BY state"""
+
+TALLY = """SELECT count(*), min(expires_s) FROM approvals INDEXED BY approvals_by_urgency
+    WHERE state = 'pending' AND tenant = ?"""
+#: Of one tenant. A run that is under way and has pending approvals is shown as one that waits for them.
+TALLY_RUNS = """SELECT CASE WHEN pending > 0 THEN 'awaiting_approval' ELSE 'running' END AS shown, count(*)
+        FROM runs INDEXED BY runs_by_state WHERE tenant = ?1 AND state = 'running' GROUP BY shown
+    UNION ALL SELECT state, count(*) FROM runs INDEXED BY runs_by_state
+        WHERE tenant = ?1 AND state IN ('awaiting_approval', 'awaiting_client', 'unknown') GROUP BY state"""
 
 # Grants, and conversations that ask before every call.
 

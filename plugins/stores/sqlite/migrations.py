@@ -234,6 +234,26 @@ MIGRATIONS: Sequence[Migration] = (
         "CREATE TABLE ended_sessions (digest TEXT PRIMARY KEY, until_s REAL NOT NULL) WITHOUT ROWID",
         "CREATE INDEX ended_sessions_by_end ON ended_sessions (until_s)",
     ),
+    (
+        # Lists of runs by what a person looks for. Each index has what a list may be narrowed by besides, so that what
+        # it passes over costs no look at the table, whose rows are large. Only the state changes: see `run_lists`.
+        "ALTER TABLE runs ADD COLUMN workflow TEXT",
+        """UPDATE runs SET workflow = (SELECT json_extract(CAST(request AS TEXT), '$.workflow.definition.name')
+            FROM requests WHERE requests.tenant = runs.tenant AND requests.run_id = runs.id
+            AND json_valid(CAST(request AS TEXT))) WHERE kind = 'workflow'""",
+        "DROP INDEX runs_by_begin",
+        "DROP INDEX runs_by_state",
+        "CREATE INDEX runs_by_begin ON runs (tenant, created_s, id, kind)",
+        "CREATE INDEX runs_by_state ON runs (tenant, state, created_s, id, caller, kind)",
+        "CREATE INDEX runs_by_caller ON runs (tenant, caller, created_s, id, kind)",
+        # Of the few runs of workflows.
+        "CREATE INDEX runs_of_workflows ON runs (tenant, created_s, id, caller, state, kind) WHERE kind = 'workflow'",
+        """CREATE INDEX runs_by_workflow ON runs (tenant, workflow, created_s, id, caller, state, kind)
+            WHERE workflow IS NOT NULL""",
+        # With the state, or SQLite reads it from the table though all of them have the same.
+        """CREATE INDEX approvals_by_urgency ON approvals (tenant, expires_s, created_s, id, state)
+            WHERE state = 'pending'""",
+    ),
 )
 
 

@@ -237,7 +237,7 @@ async def test_pruning_begins_with_the_oldest(store: Store) -> None:
     for number, updated_s in ((0, 150.0), (1, 100.0), (2, 120.0)):
         await store.write(new(run(f"r{number}", state="completed", updated_s=updated_s)))
     assert await store.prune(before_s=200.0, limit=4) == 4
-    assert [r.id for r in await store.runs(tenant="acme", limit=9)] == ["r0"]
+    assert [r.id for r in (await store.runs(tenant="acme", limit=9)).runs] == ["r0"]
 
 
 async def test_a_duty_is_one_owners_at_a_time(store: Store) -> None:

@@ -86,7 +86,7 @@ async def test_a_run_that_is_not_there_is_not_changed(store: Store) -> None:
     for missing in (run("run_2"), run(tenant="other")):
         with pytest.raises(ConflictError):
             await store.write(moved(missing))
-    assert await store.runs(tenant="other", limit=9) == []
+    assert (await store.runs(tenant="other", limit=9)).runs == []
 
 
 async def test_a_change_under_an_old_fence_is_refused_whole(store: Store) -> None:
@@ -158,7 +158,7 @@ async def test_conflicts_take_no_other_change_with_them(store: Store) -> None:
     for number, result in enumerate(results):
         expected = StoreError if number % 10 == 5 else ConflictError if number % 3 == 1 else type(None)
         assert type(result) is expected, number
-    kept = sorted(r.id for r in await store.runs(tenant="acme", limit=99) if r.id != "run_1")
+    kept = sorted(r.id for r in (await store.runs(tenant="acme", limit=99)).runs if r.id != "run_1")
     assert kept == [f"r{n:02}" for n, result in enumerate(results) if result is None]
     assert sorted(e.run_id for e in await store.events(after=0, limit=99)) == kept
 
@@ -181,7 +181,7 @@ async def test_a_writer_that_leaves_loses_no_change(store: Store) -> None:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     await store.write(new(events=(event(),)))
-    assert len(await store.runs(tenant="acme", limit=99)) == 31 == await store.last_event()
+    assert len((await store.runs(tenant="acme", limit=99)).runs) == 31 == await store.last_event()
 
 
 async def test_a_line_that_may_be_there_is_written_again(store: Store) -> None:
@@ -212,11 +212,11 @@ async def test_runs_come_newest_first_narrowed_by_state_and_conversation(store: 
     for number, (run_id, state, conversation) in enumerate(facts):
         await store.write(new(run(run_id, state=state, conversation=conversation, created_s=float(number))))
     await store.write(new(run("e", tenant="other")))
-    assert [r.id for r in await store.runs(tenant="acme", limit=9)] == ["d", "c", "b", "a"]
-    assert [r.id for r in await store.runs(tenant="acme", limit=2)] == ["d", "c"]
-    assert [r.id for r in await store.runs(tenant="acme", state="running", limit=9)] == ["d", "c", "a"]
-    assert [r.id for r in await store.runs(tenant="acme", conversation="c1", limit=9)] == ["d", "b", "a"]
-    found = await store.runs(tenant="acme", state="running", conversation="c1", limit=9)
+    assert [r.id for r in (await store.runs(tenant="acme", limit=9)).runs] == ["d", "c", "b", "a"]
+    assert [r.id for r in (await store.runs(tenant="acme", limit=2)).runs] == ["d", "c"]
+    assert [r.id for r in (await store.runs(tenant="acme", state="running", limit=9)).runs] == ["d", "c", "a"]
+    assert [r.id for r in (await store.runs(tenant="acme", conversation="c1", limit=9)).runs] == ["d", "b", "a"]
+    found = (await store.runs(tenant="acme", state="running", conversation="c1", limit=9)).runs
     assert [r.id for r in found] == ["d", "a"]
 
 
@@ -228,7 +228,7 @@ async def test_runs_and_approvals_come_in_pages(store: Store) -> None:
         await store.write(new(run(f"run_{number}", created_s=at_s), approvals=(asked,)))
     after: str | None = None
     runs: list[str] = []
-    while page := await store.runs(tenant="acme", after=after, limit=2):
+    while page := (await store.runs(tenant="acme", after=after, limit=2)).runs:
         runs += [r.id for r in page]
         after = page[-1].id
     assert runs == [f"run_{number}" for number in reversed(range(7))]
@@ -238,8 +238,8 @@ async def test_runs_and_approvals_come_in_pages(store: Store) -> None:
         approvals += [a.id for a in issued]
         after = issued[-1].id
     assert approvals == [f"ap_{number}" for number in range(7)]
-    assert await store.runs(tenant="acme", after="run_9", limit=9) == []
-    assert await store.runs(tenant="other", after="run_3", limit=9) == []
+    assert (await store.runs(tenant="acme", after="run_9", limit=9)).runs == []
+    assert (await store.runs(tenant="other", after="run_3", limit=9)).runs == []
     assert await store.approvals(tenant="acme", state="approved", after="ap_1", limit=9) == []
 
 
@@ -247,14 +247,14 @@ async def test_runs_of_one_moment_come_in_the_order_of_their_ids(store: Store) -
     """In whatever order they were begun, so that lists of several states can be joined."""
     for name in ("b", "d", "a", "c"):
         await store.write(new(run(name)))
-    assert [r.id for r in await store.runs(tenant="acme", limit=9)] == ["d", "c", "b", "a"]
-    assert [r.id for r in await store.runs(tenant="acme", after="c", limit=9)] == ["b", "a"]
+    assert [r.id for r in (await store.runs(tenant="acme", limit=9)).runs] == ["d", "c", "b", "a"]
+    assert [r.id for r in (await store.runs(tenant="acme", after="c", limit=9)).runs] == ["b", "a"]
 
 
 async def test_a_list_of_runs_is_without_what_may_be_large(store: Store) -> None:
     """What one run was asked and answers is read with that run."""
     await store.write(new(run(request=b"asked", progress=b"so far", answer=b"{}")))
-    [listed] = await store.runs(tenant="acme", limit=9)
+    [listed] = (await store.runs(tenant="acme", limit=9)).runs
     assert (listed.request, listed.progress, listed.answer) == (b"", None, None)
     whole = await store.run(listed.id, tenant="acme")
     assert whole is not None and (whole.request, whole.progress, whole.answer) == (b"asked", b"so far", b"{}")

@@ -54,7 +54,7 @@ def names(fact: type) -> list[str]:
     ("statement", "fact"),
     [
         (journal_sql.RUNS, StoredRun),
-        (journal_sql.RUNS_LISTED, StoredRun),
+        (journal_sql.RUN_LISTED, StoredRun),
         (journal_sql.RUN, StoredRun),
         (journal_sql.STEPS, StoredStep),
         (journal_sql.APPROVALS, Approval),
@@ -114,6 +114,9 @@ def test_looking_up_goes_through_an_index(connection: sqlite3.Connection, name: 
         ("RENEW", "runs_by_owner (owner=?)"),
         ("EXPIRE", "approvals_pending (expires_s<?)"),
         ("STANDING", "approvals_pending"),
+        ("TALLY", "COVERING INDEX approvals_by_urgency (tenant=?)"),
+        ("TALLY_RUNS", "INDEX runs_by_state (tenant=? AND state=?)"),
+        ("TALLY_RUNS", "COVERING INDEX runs_by_state (tenant=? AND state=?)"),
         ("ONE_GRANT", "grants_by_call (tenant=? AND caller=? AND sha256=?)"),
         ("GRANT_BY_ID", "sqlite_autoindex_grants_1 (tenant=? AND id=?)"),
         ("GRANTS", "grants_by_begin (tenant=?)"),
@@ -140,6 +143,18 @@ def test_a_page_is_read_in_its_order(connection: sqlite3.Connection, name: str) 
     statement = getattr(journal_sql, name)
     plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", nothing(statement)).fetchall()
     assert not any("TEMP B-TREE" in row[3] for row in plan), plan
+
+
+@pytest.mark.parametrize("order", journal_sql.APPROVALS_BY)
+def test_approvals_are_read_in_their_order(connection: sqlite3.Connection, order: str) -> None:
+    """From an index, from behind one of them, and nothing is sorted."""
+    select, behind, words = journal_sql.APPROVALS_BY[order]
+    for after in (None, "ap_1"):
+        which = chosen(select, "acme", {"conversation": None}, order=words, limit=7, behind=(behind, after))
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {which[0]}", which[1])]
+        index = "approvals_by_urgency" if order == "urgency" else "approvals_by_begin"
+        assert any(f"USING INDEX {index} (tenant=?" in line for line in plan), plan
+        assert not any("TEMP B-TREE" in line for line in plan), plan
 
 
 @pytest.mark.parametrize("owner", [None, "w1"])

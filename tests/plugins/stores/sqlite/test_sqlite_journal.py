@@ -121,7 +121,7 @@ async def main():
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     assert (await store.rule(write(comment="x" * 500_000)))[0] == "decided"
     await store.write(new(run("after"), audit=(audit_line(),)))
-    assert {r.id for r in await store.runs(tenant="acme", limit=99)} == {*kept, "run_1", "after"}
+    assert {r.id for r in (await store.runs(tenant="acme", limit=99)).runs} == {*kept, "run_1", "after"}
     assert {e.run_id for e in await store.events(after=0, limit=99)} == kept
     for run_id in failed:
         assert await store.steps(run_id, tenant="acme") == []

@@ -1,0 +1,18 @@
+"""The words of lists."""
+
+from typing import get_args
+
+from gateway.contracts.journal import Approval, StoredRun
+from gateway.contracts.lists import ApprovalOrder, NarrowedApprovals, NarrowedRuns, Tally
+
+
+def test_a_list_is_narrowed_by_fields_of_its_records() -> None:
+    """And runs by the time of their begin."""
+    assert NarrowedApprovals.__annotations__.keys() <= set(Approval.__slots__)
+    assert NarrowedRuns.__annotations__.keys() - {"since_s", "until_s"} <= set(StoredRun.__slots__)
+
+
+def test_an_empty_tally_counts_nothing() -> None:
+    """Until something waits there is no next expiry."""
+    assert (Tally().pending, Tally().next_s, Tally().runs) == (0, None, {})
+    assert get_args(ApprovalOrder) == ("oldest", "newest", "urgency")
