@@ -41,7 +41,7 @@ Dangers.
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -199,9 +199,10 @@ class RunDriver:
             self._dropped, self._quiet = False, True
             answer = self._new_answer()
             try:
-                reply = await self._call()
-                self._tell({ANSWERS: True})
-                await answer.read(reply, self._tell)
+                with self._timed():
+                    reply = await self._call()
+                    self._tell({ANSWERS: True})
+                    await answer.read(reply, self._tell)
             except GatewayError as error:
                 if not (self._dropped or await self._may_retry(error, n_said, tries)):
                     raise
@@ -220,6 +221,10 @@ class RunDriver:
             calls = await doubted(found.calls, self._read_so_far(), besides=self._loop.client_tools)
             found = replace(found, calls=calls)
         self._action = defused_end(self._loop.answered(answer.content, found, finish_reason=answer.reason))
+
+    def _timed(self) -> AbstractContextManager[None]:
+        progress, model = self._progress, self._exchange.body.get("model")
+        return progress.calls.timed(len(progress.rounds), model=model, usage=progress.usage, clock=self._parts.clock)
 
     async def _may_retry(self, error: GatewayError, n_said: int, tries: int) -> bool:
         """Return whether the model may be called again, after the pause that comes first."""

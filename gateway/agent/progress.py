@@ -10,6 +10,7 @@ import orjson
 
 from gateway.agent.budget import TimeBudget
 from gateway.agent.loop import Loop
+from gateway.agent.model_calls import ModelCalls
 from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.approvals.texts import language_of, unknown_text
 from gateway.contracts.calls import CallOutcome, PlannedCall
@@ -67,6 +68,7 @@ class Progress:
     read_tainted: bool = False
     strangers: set[int] = field(default_factory=set)
     asked_for: bool = False
+    calls: ModelCalls = field(default_factory=ModelCalls)
 
     @property
     def tainted(self) -> bool:
@@ -90,6 +92,7 @@ class Progress:
             "read_tainted": self.read_tainted,
             "asked_for": self.asked_for,
             "spent_s": budget.spent_s,
+            "model_calls": self.calls.snapshot(),
         }
 
     def restore(
@@ -105,6 +108,7 @@ class Progress:
         self.read_tainted = snapshot.get("read_tainted", True) is True  # an earlier version did not write it
         self.strangers = {step.number for step in steps if step.tainted}
         self.asked_for = snapshot["asked_for"]
+        self.calls.restore(snapshot.get("model_calls", ()))  # as above
         whole = self.rounds[:-1] if self.is_open else self.rounds
         loop.restore(
             snapshot["loop"],

@@ -5,7 +5,8 @@ An approval does not exist for another tenant, whatever its key may do. `Approva
 
 import asyncio
 import re
-from typing import Final, Literal, get_args
+from collections.abc import Mapping
+from typing import Final, Literal, cast, get_args
 
 from aiohttp import web
 from pydantic import Field
@@ -13,16 +14,18 @@ from pydantic import Field
 from gateway.api.decisions import ApiContext, DecisionBody, go_on
 from gateway.api.request import VIEWING, Body, body_of, gone, limit_of, query_of, via_of, word_of
 from gateway.api.site import Route, readable
-from gateway.api.views import decided_view, error_view, json_answer, list_answer, page_answer
+from gateway.api.views import decided_view, error_view, json_answer, list_answer, page_answer, preview_view
 from gateway.approvals.approvals import Decision, approval_view, not_found
 from gateway.approvals.chat_replies import COMMENT_CHARS
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import Approval, ApprovalState
+from gateway.contracts.lists import ApprovalOrder
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 
 APPROVALS = "/context/approvals"
 STATES: Final[tuple[ApprovalState, ...]] = get_args(ApprovalState)
+ORDERS: Final[tuple[ApprovalOrder, ...]] = get_args(ApprovalOrder)
 WAIT_MOST_S = 60.0
 BATCH_MOST = 100
 _SECONDS = re.compile(r"[0-9]{1,2}(?:\.[0-9]{1,3})?", re.ASCII)
@@ -57,6 +60,7 @@ class ApprovalPages:
         return [
             *readable(APPROVALS, self._list),
             *readable(one, self._get),
+            *readable(one + "/preview", self._preview),
             ("POST", APPROVALS + "/batch", self._decide_all),
             ("POST", one, self._decide),
         ]
@@ -69,15 +73,17 @@ class ApprovalPages:
 
     async def _list(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
-        query = query_of(request, "status", "conversation", "run", "after", "limit")
+        query = query_of(request, "status", "conversation", "run", "order", "after", "limit")
         after, limit = query.get("after"), limit_of(query)
+        order, status = _order_of(query), word_of(query, "status", STATES)
         if after is not None and await self._api.store.approval(after, tenant=caller.tenant) is None:
             raise gone("after")
         approvals = await self._api.store.approvals(
             tenant=caller.tenant,
-            state=word_of(query, "status", STATES),
+            state=status,
             conversation=query.get("conversation"),
             run_id=query.get("run"),
+            order=order,
             after=after,
             limit=limit + 1,
         )
@@ -90,7 +96,14 @@ class ApprovalPages:
         approval = await self._found(request.match_info["id"], caller)
         if approval.state == "pending" and wait_s:
             approval = await self._decided(approval, caller, wait_s=wait_s)
-        return json_answer(approval_view(approval))
+        entry = self._api.catalog().named(approval.tool)
+        return json_answer({**approval_view(approval), "parameters": None if entry is None else entry.spec.parameters})
+
+    async def _preview(self, request: web.Request) -> web.Response:
+        caller = self._api.authorise(request, "approve")
+        query_of(request)
+        approval = await self._found(request.match_info["id"], caller)
+        return json_answer(preview_view(await self._api.previews.of(approval, self._api.catalog())))
 
     async def _decide(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
@@ -157,6 +170,18 @@ def _result(approval_id: str, made: Approval | GatewayError) -> Json:
     if isinstance(made, GatewayError):
         return {"id": approval_id, "status": made.facts.status, "error": error_view(made)}
     return {"id": approval_id, "status": 200, "approval": decided_view(made)}
+
+
+def _order_of(query: Mapping[str, str]) -> ApprovalOrder:
+    """Return the order of a list. Raises GatewayError (invalid_field)."""
+    order = word_of(query, "order", ORDERS)
+    if order == "urgency" and query.get("status") != "pending":
+        raise GatewayError(
+            "invalid_field",
+            "Only pending approvals have an urgency: send 'status=pending' too, or another 'order'.",
+            param="order",
+        )
+    return cast("ApprovalOrder", order or "oldest")
 
 
 def _wait_of(text: str | None) -> float:

@@ -12,11 +12,13 @@ from pydantic import Field
 from gateway.api.request import VIEWING, Authorise, Body, Resume
 from gateway.approvals.approvals import Approvals, Decision, Remember
 from gateway.approvals.chat_replies import COMMENT_CHARS
+from gateway.approvals.previews import Previews
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import Approval, Journal, StoredRun, Via
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import StoreError, unwritten
 from gateway.runs.event_feed import EventFeed
+from gateway.tools.catalog import Catalog
 
 log = logging.getLogger("gateway")
 
@@ -43,9 +45,14 @@ class DecisionBody(Body):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiContext:
-    """The services that the pages of runs and approvals share; `approvals` are those of the configuration in use."""
+    """The services that the pages of runs and approvals share.
+
+    `approvals` and `catalog` are those of the configuration in use.
+    """
 
     approvals: Callable[[], Approvals]
+    catalog: Callable[[], Catalog]
+    previews: Previews
     store: Journal
     feed: EventFeed
     authorise: Authorise

@@ -1,4 +1,4 @@
-"""The pages of runs: their steps, cancelling, resuming and settling unknown calls; and the audit log."""
+"""The pages of runs: their steps, cancelling, resuming, settling unknown calls; the audit log; the summary."""
 
 import asyncio
 import math
@@ -24,7 +24,7 @@ from gateway.api.request import (
     word_of,
 )
 from gateway.api.site import Route, readable
-from gateway.api.views import audit_view, json_answer, page_answer, run_view, whole_run_view
+from gateway.api.views import audit_view, json_answer, page_answer, run_view, summary_view, whole_run_view
 from gateway.approvals.approvals import OF_RUN
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import RunState, StoredRun
@@ -33,7 +33,7 @@ from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.runs import settle
 
-RUNS, AUDIT = "/context/runs", "/context/audit"
+RUNS, AUDIT, SUMMARY = "/context/runs", "/context/audit", "/context/summary"
 STATES: Final[tuple[RunState, ...]] = get_args(RunState)
 KINDS: Final = ("chat", "workflow")
 #: Words in which a run that waits in memory differs from what is stored of it; so many are looked at for them.
@@ -65,6 +65,7 @@ class RunPages:
             *readable(RUNS, self._list),
             *readable(one, self._get),
             *readable(AUDIT, self._audit),
+            *readable(SUMMARY, self._summary),
             ("POST", one + "/cancel", self._cancel),
             ("POST", one + "/resume", self._settle),
         ]
@@ -168,6 +169,11 @@ class RunPages:
         self._api.feed.nudge()
         after = await self._api.store.run(run_id, tenant=caller.tenant) or run
         return json_answer(run_view(after, pending=0))
+
+    async def _summary(self, request: web.Request) -> web.Response:
+        caller = self._api.authorise(request, *VIEWING)
+        query_of(request)
+        return json_answer(summary_view(await self._api.store.tally(tenant=caller.tenant)))
 
     async def _audit(self, request: web.Request) -> web.Response:
         self._api.authorise(request, "admin")

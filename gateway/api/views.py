@@ -6,9 +6,12 @@ from dataclasses import asdict
 import orjson
 from aiohttp import web
 
+from gateway.agent.model_calls import model_calls_of
 from gateway.approvals.approvals import approval_view
 from gateway.contracts.journal import APPROVED, Approval, AuditRow, StoredRun, StoredStep
+from gateway.contracts.lists import Tally
 from gateway.contracts.store import Json
+from gateway.contracts.tools import NoPreview, Preview
 from gateway.errors import GatewayError
 
 
@@ -59,6 +62,7 @@ def whole_run_view(run: StoredRun, *, steps: Sequence[StoredStep], approvals: Se
         **run_view(run, pending=sum(approval.state == "pending" for approval in approvals)),
         "steps": [step_view(step) for step in steps],
         "approvals": [approval_view(approval) for approval in approvals],
+        "model_calls": model_calls_of(run.progress),
         "answer": None if run.answer is None else orjson.loads(run.answer),
         "error": error,
     }
@@ -103,6 +107,18 @@ def decided_view(approval: Approval) -> Json:
     """Return the answer to a decision, the same each time: the decision, not the later state of its call."""
     view = approval_view(approval)
     return {**view, "state": "approved"} if approval.state in APPROVED else view
+
+
+def preview_view(preview: Preview | NoPreview) -> Json:
+    """Return the preview of a call, or the reason why there is none."""
+    view = {"object": "approval.preview", "available": isinstance(preview, Preview)}
+    if isinstance(preview, NoPreview):
+        return {**view, "reason": preview.reason, "label": None, "before": None, "after": None}
+    return {**view, "reason": None, "label": preview.label, "before": preview.before, "after": preview.after}
+
+
+def summary_view(tally: Tally) -> Json:
+    return {"object": "summary", "pending": tally.pending, "next_expires_at": tally.next_s, "runs": dict(tally.runs)}
 
 
 def audit_view(row: AuditRow) -> Json:

@@ -24,12 +24,13 @@ class Usage:
         self._estimated = False
         self._details: Json = {}
         self._told: Json | None = None
+        self._model: str | None = None
         self._sent: Json = {}
         self._texts: list[str] = []
         self.said: Callable[[str], None] = self._texts.append  # each piece of text as it comes
 
     def asked(self, body: Json) -> None:
-        self._settle()
+        self.settle()
         self._sent = body
         self._texts.clear()
 
@@ -38,9 +39,11 @@ class Usage:
         if isinstance(usage, dict):
             # Some tell their tokens so far with every chunk: the last word counts.
             self._told = usage
+        if self._model is None and isinstance(model := chunk.get("model"), str) and model:
+            self._model = model
 
     def chunk(self) -> Json:
-        self._settle()
+        self.settle()
         usage = {
             "prompt_tokens": self._prompt,
             "completion_tokens": self._completion,
@@ -52,7 +55,7 @@ class Usage:
 
     def snapshot(self) -> Json:
         """Return the tokens so far, for `restore`."""
-        self._settle()
+        self.settle()
         told = {"prompt": self._prompt, "completion": self._completion, "details": self._details}
         return {**told, "estimated": self._estimated}
 
@@ -60,8 +63,18 @@ class Usage:
         self._prompt, self._completion = snapshot["prompt"], snapshot["completion"]
         self._estimated, self._details = snapshot["estimated"], snapshot.get("details", {})
 
-    def _settle(self) -> None:
+    def told(self) -> tuple[str | None, int | None, int | None]:
+        """Return what the answer since `asked` says of itself: its model, and the tokens of prompt and completion."""
+        told = self._told or {}
+        prompt, completion = (
+            _count(tokens) if _is_number(tokens := told.get(f"{kind}_tokens")) else None
+            for kind in ("prompt", "completion")
+        )
+        return self._model, prompt, completion
+
+    def settle(self) -> None:
         """Add the last call, estimated if the model said nothing about it."""
+        self._model = None
         if self._told is not None:
             prompt, completion = _count(self._told.get("prompt_tokens")), _count(self._told.get("completion_tokens"))
             self._details = _summed(self._details, {k: v for k, v in self._told.items() if k not in _TOKENS})

@@ -21,6 +21,7 @@ from gateway.api.runs import RunPages
 from gateway.api.site import Route
 from gateway.api.workflow_runs import WorkflowRuns
 from gateway.api.workflows import WorkflowPages
+from gateway.approvals.previews import Previews
 from gateway.context.resumption import Resumption
 from gateway.contracts.caller import Caller
 from gateway.http.request_head import RequestHead
@@ -66,6 +67,8 @@ class ApiPages:
         """Return the routes of approvals, grants, memories, runs and their events."""
         api = ApiContext(
             approvals=lambda: self.current().lane.approvals,
+            catalog=lambda: self.current().equipment.judge.catalog,
+            previews=Previews(),
             store=self.shared.store,
             feed=self.shared.feed,
             authorise=self._authorise,

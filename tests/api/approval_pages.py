@@ -14,6 +14,7 @@ from gateway.api.memories import MemoryPages
 from gateway.api.remembered import RememberedPages
 from gateway.api.runs import RunPages
 from gateway.approvals.approvals import Approvals
+from gateway.approvals.previews import Previews
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import Approval, Change, DecisionResult, DecisionWrite, RunEvent, StoredRun
 from gateway.contracts.risk import Verdict
@@ -22,6 +23,7 @@ from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.event_feed import EventFeed
 from gateway.telemetry.counters import ContextCounters
+from gateway.tools.catalog import Catalog
 from gateway.tools.remembered import Binding
 from tests.lanes.assembled import Lane, assembled
 from tests.plugins.stores.records import event, new, parked, run
@@ -104,6 +106,7 @@ class ServedApprovals:
     resumed: list[str] = field(default_factory=list)
     resumes: bool = True
     keepalive_s: float = 10.0
+    catalog: Catalog = field(default_factory=lambda: Catalog(()))
 
     def __post_init__(self) -> None:
         self._keys_in_use = dict(self.keys)
@@ -118,6 +121,8 @@ class ServedApprovals:
         )
         self.api = ApiContext(
             approvals=lambda: self.approvals,
+            catalog=lambda: self.catalog,
+            previews=Previews(),
             store=self.store,
             feed=self.feed,
             authorise=self.authorise,

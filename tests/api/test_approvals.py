@@ -9,8 +9,11 @@ from gateways import until
 from gateway.approvals.approvals import word_of
 from gateway.contracts.canonical import call_sha256
 from gateway.contracts.journal import Move
+from gateway.contracts.tools import NoPreview, Preview, ToolCall
+from gateway.tools.catalog import Configured, load_catalog
 from gateway.tools.remembered import Binding
 from tests.plugins.stores.records import approval, moved, new, parked, run, step, write
+from tests.tools.doubles import Source, spec
 
 from .approval_pages import Desktop, code_of, opened
 
@@ -34,7 +37,7 @@ async def test_what_waits_is_listed_with_all_that_a_person_needs() -> None:
         status, listed = await desk.get("/context/approvals?status=pending")
         assert (status, listed["object"]) == (200, "list")
         assert [view["id"] for view in listed["data"]] == ["ap_2", "ap_1"]
-        assert await desk.get(ONE) == (200, listed["data"][1])
+        assert await desk.get(ONE) == (200, {**listed["data"][1], "parameters": None})
         assert listed["data"][1] == {
             "id": "ap_1",
             "run_id": "run_1",
@@ -70,6 +73,10 @@ async def test_what_waits_is_listed_with_all_that_a_person_needs() -> None:
         ("?run=run_1", ["ap_1"]),
         ("?status=approved", ["ap_2"]),
         ("?status=pending&run=run_2", []),
+        ("?order=oldest&limit=1", ["ap_1"]),
+        ("?order=newest", ["ap_2", "ap_1"]),
+        ("?order=newest&after=ap_2", ["ap_1"]),
+        ("?order=urgency&status=pending", ["ap_1"]),
     ],
 )
 async def test_a_list_is_narrowed(query: str, found: list[str]) -> None:
@@ -89,6 +96,10 @@ async def test_a_list_is_narrowed(query: str, found: list[str]) -> None:
         ("GET", "/context/approvals?limit=201", None, "invalid_field"),
         ("GET", "/context/approvals?run=a&run=b", None, "invalid_field"),
         ("GET", "/context/approvals?conversation=", None, "invalid_field"),
+        ("GET", "/context/approvals?order=urgency", None, "invalid_field"),
+        ("GET", "/context/approvals?order=urgency&status=approved", None, "invalid_field"),
+        ("GET", "/context/approvals?order=fast", None, "invalid_field"),
+        ("GET", f"{ONE}/preview?wait=1", None, "unknown_field"),
         ("GET", f"{ONE}?wait=61", None, "invalid_field"),
         ("GET", f"{ONE}?wait=-1", None, "invalid_field"),
         ("GET", f"{ONE}?wait=nan", None, "invalid_field"),
@@ -379,3 +390,50 @@ async def test_head_answers_as_get_does(path: str) -> None:
                 assert response.status == 200
                 lengths.append(response.headers["Content-Length"])
         assert lengths[0] == lengths[1]
+
+
+async def test_urgent_approvals_come_page_by_page() -> None:
+    """The one that expires first, first."""
+    urgent = (("a", 900.0), ("b", 300.0), ("c", 500.0))
+    async with opened(*(parked(f"run_{n}", approval_id=n, expires_s=at) for n, at in urgent)) as desk:
+        path = "/context/approvals?status=pending&order=urgency&limit=2"
+        _, first = await desk.get(path)
+        _, second = await desk.get(f"{path}&after={first['next']}")
+        assert [view["id"] for view in (*first["data"], *second["data"])] == ["b", "c", "a"]
+        assert second["next"] is None
+
+
+class Showing(Source):
+    """A tool that shows what its calls change."""
+
+    async def preview(self, call: ToolCall) -> Preview | NoPreview:
+        return Preview(before=None, after=call.arguments["command"], label="notes.txt")
+
+
+async def test_an_approval_by_itself_has_the_parameters_of_its_tool() -> None:
+    """As the tool in use has them; no list and no event has them."""
+    async with opened() as desk:
+        tool = spec("execute_command")
+        desk.office.catalog = await load_catalog({"s": Configured(Source(tool))})
+        _, shown = await desk.get(ONE)
+        assert shown["parameters"] == tool.parameters
+        _, listed = await desk.get("/context/approvals")
+        assert "parameters" not in listed["data"][0]
+        assert "parameters" not in (await desk.post(ONE, APPROVE))[1]
+
+
+async def test_a_person_sees_what_a_call_would_change() -> None:
+    """Who may decide on it; for others, and once it is decided, there is none."""
+    async with opened() as desk:
+        nothing = {"label": None, "before": None, "after": None}
+        told = {"object": "approval.preview", "available": False, "reason": "The tool of this approval is not there."}
+        assert await desk.get(f"{ONE}/preview") == (200, {**told, **nothing})
+        desk.office.catalog = await load_catalog({"s": Configured(Showing(spec("execute_command")))})
+        shown = {"available": True, "reason": None, "label": "notes.txt", "before": None, "after": "make"}
+        assert await desk.get(f"{ONE}/preview", key="console") == (200, {"object": "approval.preview", **shown})
+        assert code_of(await desk.get(f"{ONE}/preview", key="agent")) == (403, "scope_missing")
+        assert code_of(await desk.get(f"{ONE}/preview", key="rival")) == (404, "approval_not_found")
+        assert code_of(await desk.get("/context/approvals/ap_9/preview")) == (404, "approval_not_found")
+        await desk.post(ONE, REJECT)
+        _, after = await desk.get(f"{ONE}/preview")
+        assert not after["available"] and "rejected" in after["reason"]

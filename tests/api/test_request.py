@@ -16,6 +16,7 @@ from gateway.api.request import (
     page_of,
     parsed,
     query_of,
+    time_of,
     value_of,
     word_of,
 )
@@ -87,6 +88,17 @@ def test_numbers_have_defaults_and_bounds() -> None:
     assert [limit_of(query) for query in ({}, {"limit": "1"}, {"limit": "200"})] == [50, 1, 200]
     for text in ("0", "201"):
         assert refused(lambda text=text: limit_of({"limit": text})) == ("invalid_field", "limit")
+
+
+@pytest.mark.parametrize("text", ["-1", "+1", "1e3", "nan", "inf", "２", " 1", "1.", ".5", "9" * 13, "2026-01-01"])
+def test_what_is_no_time(text: str) -> None:
+    """Unix seconds are, with a fraction or without."""
+    assert refused(lambda: time_of({"since": text}, "since")) == ("invalid_field", "since")
+    assert [time_of(query, "since") for query in ({}, {"since": "0"}, {"since": "1767225600.25"})] == [
+        None,
+        0.0,
+        1767225600.25,
+    ]
 
 
 def test_a_word_is_one_of_the_known() -> None:

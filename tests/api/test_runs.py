@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import asdict
 
+import orjson
 import pytest
 
 from gateway.api.description.operations import OPERATIONS
@@ -87,15 +88,26 @@ async def test_a_list_comes_in_pages(state: str) -> None:
         ("?state=completed", ["run_4"]),
         ("?conversation=c9", ["run_3"]),
         ("?state=running&conversation=c1", []),
+        ("?kind=chat", ["run_2", "run_1", "run_3"]),
+        ("?kind=workflow", ["run_4"]),
+        ("?workflow=report&caller=ann", ["run_4"]),
+        ("?workflow=tidy", []),
+        ("?caller=bob", ["run_3"]),
+        ("?caller=bob&state=running", ["run_3"]),
+        ("?caller=ann&state=awaiting_approval&kind=chat", ["run_2", "run_1"]),
+        ("?since=90", ["run_2", "run_1", "run_3"]),
+        ("?since=90.5&until=110", ["run_1"]),
+        ("?until=100&state=running", ["run_3"]),
+        ("?since=90&limit=1", ["run_2"]),
     ],
 )
 async def test_a_list_is_narrowed(query: str, found: list[str]) -> None:
-    """By the state that is shown, by conversation, to so many."""
+    """By the state that is shown, by conversation, kind, caller, workflow and begin, to so many."""
     async with opened(
         parked(),
         held("run_2", "ap_2", created_s=110.0),
-        going(run_id="run_3", created_s=90.0, conversation="c9"),
-        going(run_id="run_4", created_s=80.0, state="completed"),
+        going(run_id="run_3", created_s=90.0, conversation="c9", caller="bob"),
+        going(run_id="run_4", created_s=80.0, state="completed", kind="workflow", workflow="report"),
     ) as desk:
         _, listed = await desk.get(f"/context/runs{query}")
         assert [view["id"] for view in listed["data"]] == found
@@ -138,7 +150,7 @@ async def test_a_run_is_shown_with_all_that_is_on_record() -> None:
         ]
         _, view = await desk.get("/context/runs/run_2")
         assert (view["pending"], [one["id"] for one in view["approvals"]], view["answer"]) == (1, ["ap_1"], None)
-        assert view["approvals"][0] == (await desk.get("/context/approvals/ap_1"))[1]
+        assert {**view["approvals"][0], "parameters": None} == (await desk.get("/context/approvals/ap_1"))[1]
         _, view = await desk.get("/context/runs/run_3")
         assert view["error"] == {"code": "agent_timeout", "message": "Too long."}
 
@@ -169,6 +181,10 @@ async def test_who_may_see_and_end_runs(method: str, path: str, key: str, expect
         ("GET", "/context/runs?status=running", None, "unknown_field"),
         ("GET", "/context/runs?state=lost", None, "invalid_field"),
         ("GET", "/context/runs?limit=many", None, "invalid_field"),
+        ("GET", "/context/runs?kind=batch", None, "invalid_field"),
+        ("GET", "/context/runs?since=yesterday", None, "invalid_field"),
+        ("GET", "/context/runs?until=-1", None, "invalid_field"),
+        ("GET", "/context/runs?workflow=a&workflow=b", None, "invalid_field"),
         ("GET", "/context/runs?after=run_9", None, "invalid_field"),
         ("GET", f"{ONE}?steps=1", None, "unknown_field"),
         ("GET", "/context/audit?after=-1", None, "invalid_field"),
@@ -277,3 +293,49 @@ async def test_many_cancel_at_once() -> None:
         assert all(answer == answers[0] for answer in answers) and answers[0][0] == 200
         lines = (await desk.get("/context/audit", key="root"))[1]["data"]
         assert [line["event"] for line in lines] == ["cancelled", "decision"], "the question, and the run"
+
+
+async def test_a_page_that_looked_at_enough_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rare combination is found page by page, where what waits in memory is looked for, too."""
+    monkeypatch.setattr("gateway.plugins.stores.sqlite.run_lists.LOOKED_AT", 10)
+    others = [going(run_id=f"run_{n:02}", created_s=200.0 + n, caller="bob") for n in range(25)]
+    async with opened(going(), *others, held("run_w", "ap_w", created_s=90.0)) as desk:
+        for state, wanted in (("running", ["run_1"]), ("awaiting_approval", ["run_w"])):
+            found, after, pages = [], "", 0
+            while after is not None:
+                status, page = await desk.get(f"/context/runs?caller=ann&state={state}{after}")
+                assert status == 200
+                found += [view["id"] for view in page["data"]]
+                after, pages = None if page["next"] is None else f"&after={page['next']}", pages + 1
+            assert (found, pages) == (wanted, 3)
+
+
+async def test_what_waits_is_summed_up() -> None:
+    """Of one tenant: pending approvals, the first expiry, and the runs that have not ended by the state shown."""
+    ended = going(run_id="run_4", state="completed")
+    async with opened(parked(), held("run_2", "ap_2"), going(run_id="run_3"), ended) as desk:
+        summary = {"pending": 2, "next_expires_at": 1000.0, "runs": {"awaiting_approval": 2, "running": 1}}
+        for key in ("agent", "console"):
+            assert await desk.get("/context/summary", key=key) == (200, {"object": "summary", **summary})
+        nothing = {"pending": 0, "next_expires_at": None, "runs": {}}
+        assert await desk.get("/context/summary", key="rival") == (200, {"object": "summary", **nothing})
+        assert code_of(await desk.get("/context/summary", key="reader")) == (403, "scope_missing")
+        assert code_of(await desk.get("/context/summary?all=1")) == (400, "unknown_field")
+
+
+async def test_a_run_has_the_calls_of_its_model() -> None:
+    """For a timeline; a run of which none is on record has an empty list."""
+    entry = [0, 100.5, 1.25, "m", 10, None]
+    async with opened(going(progress=orjson.dumps({"model_calls": [entry]})), going(run_id="run_2")) as desk:
+        _, view = await desk.get(ONE)
+        assert view["model_calls"] == [
+            {
+                "round": 0,
+                "started_at": 100.5,
+                "spent_s": 1.25,
+                "model": "m",
+                "prompt_tokens": 10,
+                "completion_tokens": None,
+            }
+        ]
+        assert (await desk.get("/context/runs/run_2"))[1]["model_calls"] == []

@@ -22,7 +22,7 @@ from tests.plugins.stores.records import approval, audit_line, run, step
 
 def test_nothing_of_a_run_that_is_not_for_clients() -> None:
     """Neither what it was begun with, nor who drives it."""
-    secret = run(request=b'{"secret":1}', progress=b"secret", owner="secret", idempotency_key="secret")
+    secret = run(request=b'{"secret":1}', progress=b'{"secret":1}', owner="secret", idempotency_key="secret")
     assert "secret" not in str(whole_run_view(secret, steps=[step()], approvals=[approval()]))
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from gateway.contracts.tools import model_name
+from gateway.contracts.tools import Previewer, model_name
 
 
 @pytest.mark.parametrize("name", ["地图.查询", "a" * 40 + "." + "b" * 40, "a b.c", "s.\ud800", ""])
@@ -19,3 +19,18 @@ def test_every_name_can_be_written_by_a_model(name: str) -> None:
 def test_a_plain_name_stays_as_it_is() -> None:
     """`service__tool`."""
     assert model_name("git.git_log") == "git__git_log"
+
+
+def test_a_source_without_a_preview_is_no_previewer() -> None:
+    """What a tool cannot show is no part of its contract."""
+
+    class Plain:
+        async def list_tools(self) -> None: ...
+        async def refusal(self) -> None: ...
+        async def call(self) -> None: ...
+        async def close(self) -> None: ...
+
+    class Showing(Plain):
+        async def preview(self) -> None: ...
+
+    assert isinstance(Showing(), Previewer) and not isinstance(Plain(), Previewer)

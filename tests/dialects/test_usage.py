@@ -56,3 +56,14 @@ def test_a_snapshot_of_an_earlier_version() -> None:
     usage = Usage()
     usage.restore({"prompt": 3, "completion": 4, "estimated": False})
     assert usage.chunk()["usage"] == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+
+
+def test_a_call_has_what_its_answer_says_of_itself() -> None:
+    """Its model and its tokens; nothing is estimated, and nothing is left from the call before."""
+    usage = Usage()
+    usage.asked(BODY)
+    usage.read({"model": "m-1", "choices": []})
+    usage.read({"model": "m-2", "usage": {"prompt_tokens": 10, "completion_tokens": None}})
+    assert usage.told() == ("m-1", 10, None)
+    usage.asked(BODY)
+    assert usage.told() == (None, None, None)

@@ -8,7 +8,7 @@ import pytest
 from gateway.contracts.caller import Caller
 from gateway.errors import GatewayError
 from gateway.http.request_head import HeadLimits, RequestHead, parse_request_head
-from gateway.lanes.keys import LOCAL, Identity, Key, KeyRing
+from gateway.lanes.keys import LOCAL, Identity, Key, KeyRing, LentKeys
 
 ALICE = b"gw-alice-7b1f0c22d94e4f6c8a35"
 BOB = b"gw-bob-0d6c1a9e55b84c3f9e02"
@@ -227,3 +227,22 @@ def test_without_keys_everybody_is_local_with_every_scope() -> None:
         identity = identify(*fields, ring=KeyRing([]), scope=scope, upstream_has_key=False)
         assert identity.caller == LOCAL and scope in LOCAL.scopes
     assert leftovers(identity, *fields) == b"Host: h\r\n" + b"".join(field + b"\r\n" for field in fields[1:])
+
+
+# Lent keys.
+
+
+def test_a_lent_key_is_its_callers_until_it_is_taken_back() -> None:
+    """Each one is new; no other text is one, and a ring does not know it."""
+    lent = LentKeys()
+    first, second = lent.lend(LOCAL), lent.lend(LOCAL)
+    assert first != second and first.startswith("lent-") and len(first) > 40
+    assert lent.caller_of(first) is lent.caller_of(second) is LOCAL
+    for text in ("", "lent-", first[:-1], first + "x", first.removeprefix("lent-"), "lent-\ud800"):
+        assert lent.caller_of(text) is None
+    lent.take_back(first)
+    lent.take_back(first)
+    assert (lent.caller_of(first), lent.caller_of(second)) == (None, LOCAL)
+    assert first not in repr(lent) and second not in str(vars(lent))
+    with pytest.raises(GatewayError):
+        identify(b"X-Gateway-Key: " + second.encode())

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from gateway.api.approvals import ORDERS
 from gateway.api.approvals import STATES as APPROVAL_STATES
 from gateway.api.description.schemas import NUMBER, TEXT, WHOLE, Schema, listing, paged, ref
 from gateway.api.request import LIMIT, LIMIT_MOST
+from gateway.api.runs import KINDS
 from gateway.api.runs import STATES as RUN_STATES
 from gateway.api.site import EXPOSITION_TYPE
 from gateway.dialects.dialect import Dialect
@@ -218,6 +220,16 @@ _STATUS: Final = Parameter("status", {"enum": list(APPROVAL_STATES)}, "Only thos
 _RUN: Final = Parameter("run", TEXT, "Only those of this run.")
 _WAIT: Final = Parameter("wait", {**NUMBER, "minimum": 0, "maximum": 60}, "Seconds to wait for a decision.")
 _STATE: Final = Parameter("state", {"enum": list(RUN_STATES)}, "Only those in this state.")
+_ORDER: Final = Parameter(
+    "order", {"enum": list(ORDERS), "default": "oldest"}, "`urgency`: those that expire first, of `status=pending`."
+)
+_OF_RUNS: Final = (
+    Parameter("kind", {"enum": list(KINDS)}, "Only those of this kind."),
+    Parameter("caller", TEXT, "Only those of the key of this name."),
+    Parameter("workflow", TEXT, "Only those of the workflow of this name."),
+    Parameter("since", NUMBER, "Only those that began then or later (Unix time, in seconds)."),
+    Parameter("until", NUMBER, "Only those that began before then (Unix time, in seconds)."),
+)
 _AFTER: Final = Parameter("after", WHOLE, "Only lines behind this one.")
 _CATEGORY: Final = Parameter("category", TEXT, "Only those of this category.")
 _PROMPTS, _SERVICES = "/v1/system-prompts", "/mcp/services"
@@ -269,9 +281,11 @@ OPERATIONS: Final[Sequence[Operation]] = (
          scopes=_CONTEXT, errors=("workflow_not_found",)),
     _RUN_WORKFLOW,
     _get("/context/approvals", "listApprovals", "List approvals, the oldest first", "Approvals", paged("Approval"),
-         parameters=(_STATUS, _CONVERSATION, _RUN, _BEHIND, _LIMIT)),
+         parameters=(_STATUS, _CONVERSATION, _RUN, _ORDER, _BEHIND, _LIMIT)),
     _get("/context/approvals/{id}", "getApproval", "Get an approval; with `wait`, once it is decided", "Approvals",
-         ref("Approval"), parameters=(_WAIT,), errors=("approval_not_found",)),
+         ref("OneApproval"), parameters=(_WAIT,), errors=("approval_not_found",)),
+    _get("/context/approvals/{id}/preview", "previewApproval", "Show what a pending call would change", "Approvals",
+         ref("Preview"), scopes=("approve",), errors=("approval_not_found",)),
     _post("/context/approvals/batch", "decideApprovals", "Decide on several approvals", "Approvals",
           listing("BatchEntry"), scopes=("approve",), body="Batch"),
     _post("/context/approvals/{id}", "decideApproval", "Decide on an approval (scope `approve`)", "Approvals",
@@ -296,7 +310,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
             errors=("memory_not_found",)),
     _SOCKET,
     _get("/context/runs", "listRuns", "List runs, the newest first", "Runs", paged("Run"),
-         parameters=(_STATE, _CONVERSATION, _BEHIND, _LIMIT)),
+         parameters=(_STATE, _CONVERSATION, *_OF_RUNS, _BEHIND, _LIMIT)),
     _get("/context/runs/{id}", "getRun", "Get a run with its steps", "Runs", ref("WholeRun"),
          errors=("run_not_found",)),
     _EVENTS,
@@ -306,6 +320,8 @@ OPERATIONS: Final[Sequence[Operation]] = (
           "Continue a parked run with {}, or settle a call (`step` and `as`: scope `approve`)", "Runs",
           ref("Run"), scopes=_LOOKS, body="Finding",
           errors=("run_not_found", "run_ended", "run_not_waiting", "scope_missing")),
+    _get("/context/summary", "getSummary", "Count what waits: pending approvals, and runs that have not ended", "Runs",
+         ref("Summary")),
     _get("/context/audit", "listAudit", "Read the audit log", "Runs", paged("AuditLine"), scopes=_ADMIN,
          parameters=(_AFTER, _LIMIT)),
     _get(_SERVICES, "listServices", "List the MCP servers", "Services", paged("Service"), scopes=_ADMIN,

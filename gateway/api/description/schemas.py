@@ -95,6 +95,16 @@ def _answers() -> dict[str, Schema]:
         "EnhancedPrompt": _of(id=TEXT, object=_only("system_prompt.enhanced"), text=TEXT, omitted_tools=_many(TEXT)),
         "PromptDeleted": _of(id=TEXT, object=_only("system_prompt.deleted"), deleted=_only(value=True)),
         "Approval": _approval(),
+        "OneApproval": _with(_approval(), parameters=_maybe(OBJECT)),
+        "Preview": _of(
+            object=_only("approval.preview"), available=TRUTH, **_some("reason", "label", "before", "after")
+        ),
+        "Summary": _of(
+            object=_only("summary"),
+            pending=WHOLE,
+            next_expires_at=_maybe(TIME),
+            runs={"type": "object", "additionalProperties": WHOLE, "description": "By state; of those not ended."},
+        ),
         "BatchEntry": _with(_of(id=TEXT, status=WHOLE), optional=True, approval=ref("Approval"), error=OBJECT),
         "Grant": _of(
             object=_only("grant"),
@@ -111,10 +121,19 @@ def _answers() -> dict[str, Schema]:
             _run(),
             steps=_many(ref("Step")),
             approvals=_many(ref("Approval")),
+            model_calls=_many(ref("ModelCall")),
             answer=_maybe(OBJECT),
             error=_maybe(_of(code=TEXT, message=_maybe(TEXT))),
         ),
         "Step": _step(),
+        "ModelCall": _of(
+            round=WHOLE,
+            started_at=TIME,
+            spent_s=NUMBER,
+            **_some("model"),
+            prompt_tokens=_maybe(WHOLE),
+            completion_tokens=_maybe(WHOLE),
+        ),
         "AuditLine": _audit_line(),
         "Workflow": _workflow(),
         "WholeWorkflow": _with(_workflow(), parameters=OBJECT, steps=_many(_of(name=TEXT, kind=TEXT))),
@@ -176,8 +195,8 @@ def _prompt() -> Schema:
 
 
 def _approval() -> Schema:
-    texts = _texts("id", "run_id", "tool", "sha256", "check_word", "basis", "rule", "reason", "remember")
-    maybe = _some("conversation", "decided_by", "via", "comment")
+    texts = _texts("id", "run_id", "asked_by", "tool", "sha256", "check_word", "basis", "rule", "reason", "remember")
+    maybe = _some("conversation", "user", "decided_by", "via", "comment")
     times = {"created_at": TIME, "expires_at": TIME, "decided_at": _maybe(TIME)}
     states = {"enum": list(APPROVAL_STATES)}
     return _of(**texts, **maybe, **times, step=WHOLE, arguments=OBJECT, edited_arguments=_maybe(OBJECT), state=states)
@@ -187,7 +206,13 @@ def _run() -> Schema:
     texts, states = _texts("id", "kind", "chain", "caller"), {"enum": list(RUN_STATES)}
     times = {"created_at": TIME, "updated_at": TIME, "lease_until": _maybe(TIME)}
     return _of(
-        object=_only("run"), **texts, **_some("conversation"), **times, state=states, effects=TRUTH, pending=WHOLE
+        object=_only("run"),
+        **texts,
+        **_some("conversation", "workflow"),
+        **times,
+        state=states,
+        effects=TRUTH,
+        pending=WHOLE,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, field_validator
 
-from gateway.plugin import Exchange, Host, Json, Plugin, Reach, ToolCall, ToolResult, ToolSpec
+from gateway.plugin import Exchange, Host, Json, NoPreview, Plugin, Preview, Reach, ToolCall, ToolResult, ToolSpec
 from gateway.plugin.settings import FilePath, Flag, ToolConfig, counted, sized
 from gateway.plugin.templates import Values, filled_object
 
@@ -22,6 +22,8 @@ _DEFAULT_ROOT: Final = Path("work")
 #: A NUL this early means that a file is not text.
 _PROBE_BYTES: Final = 8192
 _SHOWN_BYTES: Final = 16
+#: Of a file before and after a write, for a person.
+PREVIEW_BYTES: Final = 256 << 10
 
 
 class Config(ToolConfig):
@@ -81,8 +83,24 @@ class FileOperations:
         """
         return await asyncio.to_thread(self._refusal, call.arguments)
 
+    async def preview(self, call: ToolCall) -> Preview | NoPreview:
+        """Return the text of the file that a write replaces, and the text after it."""
+        return await asyncio.to_thread(self._preview, call.arguments)
+
     async def close(self) -> None:
         """Do nothing: the tool leaves no file open."""
+
+    def _preview(self, arguments: Json) -> Preview | NoPreview:
+        try:
+            operation, path = self._checked(arguments)
+            if operation != "write":
+                return NoPreview(f"The operation {operation!r} changes nothing.")
+            if problem := self._unwritable(arguments):
+                return NoPreview(f"The call cannot run: {problem}.")
+            folder, names = self._target(path)
+            return _previewed(folder, names, path, arguments["content"])
+        except (RefusedError, OSError) as error:
+            return NoPreview(f"The call cannot run: {_reason(error)}.")
 
     def _refusal(self, arguments: Json) -> str | None:
         try:
@@ -134,12 +152,16 @@ class FileOperations:
             return f"too large: {size_bytes} bytes, at most {limit_bytes} can be written"
         return None
 
-    def _write(self, path: str, content: str, stop: threading.Event) -> ToolResult:
+    def _target(self, path: str) -> tuple[Folder, tuple[str, ...]]:
+        """Return where a write puts its file."""
         candidates = self._candidates(path)
         # A file that is there is replaced; a new one goes where the path says, or beneath the first root.
         existing = [(folder, names) for folder, names in candidates if folder.find(names) is not None]
         spelled = candidates[len(self._folders) :] if not path.startswith("/") else []
-        folder, names = (existing or spelled or candidates)[0]
+        return (existing or spelled or candidates)[0]
+
+    def _write(self, path: str, content: str, stop: threading.Event) -> ToolResult:
+        folder, names = self._target(path)
         data = content.encode()
         created = folder.write(names, data, stopped=stop.is_set)
         return ToolResult(f"{'wrote' if created else 'replaced'} {path!r}: {len(data)} bytes")
@@ -216,6 +238,24 @@ def _spec(config: Config) -> ToolSpec:
         untrusted=config.untrusted,
         requires_approval=config.requires_approval,
     )
+
+
+def _previewed(folder: Folder, names: Sequence[str], path: str, after: str) -> Preview | NoPreview:
+    """Return the preview of a write, or why there is none. Raises RefusedError, OSError."""
+    if len(after.encode()) > PREVIEW_BYTES:
+        return NoPreview(f"The new text is larger than {PREVIEW_BYTES} bytes.")
+    if folder.find(names) is None:
+        return Preview(before=None, after=after, label=path)
+    content = folder.read(names, limit_bytes=PREVIEW_BYTES + 1)
+    if len(content.data) > PREVIEW_BYTES:
+        return NoPreview(f"The file has {content.size_bytes} bytes: at most {PREVIEW_BYTES} are shown.")
+    try:
+        before = content.data.decode()
+    except UnicodeDecodeError:
+        before = "\0"
+    if "\0" in before:
+        return NoPreview(f"The file is binary: it has {content.size_bytes} bytes.")
+    return Preview(before=before, after=after, label=path)
 
 
 def _text(content: Content) -> str:

@@ -102,9 +102,13 @@ async def test_answers_are_as_described(tmp_path: Path) -> None:
         assert (await asks("listApprovals", query="?status=pending&limit=5"))["data"]
         await asks("getApproval", id=approval["id"])
         await asks("getApproval", id="ap_x")
+        assert (await asks("previewApproval", id=approval["id"]))["available"]
+        await asks("previewApproval", id="ap_x")
+        assert (await asks("getSummary"))["pending"] == 1
         await asks("listApprovals", query="?limit=0")
         await asks("listRuns")
-        await asks("getRun", id=approval["run_id"])
+        await asks("listRuns", query="?kind=chat&caller=local&since=0&until=99999999999")
+        assert (await asks("getRun", id=approval["run_id"]))["model_calls"]
         await asks("decideApproval", {"decision": "maybe"}, id=approval["id"])
         await asks("decideApproval", {"decision": "approve", "remember": "run"}, id=approval["id"])
         await asks("decideApproval", {"decision": "reject"}, id=approval["id"])

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.tools import ToolCall, ToolResult
-from gateway.plugins.tools.file_operations import PLUGIN, Config, FileOperations
+from gateway.contracts.tools import NoPreview, Preview, Previewer, ToolCall, ToolResult
+from gateway.plugins.tools.file_operations import PLUGIN, PREVIEW_BYTES, Config, FileOperations
 from tests.sandbox.machine import exchanging
 
 EXCHANGE = Exchange(id="1", body={}, caller=Caller("a", "a", frozenset()), chain="assistant")
@@ -327,3 +327,51 @@ def test_a_value_of_a_workflow_stays_below_its_place(root: Path) -> None:
     with pytest.raises(ValueError, match=r"\{\{params\.x\}\} leads out"):
         tool.bound(template, {"params": {"x": "../secret/key"}})
     assert tool.bound(template | {"path": "{{params.x}}"}, {"params": {"x": "../a"}})["path"] == "../a"
+
+
+async def preview(tool: FileOperations, **arguments: Any) -> Preview | NoPreview:
+    return await tool.preview(call_of(arguments))
+
+
+async def refused_preview(tool: FileOperations, **arguments: Any) -> str:
+    found = await preview(tool, **{"operation": "write", "content": "x", **arguments})
+    assert isinstance(found, NoPreview)
+    return found.reason
+
+
+async def test_a_write_is_shown_before_it_happens(root: Path) -> None:
+    """The text of the file as it is and as it will be; nothing is written, no folder made."""
+    tool = built(root, write=True)
+    assert isinstance(tool, Previewer)
+    there = await preview(tool, operation="write", path="notes/a.txt", content="neu")
+    assert there == Preview(before="grüße", after="neu", label="notes/a.txt")
+    new = await preview(tool, operation="write", path="new/b.txt", content="x")
+    assert new == Preview(before=None, after="x", label="new/b.txt")
+    assert (root / "notes" / "a.txt").read_text() == "grüße" and not (root / "new").exists()
+
+
+async def test_a_preview_reads_what_the_tool_may_read(root: Path, tmp_path: Path) -> None:
+    """Nothing outside of its folders, through a link, or where writing is off."""
+    (root / "link").symlink_to(tmp_path / "secret")
+    (root / "out").symlink_to(tmp_path)
+    os.mkfifo(root / "pipe")
+    tool = built(root, write=True)
+    for path in ("../secret", str(tmp_path / "secret"), "link", "out/secret", "notes", "pipe", ""):
+        reason = await refused_preview(tool, path=path)
+        assert "cannot run" in reason and "SECRET" not in reason
+    assert "cannot run" in await refused_preview(built(root), path="notes/a.txt")
+    assert "changes nothing" in await refused_preview(tool, operation="read", path="notes/a.txt")
+
+
+async def test_what_is_no_text_or_too_much_is_not_shown(root: Path) -> None:
+    """With the reason for a person."""
+    tool = built(root, write=True)
+    for name, data in (("nul", b"a\0b"), ("latin", b"\xff"), ("cut", "é".encode()[:1])):
+        (root / name).write_bytes(data)
+        assert "binary" in await refused_preview(tool, path=name)
+    (root / "large").write_bytes(b"x" * (PREVIEW_BYTES + 1))
+    assert "262145 bytes" in await refused_preview(tool, path="large")
+    (root / "large").write_bytes(b"x" * PREVIEW_BYTES)
+    assert isinstance(await preview(tool, operation="write", path="large", content="y"), Preview)
+    assert "larger" in await refused_preview(tool, path="large", content="x" * (PREVIEW_BYTES + 1))
+    assert "surrogate" in await refused_preview(tool, path="large", content="\ud800")

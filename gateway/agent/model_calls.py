@@ -1,0 +1,56 @@
+"""The calls of the model in one run, for a timeline: when each began, how long it took, and its tokens.
+
+They are stored with the progress of the run, so they cost no write of their own. The newest ones are stored.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import orjson
+
+from gateway.contracts.plugin import Clock
+from gateway.contracts.store import Json
+from gateway.dialects.usage import Usage
+
+#: Entries of one run.
+MOST: Final = 1000
+_MODEL_CHARS: Final = 200
+_FIELDS: Final = ("round", "started_at", "spent_s", "model", "prompt_tokens", "completion_tokens")
+
+
+class ModelCalls:
+    """The model calls of one run, in their order; one that failed or was dropped is one of them."""
+
+    def __init__(self) -> None:
+        self._entries: list[Sequence[object]] = []
+
+    @contextmanager
+    def timed(self, round_: int, *, model: object, usage: Usage, clock: Clock) -> Iterator[None]:
+        """Add the call that is made inside. `round_` is the round that its answer may begin.
+
+        `model` is the requested one, and stands for that of the answer where the answer names none.
+        """
+        usage.settle()
+        started_s, began_s = clock.time(), clock.monotonic()
+        try:
+            yield
+        finally:
+            answered, prompt, completion = usage.told()
+            name = answered or model
+            shown = name[:_MODEL_CHARS] if isinstance(name, str) else None
+            spent_s = round(clock.monotonic() - began_s, 3)
+            self._entries.append((round_, round(started_s, 3), spent_s, shown, prompt, completion))
+            del self._entries[:-MOST]
+
+    def snapshot(self) -> Sequence[Sequence[object]]:
+        return self._entries
+
+    def restore(self, snapshot: Sequence[Sequence[object]]) -> None:
+        self._entries = list(snapshot)
+
+
+def model_calls_of(progress: bytes) -> list[Json]:
+    """Return the model calls in the stored progress of a run; [] for a run of an earlier version."""
+    entries = orjson.loads(progress).get("model_calls", ()) if progress else ()
+    return [dict(zip(_FIELDS, entry, strict=True)) for entry in entries]
