@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 _STYLE: Final = """
-:root { color-scheme: light dark; --line: #8886; --soft: #8882; --link: #0b62c4; }
+:root { color-scheme: light dark; background: Canvas; --line: #8886; --soft: #8882; --link: #0b62c4; }
 @media (prefers-color-scheme: dark) { :root { --link: #7db7ff; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 46rem; padding: 2rem 1.25rem 3rem; font: 1rem/1.55 system-ui, sans-serif;
@@ -52,7 +52,7 @@ _PAGE: Final = """<!DOCTYPE html>
 </dl>
 
 <h2>Try it</h2>
-<pre><code>curl http://HOST/context/v1/chat/completions \\
+<pre tabindex="0" role="region" aria-label="Example request"><code>curl http://HOST/context/v1/chat/completions \\
   -H 'Content-Type: application/json' \\
   -d '{{"model": "demo", "messages":
        [{{"role": "user", "content": "Say hello"}}]}}'</code></pre>
