@@ -6,6 +6,7 @@ CLIENTS_VENV ?= .venv-clients
 SERVERS_VENV := .venv-mcp-servers
 SITE_VENV := .venv-docs
 SERVERS := tests/mcp_servers/node/node_modules
+AXE := tests/console/node/node_modules
 ARGS   ?=
 
 PY  := $(VENV)/bin/python
@@ -16,11 +17,11 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # More processes than cores: a test waits as long as it works.
 JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 4)))
-EVERYWHERE := not clients and not soak and not soak_judge and not judged and not crash and not postgres and not mcp_servers and not wheel
+EVERYWHERE := not clients and not soak and not soak_judge and not judged and not crash and not postgres and not mcp_servers and not wheel and not browser
 FAST   := $(addprefix tests/,config contracts dialects http plugin plugins/assessors plugins/stages text tools test_architecture.py test_docs.py test_errors.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo demo-words test test-fast test-postgres test-clients test-clients-all test-judged test-mcp test-wheel mcp-conformance soak soak-judge crash check fmt selftest bench bench-growth docs site lock wheel clean
+.PHONY: help run demo demo-words test test-fast test-postgres test-clients test-clients-all test-judged test-mcp test-browser test-wheel mcp-conformance soak soak-judge crash check fmt selftest bench bench-growth docs site lock wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +55,9 @@ test-clients-all: $(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-instructor/.clients $
 
 test-mcp: $(VENV)/.dev $(SERVERS_VENV)/.servers $(SERVERS_VENV)-old/.servers $(SERVERS)/.installed ## with real MCP servers, and the protocol's conformance suite
 	$(PY) -m pytest -m mcp_servers tests/mcp_servers $(ARGS)
+
+test-browser: $(VENV)/.dev $(AXE)/.installed ## open pages in a real browser (Debian: apt-get install chromium fonts-noto-cjk)
+	$(PY) -m pytest -n 2 -m browser tests/console $(ARGS)
 
 test-wheel: $(VENV)/.dev ## build the wheel and start a gateway from it in an environment of its own
 	$(PY) -m pytest -m wheel tests/deploy/test_wheel.py $(ARGS)
@@ -118,6 +122,7 @@ lock: ## write the requirements and lock files anew (needs uv and npm)
 	npm run relock --prefix tests/clients/node
 	npm run relock --prefix tests/clients/programs
 	npm run relock --prefix tests/mcp_servers/node
+	npm run relock --prefix tests/console/node
 LOCK = uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --upgrade pyproject.toml
 
 clean: ## remove environments, caches and build results
@@ -160,7 +165,7 @@ $(SITE_VENV)/.site: %/.site: requirements-docs.txt
 $(SERVERS_VENV)/.servers $(SERVERS_VENV)-old/.servers: %/.servers: requirements-$$(subst .venv-,,$$*).txt
 	$(environment)
 
-tests/clients/node/node_modules/.installed $(SERVERS)/.installed: %/node_modules/.installed: %/package-lock.json
+tests/clients/node/node_modules/.installed $(SERVERS)/.installed $(AXE)/.installed: %/node_modules/.installed: %/package-lock.json
 	npm ci --prefix $* --no-audit --no-fund --silent --ignore-scripts
 	@touch $@
 

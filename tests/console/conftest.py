@@ -5,14 +5,15 @@ from functools import partial
 
 import pytest_asyncio
 from gateways import config
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser, async_playwright, expect
 
 from gateway.testing.run import GatewayProcess
-from tests.console.browser import Visit, launch, visiting
+from tests.console.browser import PATIENCE_MS, Visit, launch, visiting
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def chromium() -> AsyncIterator[Browser]:
+    expect.set_options(timeout=PATIENCE_MS)
     async with async_playwright() as playwright:
         browser = await launch(playwright)
         try:

@@ -46,6 +46,9 @@ def test_it_brings_one_package_with_its_types_its_schema_and_examples(python: Pa
     for file in ("py.typed", "gateway.schema.json", "gateway.yaml", "plugins/stages/memory.py"):
         assert f"gateway/{file}" in lines
     assert any(line.startswith("gateway/examples/workflows/") for line in lines)
+    console = {str(path.relative_to(ROOT)) for path in (ROOT / "gateway" / "console").rglob("*") if path.is_file()}
+    assert "gateway/console/static/htmx.min.js" in console
+    assert {path for path in console if "__pycache__" not in path} <= set(lines)
 
 
 @pytest.mark.parametrize("how", [("-m", "gateway"), ("-P", "-m", "gateway")])
