@@ -16,7 +16,6 @@ from gateway.http.request_head import RequestHead
 GATEWAY_HEADER = b"x-gateway-key"
 #: Headers in which clients send the credential for an upstream; one of them may carry the gateway's key instead.
 CREDENTIAL_HEADERS = (b"authorization", b"x-api-key")
-LENT_PREFIX = "lent-"
 _SOURCES = (GATEWAY_HEADER, *CREDENTIAL_HEADERS)
 
 
@@ -126,7 +125,7 @@ class KeyRing:
 
     def holder(self, token: str) -> Key:
         """Return the key whose text this is. Raises GatewayError (invalid_api_key)."""
-        digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
         key = self._keys.get(digest)
         if key is None or not hmac.compare_digest(key.digest, digest):
             raise _invalid()
@@ -143,34 +142,6 @@ class KeyRing:
         digest = hashlib.sha256(token).digest()
         key = self._keys.get(digest)
         return key if key is not None and hmac.compare_digest(key.digest, digest) else None
-
-
-class LentKeys:
-    """Keys that this worker lends to callers it has recognised, such as a person at the console.
-
-    They are in the memory of this worker, by their SHA-256, until they are taken back or the worker ends.
-    """
-
-    def __init__(self) -> None:
-        self._callers: dict[bytes, Caller] = {}
-
-    def lend(self, caller: Caller) -> str:
-        """Return a new key for the caller, which only the holder can name again."""
-        token = LENT_PREFIX + secrets.token_urlsafe(32)
-        self._callers[_lent_digest(token)] = caller
-        return token
-
-    def caller_of(self, token: str) -> Caller | None:
-        """Return the caller that has this key. None: it was not lent here, or was taken back."""
-        return self._callers.get(_lent_digest(token)) if token.startswith(LENT_PREFIX) else None
-
-    def take_back(self, token: str) -> None:
-        """End the key. Idempotent."""
-        self._callers.pop(_lent_digest(token), None)
-
-
-def _lent_digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode(errors="surrogatepass")).digest()
 
 
 def _credentials(head: RequestHead) -> dict[bytes, bytes]:

@@ -1,6 +1,7 @@
 """Credentials are read in one place, by the hash of the whole key, in every spelling; no gateway key ever goes on."""
 
 import hashlib
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -229,20 +230,42 @@ def test_without_keys_everybody_is_local_with_every_scope() -> None:
     assert leftovers(identity, *fields) == b"Host: h\r\n" + b"".join(field + b"\r\n" for field in fields[1:])
 
 
-# Lent keys.
+# Tokens of the console.
 
 
-def test_a_lent_key_is_its_callers_until_it_is_taken_back() -> None:
-    """Each one is new; no other text is one, and a ring does not know it."""
+def test_a_lent_token_stands_for_a_key_as_it_is_now() -> None:
+    """By its name, in each configuration: without the key, or without the scope, the token opens nothing."""
     lent = LentKeys()
-    first, second = lent.lend(LOCAL), lent.lend(LOCAL)
-    assert first != second and first.startswith("lent-") and len(first) > 40
-    assert lent.caller_of(first) is lent.caller_of(second) is LOCAL
-    for text in ("", "lent-", first[:-1], first + "x", first.removeprefix("lent-"), "lent-\ud800"):
-        assert lent.caller_of(text) is None
-    lent.take_back(first)
-    lent.take_back(first)
-    assert (lent.caller_of(first), lent.caller_of(second)) == (None, LOCAL)
-    assert first not in repr(lent) and second not in str(vars(lent))
-    with pytest.raises(GatewayError):
-        identify(b"X-Gateway-Key: " + second.encode())
+    token = lent.lend("ann").encode()
+    assert lent.lend("ann").encode() == token != lent.lend("bob").encode() and len(token) > 40
+    key = Key(hashlib.sha256(b"k").digest(), Caller("ann", "acme", frozenset(("context",))))
+    ring = KeyRing([key], lent=lent)
+    assert identify(b"X-Gateway-Key: " + token, ring=ring, scope="context").caller is key.caller
+    for other, scope, code in (
+        (ring, "approve", "scope_missing"),
+        (KeyRing([replace(key, caller=LOCAL)], lent=lent), "context", "invalid_api_key"),
+        (KeyRing([key]), "context", "invalid_api_key"),
+        (KeyRing([key], lent=LentKeys()), "context", "invalid_api_key"),
+    ):
+        with pytest.raises(GatewayError) as caught:
+            identify(b"X-Gateway-Key: " + token, ring=other, scope=scope)
+        assert caught.value.code == code
+
+
+def test_only_the_console_sends_a_lent_token() -> None:
+    """By the header that it uses, and by the token."""
+    lent = LentKeys()
+    token = lent.lend("").encode()
+    assert lent.is_sent_with(asking(b"X-Gateway-Key: " + token))
+    for fields in ([b"Authorization: Bearer " + token], [b"X-Gateway-Key: " + token[:-1]], []):
+        assert not lent.is_sent_with(asking(*fields))
+
+
+def test_a_key_is_found_by_its_text_and_its_name() -> None:
+    """For a sign-in; a wrong text is refused as in a request."""
+    key = Key(hashlib.sha256("k\u00e9y".encode()).digest(), Caller("ann", "acme", frozenset()))
+    ring = KeyRing([key])
+    assert ring.holder("k\u00e9y") is ring.named("ann") is key and ring.named("eve") is None
+    for text in ("", "key", "\ud800"):
+        with pytest.raises(GatewayError, match="not valid"):
+            ring.holder(text)
