@@ -23,7 +23,7 @@ BASES: Final[Mapping[str, str]] = {
     "operator": "a rule of the operator",
     "llm": "the model's own word",
     "whitelist": "the assessor of the tool",
-    "default": "the default: no rule lets it run",
+    "default": "the default, as no rule lets it run",
     "invalid": "its arguments do not fit the tool",
     "malformed": "the call is malformed",
     "duplicate": "the call was made before",
