@@ -1,7 +1,7 @@
 """A browser over HTTP, without Chromium: cookies, forms as they stand in the page, redirects; and a gateway to browse.
 
-`async with served(tmp_path, key("ann", "approve")) as browser:` starts a gateway in this process: real sockets, SQLite in
-`tmp_path`, the demo model, tools that may write below `tmp_path/files`. Then:
+`async with served(tmp_path, key("ann", "approve")) as browser:` starts a gateway in this process: real sockets, SQLite
+in `tmp_path`, the demo model, tools that may write below `tmp_path/files`. Then:
 
     ann = await browser.signed_in("ann")
     approval_id = await ann.asks("file_operations", operation="write", path="a.txt", content="hello")
@@ -187,9 +187,10 @@ class Browser:
 
     async def until(self, approval_id: str, *states: str, key: str | None = None) -> Json:
         """The approval, once it is in one of these states; by default once its call has run."""
-        path, wanted = f"/context/approvals/{approval_id}", states or ("executed",)
-        found = await until_read(lambda: self.api(key).get(path), lambda seen: seen.json.get("state") in wanted)
-        return found.json
+        path, wanted = f"/context/approvals/{approval_id}", states or ("done",)
+        seen = await until_read(lambda: self.api(key).get(path), lambda seen: seen.json.get("state") in wanted)
+        found: Json = seen.json
+        return found
 
     async def reload(self, **sections: object) -> None:
         """Swap to a configuration with other sections."""
@@ -223,7 +224,9 @@ class Browser:
             else:
                 self.cookies[name] = morsel.value
         if follow and seen.status in (302, 303):
-            return await self.get(urljoin(path, seen.location), **{n: v for n, v in headers.items() if n == "Host"})
+            return await self.get(
+                urljoin(path, seen.location), **({"Host": headers["Host"]} if "Host" in headers else {})
+            )
         return seen
 
     def _headers(self, further: Mapping[str, str]) -> dict[str, str]:
