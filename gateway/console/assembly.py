@@ -7,7 +7,11 @@ from typing import Protocol, TypeAlias
 from gateway.console.client import ApiClient
 from gateway.console.live import Live
 from gateway.console.pages.inbox import Inbox
+from gateway.console.pages.memories import Memories
 from gateway.console.pages.playground import Playground
+from gateway.console.pages.prompts import Prompts
+from gateway.console.pages.remembered import Remembered
+from gateway.console.pages.workflows import Workflows
 from gateway.console.rendering import Rendering
 from gateway.console.session import Sessions
 from gateway.console.site import Conditions, Console
@@ -56,7 +60,8 @@ def assemble(
 
     inbox = Inbox(rendering, live := Live(lambda *news: inbox.news_of(*news), is_valid=is_valid))
     signing = Sessions(secret, lifetime_s=lifetime_s, now_s=now_s)
-    pages = (*inbox.pages(), *Playground().pages())
+    others = (Workflows(), Playground(), Prompts(), Memories(), Remembered())
+    pages = (*inbox.pages(), *(page for each in others for page in each.pages()))
     console = Console(pages, conditions=conditions, sessions=signing, client=client, rendering=rendering)
 
     async def close() -> None:

@@ -30,6 +30,7 @@ DONE: Final[Mapping[str, str]] = {
     "stopped": "The service is stopped.",
     "restarted": "The service starts anew.",
     "revoked": "Revoked. The gateway asks again.",
+    "unasked": "Revoked. Calls of the conversation ask only where the gate does.",
 }
 
 

@@ -1,0 +1,57 @@
+"""The pages of memories: those of an end user or of a key, with the deletion of one or of all."""
+
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from gateway.console.client import ApiError
+from gateway.console.visit import Page, Visit, see_other
+
+SCOPES = ("context", "admin")
+MEMORIES = ("context", "memories")
+
+
+class Memories:
+    """The pages of memories."""
+
+    def pages(self) -> tuple[Page, ...]:
+        return (
+            Page("GET", "/memories", self._list, SCOPES),
+            Page("GET", "/memories/delete", self._ask, SCOPES),
+            Page("POST", "/memories/delete", self._delete_all, SCOPES),
+            Page("POST", "/memories/{id}/delete", self._delete, SCOPES),
+        )
+
+    async def _list(self, visit: Visit) -> web.Response:
+        owner = owner_in(visit.query)
+        try:
+            listed = await visit.api.get(*MEMORIES, **owner, after=visit.query.get("after"))
+        except ApiError as error:
+            values = {"memories": (), "following": None, "problem": error.message}
+            return await self._shown(visit, status=error.status, **values)
+        return await self._shown(visit, memories=listed["data"], following=listed["next"], problem=None)
+
+    async def _shown(self, visit: Visit, *, status: int = 200, **values: object) -> web.Response:
+        owner = owner_in(visit.query)
+        named = owner or ({"key": visit.caller.name} if visit.caller.name else {})
+        return await visit.page("memories.html", title="Memories", status=status, owner=owner, named=named, **values)
+
+    async def _ask(self, visit: Visit) -> web.Response:
+        """Ask whether all memories of the owner are to go: a page of its own, which needs no script."""
+        owner = owner_in(visit.query)
+        listed = await visit.api.get(*MEMORIES, **owner, limit=1)
+        return await visit.page("memories_delete.html", title="Delete all memories", owner=owner, any=listed["data"])
+
+    async def _delete_all(self, visit: Visit) -> web.Response:
+        owner = owner_in(visit.form)
+        await visit.api.delete(*MEMORIES, **owner)
+        return see_other("memories", **owner, done="deleted")
+
+    async def _delete(self, visit: Visit) -> web.Response:
+        await visit.api.delete(*MEMORIES, visit.match["id"])
+        return see_other("memories", **owner_in(visit.form), done="deleted")
+
+
+def owner_in(fields: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the owner that a query or a form names, as the API takes it; {}: the reader's own key."""
+    return {name: text for name in ("user", "key") if (text := fields.get(name, "").strip())}

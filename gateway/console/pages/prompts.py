@@ -1,0 +1,129 @@
+"""The pages of system prompts: their list, one of them, the form that stores it, and what a model gets of it."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from aiohttp import web
+
+from gateway.console.client import ApiError
+from gateway.console.schema_form import Field, FieldError, fields_of, values_of
+from gateway.console.visit import Page, Visit, see_other
+from gateway.contracts.store import Json
+
+PROMPTS: Final = ("v1", "system-prompts")
+SHOWN: Final = 100
+#: The field of the form that holds a prompt.
+TEXT: Final = "text"
+#: Characters of which no browser returns what it was given: such a text is edited as JSON.
+_CHANGED_BY_BROWSERS: Final = frozenset("\r\0")
+
+
+class Prompts:
+    """The pages of system prompts."""
+
+    def pages(self) -> tuple[Page, ...]:
+        reading, changing = ("context",), ("admin",)
+        return (
+            Page("GET", "/prompts", self._list, reading),
+            Page("POST", "/prompts", self._create, changing),
+            Page("GET", "/prompts/{id}", self._one, reading),
+            Page("POST", "/prompts/{id}", self._save, changing),
+            Page("GET", "/prompts/{id}/enhanced", self._enhanced, reading),
+            Page("POST", "/prompts/{id}/delete", self._delete, changing),
+        )
+
+    async def _list(self, visit: Visit) -> web.Response:
+        return await self._listed(visit)
+
+    async def _listed(
+        self, visit: Visit, *, status: int = 200, problem: str | None = None, form: Mapping[str, str] = {}
+    ) -> web.Response:
+        listed = await visit.api.get(*PROMPTS, after=visit.query.get("after"), limit=SHOWN)
+        return await visit.page(
+            "prompts.html",
+            title="Prompts",
+            status=status,
+            prompts=listed["data"],
+            following=listed["next"],
+            field=_field(""),
+            form=form,
+            problem=problem,
+        )
+
+    async def _create(self, visit: Visit) -> web.Response:
+        """Store a new prompt. One that is there already stays as it is."""
+        prompt_id = visit.form.get("id", "").strip()
+        if not prompt_id:
+            return await self._listed(visit, status=422, problem=visit.t("Enter an id."), form=visit.form)
+        try:
+            if await _found(visit, prompt_id) is not None:
+                problem = visit.t("There is a prompt with this id already: open it in the list, or enter another id.")
+                return await self._listed(visit, status=409, problem=problem, form=visit.form)
+            await visit.api.put(*PROMPTS, prompt_id, body=values_of([_field("")], visit.form))
+        except ApiError as error:
+            return await self._listed(visit, status=error.status, problem=error.message, form=visit.form)
+        return see_other("prompts", prompt_id, done="changed")
+
+    async def _one(self, visit: Visit) -> web.Response:
+        return await self._shown(visit, await visit.api.get(*PROMPTS, visit.match["id"]))
+
+    async def _shown(
+        self,
+        visit: Visit,
+        prompt: Json,
+        *,
+        status: int = 200,
+        problem: str | None = None,
+        form: Mapping[str, str] = {},
+    ) -> web.Response:
+        return await visit.page(
+            "prompt.html",
+            title="Prompt",
+            status=status,
+            prompt=prompt,
+            field=_field(prompt["text"]),
+            editing="edit" in visit.query or problem is not None,
+            form=form,
+            problem=problem,
+        )
+
+    async def _save(self, visit: Visit) -> web.Response:
+        """Store a new text, unless somebody stored another one since the form was opened."""
+        prompt_id = visit.match["id"]
+        prompt = await visit.api.get(*PROMPTS, prompt_id)
+        if visit.form.get("version") != str(prompt["version"]):
+            problem = visit.t("Somebody has changed this prompt since you opened it. Compare, then save again.")
+            return await self._shown(visit, prompt, status=409, problem=problem, form=visit.form)
+        try:
+            await visit.api.put(*PROMPTS, prompt_id, body=values_of([_field(prompt["text"])], visit.form))
+        except FieldError as error:
+            return await self._shown(visit, prompt, status=422, problem=visit.t(str(error)), form=visit.form)
+        except ApiError as error:
+            return await self._shown(visit, prompt, status=error.status, problem=error.message, form=visit.form)
+        return see_other("prompts", prompt_id, done="changed")
+
+    async def _enhanced(self, visit: Visit) -> web.Response:
+        enhanced = await visit.api.get(*PROMPTS, visit.match["id"], "enhanced")
+        return await visit.page("prompt_enhanced.html", title="Enhanced prompt", enhanced=enhanced)
+
+    async def _delete(self, visit: Visit) -> web.Response:
+        await visit.api.delete(*PROMPTS, visit.match["id"])
+        return see_other("prompts", done="deleted")
+
+
+async def _found(visit: Visit, prompt_id: str) -> Json | None:
+    """Return the prompt, or None. Raises ApiError."""
+    try:
+        return await visit.api.get(*PROMPTS, prompt_id)
+    except ApiError as error:
+        if error.code != "prompt_not_found":
+            raise
+        return None
+
+
+def _field(text: str) -> Field:
+    """Return the control that holds a prompt: a form returns each of its characters."""
+    if _CHANGED_BY_BROWSERS.isdisjoint(text):
+        return Field(name=TEXT, control="text", kind="string", text=text, required=True, present=True)
+    (field,) = fields_of({"properties": {TEXT: {"type": "string"}}, "required": [TEXT]}, {TEXT: text})
+    return field

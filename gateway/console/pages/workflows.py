@@ -1,0 +1,106 @@
+"""The pages of workflows: all by category, and one of them with its steps, its form and its last runs."""
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+from aiohttp import web
+
+from gateway.console.client import ApiError
+from gateway.console.schema_form import Field, FieldError, fields_of, values_of
+from gateway.console.visit import Page, Visit, see_other
+from gateway.contracts.journal import ENDED
+from gateway.contracts.store import Json
+
+#: So many runs of a workflow stand on its page; the others are on the page of runs.
+LAST: Final = 10
+#: The fields of the form that are no parameters, by the names that the API has for them.
+FURTHER: Final = ("conversation", "model")
+
+
+class Workflows:
+    """The pages of workflows."""
+
+    def pages(self) -> tuple[Page, ...]:
+        return (
+            Page("GET", "/workflows", self._list, ("context",)),
+            Page("GET", "/workflows/{name}", self._one, ("context",)),
+            Page("POST", "/workflows/{name}", self._start, ("context",)),
+        )
+
+    async def _list(self, visit: Visit) -> web.Response:
+        chosen = visit.query.get("category")
+        listed, categories = await asyncio.gather(
+            visit.api.get("workflows", category=chosen, after=visit.query.get("after")),
+            visit.api.get("workflows", "categories"),
+        )
+        return await visit.page(
+            "workflows.html",
+            title="Workflows",
+            workflows=listed["data"],
+            following=listed["next"],
+            categories=categories["data"],
+            chosen=chosen,
+        )
+
+    async def _one(self, visit: Visit) -> web.Response:
+        return await self._shown(visit, await visit.api.get("workflows", visit.match["name"]))
+
+    async def _shown(
+        self,
+        visit: Visit,
+        workflow: Json,
+        *,
+        status: int = 200,
+        problem: str | None = None,
+        form: Mapping[str, str] = {},
+    ) -> web.Response:
+        runs = await visit.api.get("context", "runs", kind="workflow", workflow=workflow["name"], limit=LAST)
+        return await visit.page(
+            "workflow.html",
+            title="Workflow",
+            status=status,
+            workflow=workflow,
+            fields=_fields(workflow),
+            form=form,
+            problem=problem,
+            attempt=secrets.token_urlsafe(12),
+            ended=ENDED,
+            runs=runs["data"],
+            has_more=runs["next"] is not None,
+        )
+
+    async def _start(self, visit: Visit) -> web.Response:
+        """Start a run. A form that a browser sends twice, on a double click say, starts one."""
+        name = visit.match["name"]
+        workflow = await visit.api.get("workflows", name)
+        try:
+            body = _body(workflow, visit.form)
+            run = await visit.api.post(
+                "workflows", name, "runs", body=body, Prefer="respond-async", Idempotency_Key=_key(visit.form, body)
+            )
+        except FieldError as error:
+            problem = f"{error.name}: {visit.t(str(error))}"
+            return await self._shown(visit, workflow, status=422, problem=problem, form=visit.form)
+        except ApiError as error:
+            return await self._shown(visit, workflow, status=error.status, problem=error.message, form=visit.form)
+        return see_other("runs", run["id"])
+
+
+def _fields(workflow: Json) -> list[Field]:
+    return list(fields_of(workflow["parameters"], {}, defaults=True))
+
+
+def _body(workflow: Json, form: Mapping[str, str]) -> dict[str, Any]:
+    """Return the body that starts a run. Raises FieldError."""
+    further = {name: text for name in FURTHER if (text := form.get(name, "").strip())}
+    return {"parameters": values_of(_fields(workflow), form), **further}
+
+
+def _key(form: Mapping[str, str], body: Mapping[str, Any]) -> str:
+    """Return the Idempotency-Key of a form: the same for the same values of the same page."""
+    content = orjson.dumps([form.get("attempt", ""), body], option=orjson.OPT_SORT_KEYS)
+    return "console-" + hashlib.sha256(content).hexdigest()
