@@ -28,6 +28,7 @@ from gateway.console.static import static_answer, static_url
 from gateway.console.visit import CONSOLE, Page, Visit, html_answer, link
 from gateway.contracts.caller import Caller
 from gateway.errors import GatewayError
+from gateway.http.error_response import new_request_id
 
 log = logging.getLogger("gateway")
 
@@ -125,6 +126,13 @@ class Console:
             return self.refusal(request, error.facts.status, error.code, error.message)
         except web.HTTPRequestEntityTooLarge:
             return self.refusal(request, 413, "request_too_large", "The form is too large: shorten what you entered.")
+        except ConnectionResetError:
+            raise  # the browser left
+        except Exception:
+            request_id = new_request_id()
+            log.exception("a page of the console failed, request id %s", request_id)
+            text = "The page failed: look for this request id in the gateway's log: {0}."
+            return self.refusal(request, 500, "internal_error", text, request_id)
 
     async def _answered(self, request: web.Request, path: str) -> web.StreamResponse:
         method = "GET" if request.method == "HEAD" else request.method

@@ -1,0 +1,268 @@
+"""A person decides in a real browser: by mouse, by keyboard, on a phone, without scripts."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from gateways import config, key
+from playwright.async_api import Browser, expect
+
+from gateway.testing.run import GatewayProcess
+from tests.console.browser import BROWSER, DESKTOP, PHONE, Scheme, View, Visit, axe, fits, picture, visiting
+
+pytestmark = BROWSER
+Json = dict[str, object]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def gateway(tmp_path: Path) -> AsyncIterator[GatewayProcess]:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("one\ntwo\nthree\n")
+    tools = {"file_operations": {"roots": [str(folder)], "write": True}}
+    async with GatewayProcess(config(None, tools=tools, store=f"sqlite:///{tmp_path}/gateway.db")) as process:
+        yield process
+
+
+async def asked(gateway: GatewayProcess, content: str = "one\nTWO\nthree\n", *, conversation: str = "talk") -> Json:
+    """A chat of a client that asks to write notes.txt: what it was answered."""
+    call = f"tool file_operations {json.dumps({'operation': 'write', 'path': 'notes.txt', 'content': content})}"
+    body = {"model": "demo", "messages": [{"role": "user", "content": call}]}
+    headers = {"X-Context-Conversation": conversation}
+    async with aiohttp.ClientSession(gateway.base_url) as client:
+        answer = await client.post("/context/v1/chat/completions", json=body, headers=headers)
+        found: Json = await answer.json()
+        return found
+
+
+async def states(gateway: GatewayProcess) -> list[tuple[str, str | None, str | None]]:
+    """State, way and comment of each approval, the oldest first."""
+    async with aiohttp.ClientSession(gateway.base_url) as client:
+        listed = await (await client.get("/context/approvals")).json()
+        return [(one["state"], one["via"], one["comment"]) for one in listed["data"]]
+
+
+def written(tmp_path: Path) -> str:
+    return (tmp_path / "files" / "notes.txt").read_text()
+
+
+async def until_written(tmp_path: Path, text: str) -> None:
+    async with asyncio.timeout(60):
+        while written(tmp_path) != text:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("view", [DESKTOP, PHONE], ids=["desktop", "phone"])
+async def test_the_inbox_is_accessible_and_fits(
+    gateway: GatewayProcess, visit: Visit, view: View, scheme: Scheme
+) -> None:
+    """Empty and with a call; the call's own page, and the form to edit it."""
+    name = "-".join([*(["phone"] if view.mobile else []), *(["dark"] if scheme == "dark" else [])])
+    suffix = f"-{name}" if name else ""
+    async with visit("/console", view=view, scheme=scheme) as page:
+        await expect(page.get_by_text("Nothing waits for you.")).to_be_visible()
+        await axe(page)
+        await asked(gateway)
+        await expect(page.get_by_role("article")).to_have_count(1)
+        await axe(page)
+        await fits(page)
+        await picture(page, f"inbox{suffix}")
+        await page.get_by_role("link", name="Edit, give a reason, remember").click()
+        await expect(page.get_by_text("+", exact=True)).to_be_visible()
+        await axe(page)
+        await fits(page)
+        await picture(page, f"approval{suffix}")
+
+
+async def test_calls_appear_and_go_by_themselves(gateway: GatewayProcess, visit: Visit) -> None:
+    """With their number in the title. What another person decides goes away."""
+    async with visit("/console") as page:
+        await expect(page).to_have_title("Inbox – Twolane")
+        await asked(gateway)
+        card = page.get_by_role("article")
+        await expect(card).to_contain_text("Held by")
+        await expect(page).to_have_title("(1) Inbox – Twolane")
+        approval_id = await card.get_attribute("id")
+        async with aiohttp.ClientSession(gateway.base_url) as client:
+            await client.post(f"/context/approvals/{approval_id}", json={"decision": "reject"})
+        await expect(card).to_have_count(0)
+        await expect(page).to_have_title("Inbox – Twolane")
+        await expect(page.get_by_text("Nothing waits for you.")).to_be_visible()
+
+
+async def test_approve_what_is_shown(gateway: GatewayProcess, visit: Visit, tmp_path: Path) -> None:
+    """One click in the inbox; the call runs, and the record names the console."""
+    await asked(gateway)
+    async with visit("/console") as page:
+        await page.get_by_role("button", name="Approve the call of file_operations").click()
+        await expect(page.get_by_role("status")).to_have_text("Approved. The run goes on.")
+    await until_written(tmp_path, "one\nTWO\nthree\n")
+    ((state, via, _),) = await states(gateway)
+    assert via == "console" and state in ("approved", "executing", "done")
+
+
+async def test_edit_what_runs(gateway: GatewayProcess, visit: Visit, tmp_path: Path) -> None:
+    """In a form of the tool's schema."""
+    await asked(gateway)
+    async with visit("/console") as page:
+        await page.get_by_role("link", name="Edit, give a reason, remember").click()
+        await page.get_by_label("content", exact=True).fill("edited\n  by hand")
+        await page.get_by_role("button", name="Approve the edited call").click()
+        await expect(page.get_by_role("heading", name="The model had asked for")).to_be_visible()
+    await until_written(tmp_path, "edited\n  by hand")
+
+
+async def test_an_edit_that_does_not_fit_says_so(gateway: GatewayProcess, visit: Visit, tmp_path: Path) -> None:
+    """On the same page, with what was entered; nothing was decided."""
+    await asked(gateway)
+    async with visit("/console", expected=["status of 422"]) as page:
+        await page.get_by_role("link", name="Edit, give a reason, remember").click()
+        await page.get_by_role("link", name="Edit as JSON").click()
+        await page.get_by_label("Arguments, as JSON").fill('{"operation": "burn"')
+        await page.get_by_role("button", name="Approve the edited call").click()
+        await expect(page.get_by_role("alert")).to_contain_text("this is not JSON")
+        await expect(page.get_by_label("Arguments, as JSON")).to_have_value('{"operation": "burn"')
+        await axe(page)
+    assert [state for state, *_ in await states(gateway)] == ["pending"]
+
+
+async def test_reject_with_a_reason(gateway: GatewayProcess, visit: Visit, tmp_path: Path) -> None:
+    """The reason reaches the record, and nothing runs."""
+    await asked(gateway)
+    async with visit("/console") as page:
+        await page.get_by_role("link", name="Edit, give a reason, remember").click()
+        await page.get_by_label("Reason").fill("not on a Friday")
+        await page.get_by_role("button", name="Reject", exact=True).click()
+        await expect(page.get_by_role("status")).to_have_text("Rejected. The call does not run.")
+        await expect(page.get_by_text("not on a Friday")).to_be_visible()
+    assert await states(gateway) == [("rejected", "console", "not on a Friday")]
+    assert written(tmp_path) == "one\ntwo\nthree\n"
+
+
+async def test_remember_a_decision(gateway: GatewayProcess, visit: Visit, tmp_path: Path) -> None:
+    """For the conversation: the same call runs again without asking."""
+    await asked(gateway, "kept\n")
+    async with visit("/console") as page:
+        await page.get_by_role("link", name="Edit, give a reason, remember").click()
+        await page.get_by_label("Remember").select_option("the same call in this conversation")
+        await page.get_by_role("button", name="Approve", exact=True).click()
+        await until_written(tmp_path, "kept\n")
+        (tmp_path / "files" / "notes.txt").write_text("changed since")
+        print(await asked(gateway, "kept\n"))
+        assert written(tmp_path) == "kept\n"
+        await page.goto("/console/remembered")
+        await expect(page.get_by_text("file_operations")).to_be_visible()
+
+
+async def test_a_batch(gateway: GatewayProcess, visit: Visit) -> None:
+    """Two of three, with one reason."""
+    for number in range(3):
+        await asked(gateway, f"text {number}", conversation=f"talk {number}")
+    async with visit("/console") as page:
+        boxes = page.get_by_role("checkbox", name="Select the call of file_operations")
+        await boxes.nth(0).check()
+        await boxes.nth(2).check()
+        await page.get_by_label("Reason of a rejection").fill("both")
+        await page.locator("#batch").get_by_role("button", name="Reject").click()
+        await expect(page.get_by_role("article")).to_have_count(1)
+    assert [(state, comment) for state, _, comment in await states(gateway)] == [
+        ("rejected", "both"),
+        ("pending", None),
+        ("rejected", "both"),
+    ]
+
+
+async def test_the_keyboard_alone(gateway: GatewayProcess, visit: Visit, tmp_path: Path) -> None:
+    """`?` lists the keys; j and k move, x selects, e opens the form, a approves, r rejects."""
+    for number in range(3):
+        await asked(gateway, f"text {number}", conversation=f"talk {number}")
+    async with visit("/console") as page:
+        press = page.keyboard.press
+        await press("?")
+        await expect(page.get_by_role("dialog")).to_contain_text("approve the call")
+        await axe(page)
+        await press("Escape")
+        await expect(page.get_by_role("dialog")).to_be_hidden()
+        for keys, current in (("j", 0), ("j", 1), ("j", 2), ("j", 2), ("k", 1)):
+            await press(keys)
+            await expect(page.get_by_role("article").nth(current)).to_be_focused()
+        await press("x")
+        await expect(page.get_by_role("checkbox").nth(1)).to_be_checked()
+        await press("x")
+        await press("r")
+        await expect(page.get_by_role("article")).to_have_count(2)
+        await press("j")
+        await press("e")
+        await expect(page.get_by_label("content", exact=True)).to_be_visible()
+        await page.locator("h1").click()
+        await press("a")
+        await expect(page.get_by_role("status")).to_have_text("Approved. The run goes on.")
+    await until_written(tmp_path, "text 0")
+    assert [state for state, *_ in await states(gateway)][1:] == ["rejected", "pending"]
+
+
+async def test_decisions_without_scripts(gateway: GatewayProcess, visit: Visit, tmp_path: Path) -> None:
+    """Approve in the inbox, reject on the call's own page, edit, and a batch."""
+    for number in range(4):
+        await asked(gateway, f"text {number}", conversation=f"talk {number}")
+    async with visit("/console", scripts=False) as page:
+        await page.get_by_role("button", name="Approve the call of file_operations").first.click()
+        await expect(page.get_by_role("status")).to_have_text("Approved. The run goes on.")
+        await page.get_by_role("link", name="Edit, give a reason, remember").first.click()
+        await page.get_by_label("Reason").fill("no")
+        await page.get_by_role("button", name="Reject", exact=True).click()
+        await page.goto("/console")
+        await page.get_by_role("link", name="Edit, give a reason, remember").first.click()
+        await page.get_by_role("link", name="What it changes").click()
+        await expect(page.get_by_text("notes.txt")).to_be_visible()
+        await page.go_back()
+        await page.get_by_label("content", exact=True).fill("mine")
+        await page.get_by_role("button", name="Approve the edited call").click()
+        await page.goto("/console")
+        await page.get_by_role("checkbox").check()
+        await page.locator("#batch").get_by_role("button", name="Reject").click()
+        await expect(page.get_by_role("article")).to_have_count(0)
+    await until_written(tmp_path, "mine")
+    assert [state for state, *_ in await states(gateway)][1::2] == ["rejected", "rejected"]
+
+
+async def test_sign_in_and_out(chromium: Browser, tmp_path: Path) -> None:
+    """With a gateway key; a wrong one is refused; a link to an approval leads there after the sign-in."""
+    keys = [{**key("s3cret", "approve", "context"), "name": "ann", "tenant": "team"}]
+    async with GatewayProcess(config(None, keys=keys, store=f"sqlite:///{tmp_path}/gateway.db")) as gateway:
+        at = partial(visiting, chromium, gateway.base_url)
+        async with at("/console/runs?state=failed", expected=["status of 401"]) as page:
+            await axe(page)
+            await picture(page, "sign-in")
+            await page.get_by_label("Gateway key").fill("guess")
+            await page.get_by_role("button", name="Sign in").click()
+            await expect(page.get_by_role("alert")).to_have_text("This is no gateway key: check it.")
+            await axe(page)
+            await page.get_by_label("Gateway key").fill("s3cret")
+            await page.get_by_role("button", name="Sign in").click()
+            assert page.url == f"{gateway.base_url}/console/runs?state=failed"
+            await expect(page.get_by_role("contentinfo")).to_contain_text("Key ann, tenant team")
+            (cookie,) = await page.context.cookies()
+            assert cookie["httpOnly"] and cookie["sameSite"] == "Lax" and cookie["path"] == "/console"
+            await page.get_by_role("button", name="Sign out").click()
+            await expect(page.get_by_label("Gateway key")).to_be_visible()
+            await page.context.add_cookies([cookie])
+            await page.goto("/console")
+            await expect(page.get_by_label("Gateway key")).to_be_visible()
+
+
+async def test_chinese(gateway: GatewayProcess, visit: Visit) -> None:
+    """By the browser's language, or by choice."""
+    await asked(gateway)
+    async with visit("/console", language="zh") as page:
+        await expect(page.get_by_role("heading", level=1)).to_have_text("待办")
+        await axe(page)
+        await picture(page, "inbox-chinese")
+        await page.get_by_role("button", name="English").click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Inbox")
