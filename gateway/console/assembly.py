@@ -11,6 +11,8 @@ from gateway.console.pages.memories import Memories
 from gateway.console.pages.playground import Playground
 from gateway.console.pages.prompts import Prompts
 from gateway.console.pages.remembered import Remembered
+from gateway.console.pages.run import RunPages
+from gateway.console.pages.runs import RunList
 from gateway.console.pages.workflows import Workflows
 from gateway.console.rendering import Rendering
 from gateway.console.session import Sessions
@@ -59,9 +61,9 @@ def assemble(
         return await console.is_valid(visit.session)
 
     inbox = Inbox(rendering, live := Live(lambda *news: inbox.news_of(*news), is_valid=is_valid))
-    signing = Sessions(secret, lifetime_s=lifetime_s, now_s=now_s)
-    others = (Workflows(), Playground(), Prompts(), Memories(), Remembered())
+    others = (RunList(now_s), RunPages(live, now_s), Workflows(), Playground(), Prompts(), Memories(), Remembered())
     pages = (*inbox.pages(), *(page for each in others for page in each.pages()))
+    signing = Sessions(secret, lifetime_s=lifetime_s, now_s=now_s)
     console = Console(pages, conditions=conditions, sessions=signing, client=client, rendering=rendering)
 
     async def close() -> None:

@@ -90,6 +90,15 @@ class Api:
             yield response
 
     @asynccontextmanager
+    async def following(self, *path: str) -> AsyncIterator[aiohttp.StreamReader]:
+        """Open the answer to a GET that goes on, such as the events of a run. Raises ApiError."""
+        session, timeout = self._session(path), aiohttp.ClientTimeout(total=None)
+        async with session.get(_url(path), headers=self._headers(), timeout=timeout) as response:
+            if response.status >= 400:
+                raise _error_of(response.status, await response.read())
+            yield response.content
+
+    @asynccontextmanager
     async def events(self) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         """Open the WebSocket of the events of the tenant. Raises ApiError."""
         try:
@@ -117,9 +126,9 @@ class Api:
             headers=self._headers(fields),
         ) as response:
             content = await response.read()
-        answer: Json = orjson.loads(content) if content else {}
         if response.status >= 400:
-            raise ApiError(response.status, answer.get("error") or {})
+            raise _error_of(response.status, content)
+        answer: Json = orjson.loads(content) if content else {}
         return answer
 
     def _session(self, path: tuple[str, ...]) -> aiohttp.ClientSession:
@@ -127,6 +136,10 @@ class Api:
 
     def _headers(self, further: Mapping[str, str] | None = None) -> Mapping[str, str]:
         return {KEY_HEADER: self._token, **(further or {})}
+
+
+def _error_of(status: int, content: bytes) -> ApiError:
+    return ApiError(status, orjson.loads(content).get("error") or {} if content else {})
 
 
 def _session(socket: str) -> aiohttp.ClientSession:

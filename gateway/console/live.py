@@ -66,13 +66,14 @@ class OpenPage:
         self._news.set()
 
     async def take(self) -> bytes:
-        """Wait for news, and return all that are here; b"" at the end."""
+        """Wait for news, and return all that are here up to the end; b"" at the end."""
         while not self._waiting:
             self._news.clear()
             await self._news.wait()
-        frames = list(self._waiting)
-        self._waiting.clear()
-        return b"" if b"" in frames else b"".join(frames)
+        frames = [self._waiting.popleft()]
+        while frames[0] and self._waiting and self._waiting[0]:
+            frames.append(self._waiting.popleft())
+        return b"".join(frames)
 
 
 class Following:
@@ -145,6 +146,17 @@ class Live:
         finally:
             self._open.discard(page)
 
+    async def relayed(self, visit: Visit, frames: AsyncIterator[bytes]) -> web.StreamResponse:
+        """Send frames as they come, until they end, the page is left, or its session ends."""
+        page = OpenPage(View(visit.language, visit.may("approve")))
+        self._open.add(page)
+        relaying = asyncio.get_running_loop().create_task(_relay(frames, page))
+        try:
+            return await self._written(visit, page)
+        finally:
+            self._open.discard(page)
+            relaying.cancel()
+
     async def _written(self, visit: Visit, page: OpenPage) -> web.StreamResponse:
         response = web.StreamResponse(headers=HEADERS)
         if visit.request.version >= HttpVersion11:
@@ -165,6 +177,16 @@ class Live:
         self._closing = True
         for page in self._open:
             page.put(b"")
+
+
+async def _relay(frames: AsyncIterator[bytes], page: OpenPage) -> None:
+    try:
+        async for frame in frames:
+            page.put(frame)
+    except (ApiError, aiohttp.ClientError, OSError) as error:
+        log.debug("an open page loads its news anew: %s", error)
+    finally:
+        page.put(b"")
 
 
 def sse_frame(event: str, html: str) -> bytes:

@@ -153,8 +153,9 @@ async def test_remember_a_decision(gateway: GatewayProcess, visit: Visit, tmp_pa
         await page.get_by_label("Remember").select_option("the same call in this conversation")
         await page.get_by_role("button", name="Approve", exact=True).click()
         await until_written(tmp_path, "kept\n")
+        await asked(gateway, "kept\n")  # it brings the answer of the run that waited
         (tmp_path / "files" / "notes.txt").write_text("changed since")
-        print(await asked(gateway, "kept\n"))
+        await asked(gateway, "kept\n")
         assert written(tmp_path) == "kept\n"
         await page.goto("/console/remembered")
         await expect(page.get_by_text("file_operations")).to_be_visible()

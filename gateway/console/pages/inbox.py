@@ -113,7 +113,7 @@ class Inbox:
         try:
             if decision == "approve" and "edited" in form:
                 body["arguments"] = await self._edited(visit, approval_id)
-            await visit.api.post("context", "approvals", approval_id, body=body)
+            decided = await visit.api.post("context", "approvals", approval_id, body=body)
         except FieldError as error:
             problem = f"{error.name}: {error}"
             return await self._failed(visit, approval_id, 422, problem)
@@ -121,6 +121,8 @@ class Inbox:
             return await self._failed(visit, approval_id, error.status, error.message)
         if form.get("back") == "approval":
             return see_other("approvals", approval_id, done=_past(decision))
+        if form.get("back") == "run":
+            return see_other("runs", decided["run_id"], done=_past(decision))
         return see_other(done=_past(decision))
 
     async def _failed(self, visit: Visit, approval_id: str, status: int, problem: str) -> web.Response:

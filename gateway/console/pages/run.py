@@ -1,0 +1,160 @@
+"""One run: its timeline and picture, news of it while it lasts, and what a person can do about it."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from aiohttp import web
+
+from gateway.approvals.escaping import shown
+from gateway.console.client import ApiError
+from gateway.console.live import Live, sse_frame
+from gateway.console.pages.inbox import BASES
+from gateway.console.rendering import pretty_json
+from gateway.console.timeline import begin_of, excerpt, lasted_s, seen_of, timeline_of
+from gateway.console.visit import Page, Visit, see_other
+from gateway.contracts.journal import ENDED
+from gateway.contracts.store import Json
+from gateway.errors import GatewayError
+
+CHANGED, OVER = sse_frame("changed", ""), sse_frame("over", "")
+#: What follows a change within so long goes with it.
+PAUSE_S: Final = 0.2
+#: What the API's stream of events sends in a silence (`gateway.api.events.pages`).
+_SILENCE: Final = b": keep-alive"
+#: Words for the decisions of the risk gate, from `gateway.contracts.risk.Action`.
+DECISIONS: Final[Mapping[str, str]] = {
+    "auto": "Runs without asking",
+    "confirm": "A person decides",
+    "deny": "Not allowed",
+    "error": "Not a valid call",
+}
+OUTCOMES: Final = ("done", "retry", "failed")
+_NOT_ASCII: Final = re.compile("[^\n\x20-\x7e]")
+
+
+class RunPages:
+    """The pages of one run. `live` sends news to those that are open, `now_s` returns the Unix time."""
+
+    def __init__(self, live: Live, now_s: Callable[[], float]) -> None:
+        self._live = live
+        self._now_s = now_s
+
+    def pages(self) -> tuple[Page, ...]:
+        viewing, one = ("context", "approve"), "/runs/{id}"
+        return (
+            Page("GET", one, self._run, viewing),
+            Page("GET", one + "/timeline", self._timeline, viewing),
+            Page("GET", one + "/live", self._news, viewing),
+            Page("GET", one + "/raw", self._raw, viewing),
+            Page("POST", one + "/cancel", self._cancel, viewing),
+            Page("POST", one + "/resume", self._resume, viewing),
+            Page("POST", one + "/settle", self._settle, ("approve",)),
+        )
+
+    async def _run(self, visit: Visit) -> web.Response:
+        return await self._shown(visit)
+
+    async def _shown(
+        self, visit: Visit, *, status: int = 200, problem: str | None = None, form: Mapping[str, str] = {}
+    ) -> web.Response:
+        run = await _stored(visit)
+        return await visit.page(
+            "run.html", title="Run", status=status, problem=problem, **self._values(visit, run, form=form)
+        )
+
+    def _values(self, visit: Visit, run: Json, *, form: Mapping[str, str] = {}) -> Mapping[str, Any]:
+        first = visit.query.get("from", "")
+        now_s, begin_s = self._now_s(), begin_of(run)
+        whole = run["answer"] or {}
+        answer = whole.get("content") if isinstance(whole.get("content"), str) else None
+        return {
+            "run": run,
+            "timeline": timeline_of(run, first=int(first) if re.fullmatch("[0-9]{1,9}", first) else None, now_s=now_s),
+            "begin_s": begin_s,
+            "lasted_s": lasted_s(run, begin_s, now_s=now_s),
+            "ended": run["state"] in ENDED,
+            "seen": seen_of(run),
+            "answer": excerpt(answer) if answer else None,
+            "usage": whole.get("usage"),
+            "bases": BASES,
+            "decisions": DECISIONS,
+            "outcomes": OUTCOMES,
+            "form": form,
+            "from_step": first or None,
+        }
+
+    async def _timeline(self, visit: Visit) -> web.Response:
+        """Return the part of the page that changes; nothing (204) if it is as the reader has it."""
+        run = await _stored(visit)
+        if visit.query.get("seen") == seen_of(run):
+            return web.Response(status=204, headers={"Cache-Control": "no-store"})
+        return visit.answer("run_timeline.html", afresh=True, **self._values(visit, run))
+
+    async def _news(self, visit: Visit) -> web.StreamResponse:
+        await _stored(visit)  # refused before the stream begins, if there is no such run
+        return await self._live.relayed(visit, _changes(visit))
+
+    async def _raw(self, visit: Visit) -> web.Response:
+        run = await _stored(visit)
+        return await visit.page(
+            "run_raw.html", title="Run as JSON", run=run, text=await asyncio.to_thread(seen_json, run)
+        )
+
+    async def _cancel(self, visit: Visit) -> web.Response:
+        return await self._done(visit, "cancel", {}, "cancelled")
+
+    async def _resume(self, visit: Visit) -> web.Response:
+        return await self._done(visit, "resume", {}, "resumed")
+
+    async def _settle(self, visit: Visit) -> web.Response:
+        form = visit.form
+        step, outcome = form.get("step", ""), form.get("outcome")
+        if not re.fullmatch("[0-9]{1,9}", step) or outcome not in OUTCOMES:
+            raise GatewayError("invalid_field", "The form has no step or no outcome: load the page again.", param="as")
+        body: dict[str, Any] = {"step": int(step), "as": outcome}
+        if outcome != "retry" and (result := form.get("result", "").strip()):
+            body |= {"result": result.replace("\r\n", "\n"), "trusted": "trusted" in form}
+        return await self._done(visit, "resume", body, "settled")
+
+    async def _done(self, visit: Visit, action: str, body: Mapping[str, Any], done: str) -> web.Response:
+        """Do something about the run, and show it again."""
+        run_id = visit.match["id"]
+        try:
+            await visit.api.post("context", "runs", run_id, action, body=body)
+        except ApiError as error:
+            if error.status == 404:
+                raise
+            return await self._shown(visit, status=error.status, problem=error.message, form=visit.form)
+        return see_other("runs", run_id, done=done)
+
+
+async def _stored(visit: Visit) -> Json:
+    return await visit.api.get("context", "runs", visit.match["id"])
+
+
+async def _changes(visit: Visit) -> AsyncIterator[bytes]:
+    """Yield a frame after each change of a run, and a last one when it has ended."""
+    async with visit.api.following("context", "runs", visit.match["id"], "events") as stream:
+        while content := await stream.readany():
+            if content.strip() != _SILENCE:
+                yield CHANGED
+                await asyncio.sleep(PAUSE_S)
+    if (await _stored(visit))["state"] in ENDED:
+        yield CHANGED + OVER
+
+
+def seen_json(value: object) -> str:
+    """Return JSON of the same value with indentation, in which each character shows."""
+    return _NOT_ASCII.sub(lambda found: _seen(found[0]), pretty_json(value))
+
+
+@lru_cache(maxsize=4096)
+def _seen(character: str) -> str:
+    """Return a character that shows as it is, another one as the escape of JSON."""
+    if shown(character) == character:
+        return character
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

@@ -1,0 +1,87 @@
+"""The list of runs, newest first, and the ways to narrow it."""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from aiohttp import web
+
+from gateway.console.client import ApiError
+from gateway.console.timeline import lasted_s
+from gateway.console.visit import Page, Visit
+from gateway.contracts.store import Json
+
+SHOWN: Final = 50
+STATES: Final = (
+    "running",
+    "awaiting_approval",
+    "awaiting_client",
+    "unknown",
+    "completed",
+    "rejected",
+    "expired",
+    "failed",
+    "interrupted",
+    "cancelled",
+)
+KINDS: Final = ("chat", "workflow")
+#: What a list is narrowed by, besides times: `gateway.api.runs` has the same words.
+_WORDS: Final = ("state", "kind", "caller", "workflow", "conversation")
+_TIMES: Final = ("since", "until")
+_UNIX = re.compile(r"[0-9]{1,11}(?:\.[0-9]{1,6})?")
+#: Errors of the API that are about what the reader entered.
+_ENTERED: Final = (400, 422)
+
+
+class RunList:
+    """The page of all runs of a tenant. `now_s` returns the Unix time."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+
+    def pages(self) -> tuple[Page, ...]:
+        return (Page("GET", "/runs", self._list, ("context", "approve")),)
+
+    async def _list(self, visit: Visit) -> web.Response:
+        query = visit.query
+        words: dict[str, str | int | None] = {name: query.get(name) for name in _WORDS}
+        listed: Json = {"data": [], "next": None}
+        status, problem = 200, None
+        try:
+            times = {name: time_of(query, name) for name in _TIMES}
+            after = query.get("after")
+            listed = await visit.api.get("context", "runs", limit=SHOWN, after=after, **words, **times)
+        except ValueError as error:
+            status, problem = 400, visit.t("{0} is not a time: write it like 2026-01-31T08:00.", str(error))
+        except ApiError as error:
+            if error.status not in _ENTERED:
+                raise
+            status, problem = error.status, error.message
+        now_s = self._now_s()
+        return await visit.page(
+            "runs.html",
+            title="Runs",
+            status=status,
+            runs=[{**run, "lasted_s": lasted_s(run, run["created_at"], now_s=now_s)} for run in listed["data"]],
+            following=listed["next"],
+            states=STATES,
+            kinds=KINDS,
+            narrowed=any(name in query for name in (*_WORDS, *_TIMES)),
+            problem=problem,
+        )
+
+
+def time_of(query: Mapping[str, str], name: str) -> str | None:
+    """Return a time of a form as Unix seconds, None if the form has none. Raises ValueError.
+
+    A form sends `2026-01-31T08:00` in UTC; a link may have Unix seconds.
+    """
+    text = query.get(name)
+    if text is None or _UNIX.fullmatch(text):
+        return text
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(text) from None
+    return f"{(at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp():.0f}"
