@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
+from gateway.console.chinese_library import LIBRARY
+
 CHINESE: Final[Mapping[str, str]] = {
+    **LIBRARY,
     "Inbox": "待办",
 }

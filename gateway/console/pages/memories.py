@@ -33,14 +33,16 @@ class Memories:
 
     async def _shown(self, visit: Visit, *, status: int = 200, **values: object) -> web.Response:
         owner = owner_in(visit.query)
-        named = owner or ({"key": visit.caller.name} if visit.caller.name else {})
-        return await visit.page("memories.html", title="Memories", status=status, owner=owner, named=named, **values)
+        return await visit.page(
+            "memories.html", title="Memories", status=status, owner=owner, named=_named(visit, owner), **values
+        )
 
     async def _ask(self, visit: Visit) -> web.Response:
         """Ask whether all memories of the owner are to go: a page of its own, which needs no script."""
         owner = owner_in(visit.query)
         listed = await visit.api.get(*MEMORIES, **owner, limit=1)
-        return await visit.page("memories_delete.html", title="Delete all memories", owner=owner, any=listed["data"])
+        values = {"named": _named(visit, owner), "has_some": bool(listed["data"])}
+        return await visit.page("memories_delete.html", title="Delete all memories", **values)
 
     async def _delete_all(self, visit: Visit) -> web.Response:
         owner = owner_in(visit.form)
@@ -55,3 +57,8 @@ class Memories:
 def owner_in(fields: Mapping[str, str]) -> Mapping[str, str]:
     """Return the owner that a query or a form names, as the API takes it; {}: the reader's own key."""
     return {name: text for name in ("user", "key") if (text := fields.get(name, "").strip())}
+
+
+def _named(visit: Visit, owner: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the owner by name; {}: the requests without a key, whose memories the API deletes one by one only."""
+    return owner or ({"key": visit.caller.name} if visit.caller.name else {})

@@ -1,5 +1,6 @@
 """The pages of system prompts: their list, one of them, the form that stores it, and what a model gets of it."""
 
+import unicodedata
 from collections.abc import Mapping
 from typing import Final
 
@@ -14,8 +15,8 @@ PROMPTS: Final = ("v1", "system-prompts")
 SHOWN: Final = 100
 #: The field of the form that holds a prompt.
 TEXT: Final = "text"
-#: Characters of which no browser returns what it was given: such a text is edited as JSON.
-_CHANGED_BY_BROWSERS: Final = frozenset("\r\0")
+#: Characters without which some languages and emoji cannot be written, though they do not show.
+_JOINERS: Final = frozenset("\u200c\u200d")
 
 
 class Prompts:
@@ -122,8 +123,15 @@ async def _found(visit: Visit, prompt_id: str) -> Json | None:
 
 
 def _field(text: str) -> Field:
-    """Return the control that holds a prompt: a form returns each of its characters."""
-    if _CHANGED_BY_BROWSERS.isdisjoint(text):
+    """Return the control that holds a prompt: one that shows each of its characters and returns it."""
+    if all(map(_is_plain, text)):
         return Field(name=TEXT, control="text", kind="string", text=text, required=True, present=True)
     (field,) = fields_of({"properties": {TEXT: {"type": "string"}}, "required": [TEXT]}, {TEXT: text})
     return field
+
+
+def _is_plain(character: str) -> bool:
+    """Return whether a `<textarea>` shows the character, and a browser sends it as it is."""
+    if character in _JOINERS or character in "\n\t":
+        return True
+    return unicodedata.category(character) not in ("Cc", "Cf")
