@@ -69,10 +69,11 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverTime:
-    """A picture of rows over time, from `begin_s` for `span_s` seconds. Heights are in pixels."""
+    """A picture of rows over time, from `begin_s` for `span_s` seconds, with the kinds of its bars. Heights are pixels."""
 
     rows: Sequence[Row]
     ticks: Sequence[Tick]
+    kinds: frozenset[str]
     begin_s: float
     span_s: float
     height: int
@@ -91,6 +92,7 @@ def over_time(lanes: Sequence[Lane]) -> OverTime | None:
     return OverTime(
         rows=rows,
         ticks=[Tick(left=_percent(offset_s, span_s), offset_s=offset_s) for offset_s in _offsets(span_s)],
+        kinds=frozenset(span.kind for span in spans),
         begin_s=begin_s,
         span_s=span_s,
         height=axis_top + AXIS_PX,

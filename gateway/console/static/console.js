@@ -136,6 +136,25 @@
     });
   });
 
+  // A part of a page that is loaded anew keeps what its reader has opened and entered.
+
+  const kept = new Map();
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    if (!event.detail.target.matches("[data-keep]")) return;
+    kept.clear();
+    for (const one of event.detail.target.querySelectorAll("details[id]")) kept.set(one.id, one.open);
+    for (const one of event.detail.target.querySelectorAll("input[id], textarea[id]")) {
+      kept.set(one.id, one.type === "checkbox" ? one.checked : one.value);
+    }
+  });
+  document.addEventListener("htmx:afterSwap", () => {
+    for (const [id, value] of kept) {
+      const one = document.getElementById(id);
+      if (one) one[one.matches("details") ? "open" : one.type === "checkbox" ? "checked" : "value"] = value;
+    }
+    kept.clear();
+  });
+
   // The keyboard.
 
   const cards = () => [...document.querySelectorAll("[data-card]")];
