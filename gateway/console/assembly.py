@@ -13,6 +13,10 @@ from gateway.console.pages.prompts import Prompts
 from gateway.console.pages.remembered import Remembered
 from gateway.console.pages.run import RunPages
 from gateway.console.pages.runs import RunList
+from gateway.console.pages.service_form import ServiceForm
+from gateway.console.pages.services import Services
+from gateway.console.pages.status import Status
+from gateway.console.pages.tools import Tools
 from gateway.console.pages.workflows import Workflows
 from gateway.console.rendering import Rendering
 from gateway.console.session import Sessions
@@ -61,7 +65,10 @@ def assemble(
         return await console.is_valid(visit.session)
 
     inbox = Inbox(rendering, live := Live(lambda *news: inbox.news_of(*news), is_valid=is_valid))
-    others = (RunList(now_s), RunPages(live, now_s), Workflows(), Playground(), Prompts(), Memories(), Remembered())
+    others = (
+        *(RunList(now_s), RunPages(live, now_s), Workflows(), Playground(), Prompts(), Memories(), Remembered()),
+        *(Tools(), ServiceForm(), Services(), Status()),
+    )
     pages = (*inbox.pages(), *(page for each in others for page in each.pages()))
     signing = Sessions(secret, lifetime_s=lifetime_s, now_s=now_s)
     console = Console(pages, conditions=conditions, sessions=signing, client=client, rendering=rendering)

@@ -1,0 +1,71 @@
+"""The forms that register a service and change the settings of a registered one."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from aiohttp import web
+
+from gateway.console.client import ApiError
+from gateway.console.pages.service_settings import SettingsFieldError, field_of, form_of, settings_of
+from gateway.console.visit import Page, Visit, see_other
+
+ADMIN: Final = ("admin",)
+
+
+class ServiceForm:
+    """The pages that write the settings of services.
+
+    The form for a new one is not below `/services`: any name is allowed for a service, `new` too.
+    """
+
+    def pages(self) -> tuple[Page, ...]:
+        return (
+            Page("GET", "/tools/new-service", self._new, ADMIN),
+            Page("POST", "/tools/new-service", self._register, ADMIN),
+            Page("GET", "/services/{name}/change", self._change, ADMIN),
+            Page("POST", "/services/{name}/change", self._put, ADMIN),
+        )
+
+    async def _new(self, visit: Visit) -> web.Response:
+        return await _shown(visit, {})
+
+    async def _register(self, visit: Visit) -> web.Response:
+        name = visit.form.get("name", "").strip()
+        try:
+            answer = await visit.api.post("mcp", "services", body={"name": name, **settings_of(visit.form)})
+        except (ApiError, SettingsFieldError) as error:
+            return await _shown(visit, visit.form, error=error)
+        return see_other("services", answer["name"], done="started")
+
+    async def _change(self, visit: Visit) -> web.Response:
+        service = await visit.api.get("mcp", "services", visit.match["name"])
+        return await _shown(visit, form_of(service["settings"] or {}), name=service["name"])
+
+    async def _put(self, visit: Visit) -> web.Response:
+        name = visit.match["name"]
+        try:
+            await visit.api.put("mcp", "services", name, body=settings_of(visit.form))
+        except (ApiError, SettingsFieldError) as error:
+            return await _shown(visit, visit.form, name=name, error=error)
+        return see_other("services", name, done="changed")
+
+
+async def _shown(
+    visit: Visit,
+    form: Mapping[str, str],
+    *,
+    name: str | None = None,
+    error: ApiError | SettingsFieldError | None = None,
+) -> web.Response:
+    """Return the form. `name` is that of the service whose settings it changes, None for a new one."""
+    status, problem, field = 200, None, ""
+    if isinstance(error, ApiError):
+        status, problem, field = error.status, error.message, field_of(error.param)
+        if error.param and "." in str(error.param):
+            problem = f"{error.param}: {problem}"
+    elif error is not None:
+        status, problem, field = 422, f"{error.name}: {error}", error.name
+    title = "Add a service" if name is None else "Change the service"
+    return await visit.page(
+        "service_form.html", title=title, status=status, problem=problem, field=field, form=form, name=name
+    )

@@ -1,0 +1,111 @@
+"""The settings of a service as fields of a form, and back. Pure.
+
+The fields hold what most services need. Everything else stands in one field, as JSON, with the names that
+`mcp.servers` has in the configuration.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import orjson
+
+from gateway import strict_json
+from gateway.contracts.store import Json
+
+#: One text in one line.
+LINES: Final = ("description", "command", "url")
+#: A list of texts, one in each line.
+LISTS: Final = ("args", "trigger_keywords")
+#: Objects of names and values.
+OBJECTS: Final = ("env", "headers")
+FLAGS: Final = ("requires_approval",)
+#: The field for all other settings.
+FURTHER: Final = "further"
+FIELDS: Final = frozenset((*LINES, *LISTS, *OBJECTS, *FLAGS))
+
+
+class SettingsFieldError(ValueError):
+    """The error of a field that cannot be read; `name` is the field's."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+def form_of(settings: Json) -> Mapping[str, str]:
+    """Return the texts of the fields. A value that its field cannot show to the character stands in `further`."""
+    form: dict[str, str] = {}
+    further: Json = {}
+    for name, value in settings.items():
+        text = _text(name, value) if name in FIELDS else None
+        if text is None:
+            further[name] = value
+        else:
+            form[name] = text
+    form[FURTHER] = _json(further) if further else ""
+    return form
+
+
+def settings_of(form: Mapping[str, str]) -> Json:
+    """Return the settings that a form brings; fields left empty are none of them. Raises SettingsFieldError."""
+    settings: Json = {name: text for name in LINES if (text := form.get(name, "").strip())}
+    for name in LISTS:
+        if lines := _lines(form.get(name, "")):
+            settings[name] = lines
+    for name in OBJECTS:
+        if (found := _object(name, form)) is not None:
+            settings[name] = found
+    for name in FLAGS:
+        if name in form:
+            settings[name] = True
+    for name, value in (_object(FURTHER, form) or {}).items():
+        if name in settings:
+            raise SettingsFieldError(FURTHER, f"{name!r} has a field of its own that is filled in: remove one of both")
+        settings[name] = value
+    return settings
+
+
+def field_of(param: object) -> str:
+    """Return the field in which the setting at fault stands, by the path that the API names (`env.TOKEN`)."""
+    name = str(param or "").partition(".")[0]
+    return name if name in FIELDS or name == "name" else FURTHER if name else ""
+
+
+def _text(name: str, value: object) -> str | None:
+    """Return the text of a field that brings exactly this value, None if no text does."""
+    text: str | None = None
+    if name in LINES and isinstance(value, str):
+        text = value
+    elif name in LISTS and isinstance(value, list) and all(isinstance(one, str) for one in value):
+        text = "\n".join(value)
+    elif name in OBJECTS and isinstance(value, dict):
+        text = _json(value) if value else ""
+    elif name in FLAGS and isinstance(value, bool):
+        return "1" if value else ""
+    if text is None or any(not (sign.isprintable() or sign == "\n") for sign in text):
+        return None
+    return text if settings_of({name: text}).get(name, _EMPTY.get(name)) == value else None
+
+
+_EMPTY: Final[Mapping[str, object]] = {**dict.fromkeys(LISTS, ()), **{name: {} for name in OBJECTS}}
+
+
+def _lines(text: str) -> Sequence[str]:
+    return [line for line in text.replace("\r\n", "\n").split("\n") if line.strip()]
+
+
+def _object(name: str, form: Mapping[str, str]) -> Json | None:
+    text = form.get(name, "").strip()
+    if not text:
+        return None
+    try:
+        value = strict_json.loads(text)
+    except strict_json.StrictJsonError as error:
+        raise SettingsFieldError(name, f"this is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise SettingsFieldError(name, "this is not a JSON object")
+    return value
+
+
+def _json(value: object) -> str:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()

@@ -1,0 +1,156 @@
+"""The page of one service (an MCP server): state, tools, definitions that changed, and the operations on it."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Final
+
+import orjson
+from aiohttp import web
+from markupsafe import Markup
+
+from gateway.console.client import ApiError
+from gateway.console.exact import DifferenceLine, exact_difference
+from gateway.console.pages.schema_table import Row, rows_of
+from gateway.console.visit import Handler, Page, Visit, see_other
+from gateway.contracts.store import Json
+
+ADMIN: Final = ("admin",)
+#: The word for what was done, of `gateway.console.visit.DONE`, by the last segment of the API's path.
+OPERATIONS: Final = {"start": "started", "stop": "stopped", "restart": "restarted"}
+#: The parts of a definition that are compared, in this order; further ones follow by name.
+PARTS: Final = ("description", "parameters")
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One line of one definition; None stands beside a line that the other one has alone."""
+
+    kind: str
+    text: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One part of a definition that changed, as rows of (accepted, present)."""
+
+    name: str
+    rows: Sequence[tuple[Side | None, Side | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTool:
+    """One tool of a service. `compared` are the parts that changed, None where the accepted definition is unknown."""
+
+    tool: Json
+    rows: Sequence[Row]
+    compared: Sequence[Compared] | None
+
+
+class Services:
+    """The pages of one service."""
+
+    def pages(self) -> tuple[Page, ...]:
+        one = "/services/{name}"
+        operations = (Page("POST", f"{one}/{name}", self._operation(name), ADMIN) for name in OPERATIONS)
+        return (
+            Page("GET", one, self._service, ADMIN),
+            Page("POST", f"{one}/accept", self._accept, ADMIN),
+            Page("GET", f"{one}/delete", self._confirm, ADMIN),
+            Page("POST", f"{one}/delete", self._delete, ADMIN),
+            *operations,
+        )
+
+    async def _service(self, visit: Visit) -> web.Response:
+        return await _shown(visit)
+
+    def _operation(self, name: str) -> Handler:
+        async def operate(visit: Visit) -> web.Response:
+            service = visit.match["name"]
+            try:
+                await visit.api.post("mcp", "services", service, name)
+            except ApiError as error:
+                return await _shown(visit, error)
+            return see_other("services", service, done=OPERATIONS[name])
+
+        return operate
+
+    async def _accept(self, visit: Visit) -> web.Response:
+        """Accept the definitions that the reader saw, by their hashes."""
+        chosen = [entry.partition(" ") for entry in visit.lists.get("definition", ())]
+        tools = {tool: digest for digest, _, tool in chosen}
+        service = visit.match["name"]
+        try:
+            await visit.api.post("mcp", "services", service, "accept", body={"tools": tools})
+        except ApiError as error:
+            return await _shown(visit, error)
+        return see_other("services", service, done="accepted")
+
+    async def _confirm(self, visit: Visit) -> web.Response:
+        service = await visit.api.get("mcp", "services", visit.match["name"])
+        return await visit.page("service_delete.html", title="Delete the service", service=service)
+
+    async def _delete(self, visit: Visit) -> web.Response:
+        try:
+            await visit.api.delete("mcp", "services", visit.match["name"])
+        except ApiError as error:
+            return await _shown(visit, error)
+        return see_other("tools", done="deleted")
+
+
+async def _shown(visit: Visit, error: ApiError | None = None) -> web.Response:
+    """Return the page of the service, with the error of what its reader wanted of it."""
+    path = ("mcp", "services", visit.match["name"])
+    service, tools = await asyncio.gather(visit.api.get(*path), visit.api.get(*path, "tools"))
+    return await visit.page(
+        "service.html",
+        title="Service",
+        status=200 if error is None else error.status,
+        problem=None if error is None else error.message,
+        service=service,
+        tools=[ShownTool(tool, rows_of(tool["parameters"]), compared_of(tool)) for tool in tools["data"]],
+    )
+
+
+def compared_of(tool: Json) -> Sequence[Compared] | None:
+    """Return the parts of a tool's definition that differ from the accepted one; None if that is unknown."""
+    accepted = tool.get("accepted_definition")
+    if not isinstance(accepted, dict):
+        return None
+    present = tool.get("definition") or {name: tool[name] for name in PARTS}
+    names = [*PARTS, *sorted({*accepted, *present} - {*PARTS})]
+    found = ((name, exact_difference(_text(accepted, name), _text(present, name))) for name in names)
+    return [Compared(name, beside(lines)) for name, lines in found if lines]
+
+
+def beside(lines: Sequence[DifferenceLine]) -> Sequence[tuple[Side | None, Side | None]]:
+    """Return the lines of a difference as rows of two columns: what was removed beside what was added."""
+    rows: list[tuple[Side | None, Side | None]] = []
+    removed: list[Side] = []
+    added: list[Side] = []
+
+    def pair() -> None:
+        rows.extend(zip_longest(removed, added))
+        removed.clear()
+        added.clear()
+
+    for line in lines:
+        side = Side(line.kind, line.text)
+        if line.kind == "removed":
+            removed.append(side)
+        elif line.kind == "added":
+            added.append(side)
+        else:
+            pair()
+            rows.append((side, side))
+    pair()
+    return rows
+
+
+def _text(definition: Mapping[str, object], name: str) -> str:
+    """Return one part of a definition as lines: a text as it is, everything else as JSON in one order."""
+    value = definition.get(name)
+    if isinstance(value, str):
+        return value
+    return "" if value is None else orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode()

@@ -1,0 +1,61 @@
+"""The page of the gateway's own status: upstreams, figures over time, the configuration in force, the audit log."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from aiohttp import web
+
+from gateway.console.charts_status import Chart, chart_of, samples_of
+from gateway.console.client import ApiError
+from gateway.console.rendering import Translate, shown_amount, shown_seconds
+from gateway.console.visit import Page, Visit
+from gateway.contracts.store import Json
+
+ADMIN: Final = ("admin",)
+
+
+def _milliseconds(value: float) -> str:
+    return f"{value:.2f} ms" if value < 10 else f"{value:.0f} ms"
+
+
+#: The figures of a history: their names in the API, their titles, and how a value is written.
+FIGURES: Final[Sequence[tuple[str, str, Callable[[float], str]]]] = (
+    ("requests", "Requests per minute", shown_amount),
+    ("errors", "Errors per minute", shown_amount),
+    ("overhead_ms", "Overhead of the gateway", _milliseconds),
+    ("pending", "Calls that wait for a person", shown_amount),
+    ("approval_wait_s", "Wait for a decision", shown_seconds),
+)
+
+
+class Status:
+    """The pages of operators."""
+
+    def pages(self) -> tuple[Page, ...]:
+        return (Page("GET", "/status", self._status, ADMIN), Page("GET", "/status/audit", self._audit, ADMIN))
+
+    async def _status(self, visit: Visit) -> web.Response:
+        status = await visit.api.get("context", "status")
+        history = status["history"]
+        charts = charts_of(history["points"], step_s=history["step_s"], t=visit.t)
+        return await visit.page("status.html", title="Status", facts=status, charts=charts)
+
+    async def _audit(self, visit: Visit) -> web.Response:
+        """Verify a part of the audit log. An open page sends for the next part by itself."""
+        found, problem, status = None, None, 200
+        try:
+            found = await visit.api.get("context", "audit", "verification")
+        except ApiError as error:
+            problem, status = error.message, error.status
+        if "HX-Request" in visit.request.headers:  # htmx leaves a page as it is when the answer is an error
+            return visit.answer("audit.html", found=found, problem=problem)
+        return await visit.page("audit_page.html", title="Audit log", status=status, found=found, problem=problem)
+
+
+def charts_of(points: Sequence[Json], *, step_s: float, t: Translate) -> Sequence[Chart]:
+    """Return a chart of each figure that was measured."""
+    found = (
+        chart_of(t(title), samples_of(points, name), step_s=step_s, text_of=text_of, t=t)
+        for name, title, text_of in FIGURES
+    )
+    return [chart for chart in found if chart is not None]

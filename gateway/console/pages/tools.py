@@ -1,0 +1,86 @@
+"""The page of tools: all that a model may call, by where they come from, and for operators the services."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from aiohttp import web
+
+from gateway.console.pages.schema_table import Row, rows_of
+from gateway.console.visit import Page, Visit
+from gateway.contracts.store import Json
+
+#: So many tools stand on one page.
+SHOWN: Final = 100
+#: Words for where a tool comes from, from `gateway.api.tools`.
+SOURCES: Final = {"built_in": "Built in", "plugin": "Plugin", "mcp": "Service"}
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTool:
+    """One tool and its parameters as rows."""
+
+    tool: Json
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The tools of one source; `service` is the name of the service, None for other sources."""
+
+    source: str
+    service: str | None
+    tools: Sequence[ShownTool]
+
+
+class Tools:
+    """The pages of tools and the list of services."""
+
+    def pages(self) -> tuple[Page, ...]:
+        return (
+            Page("GET", "/tools", self._tools, ("context", "approve")),
+            Page("GET", "/services", self._services, ("admin",)),
+        )
+
+    async def _tools(self, visit: Visit) -> web.Response:
+        after = visit.query.get("after")
+        listed, services = await asyncio.gather(
+            visit.api.get("context", "tools", limit=SHOWN, after=after),
+            _services_on(visit) if after is None and visit.may("admin") else _none(),
+        )
+        return await visit.page(
+            "tools.html",
+            title="Tools",
+            groups=groups_of(listed["data"]),
+            following=listed["next"],
+            services=services,
+            sources=SOURCES,
+        )
+
+    async def _services(self, visit: Visit) -> web.Response:
+        listed = await visit.api.get("mcp", "services", limit=SHOWN, after=visit.query.get("after"))
+        return await visit.page("services.html", title="Services", services=listed["data"], following=listed["next"])
+
+
+async def _services_on(visit: Visit) -> Json:
+    return await visit.api.get("mcp", "services", limit=SHOWN)
+
+
+async def _none() -> None:
+    return None
+
+
+def groups_of(tools: Sequence[Json]) -> Sequence[Group]:
+    """Return the tools by their source: the gateway's own first, then those of plugins, then each service's."""
+    order = list(SOURCES)
+
+    def place(tool: Json) -> tuple[int, str, str]:
+        source = tool["source"]
+        return order.index(source) if source in order else len(order), source, tool["service"] or ""
+
+    return [
+        Group(source, service or None, [ShownTool(tool, rows_of(tool["parameters"])) for tool in found])
+        for (_, source, service), found in groupby(sorted(tools, key=place), key=place)
+    ]
