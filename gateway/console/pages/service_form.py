@@ -65,7 +65,8 @@ async def _shown(
             problem = f"{error.param}: {problem}"
     elif error is not None:
         status, problem, field = 422, f"{error.name}: {error}", error.name
+    texts = {field: text.replace("\r\n", "\n") for field, text in form.items()}
     title = "Add a service" if name is None else "Change the service"
     return await visit.page(
-        "service_form.html", title=title, status=status, problem=problem, field=field, form=form, name=name
+        "service_form.html", title=title, status=status, problem=problem, field=field, form=texts, name=name
     )

@@ -22,6 +22,12 @@ FLAGS: Final = ("requires_approval",)
 #: The field for all other settings.
 FURTHER: Final = "further"
 FIELDS: Final = frozenset((*LINES, *LISTS, *OBJECTS, *FLAGS))
+#: The settings of fields left empty.
+_EMPTY: Final[Json] = {
+    **{name: [] for name in LISTS},
+    **{name: {} for name in OBJECTS},
+    **dict.fromkeys(FLAGS, False),
+}
 
 
 class SettingsFieldError(ValueError):
@@ -56,7 +62,7 @@ def settings_of(form: Mapping[str, str]) -> Json:
         if (found := _object(name, form)) is not None:
             settings[name] = found
     for name in FLAGS:
-        if name in form:
+        if form.get(name):
             settings[name] = True
     for name, value in (_object(FURTHER, form) or {}).items():
         if name in settings:
@@ -74,7 +80,7 @@ def field_of(param: object) -> str:
 def _text(name: str, value: object) -> str | None:
     """Return the text of a field that brings exactly this value, None if no text does."""
     text: str | None = None
-    if name in LINES and isinstance(value, str):
+    if name in LINES and isinstance(value, str) and "\n" not in value:
         text = value
     elif name in LISTS and isinstance(value, list) and all(isinstance(one, str) for one in value):
         text = "\n".join(value)
@@ -85,9 +91,6 @@ def _text(name: str, value: object) -> str | None:
     if text is None or any(not (sign.isprintable() or sign == "\n") for sign in text):
         return None
     return text if settings_of({name: text}).get(name, _EMPTY.get(name)) == value else None
-
-
-_EMPTY: Final[Mapping[str, object]] = {**dict.fromkeys(LISTS, ()), **{name: {} for name in OBJECTS}}
 
 
 def _lines(text: str) -> Sequence[str]:

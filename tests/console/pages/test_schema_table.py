@@ -1,0 +1,59 @@
+"""The parameters of a tool as rows, from schemas as tools and strangers write them."""
+
+from gateway.console.pages.schema_table import ROWS, Row, rows_of
+
+
+def test_a_row_has_the_type_and_the_limits() -> None:
+    (row,) = rows_of(
+        {
+            "type": "object",
+            "properties": {
+                "n": {"type": "integer", "minimum": 1, "maximum": 9, "default": 3, "description": "How many."}
+            },
+            "required": ["n"],
+        }
+    )
+    limits = ["≥ 1", "≤ 9", "default 3"]
+    assert row == Row(name="n", kind="integer", required=True, description="How many.", limits=limits)
+
+
+def test_choices_are_json() -> None:
+    (row,) = rows_of({"properties": {"mode": {"enum": ["a", 1, None]}}})
+    assert (row.kind, row.choices) == ("any", ['"a"', "1", "null"])
+
+
+def test_fields_within_fields_have_rows() -> None:
+    inner = {"type": "object", "properties": {"since": {"type": "string"}}, "required": ["since"]}
+    rows = rows_of({"properties": {"filter": inner, "all": {"type": "array", "items": inner}}})
+    assert [(row.name, row.kind, row.required) for row in rows] == [
+        ("filter", "object", False),
+        ("filter.since", "string", True),
+        ("all", "array of object", False),
+        ("all[].since", "string", True),
+    ]
+
+
+def test_types_of_several_kinds_are_words() -> None:
+    rows = rows_of(
+        {
+            "properties": {
+                "a": {"type": ["string", "null"]},
+                "b": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+                "c": {"$ref": "#/$defs/Thing"},
+                "d": True,
+            }
+        }
+    )
+    assert [row.kind for row in rows] == ["string or null", "integer or null", "Thing", "any"]
+
+
+def test_no_schema_is_no_row() -> None:
+    assert rows_of(None) == rows_of({}) == rows_of({"properties": []}) == []
+
+
+def test_rows_are_bounded_in_number_and_depth() -> None:
+    deep: dict[str, object] = {"type": "string"}
+    for _ in range(30):
+        deep = {"type": "object", "properties": {"x": deep}}
+    assert [row.name for row in rows_of({"properties": {"x": deep}})] == ["x", "x.x", "x.x.x"]
+    assert len(rows_of({"properties": {f"p{i}": {} for i in range(1000)}})) == ROWS

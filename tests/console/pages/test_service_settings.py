@@ -1,0 +1,80 @@
+"""The settings of a service as fields: what a person sees is what the API gets back."""
+
+import pytest
+
+from gateway.console.pages.service_settings import SettingsFieldError, field_of, form_of, settings_of
+
+SETTINGS = {
+    "enabled": True,
+    "command": "python",
+    "args": ["-m", "x y", "--name=é"],
+    "env": {"TOKEN": "***"},
+    "description": "Tells the time.",
+    "trigger_keywords": ["clock", "time zone"],
+    "requires_approval": True,
+    "timeout": 30.0,
+    "timeouts": {"slow": 300.0},
+}
+
+
+def test_settings_survive_the_form() -> None:
+    form = form_of(SETTINGS)
+    assert form["args"] == "-m\nx y\n--name=é"
+    assert settings_of({name: text for name, text in form.items() if text}) == SETTINGS
+
+
+def test_line_ends_of_a_browser_end_lines() -> None:
+    assert settings_of({"args": "-m\r\nclock\r\n\r\n"}) == {"args": ["-m", "clock"]}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"args": ["a\nb"]},
+        {"args": [""]},
+        {"args": ["a", "  "]},
+        {"command": " padded "},
+        {"command": "hidden\u202eoder"},
+        {"description": "two\nlines"},
+        {"trigger_keywords": ["a\rb"]},
+    ],
+)
+def test_a_value_that_a_field_would_change_stands_as_json(settings: dict[str, object]) -> None:
+    form = form_of(settings)
+    assert set(form) == {"further"}
+    assert settings_of(form) == settings
+
+
+def test_empty_fields_are_no_settings() -> None:
+    empty = dict.fromkeys(("command", "url", "args", "env", "headers", "description", "further"), " ")
+    assert settings_of(empty) == {}
+    assert form_of({"args": [], "env": {}, "trigger_keywords": [], "requires_approval": False}) == {
+        "args": "",
+        "env": "",
+        "trigger_keywords": "",
+        "requires_approval": "",
+        "further": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("form", "field"),
+    [
+        ({"env": "{"}, "env"),
+        ({"headers": "[]"}, "headers"),
+        ({"further": '{"a": 1, "a": 2}'}, "further"),
+        ({"further": '{"command": "sh"}', "command": "python"}, "further"),
+    ],
+)
+def test_a_field_that_cannot_be_read_is_named(form: dict[str, str], field: str) -> None:
+    with pytest.raises(SettingsFieldError) as caught:
+        settings_of(form)
+    assert caught.value.name == field
+
+
+@pytest.mark.parametrize(
+    ("param", "field"),
+    [("env.TOKEN", "env"), ("name", "name"), ("timeout", "further"), ("oauth.issuer", "further"), (None, "")],
+)
+def test_the_field_of_an_error(param: str | None, field: str) -> None:
+    assert field_of(param) == field
