@@ -7,6 +7,7 @@ were removed and added.
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -18,8 +19,10 @@ from gateway.approvals.escaping import Language, remarks, shown, shown_json, sho
 #: So much of one value stands on a page of many.
 BRIEF_CHARS: Final = 2_000
 BRIEF_LINES: Final = 24
-#: The largest texts that are compared line by line: more takes seconds.
-COMPARED_LINES: Final = 4_000
+#: The largest texts that are compared line by line, and the most pairs of equal lines in them: a model could write a
+#: text whose comparison takes minutes, in which the worker does nothing else.
+COMPARED_LINES: Final = 2_000
+COMPARED_PAIRS: Final = 20_000
 #: Unchanged lines around a change.
 CONTEXT_LINES: Final = 3
 
@@ -47,9 +50,12 @@ class DifferenceLine:
 
 
 def exact_text(text: str, *, limit: int | None = None) -> Markup:
-    """Return a text as HTML, with a `<span class="line">` for each line. `limit`: so many characters of it."""
-    head = text if limit is None else text[:limit]
-    lines = head.split("\n")
+    """Return a text as HTML, with a `<span class="line">` for each line.
+
+    `limit`: so many characters of it at most, and BRIEF_LINES lines.
+    """
+    lines = text.split("\n") if limit is None else text[:limit].split("\n")[:BRIEF_LINES]
+    head = "\n".join(lines)
     rest = shown(text[len(head) :], 0) if len(head) < len(text) else ""
     body = Markup("").join(Markup('<span class="line">{}</span>').format(_marked(shown(line))) for line in lines)
     return body + (Markup('<span class="line rest">{}</span>').format(_marked(rest)) if rest else Markup(""))
@@ -85,12 +91,11 @@ def shown_source(value: Any) -> str:
 def exact_difference(before: str, after: str) -> Sequence[DifferenceLine]:
     """Return what changes from one text to the other, with a few unchanged lines around each change."""
     old, new = before.split("\n"), after.split("\n")
-    if len(old) + len(new) > COMPARED_LINES:
-        return [*_lines("removed", old), *_lines("added", new)] if old != new else []
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    if old == new:
+        return []
     found: list[DifferenceLine] = []
     end = 0
-    for group in matcher.get_grouped_opcodes(CONTEXT_LINES):
+    for group in _changes(old, new):
         found += _skipped(group[0][1] - end)
         for kind, old_from, old_to, new_from, new_to in group:
             if kind == "equal":
@@ -98,7 +103,33 @@ def exact_difference(before: str, after: str) -> Sequence[DifferenceLine]:
             else:
                 found += [*_lines("removed", old[old_from:old_to]), *_lines("added", new[new_from:new_to])]
         end = group[-1][2]
-    return [*found, *_skipped(len(old) - end)] if found else []
+    return [*found, *_skipped(len(old) - end)]
+
+
+def _changes(old: Sequence[str], new: Sequence[str]) -> Iterator[list[tuple[str, int, int, int, int]]]:
+    """Return the changes in groups, as `SequenceMatcher.get_grouped_opcodes` does, in a time that is bounded."""
+    shorter = min(len(old), len(new))
+    first = next((i for i in range(shorter) if old[i] != new[i]), shorter)
+    last = next((i for i in range(shorter - first) if old[-1 - i] != new[-1 - i]), shorter - first)
+    inner_old, inner_new = old[first : len(old) - last], new[first : len(new) - last]
+    matcher = difflib.SequenceMatcher(None, (), (), autojunk=False)
+    inner = [("replace", 0, len(inner_old), 0, len(inner_new))]
+    if _is_comparable(inner_old, inner_new):
+        matcher.set_seqs(inner_old, inner_new)
+        inner = matcher.get_opcodes()
+    matcher.opcodes = [  # type: ignore[attr-defined]
+        ("equal", 0, first, 0, first),
+        *((kind, a + first, b + first, c + first, d + first) for kind, a, b, c, d in inner),
+        ("equal", len(old) - last, len(old), len(new) - last, len(new)),
+    ]
+    return iter(matcher.get_grouped_opcodes(CONTEXT_LINES))
+
+
+def _is_comparable(old: Sequence[str], new: Sequence[str]) -> bool:
+    if len(old) + len(new) > COMPARED_LINES:
+        return False
+    counts = Counter(new)
+    return sum(counts[line] for line in old) <= COMPARED_PAIRS
 
 
 def _lines(kind: LineKind, lines: Sequence[str]) -> Iterator[DifferenceLine]:
