@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from markupsafe import Markup, escape
 
@@ -29,6 +29,8 @@ CONTEXT_LINES: Final = 3
 #: What `shown` and `shown_json` write in place of a character that does not show, or of many.
 _WRITTEN_OUT = re.compile(r"\\(?:\\|u\{[0-9a-f]+\}|u[0-9a-f]{4}|\{[^{}]*(?:\{[0-9a-f]+\})?[^{}]*\}|[ntrbf])")
 
+#: What changed: old lines from and to, new lines from and to.
+Change: TypeAlias = tuple[Literal["replace", "delete", "insert", "equal"], int, int, int, int]
 LineKind = Literal["same", "removed", "added", "skipped"]
 
 
@@ -106,18 +108,17 @@ def exact_difference(before: str, after: str) -> Sequence[DifferenceLine]:
     return [*found, *_skipped(len(old) - end)]
 
 
-def _changes(old: Sequence[str], new: Sequence[str]) -> Iterator[list[tuple[str, int, int, int, int]]]:
+def _changes(old: Sequence[str], new: Sequence[str]) -> Iterator[Sequence[Change]]:
     """Return the changes in groups, as `SequenceMatcher.get_grouped_opcodes` does, in a time that is bounded."""
     shorter = min(len(old), len(new))
     first = next((i for i in range(shorter) if old[i] != new[i]), shorter)
     last = next((i for i in range(shorter - first) if old[-1 - i] != new[-1 - i]), shorter - first)
     inner_old, inner_new = old[first : len(old) - last], new[first : len(new) - last]
-    matcher = difflib.SequenceMatcher(None, (), (), autojunk=False)
-    inner = [("replace", 0, len(inner_old), 0, len(inner_new))]
+    inner: list[Change] = [("replace", 0, len(inner_old), 0, len(inner_new))]
     if _is_comparable(inner_old, inner_new):
-        matcher.set_seqs(inner_old, inner_new)
-        inner = matcher.get_opcodes()
-    matcher.opcodes = [  # type: ignore[attr-defined]
+        inner = difflib.SequenceMatcher(None, inner_old, inner_new, autojunk=False).get_opcodes()
+    matcher = difflib.SequenceMatcher[str](None, (), ())
+    matcher.opcodes = [
         ("equal", 0, first, 0, first),
         *((kind, a + first, b + first, c + first, d + first) for kind, a, b, c, d in inner),
         ("equal", len(old) - last, len(old), len(new) - last, len(new)),
