@@ -20,6 +20,7 @@ LINE_CHARS: Final = 80
 PREFIX: Final = "field."
 
 _SPACES = re.compile("[ \t]+")
+_CHANGED = re.compile("[%\x00-\x1f\x7f]")
 
 Control = Literal["line", "text", "number", "choice", "json"]
 
@@ -40,8 +41,8 @@ class Field:
 
     @property
     def control_name(self) -> str:
-        """Return the name of the form control."""
-        return PREFIX + self.name
+        """Return the name of the form control, without characters that a browser would change."""
+        return PREFIX + _CHANGED.sub(lambda found: f"%{ord(found[0]):02X}", self.name)
 
     @property
     def rows(self) -> int:
@@ -73,21 +74,26 @@ def fields_of(schema: Json | None, values: Mapping[str, Any], *, defaults: bool 
 
 
 def values_of(fields: Sequence[Field], form: Mapping[str, str]) -> Json:
-    """Return the values that a form brings. An optional field that is empty, and was before, is left out.
+    """Return the values that a form brings. An optional field that is empty is left out, but for a text that was there.
 
-    Raises FieldError.
+    Raises FieldError, also for a form without a field of a value that was there: nothing disappears unseen.
     """
     values: Json = {}
     for one in fields:
         text = form.get(one.control_name)
-        if text is None or (text == "" and not one.present and _may_be_left_out(one)):
+        if text is None and one.present:
+            raise FieldError(one.name, "the form lacks this field: load its page again")
+        if text is None or (text == "" and _may_be_left_out(one)):
             continue
         values[one.name] = _value(one, text)
     return values
 
 
 def _may_be_left_out(one: Field) -> bool:
-    return not one.required or one.control in ("number", "choice", "json")
+    """Return whether an empty control means that there is no value."""
+    if one.control in ("line", "text"):
+        return not one.present and not one.required
+    return not one.present if "" in one.choices else not (one.present and one.required)
 
 
 def _field(name: str, schema: object, values: Mapping[str, Any], *, required: bool, defaults: bool) -> Field:
@@ -106,8 +112,9 @@ def _field(name: str, schema: object, values: Mapping[str, Any], *, required: bo
         description=str(facts.get("description") or ""),
     )
     options = facts.get("enum") if isinstance(facts.get("enum"), list) else [True, False] if kind == "boolean" else None
-    if options is not None and (not is_there or any(_same(value, option) for option in options)):
-        texts = [option if isinstance(option, str) else _json(option) for option in options]
+    texts = [option if isinstance(option, str) else _json(option) for option in options or ()]
+    can_choose = len(set(texts)) == len(texts) and not any("\n" in text or not _survives(text) for text in texts)
+    if options and can_choose and (not is_there or any(_same(value, option) for option in options)):
         at = next((texts[i] for i, option in enumerate(options) if is_there and _same(value, option)), "")
         return replace(plain, control="choice", text=at, choices=texts, values=options)
     if kind == "string" and (not is_there or (isinstance(value, str) and _survives(value))):

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from gateway.console.client import Api, ApiError
 from gateway.console.live import Live, View, sse_frame
-from gateway.console.rendering import Rendering
+from gateway.console.rendering import Rendering, shown_line
 from gateway.console.schema_form import FieldError, fields_of, values_of
 from gateway.console.static import static_url
 from gateway.console.visit import CONSOLE, Page, Visit, link, see_other
@@ -115,7 +115,7 @@ class Inbox:
                 body["arguments"] = await self._edited(visit, approval_id)
             decided = await visit.api.post("context", "approvals", approval_id, body=body)
         except FieldError as error:
-            problem = f"{error.name}: {error}"
+            problem = f"{shown_line(error.name)}: {error}"
             return await self._failed(visit, approval_id, 422, problem)
         except ApiError as error:
             return await self._failed(visit, approval_id, error.status, error.message)
