@@ -21,12 +21,16 @@ SALT: Final = "twolane console session"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """One sign-in. `key` is the name of the gateway key, `fingerprint` tells it from another key of the same name."""
+    """One sign-in. `key` is the name of the gateway key, `fingerprint` tells it from another key of the same name.
+
+    `ends_s` stays what it was at the sign-in: the store forgets then that a person has signed out.
+    """
 
     id: str
     key: str
     fingerprint: str
-    begun_s: float  # Unix time
+    begun_s: float  # Unix time, as `ends_s`
+    ends_s: float
 
 
 class Sessions:
@@ -40,18 +44,27 @@ class Sessions:
 
     def begin(self, key: str, fingerprint: str) -> Session:
         """Return a new session of the key."""
-        return Session(id=secrets.token_urlsafe(18), key=key, fingerprint=fingerprint, begun_s=self._now_s())
+        now_s = self._now_s()
+        session_id, ends_s = secrets.token_urlsafe(18), now_s + self._lifetime_s()
+        return Session(id=session_id, key=key, fingerprint=fingerprint, begun_s=now_s, ends_s=ends_s)
 
     def cookie(self, session: Session) -> str:
         """Return the value of the session's cookie."""
-        return str(self._signer.dumps([session.id, session.key, session.fingerprint, session.begun_s]))
+        facts = [session.id, session.key, session.fingerprint, session.begun_s, session.ends_s]
+        return str(self._signer.dumps(facts))
 
     def read(self, cookie: str) -> Session | None:
         """Return the session of a cookie, or None: it is not ours, or its time is over."""
         try:
             match self._signer.loads(cookie):
-                case [str(session_id), str(key), str(fingerprint), int() | float() as begun_s]:
-                    session = Session(id=session_id, key=key, fingerprint=fingerprint, begun_s=begun_s)
+                case [
+                    str(session_id),
+                    str(key),
+                    str(fingerprint),
+                    int() | float() as begun_s,
+                    int() | float() as ends_s,
+                ]:
+                    session = Session(id=session_id, key=key, fingerprint=fingerprint, begun_s=begun_s, ends_s=ends_s)
                 case _:
                     return None
         except BadData:
@@ -59,12 +72,8 @@ class Sessions:
         return session if self.is_current(session) else None
 
     def is_current(self, session: Session) -> bool:
-        """Return whether the session's time is not over."""
-        return session.begun_s <= self._now_s() < self.ends_s(session)
-
-    def ends_s(self, session: Session) -> float:
-        """Return the Unix time at which the session ends by itself."""
-        return session.begun_s + self._lifetime_s()
+        """Return whether the session's time is not over: a shorter lifetime holds for it too, a longer one does not."""
+        return session.begun_s <= self._now_s() < min(session.ends_s, session.begun_s + self._lifetime_s())
 
     def form_token(self, session: Session) -> str:
         """Return the token that the forms of the session carry."""

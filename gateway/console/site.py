@@ -189,7 +189,7 @@ class Console:
 
     async def _sign_out(self, visit: Visit) -> web.Response:
         """End the session for all browsers that have its cookie."""
-        await self._conditions.end_session(visit.session.id, until_s=self._sessions.ends_s(visit.session))
+        await self._conditions.end_session(visit.session.id, until_s=visit.session.ends_s)
         answer = web.Response(status=303, headers={"Location": link("sign-in"), "Cache-Control": "no-store"})
         answer.del_cookie(
             self.cookie_name, path=CONSOLE, httponly=True, samesite="Lax", secure=self._conditions.is_secure

@@ -31,6 +31,7 @@ DONE: Final[Mapping[str, str]] = {
     "restarted": "The service starts anew.",
     "revoked": "Revoked. The gateway asks again.",
     "unasked": "Revoked. Calls of the conversation ask only where the gate does.",
+    "nothing": "Nothing was selected, so nothing was done.",
 }
 
 
