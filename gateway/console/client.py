@@ -119,13 +119,13 @@ class Api:
         fields = {name.replace("_", "-"): value for name, value in (headers or {}).items()}
         if body is not None:
             fields["Content-Type"] = "application/json"
-        async with self._session(path).request(
-            method,
-            _url(path, query),
-            data=None if body is None else orjson.dumps(body),
-            headers=self._headers(fields),
-        ) as response:
-            content = await response.read()
+        url, data = _url(path, query), None if body is None else orjson.dumps(body)
+        try:
+            async with self._session(path).request(method, url, data=data, headers=self._headers(fields)) as response:
+                content = await response.read()
+        except (aiohttp.ClientError, TimeoutError):
+            text = "The gateway did not answer its own console: look whether anything has happened, then try again."
+            raise ApiError(504, {"code": "no_answer", "message": text}) from None
         if response.status >= 400:
             raise _error_of(response.status, content)
         answer: Json = orjson.loads(content) if content else {}

@@ -8,7 +8,7 @@ were removed and added.
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -30,7 +30,8 @@ CONTEXT_LINES: Final = 3
 _WRITTEN_OUT = re.compile(r"\\(?:\\|u\{[0-9a-f]+\}|u[0-9a-f]{4}|\{[^{}]*(?:\{[0-9a-f]+\})?[^{}]*\}|[ntrbf])")
 
 #: What changed: old lines from and to, new lines from and to.
-Change: TypeAlias = tuple[Literal["replace", "delete", "insert", "equal"], int, int, int, int]
+ChangeKind = Literal["replace", "delete", "insert", "equal"]
+Change: TypeAlias = tuple[ChangeKind, int, int, int, int]
 LineKind = Literal["same", "removed", "added", "skipped"]
 
 
@@ -108,22 +109,34 @@ def exact_difference(before: str, after: str) -> Sequence[DifferenceLine]:
     return [*found, *_skipped(len(old) - end)]
 
 
-def _changes(old: Sequence[str], new: Sequence[str]) -> Iterator[Sequence[Change]]:
+def _changes(old: Sequence[str], new: Sequence[str]) -> Iterable[Sequence[tuple[str, int, int, int, int]]]:
     """Return the changes in groups, as `SequenceMatcher.get_grouped_opcodes` does, in a time that is bounded."""
     shorter = min(len(old), len(new))
     first = next((i for i in range(shorter) if old[i] != new[i]), shorter)
     last = next((i for i in range(shorter - first) if old[-1 - i] != new[-1 - i]), shorter - first)
     inner_old, inner_new = old[first : len(old) - last], new[first : len(new) - last]
-    inner: list[Change] = [("replace", 0, len(inner_old), 0, len(inner_new))]
+    inner: Sequence[Change] = [("replace", 0, len(inner_old), 0, len(inner_new))]
     if _is_comparable(inner_old, inner_new):
         inner = difflib.SequenceMatcher(None, inner_old, inner_new, autojunk=False).get_opcodes()
-    matcher = difflib.SequenceMatcher[str](None, (), ())
-    matcher.opcodes = [
-        ("equal", 0, first, 0, first),
-        *((kind, a + first, b + first, c + first, d + first) for kind, a, b, c, d in inner),
-        ("equal", len(old) - last, len(old), len(new) - last, len(new)),
-    ]
-    return iter(matcher.get_grouped_opcodes(CONTEXT_LINES))
+    matcher = _Compared(
+        [
+            ("equal", 0, first, 0, first),
+            *((kind, a + first, b + first, c + first, d + first) for kind, a, b, c, d in inner),
+            ("equal", len(old) - last, len(old), len(new) - last, len(new)),
+        ]
+    )
+    return matcher.get_grouped_opcodes(CONTEXT_LINES)
+
+
+class _Compared(difflib.SequenceMatcher[str]):
+    """A comparison whose result is there already, for the grouping."""
+
+    def __init__(self, changes: Sequence[Change]) -> None:
+        super().__init__()
+        self._changes = list(changes)
+
+    def get_opcodes(self) -> list[Change]:
+        return self._changes
 
 
 def _is_comparable(old: Sequence[str], new: Sequence[str]) -> bool:

@@ -37,7 +37,7 @@ HEADERS: Final[Mapping[str, str]] = {
 
 
 class View(NamedTuple):
-    """What open pages of a tenant differ in."""
+    """The differences between open pages of a tenant: each view is rendered once."""
 
     language: Language
     decides: bool  # the reader may decide on approvals
@@ -50,10 +50,11 @@ IsValid = Callable[[Visit], Awaitable[bool]]
 
 
 class OpenPage:
-    """The news for one open page, in their order. An empty one ends the page."""
+    """The news for one open page, in their order. An empty one ends the page. `api` is that of its reader."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, api: Api) -> None:
         self.view = view
+        self.api = api
         self._waiting: deque[bytes] = deque()
         self._news = asyncio.Event()
 
@@ -85,11 +86,11 @@ class Following:
         self._task: asyncio.Task[None] | None = None
 
     @asynccontextmanager
-    async def joined(self, page: OpenPage, api: Api) -> AsyncIterator[None]:
-        """Send the news to a page until the context ends. `api` is that of its reader."""
+    async def joined(self, page: OpenPage) -> AsyncIterator[None]:
+        """Send the news to a page until the context ends."""
         self._pages.add(page)
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._follow(api))
+            self._task = asyncio.get_running_loop().create_task(self._follow())
         try:
             yield
         finally:
@@ -102,8 +103,9 @@ class Following:
         for page in self._pages:
             page.put(b"")
 
-    async def _follow(self, api: Api) -> None:
+    async def _follow(self) -> None:
         while self._pages:
+            api = next(iter(self._pages)).api  # of one that is open now: the key of an earlier one may be gone
             try:
                 async with api.events() as socket:
                     async for message in socket:
@@ -136,11 +138,13 @@ class Live:
 
     async def news(self, visit: Visit, first: Callable[[], Awaitable[bytes]]) -> web.StreamResponse:
         """Send news of the tenant until the page is left, or its session ends. It begins with the frames of `first`."""
-        page = OpenPage(View(visit.language, visit.may("approve")))
+        if visit.request.method == "HEAD":  # it would wait for ever
+            return web.Response(headers=HEADERS)
+        page = OpenPage(View(visit.language, visit.may("approve")), visit.api)
         following = self._following.setdefault(visit.caller.tenant, Following(self._render))
         self._open.add(page)
         try:
-            async with following.joined(page, visit.api):
+            async with following.joined(page):
                 page.put(await first())
                 return await self._written(visit, page)
         finally:

@@ -27,6 +27,7 @@ from gateway.console.session import Session, Sessions
 from gateway.console.static import static_answer, static_url
 from gateway.console.visit import CONSOLE, Page, Visit, html_answer, link
 from gateway.contracts.caller import Caller
+from gateway.contracts.store import StoreError
 from gateway.errors import GatewayError
 from gateway.http.error_response import new_request_id
 
@@ -39,6 +40,8 @@ SIGN_IN, STATIC = "/sign-in", "/static/"
 SCOPES: Final = ("approve", "context", "admin")
 #: An address below `/console` that a sign-in may lead back to.
 _BACK = re.compile(r"(?:/[A-Za-z0-9_.~%/-]*)?(?:\?[A-Za-z0-9_.~%&=+-]*)?")
+#: A segment with which a browser leaves the console; an upstream of the same origin answers there.
+_UPWARD = re.compile(r"/(?:\.|%2e){1,2}(?:/|\?|$)", re.IGNORECASE)
 _YEAR_S: Final = 31_536_000
 _VARIABLE = re.compile(r"\\\{([a-z_]+)\\\}")
 
@@ -124,6 +127,10 @@ class Console:
             return self.refusal(request, error.status, error.code, error.message)
         except GatewayError as error:
             return self.refusal(request, error.facts.status, error.code, error.message)
+        except StoreError as error:
+            log.error("the store failed: %s", error)
+            text = "The gateway's store failed, so nothing was done: its log has the reason."
+            return self.refusal(request, 503, "store_full", text)
         except web.HTTPRequestEntityTooLarge:
             return self.refusal(request, 413, "request_too_large", "The form is too large: shorten what you entered.")
         except ConnectionResetError:
@@ -136,6 +143,8 @@ class Console:
 
     async def _answered(self, request: web.Request, path: str) -> web.StreamResponse:
         method = "GET" if request.method == "HEAD" else request.method
+        if path == SIGN_IN and self._conditions.keyless:
+            return _redirect(CONSOLE)
         if path == SIGN_IN and method in ("GET", "POST"):
             return await (self._sign_in(request) if method == "GET" else self._signed_in(request))
         session, begun = await self._session(request)
@@ -164,7 +173,7 @@ class Console:
     async def _sign_in(self, request: web.Request, *, status: int = 200, problem: str | None = None) -> web.Response:
         language, nonce = language_of(request), new_nonce()
         back = request.query.get("back", "")
-        values = {"back": back if _BACK.fullmatch(back) else "", "problem": problem, **_bare(nonce)}
+        values = {"back": _back(back), "problem": problem, **_bare(nonce)}
         text = self._rendering.render("sign_in.html", language, {"title": translator(language)("Sign in"), **values})
         return html_answer(text, nonce, status=status)
 
@@ -181,16 +190,14 @@ class Console:
         if holder.caller.scopes.isdisjoint(SCOPES):
             text = "This key opens no page here: it needs one of these scopes: {0}."
             return await self._sign_in(request, status=403, problem=translate(text, ", ".join(SCOPES)))
-        back = request.query.get("back", "")
-        place = CONSOLE + (back if _BACK.fullmatch(back) else "")
-        answer = web.Response(status=303, headers={"Location": place, "Cache-Control": "no-store"})
+        answer = _redirect(CONSOLE + _back(request.query.get("back", "")))
         self._set_cookie(answer, self._sessions.begin(holder.caller.name, holder.fingerprint))
         return answer
 
     async def _sign_out(self, visit: Visit) -> web.Response:
         """End the session for all browsers that have its cookie."""
         await self._conditions.end_session(visit.session.id, until_s=visit.session.ends_s)
-        answer = web.Response(status=303, headers={"Location": link("sign-in"), "Cache-Control": "no-store"})
+        answer = _redirect(link("sign-in"))
         answer.del_cookie(
             self.cookie_name, path=CONSOLE, httponly=True, samesite="Lax", secure=self._conditions.is_secure
         )
@@ -201,9 +208,7 @@ class Console:
         language = chosen(visit.form.get("language"))
         if language is None:
             raise GatewayError("invalid_field", "The console does not have this language: choose another one.")
-        back = visit.form.get("back", "")
-        place = CONSOLE + (back if _BACK.fullmatch(back) else "")
-        answer = web.Response(status=303, headers={"Location": place, "Cache-Control": "no-store"})
+        answer = _redirect(CONSOLE + _back(visit.form.get("back", "")))
         answer.set_cookie(LANGUAGE_COOKIE, language, path=CONSOLE, samesite="Lax", max_age=_YEAR_S, httponly=True)
         return answer
 
@@ -258,9 +263,8 @@ class Console:
         """Return the way to the sign-in, which leads back to the page."""
         if "HX-Request" in request.headers or "text/event-stream" in request.headers.get("Accept", ""):
             return self._signed_out(request)
-        back = request.rel_url.raw_path_qs.removeprefix(CONSOLE)
-        place = link("sign-in", back=back if path and _BACK.fullmatch(back) else None)
-        return web.Response(status=303, headers={"Location": place, "Cache-Control": "no-store"})
+        back = _back(request.rel_url.raw_path_qs.removeprefix(CONSOLE)) if path else ""
+        return _redirect(link("sign-in", back=back or None))
 
     def _signed_out(self, request: web.Request) -> web.Response:
         return self.refusal(request, 401, "signed_out", "You are not signed in, or no longer: sign in again.")
@@ -289,6 +293,15 @@ class Console:
         )
 
 
+def _back(text: str) -> str:
+    """Return the address below the console that a sign-in leads back to; "" for any other."""
+    return text if _BACK.fullmatch(text) and not _UPWARD.search(text) else ""
+
+
+def _redirect(place: str) -> web.Response:
+    return web.Response(status=303, headers={"Location": place, "Cache-Control": "no-store"})
+
+
 def _bare(nonce: str) -> Mapping[str, object]:
     """Return what the frame of a page needs that no session is needed for."""
     return {"nonce": nonce, "static": static_url, "console": CONSOLE}
@@ -307,7 +320,10 @@ async def _form_of(request: web.Request) -> Mapping[str, Sequence[str]]:
             "The body must be a form: send it from a page of the console.",
             param="content-type",
         )
-    fields = await request.post()
+    try:
+        fields = await request.post()
+    except (LookupError, ValueError):  # a charset that does not exist, or is not that of the body
+        raise GatewayError("invalid_field", "The form is not in UTF-8: send it from a page of the console.") from None
     return {name: [value for value in fields.getall(name) if isinstance(value, str)] for name in fields}
 
 
