@@ -110,7 +110,6 @@ LIBRARY: Final[Mapping[str, str]] = {
     "Call": "调用",
     "Holds for": "适用于",
     "Approved by": "批准者",
-    "Approved": "批准时间",
     "Until": "有效期至",
     "conversation": "对话",
     "run": "运行",

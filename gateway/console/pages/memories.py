@@ -6,6 +6,7 @@ from aiohttp import web
 
 from gateway.console.client import ApiError
 from gateway.console.visit import Page, Visit, see_other
+from gateway.contracts.store import Json
 
 SCOPES = ("context", "admin")
 MEMORIES = ("context", "memories")
@@ -23,18 +24,21 @@ class Memories:
         )
 
     async def _list(self, visit: Visit) -> web.Response:
-        owner = owner_in(visit.query)
+        owner, status, problem = owner_in(visit.query), 200, None
+        listed: Json = {"data": (), "next": None}
         try:
             listed = await visit.api.get(*MEMORIES, **owner, after=visit.query.get("after"))
         except ApiError as error:
-            values = {"memories": (), "following": None, "problem": error.message}
-            return await self._shown(visit, status=error.status, **values)
-        return await self._shown(visit, memories=listed["data"], following=listed["next"], problem=None)
-
-    async def _shown(self, visit: Visit, *, status: int = 200, **values: object) -> web.Response:
-        owner = owner_in(visit.query)
+            status, problem = error.status, error.message
         return await visit.page(
-            "memories.html", title="Memories", status=status, owner=owner, named=_named(visit, owner), **values
+            "memories.html",
+            title="Memories",
+            status=status,
+            owner=owner,
+            named=_named(visit, owner),
+            memories=listed["data"],
+            following=listed["next"],
+            problem=problem,
         )
 
     async def _ask(self, visit: Visit) -> web.Response:
