@@ -44,7 +44,8 @@ class Status:
         """Verify a part of the audit log. An open page sends for the next part by itself."""
         found, problem, status = None, None, 200
         try:
-            found = await visit.api.get("context", "audit", "verification")
+            begin = {"from": "start"} if visit.query.get("begin") == "start" else {}
+            found = await visit.api.get("context", "audit", "verification", **begin)
         except ApiError as error:
             problem, status = error.message, error.status
         if "HX-Request" in visit.request.headers:  # htmx leaves a page as it is when the answer is an error
