@@ -1,4 +1,4 @@
-"""The costs that grow with the store: starts, pruning, and looks for runs that may go on."""
+"""The costs that grow with the store: starts, pruning, lists, and looks for runs that may go on."""
 
 import asyncio
 import os
@@ -12,6 +12,7 @@ from pathlib import Path
 from bench.grown import told
 from gateway.clock import SystemClock
 from gateway.contracts.journal import Change, StoredRun
+from gateway.contracts.lists import NarrowedRuns
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.plugins.stores.sqlite.check import finding_of
 from gateway.plugins.stores.sqlite.file import open_file
@@ -29,6 +30,17 @@ _EVENT = "INSERT INTO events (tenant, run_id, type, data, created_s) VALUES ('de
 _APPROVAL = """INSERT INTO approvals (id, tenant, caller, run_id, step, tool, arguments, sha256, definition_sha256,
     policy_sha256, basis, rule, reason, state, created_s, expires_s, remember) VALUES
     (?, 'default', 'ann', ?, 0, 'ledger', '{}', 'a', 'd', 'p', 'default', 'r', '', 'pending', ?, 1e12, 'once')"""
+
+#: What lists are narrowed by: what all runs have, what none has, and both.
+_WANTED: Sequence[NarrowedRuns] = (
+    {},
+    {"state": "completed"},
+    {"caller": "ann"},
+    {"kind": "workflow"},
+    {"since_s": 1e9, "until_s": 2e9},
+    {"state": "completed", "caller": "nobody"},
+    {"caller": "ann", "kind": "workflow", "state": "failed"},
+)
 
 
 def fill(place: Path, runs: int, *, state: str, at_s: float, request: bytes = _REQUEST) -> None:
@@ -138,6 +150,28 @@ async def look(folder: Path, pending: int) -> None:
     place.unlink()
 
 
+async def lists(folder: Path, runs: int) -> None:
+    """Measure the pages of narrowed runs, of urgent approvals, and the counts of what waits."""
+    place = folder / "lists.db"
+    fill(place, runs, state="completed", at_s=time.time() - 1000)
+    fill(place, min(runs, 1000), state="awaiting_approval", at_s=time.time())
+    store = SqliteStore(str(place))
+    await store.open()
+    for wanted in _WANTED:
+        with timed() as took:
+            for _ in range(20):
+                await store.runs(tenant="default", limit=200, **wanted)
+        named = ", ".join(f"{name} {value}" for name, value in wanted.items()) or "all"
+        told(f"a page of runs: {named}", f"{runs} runs", f"{took[0] * 50:.1f} ms")
+    with timed() as took:
+        for _ in range(20):
+            await store.approvals(tenant="default", state="pending", order="urgency", limit=200)
+            await store.tally(tenant="default")
+    told("a page of urgent approvals, and the counts of what waits", f"{runs} runs", f"{took[0] * 50:.1f} ms")
+    await store.close()
+    place.unlink()
+
+
 @contextmanager
 def timed() -> Iterator[list[float]]:
     """Yield a list; the seconds are in it after the block."""
@@ -172,3 +206,4 @@ def measure(folder: Path, *, runs: Sequence[int], megabytes: Sequence[int]) -> N
     for count in runs:
         asyncio.run(look(folder, min(count, 10_000)))
         asyncio.run(prune(folder, count))
+        asyncio.run(lists(folder, count))

@@ -56,10 +56,10 @@ async def test_a_run_can_be_on_record_before_it_calls_anything(desk: Desk) -> No
 
 async def test_a_run_of_a_workflow_is_of_that_kind(desk: Desk) -> None:
     """So that whoever looks can tell it from a chat."""
-    desk.recorder.exchange = replace(EXCHANGE, workflow={"definition": {}, "parameters": {}})
+    desk.recorder.exchange = replace(EXCHANGE, workflow={"definition": {"name": "report"}, "parameters": {}})
     await desk.recorder.begin()
     run = await desk.run()
-    assert run is not None and run.kind == "workflow"
+    assert run is not None and (run.kind, run.workflow) == ("workflow", "report")
 
 
 async def test_what_came_of_a_call_need_not_survive_a_power_cut(desk: Desk) -> None:
