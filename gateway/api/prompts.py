@@ -87,6 +87,8 @@ class PromptPages:
             "id": prompt_id,
             "object": "system_prompt.enhanced",
             "text": enhanced.text,
+            "characters": len(enhanced.text),
+            "estimated_tokens": enhanced.tokens,
             "omitted_tools": list(enhanced.omitted),
         }
         answer = json_answer(content)
@@ -141,7 +143,7 @@ def _parsed(body: bytes) -> PromptBody:
 
 
 def _tag_of(enhanced: EnhancedPrompt) -> str:
-    """Return the ETag: SHA-256 of the text and of the omitted tools' names, which the body also contains."""
+    """Return the ETag: SHA-256 of the text and of the omitted tools' names. The rest of the body follows from them."""
     digest = hashlib.sha256(enhanced.text.encode())
     for name in enhanced.omitted:
         digest.update(b"\0" + name.encode())
@@ -155,6 +157,7 @@ def _described(prompt: ListedPrompt) -> dict[str, object]:
         "source": prompt.source,
         "version": prompt.version,
         "updated_at": None if prompt.updated_s is None else int(prompt.updated_s),
+        "characters": len(prompt.text),
     }
 
 

@@ -173,11 +173,15 @@ class Plugin(Generic[ConfigT, BuiltT]):
 
 @dataclass(frozen=True, slots=True)
 class EnhancedPrompt:
-    """A system prompt ready to send: the part that can be cached, and for how many seconds it is still valid."""
+    """A system prompt ready to send: the part that can be cached, and for how many seconds it is still valid.
+
+    `tokens` is an estimate of its size from the text alone; None: there is none.
+    """
 
     text: str
     max_age_s: float
     omitted: tuple[str, ...] = field(default=())  # tools that did not fit
+    tokens: int | None = None
 
 
 @runtime_checkable

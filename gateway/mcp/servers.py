@@ -94,7 +94,8 @@ class McpServers:
         It is the same tuple as long as nothing about any of them changes.
         """
         if self._snapshot is None:
-            self._snapshot = tuple(Configured(server.service, untrusted=True) for server in self._members.values())
+            members = self._members.values()
+            self._snapshot = tuple(Configured(one.service, untrusted=True, origin="mcp") for one in members)
         return self._snapshot
 
     async def refresh(self) -> None:

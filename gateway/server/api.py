@@ -14,6 +14,9 @@ from gateway.api.events.socket import SocketPages
 from gateway.api.explain import ExplainPages
 from gateway.api.mcp_services import ServicePages
 from gateway.api.memories import MemoryPages
+from gateway.api.operating.audit import AuditPages, AuditVerifier
+from gateway.api.operating.status import Status, StatusPages
+from gateway.api.operating.tools import ToolPages
 from gateway.api.prompts import PromptPages
 from gateway.api.remembered import RememberedPages
 from gateway.api.request import VIA, caller_with
@@ -40,6 +43,7 @@ class ApiPages:
     identify: Identify
     admit: Callable[[], None]
     is_of_console: Callable[[RequestHead], bool]
+    status: Callable[[], Awaitable[Status]]
     held_open: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
 
     def of_context(self) -> Sequence[Route]:
@@ -61,7 +65,16 @@ class ApiPages:
             authorise=self._authorise,
             begin=WorkflowRuns(current=lambda: (current().lane, current().core), identify=identify, admit=admit),
         )
-        return [*chat.routes(), *explain.routes(), *prompts.routes(), *workflows.routes(), *description_routes()]
+        pages = (chat, explain, prompts, workflows)
+        return [*(route for page in pages for route in page.routes()), *description_routes()]
+
+    def of_operating(self) -> Sequence[Route]:
+        """Return the routes of pages that show the gateway itself, except for MCP services."""
+        verifier = AuditVerifier(self.shared.store, clock=self.shared.clock)
+        tools = ToolPages(catalog=lambda: self.current().equipment.judge.catalog, authorise=self._authorise)
+        audit = AuditPages(verifier, authorise=self._authorise)
+        status = StatusPages(self.status, authorise=self._authorise)
+        return [*tools.routes(), *audit.routes(), *status.routes()]
 
     def of_runs(self) -> Sequence[Route]:
         """Return the routes of approvals, grants, memories, runs and their events."""

@@ -39,11 +39,12 @@ from gateway.server.passthrough_lane import (
     operators_paths,
 )
 from gateway.server.pruning import Pruner
+from gateway.server.status import StatusFacts, note_obstacles
 from gateway.telemetry.counters import ContextCounters
 from gateway.telemetry.exposition import Exposition
+from gateway.telemetry.history import History
 from gateway.telemetry.logs import LogSink, access_record
 from gateway.telemetry.metrics import Metrics
-from gateway.tools.catalog import obstacles_of
 
 log = logging.getLogger("gateway")
 
@@ -54,7 +55,10 @@ DATA, ADMIN = "listen", "admin.listen"
 
 
 class Gateway:
-    """The object graph of one worker. `load` reads the configuration anew; `exposition` covers all workers."""
+    """The object graph of one worker. `load` reads the configuration anew; `exposition` covers all workers.
+
+    `started_s` (Unix time) is the start of all of them.
+    """
 
     def __init__(
         self,
@@ -67,6 +71,7 @@ class Gateway:
         index: int = 0,
         agree: Callable[[bool], Awaitable[bool]] | None = None,
         clock: SystemClock | None = None,
+        started_s: float | None = None,
     ) -> None:
         self._loaded = loaded
         self._load = load
@@ -82,7 +87,9 @@ class Gateway:
         self._held_open: list[Callable[[], Awaitable[None]]] = []
         self._counters = ContextCounters()
         self._clock = clock or SystemClock()
+        self._started_s = self._clock.time() if started_s is None else started_s
         self._backlog = Backlog(self._clock)
+        self._history = History(self._exposition.counts, self._backlog.pending, clock=self._clock)
         self._wrong_keys = WrongKeys(clock=self._clock.monotonic)
         self._runs = LiveRuns(clock=self._clock)
         self._lent = LentKeys()
@@ -118,7 +125,7 @@ class Gateway:
         self._stack.push_async_callback(self._console.close)
         rooms, admin = self._pages(), settings.admin.listen
         services = rooms.of_services()
-        pages = [*rooms.of_context(), *rooms.of_runs(), *(services if admin is None else ())]
+        pages = [*rooms.of_context(), *rooms.of_runs(), *rooms.of_operating(), *(services if admin is None else ())]
         self._held_open = [*rooms.held_open, self._console.leave]
         self._listeners[DATA] = listener = await self._listener(router, pages)
         further = (self._wrong_keys.families, self._backlog.families, self._shared.mcp_servers.families)
@@ -197,6 +204,7 @@ class Gateway:
         """Read the changes of other workers at intervals."""
         store = self._shared.store
         while True:
+            self._history.look()
             try:
                 await self._current().prompts.refresh()
                 await self._shared.mcp_servers.refresh()
@@ -304,7 +312,7 @@ class Gateway:
         assembled = await build_context_lane(
             loaded.settings, pools=router.pools, metrics=self._metrics, shared=self._shared
         )
-        warning = asyncio.get_running_loop().create_task(warn_of_obstacles(assembled))
+        warning = asyncio.get_running_loop().create_task(note_obstacles(assembled))
         self._tasks.append(warning)
         warning.add_done_callback(self._tasks.remove)
         return assembled
@@ -316,7 +324,9 @@ class Gateway:
         await self._context.lane.retire()
 
     def _pages(self) -> ApiPages:
+        told = (self._exposition, self._history, self._clock, self._started_s, self._demo_url)
         return ApiPages(
+            status=StatusFacts(lambda: self._loaded, self._current, *told).read,
             shared=self._shared,
             resumption=self._resumption,
             current=self._current,
@@ -385,9 +395,3 @@ class Gateway:
 async def _alone(able: bool) -> bool:
     """Accept a configuration if the only worker could build it."""
     return able
-
-
-async def warn_of_obstacles(assembled: Assembled) -> None:
-    """Log why tools of this configuration cannot run on this machine. The start does not wait for it."""
-    async for obstacle in obstacles_of(assembled.explainer.judge.catalog.sources):
-        log.warning("%s", obstacle)

@@ -39,6 +39,10 @@ class Backlog:
             self._works = False
             raise
 
+    def pending(self) -> int:
+        """Return the number of pending approvals of all tenants, as of the last look."""
+        return self._seen.pending
+
     def families(self) -> Iterator[Metric]:
         """Yield the gauges with the values of the last look."""
         seen = self._seen

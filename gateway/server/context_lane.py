@@ -87,7 +87,10 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """The context lane of one configuration, and the objects that its other pages show."""
+    """The context lane of one configuration, and the objects that its other pages show.
+
+    `obstacles`: why tools cannot run on this machine, as far as that is known by now.
+    """
 
     lane: ContextLane
     core: ModelCall
@@ -95,6 +98,7 @@ class Assembled:
     prompts: BasePrompts
     explainer: Explainer
     equipment: Equipment
+    obstacles: list[str] = field(default_factory=list)
 
 
 async def open_store(settings: Settings, *, folder: Path) -> Store:

@@ -19,7 +19,7 @@ from gateway.contracts.tools import ToolSource
 from gateway.plugins import Kind, plugin_names
 from gateway.registry.find import PluginProblem, PluginSettings, build_plugin, build_with, configured, find_plugin
 from gateway.tools.added_assessor import AddedAssessor
-from gateway.tools.catalog import Catalog, CatalogError, Configured, Services, load_catalog
+from gateway.tools.catalog import Catalog, CatalogError, Configured, Origin, Services, load_catalog
 from gateway.tools.gate import Gate, Policy
 from gateway.tools.results import READ_RESULT, ReadsOnly, Results
 
@@ -46,8 +46,9 @@ async def load_tools(
         if isinstance(source, ManagedService):  # nobody here would start it
             problems.append(Problem("configuration", f"tools.{name}", "this is a service: name it under 'mcp.servers'"))
         elif source is not None:
-            sources[name] = Configured(source, tool.requires_approval, tool.untrusted)
-    reading: dict[str, Configured[ToolSource]] = {f"{READ_RESULT} (built in)": Configured(results)}
+            origin: Origin = "built_in" if plugin in plugin_names("tools") else "plugin"
+            sources[name] = Configured(source, tool.requires_approval, tool.untrusted, origin)
+    reading: dict[str, Configured[ToolSource]] = {f"{READ_RESULT} (built in)": Configured(results, origin="built_in")}
     try:
         if not sources:
             catalog = await load_catalog({}, further=services, beside=reading)

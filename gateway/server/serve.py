@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -43,6 +43,7 @@ class Server:
     load: Callable[[], Loaded]
     join: bool
     proposed: Loaded | None = None
+    started_s: float = field(default_factory=time.time)
 
     def run(self) -> int:
         """Serve until a signal ends it. Return the exit code. Raises ListenError."""
@@ -136,6 +137,7 @@ class Server:
                     exposition=Exposition(metrics, shared=counts, folder=folder, index=index),
                     index=index,
                     agree=agree,
+                    started_s=self.started_s,
                 ),
                 mine,
                 shared=len(listening[DATA].sockets) if self.join else 0,

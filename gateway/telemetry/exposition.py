@@ -93,13 +93,22 @@ class Exposition:
 
     async def page(self) -> bytes:
         """Return the exposition in Prometheus text format, over all workers."""
+        return self._text.of(*await self.numbers())
+
+    def counts(self) -> Counts:
+        """Return the counts of all workers, without those that are counted only at a scrape."""
+        own = self._write(self._metrics.counted())
+        return own if self._folder is None else merged_counts(one.read() for one in self._shared)
+
+    async def numbers(self) -> tuple[Counts, list[Gauge]]:
+        """Return the counts and gauges of all workers."""
         counts, gauges = self._look()
         if self._folder is not None:
             others = [path for path in self._folder.glob("*.sock") if path != self._path]
             told = await asyncio.gather(*(_gauges_of(path) for path in others))
             counts = merged_counts(one.read() for one in self._shared)
             gauges = merged_gauges([gauges, *told])
-        return self._text.of(counts, gauges)
+        return counts, gauges
 
     def _look(self) -> tuple[Counts, list[Gauge]]:
         """Return the numbers of this process, and write its counts to the shared memory if there is one."""

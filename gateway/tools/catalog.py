@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 import orjson
 
@@ -20,6 +20,9 @@ from gateway.contracts.tools import CheckedSource, Service, ServiceSource, ToolS
 
 SourceT = TypeVar("SourceT", bound=ToolSource, covariant=True)
 
+
+#: Where a tool comes from: with the gateway, from an operator's plugin, or from an MCP server.
+Origin: TypeAlias = Literal["built_in", "plugin", "mcp"]
 
 #: The description that a model reads of a tool whose definition is not accepted: the tool's own is a stranger's text.
 _CHANGED = "Its description has changed and is not accepted yet; each call needs the approval of a person."
@@ -33,7 +36,7 @@ class CatalogError(ValueError):
 class CatalogEntry:
     """One tool and the source of its calls; `changed`: its definition is not the one that was accepted.
 
-    `key`: the name of the source in the configuration.
+    `key`: the name of the source in the configuration. `service`: the service that the tool belongs to, if any.
     """
 
     spec: ToolSpec
@@ -41,6 +44,8 @@ class CatalogEntry:
     model_name: str
     changed: bool = False
     key: str = ""
+    origin: Origin = "plugin"
+    service: Service | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,7 @@ class Configured(Generic[SourceT]):
     source: SourceT
     requires_approval: bool = False
     untrusted: bool = False
+    origin: Origin = "plugin"
 
     def spec(self, spec: ToolSpec, *, name: str | None = None) -> ToolSpec:
         return replace(
@@ -159,6 +165,17 @@ class Catalog:
             found += [f"{facts.name}.{tool}" for tool in facts.tools] if facts.running else [f"{facts.name}.*"]
         return found
 
+    def in_use(self) -> Mapping[str, str]:
+        """Return the tools that can be called now: their names towards models, by their inside names.
+
+        The order is by inside name, so that all workers have the same.
+        """
+        found = {name: model_name(name) for name in self._offered[bool(self._further())]}
+        for towards, (tool, facts, _) in self._current().tools.items():
+            if towards not in self._by_model_name:
+                found[f"{facts.name}.{tool}"] = towards
+        return dict(sorted(found.items()))
+
     def by_key(self) -> Mapping[str, Sequence[str]]:
         """Return the inside names of the tools of each source, by its name in the configuration."""
         found: dict[str, list[str]] = {}
@@ -200,7 +217,9 @@ class Catalog:
             self._taken = None  # the service has just ended, and is about to report that
             return None
         spec = configured.spec(spec, name=f"{facts.name}.{tool}")
-        return CatalogEntry(spec, configured.source, wanted, tool in facts.changed)
+        return CatalogEntry(
+            spec, configured.source, wanted, tool in facts.changed, origin=configured.origin, service=facts
+        )
 
 
 def _description(entry: CatalogEntry) -> str:
@@ -256,7 +275,7 @@ async def load_catalog(
         service = source.service().name
         if service in services:
             raise CatalogError(f"tools.{name}: there is another service named {service!r}: leave one of them out")
-        services[service] = Configured(source, configured.requires_approval, configured.untrusted)
+        services[service] = Configured(source, configured.requires_approval, configured.untrusted, configured.origin)
     taken: set[str] = set()
     entries = await _entries(tools, taken)
     return Catalog(entries, list(services.values()), further=further, beside=await _entries(beside or {}, taken))
@@ -279,7 +298,8 @@ async def _entries(sources: Mapping[str, Configured[ToolSource]], taken: set[str
                     "leave one of them out"
                 )
             taken.add(towards_model)
-            entries.append(CatalogEntry(configured.spec(spec), configured.source, towards_model, key=name))
+            entry = CatalogEntry(configured.spec(spec), configured.source, towards_model)
+            entries.append(replace(entry, key=name, origin=configured.origin))
     return entries
 
 

@@ -34,7 +34,8 @@ class Enhancing:
         text = await self.prompts.text(prompt_id, tenant=tenant)
         if text is None:
             return None
-        return EnhancedPrompt(f"{text}\n\n<tool>工具</tool>", self.max_age_s, self.omitted)
+        enhanced = f"{text}\n\n<tool>工具</tool>"
+        return EnhancedPrompt(enhanced, self.max_age_s, self.omitted, -(-len(enhanced.encode()) // 4))
 
 
 @dataclass
@@ -74,16 +75,17 @@ async def test_a_prompt_is_stored_read_listed_and_deleted(site: Site) -> None:
     stored = await site.client.put(f"{ROOT}/mine", json={"text": "Be 好."})
     assert stored.status == 200
     facts = {"id": "mine", "object": "system_prompt", "source": "stored", "version": 1, "updated_at": 1_700_000_000}
-    assert await stored.json() == {**facts, "text": "Be 好."}
+    assert await stored.json() == {**facts, "characters": 5, "text": "Be 好."}
     assert (await (await site.client.put(f"{ROOT}/mine", json={"text": "Be bad."})).json())["version"] == 2
     read = await site.client.get(f"{ROOT}/mine")
-    assert await read.json() == {**facts, "version": 2, "text": "Be bad."}
+    assert await read.json() == {**facts, "version": 2, "characters": 7, "text": "Be bad."}
     listed = await (await site.client.get(ROOT)).json()
     assert listed["object"] == "list"
     assert [(entry["id"], entry["source"]) for entry in listed["data"]] == [
         ("default", "configured"),
         ("mine", "stored"),
     ]
+    assert [entry["characters"] for entry in listed["data"]] == [len("You help."), 7]
     assert "text" not in listed["data"][0]
     deleted = await site.client.delete(f"{ROOT}/mine")
     assert (deleted.status, await deleted.json()) == (
@@ -103,6 +105,8 @@ async def test_enhanced_prompt_endpoint(site: Site) -> None:
         "id": "default",
         "object": "system_prompt.enhanced",
         "text": text,
+        "characters": len(text),
+        "estimated_tokens": -(-len(text.encode()) // 4),
         "omitted_tools": [],
     }
     assert response.headers["ETag"] == f'"{hashlib.sha256(text.encode()).hexdigest()}"'

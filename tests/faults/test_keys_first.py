@@ -33,7 +33,7 @@ KEYS = [key("small", "metrics"), key("big", "context", "approve", "admin", "pass
 def routes(gateway: LocalGateway) -> list[tuple[bytes, bytes]]:
     """Every page that the gateway has but for those that everybody may ask, and some that it has not."""
     rooms = gateway.gateway._pages()
-    pages = [*rooms.of_context(), *rooms.of_runs(), *rooms.of_services()]
+    pages = [*rooms.of_context(), *rooms.of_runs(), *rooms.of_operating(), *rooms.of_services()]
     found = [(method, path) for method, path, _ in pages]
     found = [(method, path) for method, path in found if path not in OPEN]
     assert len(found) >= 44

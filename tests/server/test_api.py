@@ -26,7 +26,7 @@ async def gateway() -> AsyncIterator[tuple[Sequence[Route], aiohttp.ClientSessio
     config = {"keys": KEYS, "upstreams": [], "store": "sqlite:///:memory:"}
     async with LocalGateway(config) as made, aiohttp.ClientSession(made.base_url) as session:
         rooms: ApiPages = made.gateway._pages()
-        routes = [*rooms.of_context(), *rooms.of_runs(), *rooms.of_services()]
+        routes = [*rooms.of_context(), *rooms.of_runs(), *rooms.of_operating(), *rooms.of_services()]
         yield [route for route in routes if route[1] not in OPEN], session
 
 
@@ -42,6 +42,9 @@ async def test_each_page_is_there_once() -> None:
             "/context/approvals/{id}",
             "/context/runs/{id}",
             "/context/audit",
+            "/context/audit/verification",
+            "/context/tools",
+            "/context/status",
             "/context/ws",
             "/mcp/services",
             "/v1/system-prompts/{id}/enhanced",

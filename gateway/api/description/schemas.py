@@ -66,7 +66,7 @@ def schemas() -> dict[str, Schema]:
         schema = model.model_json_schema(ref_template=_REFERENCE + "{model}")
         found |= schema.pop("$defs", {})
         found[name] = schema
-    found |= _answers() | _of_memories() | _answers_of_services()
+    found |= _answers() | _of_memories() | _answers_of_services() | _answers_of_operating()
     found |= {"Error": _error(), "ChatRequest": _chat_request()}
     for dialect in DIALECTS:
         found |= dialect.described.schemas
@@ -92,7 +92,14 @@ def _answers() -> dict[str, Schema]:
         "Explanation": _of(lane=_only("context"), chain=TEXT, workflow=_maybe(OBJECT)),
         "Prompt": _prompt(),
         "PromptWithText": _with(_prompt(), text=TEXT),
-        "EnhancedPrompt": _of(id=TEXT, object=_only("system_prompt.enhanced"), text=TEXT, omitted_tools=_many(TEXT)),
+        "EnhancedPrompt": _of(
+            id=TEXT,
+            object=_only("system_prompt.enhanced"),
+            text=TEXT,
+            characters=WHOLE,
+            estimated_tokens=_maybe(WHOLE),
+            omitted_tools=_many(TEXT),
+        ),
         "PromptDeleted": _of(id=TEXT, object=_only("system_prompt.deleted"), deleted=_only(value=True)),
         "Approval": _approval(),
         "OneApproval": _with(_approval(), parameters=_maybe(OBJECT)),
@@ -156,6 +163,41 @@ def _answers_of_services() -> dict[str, Schema]:
     }
 
 
+def _answers_of_operating() -> dict[str, Schema]:
+    figures = ("overhead_ms", "approval_wait_s")
+    point = _of(
+        at=TIME, span_s=NUMBER, requests=WHOLE, errors=WHOLE, pending=WHOLE, **dict.fromkeys(figures, _maybe(NUMBER))
+    )
+    return {
+        "Tool": _of(
+            object=_only("tool"),
+            **_texts("name", "model_name", "description", "category"),
+            source={"enum": ["built_in", "plugin", "mcp"]},
+            service=_maybe(TEXT),
+            parameters=OBJECT,
+            keywords=_many(TEXT),
+            **dict.fromkeys(("requires_approval", "untrusted", "idempotent", "changed"), TRUTH),
+        ),
+        "AuditVerification": _of(
+            object=_only("audit.verification"),
+            **dict.fromkeys(("verified", "complete"), TRUTH),
+            **dict.fromkeys(("lines", "until_seq"), WHOLE),
+            **_some("until_hash", "problem"),
+        ),
+        "GatewayStatus": _of(
+            object=_only("status"),
+            **_texts("version", "python", "aiohttp"),
+            started_at=TIME,
+            uptime_s=NUMBER,
+            workers=WHOLE,
+            upstreams=_many(_of(name=TEXT, base_url=TEXT, up=_maybe(TRUTH), idle=WHOLE, busy=WHOLE)),
+            configuration=OBJECT,
+            problems=_many(TEXT),
+            history=_of(step_s=NUMBER, points=_many(point)),
+        ),
+    }
+
+
 def _error() -> Schema:
     codes = {"enum": sorted(CODES), "type": "string", "description": "One for each cause: docs/errors.md."}
     types = {"enum": sorted({code.type for code in CODES.values()}), "type": "string"}
@@ -191,7 +233,8 @@ def _chat_request() -> Schema:
 
 def _prompt() -> Schema:
     source = {"enum": ["configured", "stored"]}
-    return _of(id=TEXT, object=_only("system_prompt"), source=source, version=_maybe(WHOLE), updated_at=_maybe(WHOLE))
+    counted = {"version": _maybe(WHOLE), "updated_at": _maybe(WHOLE), "characters": WHOLE}
+    return _of(id=TEXT, object=_only("system_prompt"), source=source, **counted)
 
 
 def _approval() -> Schema:

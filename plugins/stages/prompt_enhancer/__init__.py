@@ -125,7 +125,8 @@ class PromptEnhancer:
         part = self._part(plain, base)
         fitted = self._fit(part, notes=(), body=plain.body)
         age_s = self._host.clock.monotonic() - part.made_s
-        return EnhancedPrompt(fitted.text, max(0.0, self._config.cache_ttl - age_s), fitted.omitted)
+        max_age_s, tokens = max(0.0, self._config.cache_ttl - age_s), estimated_tokens(fitted.size_bytes)
+        return EnhancedPrompt(fitted.text, max_age_s, fitted.omitted, tokens)
 
     def _part(self, exchange: Exchange, base: str | None) -> Part:
         """Return the part from the cache, or make it now. A request with its own selection of tools is not cached."""

@@ -121,6 +121,9 @@ async def test_answers_are_as_described(tmp_path: Path) -> None:
         await asks("settleStep", {"step": 0}, id=approval["run_id"])
         await asks("getRun", id="run_x")
         await asks("listAudit", query="?limit=200")
+        await asks("verifyAudit")
+        assert (await asks("listTools"))["data"]
+        await asks("getStatus")
         await asks("createChat", {"model": "m"})
         await asks("createChat", ASKED, headers={"X-Context-Tools": "nothing"})
         await asks("explain", ASKED)

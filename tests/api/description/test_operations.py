@@ -12,7 +12,7 @@ async def routes() -> set[tuple[str, str]]:
     """Those of a gateway, without those that a server adds by itself."""
     async with LocalGateway({"upstreams": [], "store": "sqlite:///:memory:"}) as made:
         rooms: ApiPages = made.gateway._pages()
-        further = [*rooms.of_context(), *rooms.of_runs(), *rooms.of_services()]
+        further = [*rooms.of_context(), *rooms.of_runs(), *rooms.of_operating(), *rooms.of_services()]
     own = {(method, path) for path in OPEN for method in ("GET", "HEAD")}
     return {(method, path) for method, path, _ in further} | own
 

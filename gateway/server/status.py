@@ -1,0 +1,78 @@
+"""The facts of the status page: from the configuration in use, the numbers of all workers, and the history."""
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from gateway.api.operating.status import Status, UpstreamStatus
+from gateway.config import Loaded, redactable
+from gateway.config.shown import shown_settings
+from gateway.config.values.secret import MASK
+from gateway.contracts.plugin import Clock
+from gateway.server.context_lane import Assembled
+from gateway.telemetry.exposition import Exposition
+from gateway.telemetry.history import History
+from gateway.tools.catalog import obstacles_of
+
+log = logging.getLogger("gateway")
+
+_UP, _CONNECTIONS = "gateway_upstream_up", "gateway_upstream_pool_connections"
+
+
+@dataclass(frozen=True, slots=True)
+class StatusFacts:
+    """The sources of one worker. `demo_url`: the address of the demo model, for a configuration without upstreams."""
+
+    loaded: Callable[[], Loaded]
+    assembled: Callable[[], Assembled]
+    exposition: Exposition
+    history: History
+    clock: Clock
+    started_s: float
+    demo_url: str | None
+
+    async def read(self) -> Status:
+        """Return the facts of this moment."""
+        loaded = self.loaded()
+        configuration = shown_settings(loaded.settings)
+        numbers: dict[tuple[str, str, str], float] = {}
+        for name, _, labels, value in (await self.exposition.numbers())[1]:
+            if name in (_UP, _CONNECTIONS):
+                facts = dict(labels)
+                numbers[name, facts["upstream"], facts.get("state", "")] = value
+        return Status(
+            now_s=self.clock.time(),
+            started_s=self.started_s,
+            workers=loaded.settings.workers,
+            upstreams=[_upstream(name, url, numbers) for name, url in self._upstreams(configuration["upstreams"])],
+            configuration=configuration,
+            problems=list(self._problems(loaded)),
+            points=self.history.points(),
+        )
+
+    def _upstreams(self, configured: list[dict[str, str]]) -> Iterator[tuple[str, str]]:
+        for upstream in configured:
+            yield upstream["name"], upstream["base_url"]
+        if not configured and self.demo_url is not None:
+            yield "demo", self.demo_url
+
+    def _problems(self, loaded: Loaded) -> Iterator[str]:
+        """Yield the warnings of the configuration, and why tools cannot run on this machine."""
+        secrets = tuple(redactable(loaded.settings))
+        for text in (*loaded.warnings, *self.assembled().obstacles):
+            for secret in secrets:
+                text = text.replace(secret, MASK)
+            yield text
+
+
+def _upstream(name: str, base_url: str, numbers: dict[tuple[str, str, str], float]) -> UpstreamStatus:
+    up = numbers.get((_UP, name, ""))
+    idle, busy = (int(numbers.get((_CONNECTIONS, name, state), 0)) for state in ("idle", "busy"))
+    return UpstreamStatus(name, base_url, None if up is None else bool(up), idle, busy)
+
+
+async def note_obstacles(assembled: Assembled) -> None:
+    """Find why tools of this configuration cannot run on this machine, and log it. The start does not wait for it."""
+    async for obstacle in obstacles_of(assembled.explainer.judge.catalog.sources):
+        assembled.obstacles.append(obstacle)
+        log.warning("%s", obstacle)
