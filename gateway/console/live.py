@@ -152,7 +152,7 @@ class Live:
 
     async def relayed(self, visit: Visit, frames: AsyncIterator[bytes]) -> web.StreamResponse:
         """Send frames as they come, until they end, the page is left, or its session ends."""
-        page = OpenPage(View(visit.language, visit.may("approve")))
+        page = OpenPage(View(visit.language, visit.may("approve")), visit.api)
         self._open.add(page)
         relaying = asyncio.get_running_loop().create_task(_relay(frames, page))
         try:

@@ -25,7 +25,9 @@ from tests.plugins.stores.records import approval, run, step
 Json = dict[str, Any]
 
 
-def viewed(*steps: StoredStep, approvals: tuple[Approval, ...] = (), models: list[Json] | None = None, **facts: Any) -> Json:
+def viewed(
+    *steps: StoredStep, approvals: tuple[Approval, ...] = (), models: list[Json] | None = None, **facts: Any
+) -> Json:
     """The run as the API shows it."""
     view: Json = whole_run_view(run(**facts), steps=steps, approvals=approvals)
     return {**view, "model_calls": models or []}
@@ -53,7 +55,9 @@ def test_calls_of_model_and_tools_stand_in_their_order() -> None:
         step(1, round=0, state="finished", started_s=101.5, finished_s=105.0),
         step(2, round=1, state="failed", started_s=107.0, finished_s=109.0),
     )
-    view = viewed(*steps, models=[model(0, 100.5), model(1, 105.0), model(2, 109.0)], state="completed", updated_s=110.0)
+    view = viewed(
+        *steps, models=[model(0, 100.5), model(1, 105.0), model(2, 109.0)], state="completed", updated_s=110.0
+    )
     found = [(e.kind, e.round, None if e.step is None else e.step["number"]) for e in shown(view).entries]
     assert found == [
         ("model", 0, None),
@@ -95,7 +99,10 @@ def test_nothing_goes_on_after_a_run_has_ended() -> None:
     asked = approval(created_s=110.0, state="cancelled")
     steps = (step(1, approval_id="ap_1", state="cancelled"), step(2, state="started", started_s=105.0))
     view = viewed(*steps, approvals=(asked,), state="cancelled", updated_s=125.0)
-    assert [(entry.waited_s, entry.ran_s) for entry in shown(view, now_s=9000.0).entries] == [(15.0, None), (None, 20.0)]
+    assert [(entry.waited_s, entry.ran_s) for entry in shown(view, now_s=9000.0).entries] == [
+        (15.0, None),
+        (None, 20.0),
+    ]
 
 
 def test_of_an_unknown_outcome_no_end_is_known() -> None:
@@ -106,7 +113,10 @@ def test_of_an_unknown_outcome_no_end_is_known() -> None:
 def test_the_arguments_that_ran_decide_whether_they_are_short() -> None:
     """Those that a person edited, where one did."""
     long = '{"command":"%s"}' % ("x" * ARGUMENTS_CHARS)
-    asked, edited = step(0, arguments=long, approval_id="ap_1"), approval(step=0, state="done", decided_s=120.0, edited='{"command":"ls"}')
+    asked, edited = (
+        step(0, arguments=long, approval_id="ap_1"),
+        approval(step=0, state="done", decided_s=120.0, edited='{"command":"ls"}'),
+    )
     found = shown(viewed(asked, step(1, arguments=long), approvals=(edited,))).entries
     assert [entry.brief for entry in found] == [False, True]
 

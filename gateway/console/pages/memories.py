@@ -45,8 +45,12 @@ class Memories:
         """Ask whether all memories of the owner are to go: a page of its own, which needs no script."""
         owner = owner_in(visit.query)
         listed = await visit.api.get(*MEMORIES, **owner, limit=1)
-        values = {"named": _named(visit, owner), "has_some": bool(listed["data"])}
-        return await visit.page("memories_delete.html", title="Delete all memories", **values)
+        return await visit.page(
+            "memories_delete.html",
+            title="Delete all memories",
+            named=_named(visit, owner),
+            has_some=bool(listed["data"]),
+        )
 
     async def _delete_all(self, visit: Visit) -> web.Response:
         owner = owner_in(visit.form)

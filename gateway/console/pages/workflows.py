@@ -86,7 +86,7 @@ class Workflows:
             problem = f"{error.name}: {visit.t(str(error))}"
             return await self._shown(visit, workflow, status=422, problem=problem, form=visit.form)
         except ApiError as error:
-            return await self._shown(visit, workflow, status=error.status, problem=error.message, form=visit.form)
+            return await self._shown(visit, workflow, status=error.status, problem=_problem(error), form=visit.form)
         return see_other("runs", run["id"])
 
 
@@ -98,6 +98,12 @@ def _body(workflow: Json, form: Mapping[str, str]) -> dict[str, Any]:
     """Return the body that starts a run. Raises FieldError."""
     further = {name: text for name in FURTHER if (text := form.get(name, "").strip())}
     return {"parameters": values_of(_fields(workflow), form), **further}
+
+
+def _problem(error: ApiError) -> str:
+    """Return the error's text with the field at fault, which not every text names."""
+    param = str(error.param or "")
+    return error.message if param in error.message else f"{param}: {error.message}"
 
 
 def _key(form: Mapping[str, str], body: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.console.browsing import Browser, key, served
 
 HOSTILE = "You review.\n<script>alert(1)</script>\n</textarea><b>x</b>\n\n  - last  "
@@ -174,7 +175,7 @@ async def test_the_enhanced_prompt_is_shown_with_its_size_and_what_it_leaves_out
         ann = await browser.signed_in("ann")
         enhanced = (await ann.api().get("/v1/system-prompts/house/enhanced")).json
         page = await ann.get("/console/prompts/house/enhanced")
-        size = f"{len(enhanced['text']):,}".replace(",", "\u202f")
+        size = f"{len(enhanced['text']):,}".replace(",", " ")
         assert size in page.main and "Tools left out none" in page.main
         assert "The house." in page.main and "file_operations" in page.main
         await ann.reload(chains={"assistant": chain})

@@ -40,7 +40,7 @@ async def test_grants_are_listed_and_revoked(tmp_path: Path) -> None:
         (lasting,) = (grant for grant in listed if grant["conversation"] is not None)
         after = await ann.submit(page, "Revoke", action=f"/console/remembered/grants/{lasting['id']}")
         assert "Revoked. The gateway asks again." in after.main and "<b>one</b>" not in after.main
-        assert (await says(ann, WRITE, "<b>one</b>"))["status"] == "awaiting_approval"
+        assert (await says(ann, f"{WRITE} again", "<b>one</b>"))["status"] == "awaiting_approval"
         again = await ann.submit(page, "Revoke", action=f"/console/remembered/grants/{lasting['id']}")
         assert again.status == 404
 
