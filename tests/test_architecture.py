@@ -28,6 +28,7 @@ ROOMS = (
     ("cli",),
     ("testing",),
     ("server",),
+    ("console",),
     ("api",),
     ("context", "agent"),
     ("model",),
@@ -54,12 +55,21 @@ FOR_PLUGINS = {"plugin", "sandbox"}
 UPWARD = {("gateway/testing/forkserver.py", "gateway.__main__")}
 #: Largest room, as a part of `gateway/`, and most files of a folder.
 ROOM_SHARE, FOLDER_FILES = 0.10, 20
-MAY_IMPORT_WEB = ("gateway/api/", "gateway/context/", "gateway/demo/", "gateway/lanes/", "gateway/server/")
+MAY_IMPORT_WEB = (
+    "gateway/api/",
+    "gateway/console/",
+    "gateway/context/",
+    "gateway/demo/",
+    "gateway/lanes/",
+    "gateway/server/",
+)
 
 #: Imports inside a function, each with the reason it carries in the code.
 LAZY = {
     ("gateway/__main__.py", "gateway.cli.main"),
     ("gateway/server/app.py", "gateway.demo.app"),
+    ("gateway/server/console.py", "gateway.console.assembly"),
+    ("gateway/server/console.py", "gateway.console.site"),
     ("gateway/cli/main.py", "gateway.cli.assess"),
     ("gateway/cli/main.py", "gateway.cli.backup"),
     ("gateway/cli/main.py", "gateway.cli.completion"),

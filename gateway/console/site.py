@@ -111,6 +111,11 @@ class Console:
         own = (Page("POST", "/sign-out", self._sign_out), Page("POST", "/language", self._set_language))
         self._pages = [(_pattern(page.path), page) for page in (*pages, *own)]
 
+    @property
+    def pages(self) -> Sequence[Page]:
+        """Return all pages that need a session."""
+        return [page for _, page in self._pages]
+
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Return the answer to any request below `/console`."""
         path = request.rel_url.raw_path.removeprefix(CONSOLE)

@@ -166,7 +166,8 @@ class Browser:
         """Another browser, in which a person has signed in with the key of this name."""
         browser = self.another(language=language)
         page = await browser.get("/console/sign-in")
-        seen = await browser.submit(page, _SIGN_IN[language], {"key": f"{name}-key"}, follow=False)
+        (button,) = buttons_of(page.root)
+        seen = await browser.submit(page, button.name, {"key": f"{name}-key"}, follow=False)
         assert (seen.status, seen.location) == (303, "/console"), seen
         browser.key = f"{name}-key"
         return browser
@@ -308,9 +309,6 @@ async def served(
         gateway = await stack.enter_async_context(LocalGateway(config, clock=clock))
         session = await stack.enter_async_context(aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()))
         yield Browser(gateway, folder, config, session)
-
-
-_SIGN_IN = {"en": "Sign in", "zh": "登录"}
 
 
 def _pairs(form: Mapping[str, str] | Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
