@@ -69,7 +69,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverTime:
-    """A picture of rows over time, from `begin_s` for `span_s` seconds, with the kinds of its bars; pixels."""
+    """A picture of rows over time, from `begin_s` for `span_s` seconds, with the kinds of its bars. Heights: pixels."""
 
     rows: Sequence[Row]
     ticks: Sequence[Tick]

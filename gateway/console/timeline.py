@@ -175,14 +175,15 @@ def _lane(entry: Entry, *, now_s: float) -> Lane:
 
 
 def _waited_until(approval: Json, *, now_s: float) -> float:
-    """Return when the wait for a person ended, or the present; nobody waits longer than the approval's time."""
+    """Return when the waiting for a person ended, or the present: at the latest when the approval expires."""
+    begun_s: float = approval["created_at"]
     decided_s: float | None = approval["decided_at"]
-    end_s: float = min(now_s, approval["expires_at"]) if decided_s is None else decided_s
-    return max(end_s, float(approval["created_at"]))
+    return max(begun_s, min(now_s, approval["expires_at"]) if decided_s is None else decided_s)
 
 
 def _ran_until(step: Json, *, now_s: float) -> float:
     """Return when a call ended, or the present; of a call with an unknown outcome no end is known."""
+    begun_s: float = step["started_at"]
     if step["finished_at"] is not None:
-        return max(float(step["finished_at"]), float(step["started_at"]))
-    return now_s if step["state"] == "started" else float(step["started_at"])
+        return max(begun_s, step["finished_at"])
+    return now_s if step["state"] == "started" else begun_s

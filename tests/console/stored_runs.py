@@ -1,10 +1,13 @@
 """Runs that stand in the store of a gateway before it starts: `await stored(tmp_path, new(run(...)))`."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from gateway.contracts.journal import Change, StoredRun
-from plugins.stores.sqlite import SqliteStore
+from gateway.plugins.stores.sqlite import SqliteStore
+from tests.console.browsing import Browser, key, served
 from tests.plugins.stores.records import approval, new, run, step
 
 TENANT = "team"
@@ -35,3 +38,10 @@ def lost(run_id: str = "run_1") -> Change:
         ),
         approvals=(approval(run_id=run_id, tenant=TENANT, state="unknown", step=0),),
     )
+
+
+@asynccontextmanager
+async def read_by_ann(folder: Path) -> AsyncIterator[Browser]:
+    """The browser of a person of the tenant `team`, whose key may do everything."""
+    async with served(folder, key("ann")) as browser:
+        yield await browser.signed_in("ann")

@@ -81,7 +81,6 @@ class RunPages:
             "usage": whole.get("usage"),
             "bases": BASES,
             "decisions": DECISIONS,
-            "outcomes": OUTCOMES,
             "form": form,
             "from_step": first or None,
         }
@@ -111,7 +110,7 @@ class RunPages:
 
     async def _settle(self, visit: Visit) -> web.Response:
         form = visit.form
-        step, outcome = form.get("step", ""), form.get("outcome")
+        step, outcome = form.get("step", ""), form.get("as")
         if not re.fullmatch("[0-9]{1,9}", step) or outcome not in OUTCOMES:
             raise GatewayError("invalid_field", "The form has no step or no outcome: load the page again.", param="as")
         body: dict[str, Any] = {"step": int(step), "as": outcome}
