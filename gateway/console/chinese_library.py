@@ -132,6 +132,7 @@ LIBRARY: Final[Mapping[str, str]] = {
     ),
     "Further ones": "更多",
     "choose one of the options": "请从选项中选择",
+    "the form lacks this field: load its page again": "表单缺少此字段：请重新加载页面",
     "required": "必填",
     "As JSON.": "以 JSON 填写。",
 }

@@ -12,7 +12,7 @@ from gateway.console.visit import Page, Visit, see_other
 from gateway.contracts.store import Json
 
 PROMPTS: Final = ("v1", "system-prompts")
-SHOWN: Final = 100
+SHOWN: Final = 50
 #: The field of the form that holds a prompt.
 TEXT: Final = "text"
 #: Characters without which some languages and emoji cannot be written, though they do not show.
@@ -61,6 +61,8 @@ class Prompts:
                 problem = visit.t("There is a prompt with this id already: open it in the list, or enter another id.")
                 return await self._listed(visit, status=409, problem=problem, form=visit.form)
             await visit.api.put(*PROMPTS, prompt_id, body=values_of([_field("")], visit.form))
+        except FieldError as error:
+            return await self._listed(visit, status=422, problem=visit.t(str(error)), form=visit.form)
         except ApiError as error:
             return await self._listed(visit, status=error.status, problem=error.message, form=visit.form)
         return see_other("prompts", prompt_id, done="changed")

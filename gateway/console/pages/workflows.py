@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
@@ -91,7 +92,11 @@ class Workflows:
 
 
 def _fields(workflow: Json) -> list[Field]:
-    return list(fields_of(workflow["parameters"], {}, defaults=True))
+    """Return the fields of the form. A text that begins with its default can be emptied: then it is the empty text."""
+    return [
+        replace(one, present=True) if one.text and one.control in ("line", "text") else one
+        for one in fields_of(workflow["parameters"], {}, defaults=True)
+    ]
 
 
 def _body(workflow: Json, form: Mapping[str, str]) -> dict[str, Any]:

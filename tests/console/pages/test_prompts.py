@@ -73,6 +73,18 @@ async def test_what_the_api_refuses_stays_in_the_form(tmp_path: Path, prompt_id:
         assert len((await ann.api().get("/v1/system-prompts")).json["data"]) == 1
 
 
+async def test_a_form_without_its_text_stores_nothing(tmp_path: Path) -> None:
+    async with served(tmp_path, *KEYS) as browser:
+        ann = await browser.signed_in("ann")
+        await stored(ann, "there", "as it was")
+        token = (await ann.get("/console/prompts")).token
+        new = await ann.post("/console/prompts", {"token": token, "id": "new"})
+        old = await ann.post("/console/prompts/there", {"token": token, "version": "1"})
+        assert [answer.status for answer in (new, old)] == [422, 422]
+        assert "load its page again" in new.problem and "load its page again" in old.problem
+        assert await text_of(ann, "there") == "as it was"
+
+
 async def test_a_text_that_is_too_long_is_refused_with_its_form(tmp_path: Path) -> None:
     async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")

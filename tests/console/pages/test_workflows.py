@@ -105,6 +105,16 @@ async def test_a_form_that_is_sent_twice_starts_one_run_and_an_edited_one_anothe
         assert len(await runs_of(ann, "say")) == 3
 
 
+async def test_a_text_whose_default_the_reader_removed_is_empty(tmp_path: Path) -> None:
+    async with served(with_workflows(tmp_path), key("ann", "context")) as browser:
+        ann = await browser.signed_in("ann")
+        page = await ann.get("/console/workflows/say")
+        answer = await ann.submit(page, "Start the run", {"field.text": ""}, follow=False)
+        path = answer.location.replace("/console/", "/context/")
+        run = await until_read(lambda: ann.api().get(path), lambda seen: seen.json["state"] == "completed")
+        assert run.json["result"] == ""
+
+
 async def test_values_that_do_not_fit_stay_in_the_form(tmp_path: Path) -> None:
     async with served(with_workflows(tmp_path), key("ann", "context")) as browser:
         ann = await browser.signed_in("ann")
