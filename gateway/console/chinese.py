@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.console.chinese_library import LIBRARY
+from gateway.console.chinese_tools import TOOLS
 
 CHINESE: Final[Mapping[str, str]] = {
     **LIBRARY,
+    **TOOLS,
     "Inbox": "待办",
 }

@@ -5,7 +5,9 @@ from typing import Final
 
 TOOLS: Final[Mapping[str, str]] = {
     "A JSON object of names and values, such as {0}.": "由名称和值组成的 JSON 对象，例如 {0}。",
-    "A JSON object with other settings of mcp.servers, such as {0}.": "包含 mcp.servers 其他设置的 JSON 对象，例如 {0}。",
+    "A JSON object with other settings of mcp.servers, such as {0}.": (
+        "包含 mcp.servers 其他设置的 JSON 对象，例如 {0}。"
+    ),
     "A name in PATH or an absolute path. Leave it empty for an address.": "PATH 中的名称或绝对路径。使用地址时留空。",
     "A program on this machine": "本机上的程序",
     "A service shows its tools while it runs.": "服务运行时才显示其工具。",
@@ -43,8 +45,10 @@ TOOLS: Final[Mapping[str, str]] = {
     "Header fields": "请求头字段",
     "Idle connections": "空闲连接",
     "It takes no parameters.": "它没有参数。",
-    "Its program ends, its tools are gone, and its settings with their secrets and all accepted definitions are deleted. "
-    "This cannot be undone.": "其程序将结束，其工具将消失，其设置（包括机密）和所有已接受的定义都将被删除。此操作无法撤销。",
+    "Its program ends, its tools are gone, and its settings with their secrets and all accepted definitions are "
+    "deleted. This cannot be undone.": (
+        "其程序将结束，其工具将消失，其设置（包括机密）和所有已接受的定义都将被删除。此操作无法撤销。"
+    ),
     "Its program wrote nothing.": "其程序没有写出任何内容。",
     "Its tools are called NAME.TOOL.": "其工具的名称为“服务名.工具名”。",
     "JSON Schema": "JSON Schema",
@@ -58,7 +62,9 @@ TOOLS: Final[Mapping[str, str]] = {
     "No upstream is configured: the demo model answers.": "没有配置上游：由演示模型回答。",
     "Nothing was measured yet.": "尚无测量数据。",
     "One in each line, without quotes.": "每行一个，不加引号。",
-    "One in each line. If a message has one of them, the model sees the tools.": "每行一个。消息中出现其中任何一个时，模型会看到这些工具。",
+    "One in each line. If a message has one of them, the model sees the tools.": (
+        "每行一个。消息中出现其中任何一个时，模型会看到这些工具。"
+    ),
     "One sentence for the prompt of the model.": "写入模型提示词的一句话。",
     "Operate the service": "操作服务",
     "Or an address": "或一个地址",
@@ -89,18 +95,24 @@ TOOLS: Final[Mapping[str, str]] = {
     "State": "状态",
     "Status": "状态",
     "Stop": "停止",
-    "The accepted definition is not stored, so here is the present one alone.": "已接受的定义没有存储，因此这里只显示当前定义。",
+    "The accepted definition is not stored, so here is the present one alone.": (
+        "已接受的定义没有存储，因此这里只显示当前定义。"
+    ),
     "The audit log was changed after it was written.": "审计日志在写入之后被改动。",
     "The chain of the audit log is whole: {0} lines verified.": "审计日志的链条完整：已验证 {0} 行。",
     "The difference is in parts that no model reads, such as annotations.": "差异在模型不会读取的部分，例如注解。",
     "The endpoint for streamable HTTP. Leave it empty for a program.": "streamable HTTP 的端点。使用程序时留空。",
-    "The gateway runs the program as its own user, and the model reads what the service answers. Add only services that "
-    "you trust.": "网关以自身的用户运行该程序，模型会读取服务的回答。只添加您信任的服务。",
+    "The gateway runs the program as its own user, and the model reads what the service answers. Add only services "
+    "that you trust.": "网关以自身的用户运行该程序，模型会读取服务的回答。只添加您信任的服务。",
     "The last hours": "最近几小时",
-    "The last lines that its program wrote, in the worker that answered.": "其程序最后写出的几行，来自作出回答的工作进程。",
+    "The last lines that its program wrote, in the worker that answered.": (
+        "其程序最后写出的几行，来自作出回答的工作进程。"
+    ),
     "The service has no tools.": "该服务没有工具。",
     "The whole present definition": "完整的当前定义",
-    "There is no service. A service is an MCP server: it brings its own tools.": "没有服务。服务是 MCP 服务器，自带工具。",
+    "There is no service. A service is an MCP server: it brings its own tools.": (
+        "没有服务。服务是 MCP 服务器，自带工具。"
+    ),
     "These tools are not the ones that were accepted. No model reads the new texts, and each call asks, until somebody "
     "accepts them.": "这些工具与已接受的不同。在有人接受之前，模型不会读取新的文本，每个调用都要询问。",
     "Tools": "工具",
