@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
+from gateway.console.chinese_core import CORE
 from gateway.console.chinese_library import LIBRARY
 from gateway.console.chinese_tools import TOOLS
 
 CHINESE: Final[Mapping[str, str]] = {
+    **CORE,
     **LIBRARY,
     **TOOLS,
-    "Inbox": "待办",
 }
