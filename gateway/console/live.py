@@ -138,8 +138,6 @@ class Live:
 
     async def news(self, visit: Visit, first: Callable[[], Awaitable[bytes]]) -> web.StreamResponse:
         """Send news of the tenant until the page is left, or its session ends. It begins with the frames of `first`."""
-        if visit.request.method == "HEAD":  # it would wait for ever
-            return web.Response(headers=HEADERS)
         page = OpenPage(View(visit.language, visit.may("approve")), visit.api)
         following = self._following.setdefault(visit.caller.tenant, Following(self._render))
         self._open.add(page)
@@ -162,6 +160,8 @@ class Live:
             relaying.cancel()
 
     async def _written(self, visit: Visit, page: OpenPage) -> web.StreamResponse:
+        if visit.request.method == "HEAD":  # it would wait for what is never sent
+            return web.Response(headers=HEADERS)
         response = web.StreamResponse(headers=HEADERS)
         if visit.request.version >= HttpVersion11:
             response.enable_chunked_encoding()
