@@ -92,11 +92,18 @@ class Workflows:
 
 
 def _fields(workflow: Json) -> list[Field]:
-    """Return the fields of the form. A text that begins with its default can be emptied: then it is the empty text."""
-    return [
-        replace(one, present=True) if one.text and one.control in ("line", "text") else one
-        for one in fields_of(workflow["parameters"], {}, defaults=True)
-    ]
+    return [_field(one) for one in fields_of(workflow["parameters"], {}, defaults=True)]
+
+
+def _field(one: Field) -> Field:
+    """Return the field as the form of a workflow has it.
+
+    A text that begins with its default can be emptied: then it is the empty text. One that begins empty takes several
+    lines, since a control of one line drops the line ends of what a person pastes.
+    """
+    if one.control not in ("line", "text"):
+        return one
+    return replace(one, present=True) if one.text else replace(one, control="text")
 
 
 def _body(workflow: Json, form: Mapping[str, str]) -> dict[str, Any]:

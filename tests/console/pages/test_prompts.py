@@ -32,7 +32,7 @@ async def test_the_list_names_source_and_version(tmp_path: Path) -> None:
         page = await ann.get("/console/prompts")
         rows = {row.all("th")[0].text: row.text for row in page.root.all("tr")[1:]}
         assert list(rows) == ["default", "house", "reviewer"]
-        assert "configured" in rows["house"] and "stored 2" in rows["reviewer"]
+        assert rows["house"] == "house configured – 23 –" and "stored 2 3" in rows["reviewer"]
         eve = await browser.signed_in("eve")
         assert "reviewer" not in (await eve.get("/console/prompts")).main
         assert (await eve.get("/console/prompts/reviewer")).status == 404

@@ -77,6 +77,7 @@ async def test_a_run_starts_with_the_values_of_the_form(tmp_path: Path) -> None:
         assert "Nobody has started it yet" in page.main
         form = page.form("Start the run")
         assert dict(form.fields)["field.path"] == "note.txt" and dict(form.fields)["field.times"] == "1"
+        assert page.root.all("textarea", name="field.text")  # an `<input>` would drop line ends
         text = "first line\n  second line "
         entered = {"field.text": text, "conversation": "conv-1"}
         answer = await ann.submit(page, "Start the run", entered, follow=False)
