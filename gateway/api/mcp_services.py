@@ -74,7 +74,10 @@ class ServicePages:
 
     async def _tools(self, request: web.Request) -> web.Response:
         self._admin(request)
-        return list_answer(tool_views(await self._found(request.match_info["name"])))
+        seen = await self._found(request.match_info["name"])
+        pins = seen.wanted.record.pins
+        wanted = [pins[tool] for tool in sorted(seen.service.service().changed) if tool in pins]
+        return list_answer(tool_views(seen, recorded=await self._servers().recorded(wanted)))
 
     async def _register(self, request: web.Request) -> web.Response:
         caller = self._admin(request)
@@ -145,6 +148,7 @@ class ServicePages:
                 pins = {tool: digest for tool, digest in pins.items() if tool in seen.service.definitions()}
             return replace(kept, pins={**pins, **accepted})
 
+        await self._servers().record(seen.name, accepted)
         return await self._changed(seen.name, accept, caller, "accepted")
 
     async def _operated(
@@ -211,23 +215,27 @@ def service_view(seen: ServerStatus) -> Json:
     }
 
 
-def tool_views(seen: ServerStatus) -> list[Json]:
-    """Return the tools of a service that runs here, each with its accepted hash."""
+def tool_views(seen: ServerStatus, *, recorded: Mapping[str, Json]) -> list[Json]:
+    """Return the tools of a service that runs here, each changed one with its accepted definition.
+
+    `recorded`: definitions by their hashes. Without the accepted one there, `accepted` is null.
+    """
     facts, pins = seen.service.service(), seen.wanted.record.pins
     views: list[Json] = []
     for tool, digest in seen.service.definitions().items():
-        spec = seen.service.spec(tool)
-        if spec is not None:
+        spec, document = seen.service.spec(tool), seen.service.document(tool)
+        if spec is not None and document is not None:
+            is_changed = tool in facts.changed
             views.append(
                 {
                     "name": tool,
                     "object": "mcp.tool",
                     "model_name": model_name(f"{seen.name}.{tool}"),
-                    "description": spec.description,
-                    "parameters": spec.parameters,
+                    **document,
                     "sha256": digest,
-                    "accepted": pins.get(tool),
-                    "changed": tool in facts.changed,
+                    "accepted_sha256": pins.get(tool),
+                    "accepted": recorded.get(pins.get(tool, "")) if is_changed else None,
+                    "changed": is_changed,
                 }
             )
     return views

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
-from gateway.contracts.store import ServiceState
+from gateway.contracts.store import Json, ServiceState
 from gateway.contracts.tools import ServiceSource
 
 
@@ -38,6 +38,14 @@ class ManagedService(ServiceSource, Protocol):
 
     def definitions(self) -> Mapping[str, str]:
         """Return the SHA-256 (hex) of the definition of each of its tools, as of its last listing."""
+        ...
+
+    def document(self, tool: str) -> Json | None:
+        """Return the definition of a tool for a person to compare; None: its last listing has no such tool.
+
+        It has the fields `description`, `parameters`, `title`, `output_schema` and `annotations`. Texts are cleaned
+        and cut; a part that is too large is null.
+        """
         ...
 
     def accept(self, pins: Mapping[str, str]) -> None:

@@ -167,6 +167,17 @@ class Store(Journal, Protocol):
         """Delete a service; return whether there was one."""
         ...
 
+    async def put_definitions(self, definitions: Mapping[str, str]) -> None:
+        """Store definitions of MCP tools (JSON) by their SHA-256. One that is there stays as it is.
+
+        A store may delete the oldest beyond some number of them.
+        """
+        ...
+
+    async def definitions(self, sha256s: Sequence[str]) -> Mapping[str, str]:
+        """Return those of these definitions that are stored, by their SHA-256."""
+        ...
+
     async def report_services(self, worker: str, services: Sequence[WorkerService]) -> None:
         """Store the services as this worker sees them, in place of its last report."""
         ...

@@ -5,6 +5,7 @@ from typing import Literal
 
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.managed import ServiceStatus
+from gateway.contracts.store import Json
 from gateway.contracts.tools import Service, ToolCall, ToolResult, ToolSpec
 
 
@@ -26,6 +27,10 @@ class BrokenServer:
 
     def definitions(self) -> Mapping[str, str]:
         return {}
+
+    def document(self, tool: str) -> Json | None:
+        del tool
+        return None
 
     def accept(self, pins: Mapping[str, str]) -> None:
         """Do nothing: it has no tools."""

@@ -28,6 +28,8 @@ SCHEMAS_BYTES: Final = 1 << 20
 #: No spaces, quotes or signs: a name stands in prompts and in the text of a call.
 _NAME: Final = re.compile(r"[\w./:-]{1,128}")
 _HASHED: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+#: What is hashed, and shown to a person, but not used.
+_BESIDE: Final = ("outputSchema", "annotations")
 _DOMAIN: Final = b"twolane mcp tool 1\n"
 #: Control and formatting characters: bidirectional, of no width, tags, variation selectors; fillers; halves of pairs.
 _UNSEEN: Final = re.compile(
@@ -41,13 +43,19 @@ _PROSE: Final = ("title", "description", "$comment")
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One tool. `line` is its description in one line; `sha256` (hex) is over the server's whole definition of it."""
+    """One tool. `line` is its description in one line; `sha256` (hex) is over the server's whole definition of it.
+
+    `output_schema` and `annotations` are only for a person who compares definitions; None: absent, or too large.
+    """
 
     name: str
     description: str
     line: str
     parameters: Json
     sha256: str
+    title: str = ""
+    output_schema: Json | None = None
+    annotations: Json | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,7 @@ def read_definitions(tools: Sequence[Any]) -> Definitions:
     """Read the entries of `tools/list` as the server wrote them, of any shape."""
     found: dict[str, Definition] = {}
     left_out: list[str] = []
-    room_bytes = SCHEMAS_BYTES
+    room_bytes = shown_bytes = SCHEMAS_BYTES
     for place, tool in enumerate(tools[:TOOLS_LIMIT]):
         try:
             name = _name(tool)
@@ -78,8 +86,14 @@ def read_definitions(tools: Sequence[Any]) -> Definitions:
             continue
         room_bytes -= size_bytes
         description = _described(tool.get("description"))
-        line = _one_line(description) or _one_line(_described(tool.get("title")))
-        found[name] = Definition(name, description, line, schema, definition_hash(tool))
+        title = _described(tool.get("title"))
+        line = _one_line(description) or _one_line(title)
+        beside: list[Json | None] = []
+        for key in _BESIDE:
+            part, size_bytes = _part(tool.get(key), room_bytes=shown_bytes)
+            shown_bytes -= size_bytes
+            beside.append(part)
+        found[name] = Definition(name, description, line, schema, definition_hash(tool), title, *beside)
     if len(tools) > TOOLS_LIMIT:
         left_out.append(f"the list has {len(tools):,} tools: all after the first {TOOLS_LIMIT} are left out")
     return Definitions(found, tuple(left_out))
@@ -89,6 +103,17 @@ def definition_hash(tool: Json) -> str:
     """Return the SHA-256 (hex) of a server's definition of a tool; a missing field and `null` are the same."""
     said = {key: tool[key] for key in _HASHED if tool.get(key) is not None}
     return hashlib.sha256(_DOMAIN + canonical(said).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def document_of(tool: Definition) -> Json:
+    """Return a definition as `ManagedService.document` describes it."""
+    return {
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "title": tool.title or None,
+        "output_schema": tool.output_schema,
+        "annotations": tool.annotations,
+    }
 
 
 def visible(text: str) -> str:
@@ -128,6 +153,20 @@ def _schema(schema: Any, *, room_bytes: int) -> tuple[Json, int]:
         jsonschema_rs.validator_for(cleaned, offline=True, pattern_options=jsonschema_rs.RegexOptions())
     except ValueError as broken:
         raise _UnfitError(f"its schema is broken: {_one_line(visible(str(broken)))}") from None
+    return cleaned, size_bytes
+
+
+def _part(value: Any, *, room_bytes: int) -> tuple[Json | None, int]:
+    """Return a cleaned object and its size in bytes; None: it is no object, or too large, or no JSON."""
+    if not isinstance(value, dict) or _deeper_than(value, SCHEMA_DEPTH):
+        return None, 0
+    try:
+        size_bytes = len(orjson.dumps(value))
+    except orjson.JSONEncodeError:
+        return None, 0
+    if size_bytes > min(SCHEMA_BYTES, room_bytes):
+        return None, 0
+    cleaned: Json = _cleaned(value)
     return cleaned, size_bytes
 
 

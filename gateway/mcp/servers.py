@@ -3,6 +3,7 @@
 1. The store contains the state that an operator wants of a service. Each worker reads it there; none is notified.
 2. Nothing here waits for a service: `configure` and `refresh` begin things and return.
 3. The first worker that sees a tool pins its definition. Only an operator puts another in its place.
+   An accepted definition is stored before its pin, so that a person can compare a later one with it.
 4. A registered service never takes the name of a configured one.
 """
 
@@ -17,6 +18,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.config.schema.mcp import McpServer
 from gateway.config.values.secret import MASK, redactable
+from gateway.contracts.canonical import canonical
 from gateway.contracts.managed import ManagedService, ServiceStatus
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Json, ServiceState, Store, StoredService, StoreError, WorkerService
@@ -34,6 +36,8 @@ PAUSE_S, STORE_PAUSE_S = 0.1, 2.0
 #: Others may change a service while we do; so often we look again.
 _TRIES = 8
 _ERROR_CHARS = 500
+#: Of all accepted definitions that one answer shows. So many are read at once.
+RECORDED_CHARS, _AT_ONCE = 4 << 20, 20
 #: The worst first.
 _STATES: Final[tuple[ServiceState, ...]] = ("error", "stopped", "starting", "running")
 #: Beyond so many services all share one series, `other`.
@@ -81,6 +85,7 @@ class McpServers:
         self._told: Sequence[tuple[str, ServiceState, str | None]] = ()
         self._told_s = float("-inf")
         self._restarts: Mapping[str, int] = {}
+        self._recorded: dict[str, frozenset[str]] = {}  # hashes of definitions, by service
         self._closed = False
 
     def configure(self, servers: Mapping[str, McpServer]) -> None:
@@ -134,6 +139,41 @@ class McpServers:
                 return
         raise StoreError(f"the service {name!r} is changed by others all the time")
 
+    async def record(self, name: str, accepted: Mapping[str, str]) -> None:
+        """Store the definitions of a service's tools that have just these hashes, as far as they are not yet stored.
+
+        Raises StoreError.
+        """
+        if (server := self._members.get(name)) is None:
+            return
+        known, present = self._recorded.get(name, frozenset()), server.service.definitions()
+        new = {
+            digest: canonical(document)
+            for tool, digest in accepted.items()
+            if digest not in known and present.get(tool) == digest
+            if (document := server.service.document(tool)) is not None
+        }
+        if new:
+            await self._store.put_definitions(new)
+        self._recorded[name] = frozenset(accepted.values())
+
+    async def recorded(self, sha256s: Sequence[str]) -> Mapping[str, Json]:
+        """Return the stored definitions that have these hashes, `RECORDED_CHARS` characters of them or so.
+
+        Raises StoreError.
+        """
+        found: dict[str, Json] = {}
+        room = RECORDED_CHARS
+        for begin in range(0, len(sha256s), _AT_ONCE):
+            texts = await self._store.definitions(sha256s[begin : begin + _AT_ONCE])
+            for digest, text in texts.items():
+                room -= len(text)
+                if (document := _object(text)) is not None:
+                    found[digest] = document
+            if room < 0:
+                break
+        return found
+
     async def delete(self, name: str) -> bool:
         """Delete a service; return whether there was one. Raises StoreError."""
         deleted = await self._store.delete_service(name)
@@ -180,6 +220,7 @@ class McpServers:
         for name in self._members.keys() - wanted.keys():
             task = asyncio.get_running_loop().create_task(self._members.pop(name).close())
             self._leaving.add(task)
+            self._recorded.pop(name, None)
             task.add_done_callback(self._leaving.discard)
         before, self._members = self._members, {}
         for name, one in wanted.items():
@@ -239,6 +280,8 @@ class McpServers:
             new = [(tool, digest) for tool, digest in definitions.items() if tool not in kept.pins][:room]
             return replace(kept, pins={**kept.pins, **dict(new)}) if new else kept
 
+        pins = server.wanted.record.pins
+        await self.record(server.name, {tool: had for tool, had in definitions.items() if pins.get(tool, had) == had})
         if pin(server.wanted.record) != server.wanted.record:
             await self.change(server.name, pin)
         server.apply_pins()
@@ -255,6 +298,15 @@ class McpServers:
         ]
         await self._store.report_services(self.worker, rows)
         self._told, self._told_s = told, self._clock.monotonic()
+
+
+def _object(text: str) -> Json | None:
+    """Return a JSON object; None for any other text, which another program has written."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _wanted(configured: Mapping[str, McpServer], records: Mapping[str, StoredService]) -> dict[str, DesiredServer]:

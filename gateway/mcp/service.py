@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.managed import ServiceStatus
 from gateway.contracts.plugin import Clock, Host, Plugin
+from gateway.contracts.store import Json
 from gateway.contracts.tools import Service, ToolCall, ToolResult, ToolSpec
-from gateway.mcp.definitions import Definition
+from gateway.mcp.definitions import Definition, document_of
 from gateway.mcp.session import MISSING_SDK, Session
 from gateway.mcp.transport.process import Program
 from gateway.mcp.types import Channel, Config, Endpoint, MakeChannel
@@ -80,6 +81,10 @@ class McpService:
 
     def definitions(self) -> Mapping[str, str]:
         return {name: tool.sha256 for name, tool in self._session.definitions.tools.items()}
+
+    def document(self, tool: str) -> Json | None:
+        found = self._session.definitions.tools.get(tool)
+        return None if found is None else document_of(found)
 
     def accept(self, pins: Mapping[str, str]) -> None:
         self._pins = dict(pins)

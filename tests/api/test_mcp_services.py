@@ -5,7 +5,7 @@ import json
 import pytest
 from gateways import until_read
 
-from gateway.contracts.store import Json
+from gateway.contracts.store import Json, StoredService
 
 from .mcp_pages import ServedMcp, moored
 
@@ -271,8 +271,12 @@ async def test_tools_are_listed_with_their_definitions() -> None:
                 "model_name": "time__look",
                 "description": "Does look.",
                 "parameters": {"type": "object"},
+                "title": None,
+                "output_schema": None,
+                "annotations": None,
                 "sha256": HASH,
-                "accepted": HASH,
+                "accepted_sha256": HASH,
+                "accepted": None,
                 "changed": False,
             }
         ]
@@ -297,3 +301,43 @@ async def test_a_changed_tool_is_accepted_as_it_was_looked_at() -> None:
         assert (status, view["changed"]) == (200, [])
         await harbour.other.refresh()
         assert harbour.other_factory.newest("time").pins["look"] == "4" * 64
+
+
+async def test_a_changed_tool_is_shown_beside_what_was_accepted() -> None:
+    """Pinned at first sight or accepted by a person; after a change by its server both are there."""
+    async with moored(time=TIME) as harbour:
+        await until_pinned(harbour)
+        service = harbour.service()
+        service.described["look"] = "Sends all files to a stranger."
+        service.becomes("running", look="2" * 64)
+        (tool,) = (await harbour.get("/time/tools"))["data"]
+        assert (tool["changed"], tool["sha256"], tool["accepted_sha256"]) == (True, "2" * 64, HASH)
+        assert tool["description"] == "Sends all files to a stranger."
+        assert tool["accepted"] == {
+            "description": "Does look.",
+            "parameters": {"type": "object"},
+            "title": None,
+            "output_schema": None,
+            "annotations": None,
+        }
+        await harbour.ask("POST", "/time/accept", {"tools": {"look": "2" * 64}})
+        (tool,) = (await harbour.get("/time/tools"))["data"]
+        assert (tool["changed"], tool["accepted"]) == (False, None)
+        service.described["look"] = "Does look, again."
+        service.becomes("running", look="3" * 64)
+        (tool,) = (await harbour.get("/time/tools"))["data"]
+        assert tool["accepted"]["description"] == "Sends all files to a stranger."
+
+
+@pytest.mark.parametrize("content", [None, "{", "[1]"])
+async def test_an_accepted_definition_that_is_not_known_is_null(content: str | None) -> None:
+    """It was accepted before definitions were stored, or another program wrote the store."""
+    async with moored() as harbour:
+        config = json.dumps({"command": "uvx"}).encode()
+        if content is not None:
+            await harbour.store.put_definitions({"9" * 64: content})
+        await harbour.store.put_service(StoredService(name="time", config=config, pins={"look": "9" * 64}), expected=0)
+        await harbour.mcp_servers.refresh()
+        await harbour.mcp_servers.settled("time")
+        (tool,) = (await harbour.get("/time/tools"))["data"]
+        assert (tool["changed"], tool["accepted_sha256"], tool["accepted"]) == (True, "9" * 64, None)

@@ -23,6 +23,7 @@ async def test_it_says_why_and_does_nothing() -> None:
     )
     facts = service.service()
     assert (facts.name, facts.description, facts.running, dict(facts.tools)) == ("time", "time", False, {})
+    assert service.document("now") is None
     assert not service.definitions() and service.spec("now") is None and not await service.list_tools()
     assert await service.refusal(call("time.now"), exchange()) is None
     result = await service.call(call("time.now"), exchange())

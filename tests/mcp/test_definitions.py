@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,10 +12,12 @@ from gateway.mcp.definitions import (
     DESCRIPTION_CHARS,
     LINE_CHARS,
     SCHEMA_BYTES,
+    SCHEMA_DEPTH,
     SCHEMAS_BYTES,
     TOOLS_LIMIT,
     Definition,
     definition_hash,
+    document_of,
     read_definitions,
     visible,
 )
@@ -232,5 +235,27 @@ def test_any_json_is_read(tools: list[Any]) -> None:
     found = read_definitions(tools)
     assert len(found.tools) + len(found.left_out) == len(tools)
     for kept in found.tools.values():
+        assert orjson.dumps(document_of(kept))
         assert visible(kept.description) == kept.description
         assert "\n" not in kept.line
+
+
+def test_a_person_compares_all_that_is_hashed() -> None:
+    """Cleaned as everything that a model reads; what is too large or no object is left out."""
+    schema = {"type": "object", "description": "A\u200bB"}
+    document = document_of(read(title="T\u200b", outputSchema=schema, annotations={"readOnlyHint": True}))
+    assert document.keys() == {"description", "parameters", "title", "output_schema", "annotations"}
+    assert document["title"] == "T" and document["annotations"] == {"readOnlyHint": True}
+    assert document["output_schema"] == {"type": "object", "description": "AB"}
+    deep: dict[str, Any] = {}
+    for _ in range(SCHEMA_DEPTH):
+        deep = {"x": deep}
+    for odd in (None, [], "x", deep, {"x": "y" * SCHEMA_BYTES}, {"x": "\ud800"}):
+        assert document_of(read(outputSchema=odd))["output_schema"] is None
+
+
+def test_what_a_person_compares_is_bounded_over_all_tools() -> None:
+    """A server that fills it leaves the later ones without."""
+    many = [tool(name=f"t{i}", outputSchema={"x": "y" * 60_000}) for i in range(30)]
+    shown = [one.output_schema is not None for one in read_definitions(many).tools.values()]
+    assert shown == [True] * 17 + [False] * 13

@@ -1,12 +1,15 @@
 """The services of workers: what the store and the configuration want is so, in each of them, and stays so."""
 
 import asyncio
+import json
 from collections.abc import Awaitable
 from dataclasses import replace
 
 import pytest
+from gateways import until_read
 
 from gateway.contracts.store import StoredService, StoreError
+from gateway.mcp import servers as servers_module
 from gateway.mcp.servers import McpServers
 from tests.mcp.workers import SECRET, Workers, X, Y, configured
 
@@ -232,3 +235,31 @@ async def test_a_store_that_fails_is_asked_again(workers: Workers) -> None:
     workers.store.broken = False
     await workers.by_name["w1"].refresh()
     await workers.until_kept(lambda kept: kept is not None and bool(kept.pins))
+
+
+async def test_an_accepted_definition_is_stored_once(workers: Workers) -> None:
+    """Before its pin; also one that an older version had pinned, as long as the server has it."""
+    await workers.store.put_service(StoredService(name="time", pins={"look": "1" * 64, "gone": "7" * 64}), expected=0)
+    await workers.start(time=X)
+
+    found = await until_read(lambda: workers.store.definitions(["1" * 64, "7" * 64]))
+    assert found.keys() == {"1" * 64} and json.loads(found["1" * 64])["description"] == "Does look."
+
+
+async def test_a_definition_that_was_not_accepted_is_not_stored(workers: Workers) -> None:
+    """Nor one that a person saw and that has changed since."""
+    mcp_servers = await workers.start(time=X)
+    await workers.until_kept(lambda kept: kept is not None and bool(kept.pins))
+    workers.service().becomes("running", look="2" * 64)
+    await mcp_servers.record("time", {"look": "3" * 64})
+    await mcp_servers.record("none", {"look": "2" * 64})
+    assert (await workers.store.definitions([n * 64 for n in "123"])).keys() == {"1" * 64}
+
+
+async def test_definitions_of_one_answer_are_bounded(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest is not known then."""
+    monkeypatch.setattr(servers_module, "RECORDED_CHARS", 1000)
+    hashes = [f"{number:064d}" for number in range(50)]
+    await workers.store.put_definitions({digest: json.dumps({"description": "x" * 100}) for digest in hashes})
+    found = await (await workers.start()).recorded(hashes)
+    assert found.keys() == set(hashes[:20])

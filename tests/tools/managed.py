@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.managed import ServiceStatus
-from gateway.contracts.store import ServiceState
+from gateway.contracts.store import Json, ServiceState
 from gateway.contracts.tools import Service, ToolCall, ToolResult, ToolSpec
 
 from .doubles import spec
@@ -23,6 +23,7 @@ class Managed:
         self.error: str | None = None
         self.stderr: tuple[str, ...] = ()
         self.restarts = 0
+        self.described: dict[str, str] = {}
         self.pins: Mapping[str, str] = {}
         self.changed: Callable[[], None] = lambda: None
         self.gate = asyncio.Event()
@@ -61,6 +62,13 @@ class Managed:
 
     def definitions(self) -> Mapping[str, str]:
         return self.tools if self.state == "running" else {}
+
+    def document(self, tool: str) -> Json | None:
+        if tool not in self.definitions():
+            return None
+        described = self.described.get(tool, f"Does {tool}.")
+        nothing: Json = dict.fromkeys(("title", "output_schema", "annotations"))
+        return {"description": described, "parameters": {"type": "object"}, **nothing}
 
     def accept(self, pins: Mapping[str, str]) -> None:
         self.pins = dict(pins)

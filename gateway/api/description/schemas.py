@@ -152,13 +152,20 @@ def _answers_of_services() -> dict[str, Schema]:
     return {
         "Service": _service(),
         "ServiceDeleted": _of(name=TEXT, object=_only("mcp.service.deleted"), deleted=_only(value=True)),
-        "ServiceTool": _of(
+        "ServiceTool": _with(
+            _tool_definition(),
             object=_only("mcp.tool"),
-            **_texts("name", "model_name", "sha256"),
-            **_some("description", "accepted"),
-            parameters=_maybe(OBJECT),
+            name=TEXT,
+            model_name=TEXT,
+            sha256=TEXT,
+            accepted_sha256=_maybe(TEXT),
+            accepted={
+                **_maybe(ref("ToolDefinition")),
+                "description": "Of a changed tool: the accepted definition; null if it is not known.",
+            },
             changed=TRUTH,
         ),
+        "ToolDefinition": _tool_definition(),
         "Registration": {"allOf": [_of(name=TEXT), OBJECT], "description": "`name`, and the fields of McpServer."},
     }
 
@@ -273,6 +280,11 @@ def _audit_line() -> Schema:
 
 def _workflow() -> Schema:
     return _of(name=TEXT, object=_only("workflow"), category=TEXT, description=TEXT)
+
+
+def _tool_definition() -> Schema:
+    schemas = {"parameters": OBJECT, "output_schema": _maybe(OBJECT), "annotations": _maybe(OBJECT)}
+    return _of(description=TEXT, title=_maybe(TEXT), **schemas)
 
 
 def _service() -> Schema:

@@ -179,6 +179,12 @@ class SqliteStore(SqliteMemories):
     async def delete_service(self, name: str) -> bool:
         return await self._write(lambda c: kept.delete_service(c, name), lasts=Lasts.FOR_SURE)
 
+    async def put_definitions(self, definitions: Mapping[str, str]) -> None:
+        await self._write(lambda c: kept.put_definitions(c, definitions.items()))
+
+    async def definitions(self, sha256s: Sequence[str]) -> Mapping[str, str]:
+        return await self._read(lambda c: dict(c.execute(kept.DEFINITIONS, (json.dumps(list(sha256s)),)).fetchall()))
+
     async def report_services(self, worker: str, services: Sequence[WorkerService]) -> None:
         await self._write(lambda c: kept.report_services(c, worker, map(TOLD.values, services)))
 

@@ -254,6 +254,11 @@ MIGRATIONS: Sequence[Migration] = (
         """CREATE INDEX approvals_by_urgency ON approvals (tenant, expires_s, created_s, id, state)
             WHERE state = 'pending'""",
     ),
+    (
+        # The definitions of MCP tools that were accepted, as JSON: a pin is only the hash of one.
+        """CREATE TABLE definitions (
+            seq INTEGER PRIMARY KEY, sha256 TEXT NOT NULL UNIQUE, content TEXT NOT NULL)""",
+    ),
 )
 
 

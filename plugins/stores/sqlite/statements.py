@@ -38,6 +38,12 @@ CHANGE_SERVICE = """UPDATE services
     WHERE name = ?1 AND version = ?8"""
 DELETE_SERVICE = "DELETE FROM services WHERE name = ?"
 
+#: So many definitions are kept, the newest.
+DEFINITIONS_KEPT = 20_000
+PUT_DEFINITION = "INSERT INTO definitions (sha256, content) VALUES (?, ?) ON CONFLICT (sha256) DO NOTHING"
+FORGET_DEFINITIONS = "DELETE FROM definitions WHERE seq <= (SELECT max(seq) FROM definitions) - ?"
+DEFINITIONS = "SELECT sha256, content FROM definitions WHERE sha256 IN (SELECT value FROM json_each(?))"
+
 FORGET_TOLD = "DELETE FROM worker_services WHERE worker = ?"
 TELL = "INSERT OR REPLACE INTO worker_services (worker, name, state, error, updated_s) VALUES (?, ?, ?, ?, ?)"
 TOLD = """SELECT worker, name, state, error, updated_s FROM worker_services WHERE updated_s >= ?
@@ -96,6 +102,12 @@ def put_service(connection: sqlite3.Connection, row: Row, *, expected: int) -> b
 def delete_service(connection: sqlite3.Connection, name: str) -> bool:
     """Delete a service. Return whether there was one."""
     return _counted(connection, DELETE_SERVICE, (name,))
+
+
+def put_definitions(connection: sqlite3.Connection, definitions: Iterable[Row]) -> None:
+    """Store definitions by their hashes, and delete the oldest ones. No process must notice it: generation stays."""
+    connection.executemany(PUT_DEFINITION, definitions)
+    connection.execute(FORGET_DEFINITIONS, (DEFINITIONS_KEPT,))
 
 
 def report_services(connection: sqlite3.Connection, worker: str, rows: Iterable[Row]) -> None:

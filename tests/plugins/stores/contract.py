@@ -330,3 +330,20 @@ async def test_closing_carries_out_what_waits_and_ends_the_rest(store: Store) ->
     with pytest.raises(StoreError, match="closed"):
         await store.put_prompt("p", "text", tenant="acme", now_s=1.0)
     await store.close()
+
+
+async def test_definitions_are_kept_by_their_hashes(store: Store) -> None:
+    """The first one of a hash stays; what is not there is left out."""
+    assert await store.definitions(["a" * 64]) == {} == await store.definitions([])
+    await store.put_definitions({})
+    await store.put_definitions({"a" * 64: '{"description":"快"}', "b" * 64: "{}"})
+    await store.put_definitions({"a" * 64: '{"description":"other"}', "c" * 64: '{"c":1}'})
+    found = await store.definitions(["a" * 64, "c" * 64, "d" * 64])
+    assert found == {"a" * 64: '{"description":"快"}', "c" * 64: '{"c":1}'}
+
+
+async def test_a_definition_is_no_change_to_look_for(store: Store) -> None:
+    """Other processes read it when it is asked for."""
+    before = await store.generation()
+    await store.put_definitions({"a" * 64: "{}"})
+    assert await store.generation() == before

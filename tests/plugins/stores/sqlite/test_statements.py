@@ -25,7 +25,7 @@ def test_rows_come_in_the_order_of_the_fields(connection: sqlite3.Connection, st
     assert [column[0] for column in cursor.description] == [field.name for field in fields(fact)]
 
 
-@pytest.mark.parametrize("name", ["PROMPT", "HIDDEN", "TOLD", "FORGET_TOLD"])
+@pytest.mark.parametrize("name", ["PROMPT", "HIDDEN", "TOLD", "FORGET_TOLD", "DEFINITIONS", "FORGET_DEFINITIONS"])
 def test_looking_up_goes_through_an_index(connection: sqlite3.Connection, name: str) -> None:
     """However many rows there are."""
     statement = getattr(kept_sql, name)
@@ -43,3 +43,12 @@ def test_a_service_is_written_as_the_version_after_the_one_that_was_seen(connect
     assert connection.execute(kept_sql.SERVICES).fetchall() == [("time", b"{}", 1, 2, "{}", 2, 1.0)]
     kept_sql.report_services(connection, "w", [("w", "time", "error", "gone", 1.0)])
     assert connection.execute(kept_sql.GENERATION).fetchone()[0] == before + 2
+
+
+def test_old_definitions_are_deleted(connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest stay; one that is stored again is as old as it was."""
+    monkeypatch.setattr(kept_sql, "DEFINITIONS_KEPT", 3)
+    for sha256 in "abcad":
+        kept_sql.put_definitions(connection, [(sha256, "{}")])
+    found = connection.execute(kept_sql.DEFINITIONS, ('["a", "b", "c", "d"]',)).fetchall()
+    assert sorted(found) == [("b", "{}"), ("c", "{}"), ("d", "{}")]
