@@ -15,7 +15,6 @@ TOOLS: Final[Mapping[str, str]] = {
     "Accept the present definition": "接受当前定义",
     "Accept the present definition of {0}": "接受 {0} 的当前定义",
     "Accepted": "已接受的",
-    "Accepted and present: {0}": "已接受的与当前的：{0}",
     "Add a service": "添加服务",
     "Add and start it": "添加并启动",
     "Address": "地址",
@@ -73,6 +72,11 @@ TOOLS: Final[Mapping[str, str]] = {
     "Parameter": "参数",
     "Parameters": "参数",
     "Parameters of {0}": "{0} 的参数",
+    "Schema of results": "结果的 Schema",
+    "Title": "标题",
+    "Annotations": "注解",
+    "{0} of {1}, accepted and present": "{1} 的{0}：已接受的与当前的",
+    "nothing measured": "无测量数据",
     "Plugin": "插件",
     "Present": "当前的",
     "Program": "程序",
@@ -100,7 +104,6 @@ TOOLS: Final[Mapping[str, str]] = {
     ),
     "The audit log was changed after it was written.": "审计日志在写入之后被改动。",
     "The chain of the audit log is whole: {0} lines verified.": "审计日志的链条完整：已验证 {0} 行。",
-    "The difference is in parts that no model reads, such as annotations.": "差异在模型不会读取的部分，例如注解。",
     "The endpoint for streamable HTTP. Leave it empty for a program.": "streamable HTTP 的端点。使用程序时留空。",
     "The gateway runs the program as its own user, and the model reads what the service answers. Add only services "
     "that you trust.": "网关以自身的用户运行该程序，模型会读取服务的回答。只添加您信任的服务。",
@@ -112,6 +115,10 @@ TOOLS: Final[Mapping[str, str]] = {
     "The whole present definition": "完整的当前定义",
     "There is no service. A service is an MCP server: it brings its own tools.": (
         "没有服务。服务是 MCP 服务器，自带工具。"
+    ),
+    "The audit log has no lines.": "审计日志没有任何行。",
+    "They differ in what no page shows: hidden characters, or parts that are too large.": (
+        "两者的差异无法在页面上显示：隐藏字符，或过大的部分。"
     ),
     "These tools are not the ones that were accepted. No model reads the new texts, and each call asks, until somebody "
     "accepts them.": "这些工具与已接受的不同。在有人接受之前，模型不会读取新的文本，每个调用都要询问。",

@@ -19,8 +19,14 @@ from gateway.contracts.store import Json
 ADMIN: Final = ("admin",)
 #: The word for what was done, of `gateway.console.visit.DONE`, by the last segment of the API's path.
 OPERATIONS: Final = {"start": "started", "stop": "stopped", "restart": "restarted"}
-#: The parts of a definition that are compared, in this order; further ones follow by name.
-PARTS: Final = ("description", "parameters")
+#: The parts of a definition that are compared, in this order, with their titles.
+PARTS: Final[Mapping[str, str]] = {
+    "title": "Title",
+    "description": "Description",
+    "parameters": "Parameters",
+    "output_schema": "Schema of results",
+    "annotations": "Annotations",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +41,7 @@ class Side:
 class Compared:
     """One part of a definition that changed, as rows of (accepted, present)."""
 
-    name: str
+    title: str
     rows: Sequence[tuple[Side | None, Side | None]]
 
 
@@ -115,13 +121,11 @@ async def _shown(visit: Visit, error: ApiError | None = None) -> web.Response:
 
 def compared_of(tool: Json) -> Sequence[Compared] | None:
     """Return the parts of a tool's definition that differ from the accepted one; None if that is unknown."""
-    accepted = tool.get("accepted_definition")
+    accepted = tool["accepted"]
     if not isinstance(accepted, dict):
         return None
-    present = tool.get("definition") or {name: tool[name] for name in PARTS}
-    names = [*PARTS, *sorted({*accepted, *present} - {*PARTS})]
-    found = ((name, exact_difference(_text(accepted, name), _text(present, name))) for name in names)
-    return [Compared(name, beside(lines)) for name, lines in found if lines]
+    found = ((title, exact_difference(_text(accepted, name), _text(tool, name))) for name, title in PARTS.items())
+    return [Compared(title, beside(lines)) for title, lines in found if lines]
 
 
 def beside(lines: Sequence[DifferenceLine]) -> Sequence[tuple[Side | None, Side | None]]:

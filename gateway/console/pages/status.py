@@ -1,11 +1,12 @@
 """The page of the gateway's own status: upstreams, figures over time, the configuration in force, the audit log."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import web
 
-from gateway.console.charts_status import Chart, chart_of, samples_of
+from gateway.console.charts_status import Chart, Sample, chart_of, samples_of
 from gateway.console.client import ApiError
 from gateway.console.rendering import Translate, shown_amount, shown_seconds
 from gateway.console.visit import Page, Visit
@@ -18,6 +19,14 @@ def _milliseconds(value: float) -> str:
     return f"{value:.2f} ms" if value < 10 else f"{value:.0f} ms"
 
 
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure of a history; `chart` is None where nothing was measured."""
+
+    title: str
+    chart: Chart | None
+
+
 #: The figures of a history: their names in the API, their titles, and how a value is written.
 FIGURES: Final[Sequence[tuple[str, str, Callable[[float], str]]]] = (
     ("requests", "Requests per minute", shown_amount),
@@ -26,6 +35,8 @@ FIGURES: Final[Sequence[tuple[str, str, Callable[[float], str]]]] = (
     ("pending", "Calls that wait for a person", shown_amount),
     ("approval_wait_s", "Wait for a decision", shown_seconds),
 )
+#: Those that count what happened in the time of a point.
+COUNTS: Final = ("requests", "errors")
 
 
 class Status:
@@ -37,8 +48,10 @@ class Status:
     async def _status(self, visit: Visit) -> web.Response:
         status = await visit.api.get("context", "status")
         history = status["history"]
-        charts = charts_of(history["points"], step_s=history["step_s"], t=visit.t)
-        return await visit.page("status.html", title="Status", facts=status, charts=charts)
+        points = history["points"]
+        figures = figures_of(points, step_s=history["step_s"], t=visit.t)
+        span = (points[0]["at"], points[-1]["at"]) if len(points) > 1 else None
+        return await visit.page("status.html", title="Status", facts=status, figures=figures, span=span)
 
     async def _audit(self, visit: Visit) -> web.Response:
         """Verify a part of the audit log. An open page sends for the next part by itself."""
@@ -53,10 +66,17 @@ class Status:
         return await visit.page("audit_page.html", title="Audit log", status=status, found=found, problem=problem)
 
 
-def charts_of(points: Sequence[Json], *, step_s: float, t: Translate) -> Sequence[Chart]:
-    """Return a chart of each figure that was measured."""
-    found = (
-        chart_of(t(title), samples_of(points, name), step_s=step_s, text_of=text_of, t=t)
-        for name, title, text_of in FIGURES
-    )
-    return [chart for chart in found if chart is not None]
+def figures_of(points: Sequence[Json], *, step_s: float, t: Translate) -> Sequence[Figure]:
+    """Return the figures of a history, each with its chart."""
+    # The last point is younger than a step: its counts would look like a fall.
+    whole = [point for point in points if point["span_s"] >= step_s] or points
+
+    def chart(name: str, title: str, text_of: Callable[[float], str]) -> Chart | None:
+        samples = samples_of(points, name)
+        if name in COUNTS:
+            per_minute = [60 / max(point["span_s"], step_s) for point in whole]
+            counted = zip(samples_of(whole, name), per_minute, strict=True)
+            samples = [Sample(one.at_s, None if one.value is None else one.value * share) for one, share in counted]
+        return chart_of(title, samples, step_s=step_s, text_of=text_of, t=t)
+
+    return [Figure(t(title), chart(name, t(title), text_of)) for name, title, text_of in FIGURES]

@@ -1,6 +1,6 @@
 """The page of a service: state and operations, definitions that changed, hostile texts of a server."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -159,19 +159,35 @@ def test_lines_that_changed_stand_beside_each_other() -> None:
     ]
 
 
+DEFINITION: Mapping[str, object] = {
+    "title": None,
+    "description": "Old",
+    "parameters": {"type": "object"},
+    "output_schema": None,
+    "annotations": {"readOnlyHint": True},
+}
+
+
 def test_only_parts_that_differ_are_compared() -> None:
-    tool = {
-        "description": "New <b>\u202e",
-        "parameters": {"type": "object"},
-        "accepted_definition": {"description": "Old", "parameters": {"type": "object"}},
-    }
-    (part,) = compared_of(tool) or ()
-    assert part.name == "description"
-    ((left, right),) = part.rows
+    changes = {"description": "New <b>\u202e", "annotations": None}
+    description, annotations = compared_of({**DEFINITION, **changes, "accepted": DEFINITION}) or ()
+    assert description.title == "Description"
+    ((left, right),) = description.rows
     assert left is not None and right is not None
     assert str(left.text) == "Old"
     assert str(right.text) == 'New &lt;b&gt;<span class="unseen">\\u{202e}</span>'
+    assert annotations.title == "Annotations"
+    assert [(left and left.kind, right and right.kind) for left, right in annotations.rows] == [
+        ("removed", "added"),
+        ("removed", None),
+        ("removed", None),
+    ]
+
+
+def test_the_order_of_names_is_no_difference() -> None:
+    accepted = {**DEFINITION, "parameters": {"b": 1, "a": 2}}
+    assert compared_of({**DEFINITION, "parameters": {"a": 2, "b": 1}, "accepted": accepted}) == []
 
 
 def test_an_unknown_definition_is_not_compared() -> None:
-    assert compared_of({"description": "New", "parameters": {}}) is None
+    assert compared_of({**DEFINITION, "accepted": None}) is None

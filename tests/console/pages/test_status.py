@@ -1,0 +1,101 @@
+"""The page of the gateway's status: figures, configuration without secrets, the verification of the audit log."""
+
+import sqlite3
+from pathlib import Path
+
+from gateway.console.pages.status import figures_of
+from gateway.console.rendering import translator
+from tests.console.browsing import key, served
+
+EN = translator("en")
+
+
+def point(at: float, *, span_s: float = 60.0, requests: int = 0, overhead_ms: float | None = None) -> dict[str, object]:
+    facts = {"errors": 0, "approval_wait_s": None, "pending": 2}
+    return {"at": at, "span_s": span_s, "requests": requests, "overhead_ms": overhead_ms, **facts}
+
+
+async def test_an_operator_sees_what_runs(tmp_path: Path) -> None:
+    async with served(tmp_path, key("root")) as browser:
+        root = await browser.signed_in("root")
+        page = await root.get("/console/status")
+        assert (page.status, page.heading) == (200, "Status")
+        for text in ("Twolane", "Python", "aiohttp", "Upstreams", "Requests per minute", "Configuration in force"):
+            assert text in page.main, text
+        assert '"file_operations"' in page.main
+        charts = page.root.all("svg", role="img")
+        assert any(chart.attributes["aria-label"].startswith("Requests per minute: at least") for chart in charts)
+
+
+async def test_secrets_of_the_configuration_are_not_there(tmp_path: Path) -> None:
+    upstreams = [{"name": "up", "base_url": "http://127.0.0.1:9", "api_key": "very-secret-1"}]
+    servers = {"notes": {"command": "true", "env": {"TOKEN": "very-secret-2"}, "enabled": False}}
+    async with served(tmp_path, key("root"), upstreams=upstreams, mcp={"servers": servers}) as browser:
+        page = await (await browser.signed_in("root")).get("/console/status")
+        assert "http://127.0.0.1:9" in page.main
+        assert "very-secret" not in page.html
+
+
+async def test_problems_of_the_configuration_stand_on_top(tmp_path: Path) -> None:
+    upstreams = [{"name": "up", "base_url": "http://127.0.0.1:9"}]
+    async with served(tmp_path, key("root"), upstreams=upstreams) as browser:
+        root = await browser.signed_in("root")
+        problems = (await root.api().get("/context/status")).json["problems"]
+        page = await root.get("/console/status")
+        notices = [one.text for one in page.root.all("p") if one.attributes.get("class") == "notice warn"]
+        assert len(notices) == len(problems)
+
+
+async def test_the_audit_log_is_verified(tmp_path: Path) -> None:
+    async with served(tmp_path, key("root")) as browser:
+        root = await browser.signed_in("root")
+        approval_id = await root.asks()
+        await root.submit(await root.get("/console"), "Approve the call of file_operations")
+        await root.until(approval_id)
+        status = await root.get("/console/status")
+        assert "/console/status/audit" in status.links
+        page = await root.get("/console/status/audit")
+        assert "The chain of the audit log is whole" in page.main
+        part = await root.get("/console/status/audit", HX_Request="true")
+        assert part.html.lstrip().startswith('<div id="audit"')
+        assert "hx-get" not in part.html
+
+
+async def test_a_line_that_was_changed_is_found(tmp_path: Path) -> None:
+    async with served(tmp_path, key("root")) as browser:
+        root = await browser.signed_in("root")
+        approval_id = await root.asks()
+        await root.submit(await root.get("/console"), "Approve the call of file_operations")
+        await root.until(approval_id)
+        with sqlite3.connect(tmp_path / "gateway.db") as store:
+            store.execute("UPDATE audit SET tool = 'another' WHERE seq = 1")
+        page = await root.get("/console/status/audit?begin=start")
+        assert "The audit log was changed after it was written. Line 1 of the audit log" in page.problem
+
+
+async def test_only_operators_see_the_status(tmp_path: Path) -> None:
+    async with served(tmp_path, key("ann", "context", "approve")) as browser:
+        ann = await browser.signed_in("ann")
+        for path in ("/console/status", "/console/status/audit"):
+            assert (await ann.get(path)).status == 403
+
+
+def test_the_time_that_is_not_a_minute_yet_is_no_fall_of_counts() -> None:
+    points = [point(60, requests=120), point(120, requests=60), point(130, span_s=10, requests=1)]
+    requests, *_, pending, wait = figures_of(points, step_s=60, t=EN)
+    assert requests.chart is not None and pending.chart is not None
+    assert (requests.chart.lowest, requests.chart.newest) == ("60", "60")
+    assert pending.chart.ends_s == 130
+    assert wait.chart is None
+
+
+def test_the_first_seconds_have_counts() -> None:
+    requests, *_ = figures_of([point(5, span_s=5, requests=3)], step_s=60, t=EN)
+    assert requests.chart is not None
+    assert requests.chart.newest == "3"
+
+
+def test_a_longer_point_is_counted_per_minute() -> None:
+    requests, *_ = figures_of([point(600, span_s=120, requests=60)], step_s=60, t=EN)
+    assert requests.chart is not None
+    assert requests.chart.newest == "30"
