@@ -52,12 +52,12 @@ async def test_a_run_is_told_from_its_begin_to_its_answer(tmp_path: Path) -> Non
         ):
             assert told in waiting.main
         assert regions(waiting) == {
-            "Value of content": "onetwo",
-            "Value of operation": '"write"',
-            "Value of path": '"a.txt"',
+            "Value of content, step 1": "onetwo",
+            "Value of operation, step 1": '"write"',
+            "Value of path, step 1": '"a.txt"',
         }
         assert f"/console/approvals/{approval_id}" in waiting.links
-        after = await bob.submit(waiting, "Approve the call of file_operations")
+        after = await bob.submit(waiting, "Approve the call of file_operations, step 1")
         assert after.path.startswith(f"/console/runs/{run_id}?done=approved")
         await ann.until(approval_id)
         page = await until_read(lambda: bob.get(f"/console/runs/{run_id}"), lambda seen: "Answer" in seen.main)
@@ -71,7 +71,7 @@ async def test_a_person_rejects_beside_the_run(tmp_path: Path) -> None:
     async with read_by_ann(tmp_path) as browser:
         run_id, approval_id = await opened(tmp_path, browser)
         page = await browser.get(f"/console/runs/{run_id}")
-        after = await browser.submit(page, "Reject the call of file_operations")
+        after = await browser.submit(page, "Reject the call of file_operations, step 1")
         assert "Rejected." in after.main
         assert (await browser.until(approval_id, "rejected"))["decided_by"]
 
@@ -241,7 +241,7 @@ async def test_the_part_that_changes_is_sent_only_if_it_did(tmp_path: Path) -> N
         (part,) = page.root.all("article", id="run")
         place = part.attributes["hx-get"]
         assert (await browser.get(place)).status == 204
-        await browser.submit(page, "Reject the call of file_operations")
+        await browser.submit(page, "Reject the call of file_operations, step 1")
         changed = await until_read(lambda: browser.get(place), lambda seen: "hx-get" not in seen.html)
         assert changed.status == 200 and "<html" not in changed.html and "rejected by" in changed.html
         assert 'hx-swap-oob="innerHTML"' in changed.html
@@ -254,7 +254,7 @@ async def test_an_open_page_has_news_until_the_run_is_over(tmp_path: Path) -> No
         (connecting,) = page.root.all(hx_ext="sse")
         async with browser.listening(connecting.attributes["sse-connect"]) as news:
             await news.next("changed")
-            await browser.submit(page, "Reject the call of file_operations")
+            await browser.submit(page, "Reject the call of file_operations, step 1")
             await news.next("over")
             assert await news.any() is None
 
