@@ -1,16 +1,10 @@
 """The texts of the console in Chinese, by the English ones of the templates."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
-from gateway.console.chinese_core import CORE
-from gateway.console.chinese_library import LIBRARY
-from gateway.console.chinese_runs import RUNS
-from gateway.console.chinese_tools import TOOLS
+import yaml
 
-CHINESE: Final[Mapping[str, str]] = {
-    **CORE,
-    **LIBRARY,
-    **RUNS,
-    **TOOLS,
-}
+FILE: Final = Path(__file__).with_name("chinese.yaml")
+CHINESE: Final[Mapping[str, str]] = yaml.load(FILE.read_bytes(), yaml.CSafeLoader)

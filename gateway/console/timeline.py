@@ -185,5 +185,5 @@ def _ran_until(step: Json, *, now_s: float) -> float:
     """Return when a call ended, or the present; of a call with an unknown outcome no end is known."""
     begun_s: float = step["started_at"]
     if step["finished_at"] is not None:
-        return max(begun_s, step["finished_at"])
+        return max(begun_s, float(step["finished_at"]))
     return now_s if step["state"] == "started" else begun_s

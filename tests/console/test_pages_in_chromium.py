@@ -1,4 +1,4 @@
-"""Every page of the console in a real browser: accessible, in light and dark, on a desk and on a phone; and its flows."""
+"""Every page of the console in a real browser: accessible in light and dark, at a desk and on a phone; its flows."""
 
 import json
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ parameters:
   text: {type: string, description: What the note says., default: Call Ann}
   lines: {type: integer, default: 3}
 steps:
-  - {name: write, tool: file_operations, with: {operation: write, path: note.txt, content: "{{ text }}"}}
+  - {name: write, tool: file_operations, with: {operation: write, path: note.txt, content: "{{params.text}}"}}
 """
 
 
@@ -36,7 +36,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[GatewayProcess]:
         (tmp_path / name).mkdir()
     (tmp_path / "files" / "notes.txt").write_text("one\ntwo\n")
     (tmp_path / "workflows" / "tidy.yaml").write_text(WORKFLOW)
-    program, *rest = command("plain")
+    program, *rest = command("ok")
     sections: Json = {
         "tools": {"file_operations": {"roots": [str(tmp_path / "files")], "write": True}},
         "workflows": {"folder": str(tmp_path / "workflows")},
@@ -83,7 +83,7 @@ async def furnished(gateway: GatewayProcess) -> dict[str, str]:
         "playground": "/playground",
         "tools": "/tools",
         "service": "/services/clock",
-        "service-new": "/services/new",
+        "service-new": "/tools/new-service",
         "prompts": "/prompts",
         "prompt": "/prompts/default",
         "memories": "/memories?user=ann",
@@ -158,16 +158,16 @@ async def test_start_a_workflow_and_decide(gateway: GatewayProcess, visit: Visit
 
 async def test_add_a_service(gateway: GatewayProcess, visit: Visit) -> None:
     """From a form; what does not fit is named on it; then its tools are listed."""
-    program, *rest = command("plain")
-    async with visit("/console/services/new", expected=["status of 400"]) as page:
-        await page.get_by_label("Name", exact=False).first.fill("Not a name!")
-        await page.get_by_label("Program", exact=False).first.fill(program)
-        await page.get_by_role("button", name="Add").click()
+    program, *rest = command("ok")
+    async with visit("/console/tools/new-service", expected=["status of 400"]) as page:
+        await page.locator("#name").fill("Not a name!")
+        await page.get_by_label("Program").fill(program)
+        await page.get_by_role("button", name="Add and start it").click()
         await expect(page.get_by_role("alert")).to_be_visible()
         await axe(page)
-        await page.get_by_label("Name", exact=False).first.fill("second")
-        await page.get_by_label("Arguments", exact=False).first.fill("\n".join(rest))
-        await page.get_by_role("button", name="Add").click()
+        await page.locator("#name").fill("second")
+        await page.get_by_label("Arguments").fill("\n".join(rest))
+        await page.get_by_role("button", name="Add and start it").click()
         await expect(page.get_by_role("heading", level=1)).to_contain_text("second")
     await until_read(lambda: api(gateway, "/mcp/services/second"), lambda service: service["state"] == "running")
 

@@ -1,0 +1,56 @@
+"""Every text that a page may show has its Chinese, with the same places for values."""
+
+import re
+from pathlib import Path
+
+import yaml
+
+import gateway.console
+from gateway.console.chinese import CHINESE, FILE
+from gateway.console.pages.inbox import BASES
+from gateway.console.visit import DONE, ENTRIES
+from gateway.contracts.journal import ApprovalState, RunState, StepState
+
+ROOM = Path(gateway.console.__file__).parent
+_TEXT = r'"((?:[^"\\]|\\.)*)"'
+#: How templates and code name a text that is shown.
+_IN_TEMPLATES = re.compile(rf"\bt\(\s*{_TEXT}")
+_IN_CODE = re.compile(rf"(?:\.t|\btranslate|translator\(language\))\(\s*{_TEXT}|\btitle={_TEXT}")
+_IN_REFUSALS = re.compile(rf"refusal\(request, \d+, \"[a-z_]+\", {_TEXT}|\btext = {_TEXT}")
+_PLACES = re.compile(r"{\d*}")
+
+
+def texts() -> set[str]:
+    found: set[str] = set()
+    for template in ROOM.glob("templates/*.html"):
+        found |= {match[1] for match in _IN_TEMPLATES.finditer(template.read_text())}
+    for file in ROOM.rglob("*.py"):
+        code = file.read_text()
+        found |= {next(filter(None, match.groups()), "") for match in _IN_CODE.finditer(code)}
+    refusals = _IN_REFUSALS.finditer((ROOM / "site.py").read_text())
+    found |= {match[1] or match[2] for match in refusals}
+    return {text.replace('\\"', '"') for text in found if text}
+
+
+def test_every_text_is_translated() -> None:
+    """Those of templates and code, navigation, notices, and words of the API that pages show."""
+    states = {state for states in (RunState, ApprovalState, StepState) for state in states.__args__}
+    shown = texts() | set(DONE.values()) | set(BASES.values()) | {entry.name for entry in ENTRIES} | states
+    assert len(shown) > 300
+    assert shown - CHINESE.keys() == set()
+
+
+def test_each_translation_is_of_a_text_and_takes_the_same_values() -> None:
+    """A value that a translation left out would not be shown."""
+    wrong = [
+        text for text, chinese in CHINESE.items() if sorted(_PLACES.findall(text)) != sorted(_PLACES.findall(chinese))
+    ]
+    assert wrong == []
+    assert all(isinstance(chinese, str) and chinese.strip() for chinese in CHINESE.values())
+
+
+def test_no_text_stands_twice() -> None:
+    """YAML would take the last one."""
+    document = yaml.compose(FILE.read_text())
+    names = [key.value for key, _ in document.value]
+    assert len(names) == len(set(names))
