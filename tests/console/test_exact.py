@@ -1,0 +1,129 @@
+"""Texts of strangers as HTML: every character that runs is there to be seen, nothing of it is HTML, in bounded time."""
+
+import random
+import re
+from html import unescape
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.approvals.escaping import shown, shown_json
+from gateway.console.exact import (
+    BRIEF_LINES,
+    exact_arguments,
+    exact_difference,
+    exact_text,
+    exact_value,
+)
+from tests.console.html import read_html
+
+TEXTS = st.text(st.characters(exclude_categories=("Cs",)) | st.sampled_from("\n\r\t<>&'\"\\\u202e\u200b\x1b\0{}u "))
+
+
+def lines_of(html: str) -> list[str]:
+    return [line.raw_text for line in read_html(html).all("span") if "line" in line.attributes["class"].split()]
+
+
+@given(TEXTS)
+def test_a_text_stands_there_line_by_line_as_it_is_shown_elsewhere(text: str) -> None:
+    """The lines are those of the text; each shows what `shown` writes, and no element of the text's own."""
+    html = exact_text(text)
+    assert lines_of(html) == [shown(line) for line in text.split("\n")]
+    assert set(re.findall(r"<(/?\w+)", html)) <= {"span", "/span"}
+
+
+@given(TEXTS)
+def test_what_was_written_out_is_marked(text: str) -> None:
+    """An invisible character that was written out is told from the same letters in the text."""
+    assert "".join(unescape(part) for part in re.split(r"<[^>]*>", exact_text(text))) == "".join(
+        shown(line) for line in text.split("\n")
+    )
+    assert "unseen" in exact_text("a\u202eb") and "unseen" not in exact_text("u{202e}")
+    assert [one.raw_text for one in read_html(exact_text("\\u{202e}\u202e")).all("span", class_="unseen")] == [
+        "\\\\",
+        "\\u{202e}",
+    ]
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | TEXTS, lambda inner: st.lists(inner, max_size=3)))
+def test_a_value_of_one_line_stands_there_as_json(value: object) -> None:
+    if not (isinstance(value, str) and "\n" in value):
+        assert lines_of(exact_value(value)) == [shown_json(value)]
+
+
+def test_a_text_and_a_value_that_read_alike_can_be_told_apart() -> None:
+    assert lines_of(exact_value("[1]")) == ['"[1]"'] and lines_of(exact_value([1])) == ["[1]"]
+    assert lines_of(exact_value("a\nb")) == ["a", "b"]
+
+
+def test_a_brief_value_says_how_much_is_missing() -> None:
+    brief = lines_of(exact_value("line\n" * 10_000, limit=2_000))
+    assert len(brief) == BRIEF_LINES + 1 and brief[:2] == ["line", "line"]
+    assert re.match(r"\\\{49881 more characters, SHA-256 [0-9a-f]+", brief[-1]), brief[-1]
+    wide = lines_of(exact_value("x" * 3_000 + "\ny", limit=2_000))
+    assert len(wide) == 2 and len(wide[0]) == 2_000 and "more characters" in wide[1]
+    assert lines_of(exact_value("a\nb", limit=2_000)) == ["a", "b"]
+    assert len(exact_value("\n" * 100_000, limit=2_000)) < 2_000
+
+
+def test_arguments_stand_in_their_order_with_remarks() -> None:
+    path, text = exact_arguments({"text": "a\u202eb", "path": "раypal"})
+    assert (path.name, text.name) == ("path", "text")
+    assert "several scripts" in path.remarks[0] and lines_of(text.value) == ['"a\\u{202e}b"']
+    assert "\u202e" not in exact_arguments({"\u202e": 1})[0].name
+    assert exact_arguments({}) == []
+
+
+def kinds(before: str, after: str) -> list[tuple[str, str]]:
+    return [(line.kind, unescape(re.sub(r"<[^>]*>", "", line.text))) for line in exact_difference(before, after)]
+
+
+def test_a_change_stands_among_the_lines_around_it() -> None:
+    before = "\n".join(f"line {i}" for i in range(100))
+    assert kinds(before, before.replace("line 50", "changed")) == [
+        ("skipped", "47"),
+        *(("same", f"line {i}") for i in (47, 48, 49)),
+        *(("removed", "line 50"), ("added", "changed")),
+        *(("same", f"line {i}") for i in (51, 52, 53)),
+        ("skipped", "46"),
+    ]
+    assert kinds("a", "a") == kinds("", "") == []
+    assert kinds("a\nb", "a\nb\nc") == [("same", "a"), ("same", "b"), ("added", "c")]
+    assert kinds("", "<b>\u202e") == [("removed", ""), ("added", "<b>\\u{202e}")]
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=30), st.lists(st.sampled_from("abc"), max_size=30))
+def test_a_difference_leads_from_one_text_to_the_other(old: list[str], new: list[str]) -> None:
+    """Its lines, with those that were skipped, are the lines of both texts."""
+    before, after = "\n".join(old), "\n".join(new)
+    found = exact_difference(before, after)
+    for text, kind in ((before, "removed"), (after, "added")):
+        seen, lines = list[str](), text.split("\n")
+        for line in found:
+            if line.kind == "skipped":
+                seen += lines[len(seen) : len(seen) + int(line.text)]
+            elif line.kind in ("same", kind):
+                seen.append(str(line.text))
+        assert seen == lines or (before == after and not found)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a\nb\n" * 999, "b\na\nc\n" * 660),
+        ("\n".join(random.Random(1).choices("ab", k=900)), "\n".join(random.Random(2).choices("ab", k=900))),
+        ("x\n" * 20_000, "y\n" * 20_000),
+    ],
+    ids=("two kinds of lines", "random", "many lines"),
+)
+def test_texts_that_take_long_to_compare_are_shown_one_after_the_other(before: str, after: str) -> None:
+    """A comparison of the first two takes minutes; what all of them begin and end with is still set aside."""
+    order = [line.kind for line in exact_difference(before, after) if line.kind in ("removed", "added")]
+    assert order == sorted(order, reverse=True) and len(set(order)) == 2
+
+
+def test_a_small_change_of_a_large_file_is_shown_as_one() -> None:
+    before = "the same\n" * 50_000
+    found = kinds(before, f"{before}new\n{before}"[len(before) // 2 :][: len(before) + 4])
+    assert [kind for kind, _ in found].count("added") == 1 and ("added", "new") in found and len(found) <= 9

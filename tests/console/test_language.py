@@ -1,0 +1,33 @@
+"""The language of a page: a choice, else what the browser prefers, else English."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.console.language import chosen, preferred
+
+
+@pytest.mark.parametrize(
+    ("header", "language"),
+    [
+        *(("", "en"), ("*", "en"), ("de", "en"), ("fr, de;q=0.9", "en"), (";;;,,q=1", "en"), ("zh;q=x", "en")),
+        *(("zh", "zh"), ("zh-CN,zh;q=0.9,en;q=0.8", "zh"), ("ZH-hant-TW", "zh"), ("de, zh;q=0.1", "zh")),
+        *(
+            ("en-US,en;q=0.9,zh;q=0.8", "en"),
+            ("en;q=0.4, zh;q=0.5", "zh"),
+            ("zh;q=0", "en"),
+            ("en;q=0,zh;q=0.001", "zh"),
+        ),
+    ],
+)
+def test_the_language_that_a_browser_prefers(header: str, language: str) -> None:
+    assert preferred(header) == language
+
+
+@given(st.text())
+def test_any_header_has_an_answer(header: str) -> None:
+    assert preferred(header) in ("en", "zh")
+
+
+def test_only_languages_of_the_console_can_be_chosen() -> None:
+    assert [chosen(text) for text in ("en", "zh", "ZH", "fr", "", None)] == ["en", "zh", None, None, None, None]
