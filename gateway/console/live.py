@@ -84,19 +84,23 @@ class Following:
         self._render = render
         self._pages: set[OpenPage] = set()
         self._task: asyncio.Task[None] | None = None
+        self._tried = asyncio.Event()
 
     @asynccontextmanager
     async def joined(self, page: OpenPage) -> AsyncIterator[None]:
-        """Send the news to a page until the context ends."""
+        """Send the news to a page until the context ends. It begins once they arrive, so that none is missed."""
         self._pages.add(page)
         if self._task is None or self._task.done():
+            self._tried.clear()
             self._task = asyncio.get_running_loop().create_task(self._follow())
         try:
+            await self._tried.wait()
             yield
         finally:
             self._pages.discard(page)
-            if not self._pages:
+            if not self._pages and self._task is not None:
                 self._task.cancel()
+                self._task = None  # it ends in a later turn, and the next page may come before
 
     def end(self) -> None:
         """End all pages: their browsers come back."""
@@ -108,12 +112,16 @@ class Following:
             api = next(iter(self._pages)).api  # of one that is open now: the key of an earlier one may be gone
             try:
                 async with api.events() as socket:
+                    self._tried.set()
                     async for message in socket:
                         if message.type is aiohttp.WSMsgType.TEXT:
                             await self._show(orjson.loads(message.data), api)
             except (ApiError, aiohttp.ClientError, OSError) as error:
                 log.debug("the console follows the events anew: %s", error)
+            self._tried.set()
             self.end()  # a page that comes back has what happened meanwhile
+            await asyncio.sleep(0)  # those that wait above go on, and end
+            self._tried.clear()
             await asyncio.sleep(PAUSE_S)
 
     async def _show(self, event: Json, api: Api) -> None:

@@ -1,0 +1,119 @@
+"""News for open pages: what arrives, for whom, and when they end."""
+
+import asyncio
+from pathlib import Path
+
+from gateway.console.live import WAITING_MOST, OpenPage, View, sse_frame
+from tests.console.browsing import Browser, News, key, served
+
+VIEW = View("en", True)
+
+
+async def test_a_call_appears_on_the_open_page_and_goes_when_it_is_decided(tmp_path: Path) -> None:
+    """For everybody of the tenant, in the language of each, with buttons for those who may decide."""
+    keys = (key("ann", "context", "approve"), key("bob", "context"), key("eve", tenant="other"))
+    async with served(tmp_path, *keys) as browser:
+        ann, bob, eve = [await browser.signed_in(name) for name in ("ann", "bob", "eve")]
+        other = await browser.signed_in("ann", language="zh")
+        async with (
+            ann.listening() as news,
+            bob.listening() as watched,
+            other.listening() as chinese,
+            eve.listening() as far,
+        ):
+            for one in (news, watched, chinese, far):
+                assert await one.next("count") == "0"
+            approval_id = await ann.asks(operation="write", path="a.txt", content="<b>x</b>\u202e")
+            card = await news.next("approval")
+            assert approval_id in card and "Approve" in card and "&lt;b&gt;" in card and "\u202e" not in card
+            assert await news.next("count") == "1"
+            assert "<button" not in await watched.next("approval")
+            assert "批准" in await chinese.next("approval")
+            await ann.submit(await ann.get("/console"), "Reject the call of file_operations")
+            assert await watched.next("resolved") == await news.next("resolved") == approval_id
+            assert await news.next("count") == "0"
+            await eve.asks()
+            assert "note.txt" in await far.next("approval")
+
+
+async def test_the_news_go_on_when_the_key_of_the_first_reader_is_gone(tmp_path: Path) -> None:
+    """Its page ends. Those of others have what happens, after they came back."""
+    async with served(tmp_path, key("ann"), key("bob")) as browser:
+        ann, bob = await browser.signed_in("ann"), await browser.signed_in("bob")
+        async with ann.listening() as first:
+            await first.next("count")
+            async with bob.listening() as second:
+                await second.next("count")
+                await browser.reload(keys=[key("bob")])
+                await bob.asks()
+                for news in (first, second):
+                    assert [name for name, _ in await rest(news) if name == "approval"] in ([], ["approval"])
+        assert (await ann.get("/console/live", Accept="text/event-stream")).status == 401
+        async with bob.listening() as again:
+            assert await again.next("count") == "1"
+            await bob.asks(operation="write", path="b.txt", content="x")
+            assert "b.txt" in await again.next("approval")
+
+
+async def test_the_news_of_a_session_end_with_it(tmp_path: Path) -> None:
+    """Nothing is sent to a page whose reader has signed out elsewhere."""
+    async with served(tmp_path, key("ann")) as browser:
+        ann = await browser.signed_in("ann")
+        page = await ann.get("/console")
+        async with ann.listening() as news:
+            await news.next("count")
+            copy = Browser(ann.gateway, ann.folder, ann.config, ann.session, cookies=dict(ann.cookies))
+            await ann.submit(page, "Sign out", follow=False)
+            await browser.asks(key="ann-key")
+            assert await rest(news) == []
+        assert (await copy.get("/console/live", Accept="text/event-stream")).status == 401
+
+
+async def test_the_news_end_when_the_gateway_stops(tmp_path: Path) -> None:
+    async with served(tmp_path, key("ann")) as browser:
+        ann = await browser.signed_in("ann")
+        async with ann.listening() as news:
+            await news.next("count")
+            draining = asyncio.create_task(browser.gateway.gateway.drain())
+            assert await rest(news) == []
+            await draining
+
+
+async def test_a_head_request_does_not_wait_for_news(tmp_path: Path) -> None:
+    async with served(tmp_path, key("ann")) as browser:
+        ann = await browser.signed_in("ann")
+        seen = await ann.get("/console/live", method="HEAD")
+        assert (seen.status, seen.body) == (200, b"") and seen.headers["Content-Type"].startswith("text/event-stream")
+
+
+async def rest(news: News) -> list[tuple[str, str]]:
+    found = []
+    while (event := await news.any()) is not None:
+        found.append(event)
+    return found
+
+
+async def test_a_page_that_does_not_read_is_ended() -> None:
+    page = OpenPage(VIEW, None)  # type: ignore[arg-type]
+    for i in range(WAITING_MOST):
+        page.put(b"%d " % i)
+    assert (await page.take()).split() == [b"%d" % i for i in range(WAITING_MOST)]
+    for _ in range(WAITING_MOST + 1):
+        page.put(b"x")
+    assert await page.take() == b""
+
+
+async def test_a_page_waits_for_news_and_has_all_that_came() -> None:
+    page = OpenPage(VIEW, None)  # type: ignore[arg-type]
+    taking = asyncio.create_task(page.take())
+    await asyncio.sleep(0)
+    page.put(b"a")
+    page.put(b"b")
+    assert await taking == b"ab"
+    page.put(b"")
+    assert await page.take() == b""
+
+
+def test_a_text_of_several_lines_is_one_event() -> None:
+    assert sse_frame("approval", "<p>\r\n</p>\n\nx") == b"event: approval\ndata: <p>\ndata: </p>\ndata: \ndata: x\n\n"
+    assert sse_frame("count", "") == b"event: count\ndata: \n\n"

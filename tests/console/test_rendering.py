@@ -1,0 +1,62 @@
+"""Texts, times and figures in templates."""
+
+from pathlib import Path
+
+import pytest
+from jinja2 import UndefinedError
+
+from gateway.console.rendering import (
+    TEMPLATES,
+    Rendering,
+    pretty_json,
+    shown_amount,
+    shown_day,
+    shown_line,
+    shown_seconds,
+    shown_time,
+    translator,
+)
+
+
+def test_a_template_escapes_what_it_shows_and_names_what_it_lacks(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text('{{ t("Inbox") }} {{ text }}')
+    (tmp_path / "b.html").write_text("{{ missing }}")
+    rendering = Rendering(tmp_path)
+    rendering.compile()
+    assert rendering.render("a.html", "en", {"text": "<b>&"}) == "Inbox &lt;b&gt;&amp;"
+    assert rendering.render("a.html", "zh", {"text": ""}) == "待办 "
+    with pytest.raises(UndefinedError, match="missing"):
+        rendering.render("b.html", "en", {})
+
+
+def test_every_template_can_be_compiled() -> None:
+    Rendering(TEMPLATES).compile()
+
+
+def test_a_text_without_a_translation_stays_english() -> None:
+    assert translator("zh")("There is no such text: {0}", 1) == "There is no such text: 1"
+    assert translator("en")("{0} of {1}", 3, "<b>") == "3 of <b>"
+    assert translator("en")("{braces} stay without values") == "{braces} stay without values"
+
+
+def test_times_are_in_utc_and_for_a_script() -> None:
+    assert shown_time(0.25) == '<time datetime="1970-01-01T00:00:00.250Z">1970-01-01 00:00:00 UTC</time>'
+    assert (shown_time(None), shown_day(86_400.0)) == ("", "1970-01-02T00:00")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        *((None, "–"), (0, "0 ms"), (0.0123, "12 ms"), (0.0994, "99 ms"), (0.0996, "0.1 s"), (1.25, "1.2 s")),
+        *((9.94, "9.9 s"), (9.96, "10 s"), (75, "75 s"), (119.9, "120 s"), (120, "2 min"), (7199, "120 min")),
+        (7200, "2.0 h"),
+    ],
+)
+def test_a_duration_has_the_unit_that_fits(seconds: float | None, text: str) -> None:
+    assert shown_seconds(seconds) == text
+
+
+def test_figures_lines_and_json() -> None:
+    assert [shown_amount(number) for number in (None, 0, 999, 1234567)] == ["–", "0", "999", "1\u202f234\u202f567"]
+    assert shown_line("a\nb\u202e") == "a\\nb\\u{202e}" and len(shown_line("x" * 1000)) < 250
+    assert pretty_json({"a": [1]}) == '{\n  "a": [\n    1\n  ]\n}'

@@ -1,0 +1,138 @@
+"""Forms from a schema: the values come back to the character, or the form is refused."""
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.console.rendering import Rendering, translator
+from gateway.console.schema_form import Field, FieldError, fields_of, values_of
+from tests.console.html import buttons_of, form_of, read_html
+
+PAGE = """{% from "parts.html" import schema_fields with context %}
+<form>{{ schema_fields(fields) }}<button>Go</button></form>"""
+RENDERING = Rendering()
+TEXTS = st.text(
+    st.characters(exclude_categories=("Cs",)) | st.sampled_from("\n\r\t <>&\"'\\\u202e\u200b%"), max_size=200
+)
+INTEGERS = st.integers(-(2**53), 2**53)
+VALUES = st.recursive(
+    st.none() | st.booleans() | INTEGERS | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+)
+TYPES = st.sampled_from(("string", "integer", "number", "boolean", "object", "array", None))
+
+
+def browsed(fields: list[Field] | Any, **changes: str) -> dict[str, str]:
+    """The form as a browser sends it after a person has changed these fields."""
+    template = RENDERING._environment.from_string(PAGE)
+    root = read_html(template.render(t=translator("en"), language="en", fields=fields))
+    (button,) = buttons_of(root)
+    form = form_of(root, button, page="/")
+    names = {one.name: one.control_name for one in fields}
+    filled = {**dict(form.fields), **{names[name]: text for name, text in changes.items()}}
+    assert set(filled) <= set(form.controls)
+    normal = {name.replace("\r\n", "\n").replace("\n", "\r\n"): value for name, value in filled.items()}
+    return {name: value.replace("\r\n", "\n").replace("\n", "\r\n") for name, value in normal.items()}
+
+
+def object_of(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+@given(st.dictionaries(TEXTS, st.tuples(TYPES, VALUES), max_size=4))
+def test_values_that_nobody_changed_come_back_to_the_character(facts: dict[str, tuple[str | None, Any]]) -> None:
+    """Whatever their names and characters are, and whether they fit their type or not."""
+    schema = object_of({name: {} if kind is None else {"type": kind} for name, (kind, _) in facts.items()})
+    values = {name: value for name, (_, value) in facts.items()}
+    for known in (schema, None, {}):
+        fields = fields_of(known, values)
+        found = values_of(fields, browsed(fields))
+        assert found == values and repr(found) == repr({name: values[name] for name in found})
+
+
+@given(st.lists(VALUES, min_size=1, max_size=5), st.data())
+def test_a_choice_comes_back_as_the_value_that_was_chosen(options: list[Any], data: st.DataObject) -> None:
+    """True is not 1, and the text "1" is neither."""
+    value = data.draw(st.sampled_from(options))
+    fields = fields_of(object_of({"mode": {"enum": options}}), {"mode": value})
+    assert repr(values_of(fields, browsed(fields))) == repr({"mode": value})
+
+
+@pytest.mark.parametrize(
+    ("schema", "values", "control", "changed", "expected"),
+    [
+        ({"type": "string"}, {"x": "a"}, "line", "b", {"x": "b"}),
+        ({"type": "string"}, {"x": "a\nb"}, "text", "a\nc", {"x": "a\nc"}),
+        ({"type": "string"}, {"x": "a" * 81}, "text", "", {"x": ""}),
+        ({"type": "string"}, {"x": "a\u200b"}, "json", '"b"', {"x": "b"}),
+        ({"type": "string"}, {"x": "a\rb"}, "json", '"a\\rc"', {"x": "a\rc"}),
+        ({"type": "string"}, {}, "line", "", {}),
+        ({"type": "integer"}, {"x": 1}, "number", "2", {"x": 2}),
+        ({"type": "number"}, {"x": 1.5}, "number", "", {}),
+        ({"type": "boolean"}, {"x": True}, "choice", "false", {"x": False}),
+        ({"type": "boolean"}, {"x": True}, "choice", "", {}),
+        ({"type": "boolean"}, {"x": 1}, "json", "true", {"x": True}),
+        ({"enum": ["a", 1, None]}, {"x": "a"}, "choice", "null", {"x": None}),
+        ({"enum": ["1", 1]}, {"x": 1}, "json", '"1"', {"x": "1"}),
+        ({"enum": ["a", "a\u202eb"]}, {"x": "a"}, "json", '"a"', {"x": "a"}),
+        ({"type": "array"}, {"x": [1]}, "json", "[2]", {"x": [2]}),
+        ({"type": ["string", "null"]}, {"x": None}, "json", '"a"', {"x": "a"}),
+        (True, {"x": 1}, "json", "2", {"x": 2}),
+    ],
+)
+def test_a_field_has_the_control_of_its_type(
+    schema: Any, values: dict[str, Any], control: str, changed: str, expected: dict[str, Any]
+) -> None:
+    fields = fields_of(object_of({"x": schema}), values)
+    assert [one.control for one in fields] == [control]
+    assert values_of(fields, browsed(fields, x=changed)) == expected
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "text"),
+    [
+        ({"type": "integer"}, 1, "1.5"),
+        ({"type": "integer"}, 1, "true"),
+        ({"type": "integer"}, 1, "one"),
+        ({"type": "number"}, 1, '"1"'),
+        ({"type": "number"}, 1, "NaN"),
+        ({"type": "object"}, {}, "{"),
+        ({"type": "object"}, {}, '{"a": 1, "a": 2}'),
+        ({"enum": ["a", "b"]}, "a", "c"),
+    ],
+)
+def test_a_text_that_is_no_value_of_its_field_is_refused(schema: dict[str, Any], value: Any, text: str) -> None:
+    fields = fields_of(object_of({"x": schema}), {"x": value})
+    with pytest.raises(FieldError) as refused:
+        values_of(fields, {fields[0].control_name: text})
+    assert refused.value.name == "x"
+
+
+def test_a_form_that_lacks_the_field_of_a_value_is_refused() -> None:
+    """Else the edited call would run without an argument, and nobody had taken it away."""
+    fields = fields_of(object_of({"x": {"type": "string"}, "y": {"type": "string"}}), {"x": "a"})
+    with pytest.raises(FieldError, match="load its page again"):
+        values_of(fields, {"field.y": "b"})
+    assert values_of(fields, {"field.x": "a"}) == {"x": "a"}
+
+
+def test_a_field_begins_with_its_default_where_a_form_begins_anew() -> None:
+    schema = object_of({"times": {"type": "integer", "default": 3}, "text": {"type": "string"}}, "text")
+    begun = fields_of(schema, {}, defaults=True)
+    assert [(one.text, one.required) for one in begun] == [("3", False), ("", True)]
+    assert values_of(begun, browsed(begun)) == {"times": 3, "text": ""}
+    assert [one.text for one in fields_of(schema, {})] == ["", ""]
+
+
+def test_names_and_descriptions_of_strangers_are_no_html() -> None:
+    hostile = "</textarea><script>alert(1)</script>\u202e"
+    schema = object_of({hostile: {"type": "string", "description": hostile, "enum": [hostile, "b"]}, "y": {}})
+    fields = fields_of(schema, {hostile: hostile, "y": hostile})
+    html = RENDERING._environment.from_string(PAGE).render(t=translator("en"), language="en", fields=fields)
+    assert "<script" not in html and "\u202e" not in read_html(html).text
+    assert escape("<script>") in html
+    assert values_of(fields, browsed(fields)) == {hostile: hostile, "y": hostile}
