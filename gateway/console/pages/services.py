@@ -19,6 +19,9 @@ from gateway.contracts.store import Json
 ADMIN: Final = ("admin",)
 #: The word for what was done, of `gateway.console.visit.DONE`, by the last segment of the API's path.
 OPERATIONS: Final = {"start": "started", "stop": "stopped", "restart": "restarted"}
+#: So many tools stand on one page, and so many changed ones beside what was accepted: comparing takes time.
+SHOWN: Final = 100
+COMPARED: Final = 20
 #: The parts of a definition that are compared, in this order, with their titles.
 PARTS: Final[Mapping[str, str]] = {
     "title": "Title",
@@ -108,14 +111,21 @@ class Services:
 async def _shown(visit: Visit, error: ApiError | None = None) -> web.Response:
     """Return the page of the service, with the error of what its reader wanted of it."""
     path = ("mcp", "services", visit.match["name"])
-    service, tools = await asyncio.gather(visit.api.get(*path), visit.api.get(*path, "tools"))
+    service, listed = await asyncio.gather(visit.api.get(*path), visit.api.get(*path, "tools"))
+    tools = sorted(listed["data"], key=lambda tool: str(tool["name"]))
+    changed = [tool for tool in tools if tool["changed"]]
+    behind = [tool for tool in tools if not tool["changed"] and tool["name"] > visit.query.get("after", "")]
     return await visit.page(
         "service.html",
         title="Service",
         status=200 if error is None else error.status,
         problem=None if error is None else error.message,
         service=service,
-        tools=[ShownTool(tool, rows_of(tool["parameters"]), compared_of(tool)) for tool in tools["data"]],
+        count=len(tools),
+        changed=[ShownTool(tool, rows_of(tool["parameters"]), compared_of(tool)) for tool in changed[:COMPARED]],
+        changed_count=len(changed),
+        tools=[ShownTool(tool, rows_of(tool["parameters"]), None) for tool in behind[:SHOWN]],
+        following=behind[SHOWN - 1]["name"] if len(behind) > SHOWN else None,
     )
 
 

@@ -194,3 +194,16 @@ def test_the_order_of_names_is_no_difference() -> None:
 
 def test_an_unknown_definition_is_not_compared() -> None:
     assert compared_of({**DEFINITION, "accepted": None}) is None
+
+
+async def test_many_tools_and_many_changes_stand_on_several_pages(browser: Browser, tmp_path: Path) -> None:
+    root = await browser.signed_in("root")
+    await added(root, "many", server("many-tools", 150))
+    first = await root.get("/console/services/many")
+    (place,) = [link for link in first.links if "after=" in link]
+    second = await root.get("/console/services/many" + place)
+    shown = [page.root.all("summary") for page in (first, second)]
+    names = {summary.text.split()[0] for summaries in shown for summary in summaries if summary.text != "JSON Schema"}
+    listed = (await root.api().get("/mcp/services/many/tools")).json["data"]
+    assert names == {tool["name"] for tool in listed}
+    assert len(listed) > 100
