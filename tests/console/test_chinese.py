@@ -8,6 +8,9 @@ import yaml
 import gateway.console
 from gateway.console.chinese import CHINESE, FILE
 from gateway.console.pages.inbox import BASES
+from gateway.console.pages.services import PARTS
+from gateway.console.pages.status import FIGURES
+from gateway.console.pages.tools import SOURCES
 from gateway.console.visit import DONE, ENTRIES
 from gateway.contracts.journal import ApprovalState, RunState, StepState
 
@@ -36,6 +39,7 @@ def test_every_text_is_translated() -> None:
     """Those of templates and code, navigation, notices, and words of the API that pages show."""
     states = {state for states in (RunState, ApprovalState, StepState) for state in states.__args__}
     shown = texts() | set(DONE.values()) | set(BASES.values()) | {entry.name for entry in ENTRIES} | states
+    shown |= set(PARTS.values()) | set(SOURCES.values()) | {title for _, title, _ in FIGURES}
     assert len(shown) > 300
     assert shown - CHINESE.keys() == set()
 
