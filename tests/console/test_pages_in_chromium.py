@@ -135,7 +135,7 @@ async def test_a_run_as_it_happens(gateway: GatewayProcess, visit: Visit) -> Non
     await chat(gateway, f"tool file_operations {json.dumps(write)}")
     (approval,) = (await api(gateway, "/context/approvals"))["data"]
     async with visit(f"/console/runs/{approval['run_id']}") as page:
-        await expect(page.locator("h1 .badge, .head .badge").first).to_have_text("awaiting_approval")
+        await expect(page.locator("h1 .badge, .head .badge").first).to_have_text("awaiting approval")
         await api(gateway, f"/context/approvals/{approval['id']}", {"decision": "approve"})
         await expect(page.locator("h1 .badge, .head .badge").first).to_have_text("completed")
         await expect(page.get_by_role("heading", name="Answer")).to_be_visible()

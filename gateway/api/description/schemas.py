@@ -66,7 +66,7 @@ def schemas() -> dict[str, Schema]:
         schema = model.model_json_schema(ref_template=_REFERENCE + "{model}")
         found |= schema.pop("$defs", {})
         found[name] = schema
-    found |= _answers() | _of_memories() | _answers_of_services() | _answers_of_operating()
+    found |= _answers() | _answers_of_runs() | _of_memories() | _answers_of_services() | _answers_of_operating()
     found |= {"Error": _error(), "ChatRequest": _chat_request()}
     for dialect in DIALECTS:
         found |= dialect.described.schemas
@@ -123,6 +123,15 @@ def _answers() -> dict[str, Schema]:
         "Ask": _of(
             object=_only("ask"), **_texts("id", "caller", "conversation"), created_at=TIME, expires_at=_maybe(TIME)
         ),
+        "AuditLine": _audit_line(),
+        "Workflow": _workflow(),
+        "WholeWorkflow": _with(_workflow(), parameters=OBJECT, steps=_many(_of(name=TEXT, kind=TEXT))),
+        "WorkflowCategory": _of(name=TEXT, object=_only("workflow.category"), workflows=_many(TEXT)),
+    }
+
+
+def _answers_of_runs() -> dict[str, Schema]:
+    return {
         "Run": _run(),
         "WholeRun": _with(
             _run(),
@@ -141,10 +150,6 @@ def _answers() -> dict[str, Schema]:
             prompt_tokens=_maybe(WHOLE),
             completion_tokens=_maybe(WHOLE),
         ),
-        "AuditLine": _audit_line(),
-        "Workflow": _workflow(),
-        "WholeWorkflow": _with(_workflow(), parameters=OBJECT, steps=_many(_of(name=TEXT, kind=TEXT))),
-        "WorkflowCategory": _of(name=TEXT, object=_only("workflow.category"), workflows=_many(TEXT)),
     }
 
 

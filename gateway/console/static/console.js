@@ -215,6 +215,7 @@
     button.hidden = false;
     button.addEventListener("click", showHelp);
   }
+  document.querySelector(".top [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   showTimes(document);
   showLeft();
   setInterval(showLeft, 1000);
