@@ -9,7 +9,7 @@ from gateway.config.schema.context import StageUse
 from gateway.config.values.secret import mask
 from gateway.registry.find import find_plugin
 from gateway.server.banner import TRUST, store_name
-from gateway.workflows.folder import load_workflows
+from gateway.workflows.folder import offered_workflows
 
 _LONGEST_OPTIONS = 100
 
@@ -27,7 +27,7 @@ def described(loaded: Loaded, *, warnings: Sequence[str] = ()) -> Iterator[str]:
         yield f"  warning     {warning}"
     yield f"  trust       {TRUST[settings.risk.trust_llm]}"
     yield f"  services    {', '.join(settings.mcp.servers) or 'none'}"
-    yield f"  workflows   {', '.join(load_workflows(settings.workflows).workflows) or 'none'}"
+    yield f"  workflows   {', '.join(offered_workflows(settings).workflows) or 'none'}"
     yield f"  store       {store_name(settings)}"
     for name, uses in settings.chains.items():
         yield f"  chain       {name}{' (default)' if name == settings.context.chain else ''}"

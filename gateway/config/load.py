@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from gateway.config.checks import check, set_aside_foreign_keys
+from gateway.config.demo import add_demo_tools
 from gateway.config.document import Document
 from gateway.config.messages import explain
 from gateway.config.problems import ConfigError, Problem
@@ -61,6 +62,7 @@ def load(
     _add_defaults(document)
     apply_variables(document, environ, root=Settings)
     apply_flags(document, flags)
+    add_demo_tools(document)
     set_aside_foreign_keys(document)
     read_companions(document)
     settings: Settings | None = None

@@ -43,7 +43,7 @@ from gateway.tools.results import Results
 from gateway.tools.runner import Runner
 from gateway.upstream.pool import Pool
 from gateway.workflows.definition import Workflow
-from gateway.workflows.folder import load_workflows
+from gateway.workflows.folder import offered_workflows
 
 log = logging.getLogger("gateway")
 
@@ -275,7 +275,7 @@ def _earlier(store: Store, clock: Clock) -> Callable[[RequestKey, Caller], Await
 
 def _workflows(settings: Settings, problems: list[Problem]) -> Mapping[str, Workflow]:
     try:
-        found = load_workflows(settings.workflows)
+        found = offered_workflows(settings)
     except ConfigError as error:
         problems += error.problems
         return {}

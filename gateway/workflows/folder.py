@@ -4,17 +4,19 @@ A workflow calls tools and models in its user's name, so its file counts only wh
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from gateway.config.demo import is_of_first_visit
 from gateway.config.document import Document
 from gateway.config.messages import explain, nearest
 from gateway.config.problems import ConfigError, KeyPath, Problem, shown
 from gateway.config.reading.yaml_reader import parse
 from gateway.config.schema.context import Workflows
+from gateway.config.schema.settings import Settings
 from gateway.config.trusted_file import UnsafePluginError, source_of
 from gateway.workflows.definition import Workflow
 from gateway.workflows.templates import Reference, references
@@ -75,6 +77,19 @@ def load_workflows(section: Workflows) -> FoundWorkflows:
     if problems:
         raise ConfigError(tuple(problems))
     return FoundWorkflows(dict(sorted(workflows.items())), tuple(warnings))
+
+
+def offered_workflows(settings: Settings) -> FoundWorkflows:
+    """Return the workflows without those of a first visit whose tools are off. Raises ConfigError."""
+    found = load_workflows(settings.workflows)
+    tools = settings.tools.all
+    kept = {name: one for name, one in found.workflows.items() if not _is_of_first_visit(one, tools)}
+    return FoundWorkflows(kept, found.warnings)
+
+
+def _is_of_first_visit(workflow: Workflow, tools: Collection[str]) -> bool:
+    called = [step.tool for step in workflow.steps if step.tool is not None]
+    return is_of_first_visit(workflow.category, called, tools=tools)
 
 
 def _files_in(folder: Path, problems: list[Problem], *, is_named: bool) -> list[Path]:

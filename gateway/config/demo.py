@@ -1,0 +1,26 @@
+"""The tools of a first visit: they are on as long as neither upstreams nor tools are configured."""
+
+from collections.abc import Collection
+from typing import Final
+
+from gateway.config.document import Document
+from gateway.plugins import plugin_names
+
+#: The names of these tools begin with it.
+PREFIX: Final = "demo_"
+#: The category of workflows that are for a first visit only.
+CATEGORY: Final = "demo"
+
+
+def add_demo_tools(document: Document) -> None:
+    """Turn the tools on, unless the file, a variable or a flag configures upstreams or tools."""
+    if document.get("upstreams") or document.get("tools") is not None:
+        return
+    for name in plugin_names("tools"):
+        if name.startswith(PREFIX):
+            document.put(("tools", name), {}, place=document.place_of(()))
+
+
+def is_of_first_visit(category: str, called: Collection[str], *, tools: Collection[str]) -> bool:
+    """Return whether a workflow is one for a first visit, and calls a tool of a first visit that is off."""
+    return category == CATEGORY and any(tool.startswith(PREFIX) and tool not in tools for tool in called)

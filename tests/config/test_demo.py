@@ -1,0 +1,65 @@
+"""The tools of a first visit: on by themselves, until somebody configures upstreams or tools."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from gateway.config.demo import is_of_first_visit
+from gateway.config.load import load
+
+OFF: Mapping[str, str] = {}
+UPSTREAM = 'upstreams: [{name: up, base_url: "http://localhost:1/v1"}]\n'
+
+
+def tools_of(tmp_path: Path, text: str, environ: Mapping[str, str] = OFF, **flags: object) -> list[str]:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(text)
+    return list(load(file, environ=environ, flags=flags).settings.tools.all)
+
+
+def test_without_a_file() -> None:
+    """`gateway run` alone."""
+    assert list(load(None, environ={}, flags={}).settings.tools.all) == ["demo_note"]
+
+
+@pytest.mark.parametrize("text", ["", "upstreams:\ntools:\n", "upstreams: []\nworkers: 2\n"])
+def test_with_a_file_that_names_neither(tmp_path: Path, text: str) -> None:
+    """An empty section is none, as everywhere."""
+    assert tools_of(tmp_path, text) == ["demo_note"]
+
+
+@pytest.mark.parametrize(
+    ("text", "tools"),
+    [(UPSTREAM, []), ("tools: {}", []), ("tools: {execute_sql: {}}", ["execute_sql"])],
+)
+def test_with_a_configuration_of_ones_own(tmp_path: Path, text: str, tools: list[str]) -> None:
+    """Nobody gets a tool that they have not named."""
+    assert tools_of(tmp_path, text) == tools
+
+
+def test_variables_and_flags_count_as_the_file_does(tmp_path: Path) -> None:
+    """Wherever an upstream or a tool is named."""
+    assert tools_of(tmp_path, "", upstream="http://localhost:1/v1") == []
+    variables = {"GATEWAY_TOOLS__EXECUTE_SQL": "{}"}
+    assert tools_of(tmp_path, "", variables) == ["execute_sql"]
+
+
+def test_the_tool_can_be_named(tmp_path: Path) -> None:
+    """Beside upstreams, with the settings that every tool has."""
+    assert tools_of(tmp_path, UPSTREAM + "tools: {demo_note: {untrusted: true}}") == ["demo_note"]
+
+
+@pytest.mark.parametrize(
+    ("category", "called", "tools", "is_one"),
+    [
+        ("demo", ["demo_note"], [], True),
+        ("demo", ["demo_note"], ["demo_note"], False),
+        ("demo", ["execute_sql"], [], False),
+        ("demo", [], [], False),
+        ("reports", ["demo_note"], [], False),
+    ],
+)
+def test_workflows_of_a_first_visit(category: str, called: list[str], tools: list[str], is_one: bool) -> None:
+    """Only those that say so, and only without their tool: a workflow of an operator's is never hidden."""
+    assert is_of_first_visit(category, called, tools=tools) is is_one
