@@ -9,7 +9,7 @@ from gateway.config import ConfigError, Settings
 from gateway.contracts.store import Json
 from gateway.tools.gate import RiskClaim
 
-BUILT_IN = {"execute_sql", "execute_command", "file_operations", "http_request"}
+BUILT_IN = {"demo_note", "execute_sql", "execute_command", "file_operations", "http_request"}
 
 
 @pytest.fixture(autouse=True)

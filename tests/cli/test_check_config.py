@@ -28,7 +28,7 @@ def test_the_defaults() -> None:
         "  listen      127.0.0.1:8080, workers 1",
         "  upstreams   the built-in demo model",
         "  keys        none: loopback only",
-        "  tools       none",
+        "  tools       demo_note",
         f"  trust       {ALWAYS}",
         "  services    none",
         "  workflows   none",
@@ -77,4 +77,4 @@ def test_what_the_start_would_only_log_is_shown() -> None:
     file = Path("gateway.yaml")
     file.write_text("")
     said = list(described(load(file, environ={}, flags={}), warnings=["one", "two"]))
-    assert said[4:7] == ["  tools       none", "  warning     one", "  warning     two"]
+    assert said[4:7] == ["  tools       demo_note", "  warning     one", "  warning     two"]

@@ -172,7 +172,7 @@ def test_check_config_shows_the_chains(capsys: pytest.CaptureFixture[str]) -> No
     code, out, err = said(capsys, "check-config")
     assert (code, err) == (0, "")
     assert "  chain       assistant (default)\n              intent\n                memory\n" in out
-    assert "  tools       none\n  trust       A call that the model itself calls low in risk" in out
+    assert "  tools       demo_note\n  trust       A call that the model itself calls low in risk" in out
     assert "  services    none\n  workflows   none\n  store       sqlite:///./gateway.db\n" in out
 
 

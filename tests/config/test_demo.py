@@ -31,7 +31,7 @@ def test_with_a_file_that_names_neither(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "tools"),
-    [(UPSTREAM, []), ("tools: {}", []), ("tools: {execute_sql: {}}", ["execute_sql"])],
+    [(UPSTREAM, []), ("tools: {}", []), ("tools: {http_request: {}}", ["http_request"])],
 )
 def test_with_a_configuration_of_ones_own(tmp_path: Path, text: str, tools: list[str]) -> None:
     """Nobody gets a tool that they have not named."""
@@ -41,8 +41,8 @@ def test_with_a_configuration_of_ones_own(tmp_path: Path, text: str, tools: list
 def test_variables_and_flags_count_as_the_file_does(tmp_path: Path) -> None:
     """Wherever an upstream or a tool is named."""
     assert tools_of(tmp_path, "", upstream="http://localhost:1/v1") == []
-    variables = {"GATEWAY_TOOLS__EXECUTE_SQL": "{}"}
-    assert tools_of(tmp_path, "", variables) == ["execute_sql"]
+    variables = {"GATEWAY__TOOLS__HTTP_REQUEST__TIMEOUT": "5s"}
+    assert tools_of(tmp_path, "", variables) == ["http_request"]
 
 
 def test_the_tool_can_be_named(tmp_path: Path) -> None:

@@ -23,9 +23,8 @@ def test_others_are_told_with_names_that_there_are() -> None:
     """The nearest, or all of them, within reason."""
     assert no_such_tool("rules", "execute_sq") == "there is no tool 'execute_sq'; did you mean 'execute_sql'?"
     told = no_such_tool("rules", "zzz", ["mine"])
-    assert told == (
-        "there is no tool 'zzz'; there are: execute_command, execute_sql, file_operations, http_request, mine"
-    )
+    known = "demo_note, execute_command, execute_sql, file_operations, http_request, mine"
+    assert told == f"there is no tool 'zzz'; there are: {known}"
     assert (no_such_tool("rules", "zzz", [f"tool_{n}" for n in range(50)]) or "").endswith(", ...")
 
 

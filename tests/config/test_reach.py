@@ -188,9 +188,10 @@ def test_the_file_of_a_store(url: object, file: str | None) -> None:
     assert store_file(url, folder=Path("/here")) == (Path(file) if file else None)
 
 
-def test_a_configuration_without_tools_imports_no_plugin(folder: Folder) -> None:
-    """Reading it takes no longer, however many plugins there are."""
-    folder.write("gateway.yaml", "store: sqlite:///x.db\n")
+@pytest.mark.parametrize("rest", ["tools: {}", 'upstreams: [{name: up, base_url: "http://localhost:1/v1"}]'])
+def test_a_configuration_without_tools_imports_no_plugin(folder: Folder, rest: str) -> None:
+    """Reading it takes no longer, however many plugins there are. Only one that names neither has a tool to try."""
+    folder.write("gateway.yaml", f"store: sqlite:///x.db\n{rest}\n")
     code = (
         "import sys; from pathlib import Path; from gateway.config import load; load(Path('gateway.yaml'), environ={}"
     )

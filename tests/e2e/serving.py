@@ -83,7 +83,7 @@ async def tools_of(world: World, name: str) -> list[Json]:
 
 async def until_pinned(world: World, name: str) -> None:
     """Returns once the definitions that were seen first are written down."""
-    await until_read(lambda: tools_of(world, name), lambda tools: all(tool["accepted"] for tool in tools))
+    await until_read(lambda: tools_of(world, name), lambda tools: all(tool["accepted_sha256"] for tool in tools))
 
 
 async def until_changed(world: World, name: str) -> None:

@@ -29,10 +29,10 @@ def lines(text: str | None) -> dict[str, str]:
 
 
 def test_the_defaults() -> None:
-    """Nothing is left to be guessed: no file, no tools, where the store is, and whose word counts."""
+    """Nothing is left to be guessed: no file, the tool to try, where the store is, and whose word counts."""
     said = lines(None)
     assert said["base URL"] == "http://127.0.0.1:1/v1" and said["context"] == "http://127.0.0.1:1/context/v1"
-    assert said["config"].startswith("none") and said["tools"] == "none"
+    assert said["config"].startswith("none") and said["tools"] == "demo_note"
     assert said["store"] == "sqlite:///./gateway.db"
     assert said["metrics"] == "http://127.0.0.1:2/metrics"
     assert said["trust"] == ALWAYS

@@ -61,8 +61,8 @@ async def test_the_demo_model_calls_it_in_a_chat() -> None:
         (approval,) = turn["context"]["approvals"]
         assert approval["tool"] == "demo_note"
         said = turn["choices"][0]["message"]
-        word = approval["check_word"]
-        body["messages"] = [*messages, said, {"role": "user", "content": f"approve {word}"}]
+        reply = f"approve {approval['id']} {approval['check_word']}"
+        body["messages"] = [*messages, said, {"role": "user", "content": reply}]
         async with session.post(path, json=body, headers=headers) as response:
             done = await response.json()
         assert "Noted: Hi." in done["choices"][0]["message"]["content"]
