@@ -13,6 +13,7 @@ from gateway.approvals.escaping import NAME_CHARS, Language, shown, shown_name
 from gateway.approvals.texts import utc
 from gateway.console.chinese import CHINESE
 from gateway.console.exact import exact_arguments, exact_difference, exact_text, exact_value
+from gateway.console.schema_form import exact_json
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
@@ -42,6 +43,7 @@ class Rendering:
             exact=exact_text,
             value=exact_value,
             pretty=pretty_json,
+            editable=exact_json,
         )
         self._environment.globals.update(exact_arguments=exact_arguments, exact_difference=exact_difference)
 

@@ -106,13 +106,13 @@ def _field(name: str, schema: object, values: Mapping[str, Any], *, required: bo
         name=name,
         control="json",
         kind=str(kind),
-        text=_json(value) if is_there else "",
+        text=exact_json(value) if is_there else "",
         required=required,
         present=present,
         description=str(facts.get("description") or ""),
     )
     options = facts.get("enum") if isinstance(facts.get("enum"), list) else [True, False] if kind == "boolean" else None
-    texts = [option if isinstance(option, str) else _json(option) for option in options or ()]
+    texts = [option if isinstance(option, str) else exact_json(option) for option in options or ()]
     can_choose = len(set(texts)) == len(texts) and not any("\n" in text or not _survives(text) for text in texts)
     if options and can_choose and (not is_there or any(_same(value, option) for option in options)):
         at = next((texts[i] for i, option in enumerate(options) if is_there and _same(value, option)), "")
@@ -140,8 +140,8 @@ def _same(left: object, right: object) -> bool:
     return left == right and isinstance(left, bool) == isinstance(right, bool)
 
 
-def _json(value: object) -> str:
-    """Return a value as JSON in ASCII, in which no character can hide."""
+def exact_json(value: object) -> str:
+    """Return a value as indented JSON in which no character can hide: those that do not show are escaped."""
     text = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
     return "".join(
         character

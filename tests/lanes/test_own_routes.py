@@ -1,4 +1,4 @@
-"""Each page of ours is counted under one of four routes."""
+"""Each page of ours is counted under one of five routes."""
 
 import pytest
 
@@ -14,6 +14,8 @@ from gateway.lanes.own_routes import route_of_own
         (paths_of(ENDPOINT), ("chat", "context")),
         (("/", "/metrics", "/health/live", "/health/ready"), ("health", "own")),
         (("/context/runs", "/context/runs/run_1/events", "/context/approvals/ap_1", "/context/ws"), ("polling", "own")),
+        (("/console", "/console/", "/console/runs/run_1/live", "/console/static/console.css"), ("console", "own")),
+        (("/consolex", "/console.html"), ("pages", "own")),
         ((*MODEL_PATHS, "/workflows/x/runs", "/v1/system-prompts", "/mcp/services", "/x"), ("pages", "own")),
     ],
 )

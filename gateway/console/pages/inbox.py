@@ -105,7 +105,10 @@ class Inbox:
         decision = form.get("decision")
         if decision not in ("approve", "reject"):
             raise GatewayError("invalid_field", "The form has no decision: load the page again.", param="decision")
-        body: dict[str, Any] = {"decision": decision, "sha256": form.get("sha256") or visit.query.get("sha256")}
+        sha256 = form.get("sha256") or visit.query.get("sha256")
+        if not sha256:  # the API would decide on whatever the call is now
+            raise GatewayError("invalid_field", "The form does not name the call: load the page again.", param="sha256")
+        body: dict[str, Any] = {"decision": decision, "sha256": sha256}
         if decision == "approve":
             body["remember"] = form.get("remember") or "once"
         elif reason := form.get("reason", "").strip():

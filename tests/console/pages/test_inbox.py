@@ -1,12 +1,27 @@
-"""The inbox and the page of an approval: what a reader sees, and every way to decide."""
+"""The inbox and the page of an approval: what a reader sees, hostile content, and every way to decide."""
 
+import json
 from pathlib import Path
 
-from tests.console.browsing import key, served
+import pytest
+
+from tests.console.browsing import Browser, Seen, key, served
+
+KEYS = (key("ann", "context", "approve"), key("bob", "context"), key("eve", tenant="other"))
+HOSTILE = (
+    "</div></article><form method=post action=//evil.example><button>Approve</button></form>",
+    "<script>alert(1)</script><img src=x onerror=alert(1)>",
+    "{{ token }}{% raw %}",
+    "safe\u202egnp.exe\u2066",
+    "\x1b[2J\x1b[31mred\u200b\u2060\ufeff\0",
+    "a\r\nb\rc\u2028d\x0b",
+    "\" onmouseover=alert(1) x='",
+    "раypal \U000e0041",
+)
 
 
 async def test_an_approval_is_decided_in_the_inbox(tmp_path: Path) -> None:
-    async with served(tmp_path, key("ann", "context", "approve")) as browser:
+    async with served(tmp_path, *KEYS) as browser:
         ann = await browser.signed_in("ann")
         approval_id = await ann.asks()
         page = await ann.get("/console")
@@ -16,3 +31,189 @@ async def test_an_approval_is_decided_in_the_inbox(tmp_path: Path) -> None:
         decided = await ann.until(approval_id)
         assert (decided["decided_by"], decided["via"]) == ("ann", "console")
     assert (tmp_path / "files" / "note.txt").read_text() == "Call Ann"
+
+
+async def test_a_rejection_has_a_reason(tmp_path: Path) -> None:
+    async with served(tmp_path, *KEYS) as browser:
+        ann = await browser.signed_in("ann")
+        approval_id = await ann.asks()
+        page = await ann.get(f"/console/approvals/{approval_id}")
+        after = await ann.submit(page, "Reject", {"reason": "<b>not</b> today\u202e"})
+        assert after.path == f"/console/approvals/{approval_id}?done=rejected"
+        assert "Rejected. The call does not run." in after.main and "<b>not</b> today\\u{202e}" in after.main
+        decided = await ann.until(approval_id, "rejected")
+        assert decided["comment"] == "<b>not</b> today\u202e"
+        assert "Reject" not in [one.name for one in after.root.all("button")]
+    assert not (tmp_path / "files" / "note.txt").exists()
+
+
+async def test_the_edited_call_runs_as_it_was_edited(tmp_path: Path) -> None:
+    """As fields, and as JSON. The page then shows both, what runs first."""
+    async with served(tmp_path, *KEYS) as browser:
+        ann = await browser.signed_in("ann")
+        for path, edited in (("a.txt", {"field.content": "one\n<two>\n"}), ("b.txt", {"arguments": ""})):
+            approval_id = await ann.asks(operation="write", path=path, content="first")
+            if "arguments" in edited:
+                wanted = {"operation": "write", "path": path, "content": "one\n<two>\n"}
+                edited = {"arguments": json.dumps(wanted)}
+            place = f"/console/approvals/{approval_id}?{'as=json' if 'arguments' in edited else 'edit=1'}"
+            after = await ann.submit(await ann.get(place), "Approve the edited call", edited)
+            assert after.status == 200 and "Approved. The run goes on." in after.main
+            titles = [one.text for one in after.root.all("h2")]
+            assert titles.index("Exactly this runs") < titles.index("The model had asked for")
+            await ann.until(approval_id)
+            assert (tmp_path / "files" / path).read_text() == "one\n<two>\n"
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '"a"', '{"a": 1, "a": 2}', ""])
+async def test_an_edit_that_is_no_object_is_shown_again_as_it_was_entered(tmp_path: Path, text: str) -> None:
+    async with served(tmp_path, *KEYS) as browser:
+        ann = await browser.signed_in("ann")
+        approval_id = await ann.asks()
+        page = await ann.get(f"/console/approvals/{approval_id}?as=json")
+        refused = await ann.submit(page, "Approve the edited call", {"arguments": text})
+        assert refused.status == 422 and refused.problem
+        (area,) = refused.root.all("textarea", name="arguments")
+        assert area.raw_text.removeprefix("\n") == text or not text
+        await ann.until(approval_id, "pending")
+
+
+async def test_a_call_that_changed_meanwhile_is_not_decided(tmp_path: Path) -> None:
+    """The decision is about what the page showed: another digest, an approval that was decided, are refused there."""
+    async with served(tmp_path, *KEYS) as browser:
+        ann = await browser.signed_in("ann")
+        approval_id = await ann.asks()
+        page = await ann.get(f"/console/approvals/{approval_id}")
+        token = {"token": page.token, "decision": "approve"}
+        for sha256 in ("", "0" * 64, "x"):
+            refused = await ann.post(f"/console/approvals/{approval_id}", {**token, "sha256": sha256})
+            assert refused.status in (400, 409, 422), sha256
+            await ann.until(approval_id, "pending")
+        listed = {**token, "approval": approval_id}
+        assert (await ann.post("/console/approvals/batch", listed)).status in (400, 409)
+        await ann.until(approval_id, "pending")
+        await ann.submit(page, "Reject")
+        late = await ann.submit(page, "Approve")
+        assert late.status == 409 and late.problem
+        await ann.until(approval_id, "rejected")
+
+
+async def test_several_are_decided_at_once(tmp_path: Path) -> None:
+    """One that was decided meanwhile is named; the others are decided."""
+    async with served(tmp_path, *KEYS) as browser:
+        ann = await browser.signed_in("ann")
+        ids = [await ann.asks(operation="write", path=f"{i}.txt", content="x") for i in range(4)]
+        page = await ann.get("/console")
+        entries = [one.attributes["value"] for one in page.root.all("input", name="approval")]
+        assert [entry.partition(" ")[0] for entry in entries] == ids
+        nothing = await ann.submit(page, "Reject", action="/console/approvals/batch")
+        assert "Nothing was selected" in nothing.main
+        after = await ann.submit(
+            page, "Reject", {"approval": entries[:2], "reason": "no"}, action="/console/approvals/batch"
+        )
+        assert "Rejected." in after.main
+        partly = await ann.submit(page, "Approve", {"approval": entries[1:]}, action="/console/approvals/batch")
+        assert partly.status == 409 and partly.main.startswith("Decisions 2 of the calls were decided.")
+        assert ids[1] in partly.main and ids[2] not in partly.main
+        assert (await ann.until(ids[0], "rejected"))["comment"] == "no"
+        for approval_id in ids[2:]:
+            await ann.until(approval_id)
+
+
+async def test_who_may_not_decide_sees_and_has_no_button(tmp_path: Path) -> None:
+    async with served(tmp_path, *KEYS) as browser:
+        ann, bob, eve = [await browser.signed_in(name) for name in ("ann", "bob", "eve")]
+        approval_id = await ann.asks()
+        for path in ("/console", f"/console/approvals/{approval_id}"):
+            page = await bob.get(path)
+            assert "Call Ann" in page.main
+            assert not [one for one in page.root.all("button") if "pprove" in one.name or "eject" in one.name]
+        assert "Nothing waits for you." in (await eve.get("/console")).main
+
+
+async def test_a_preview_shows_what_the_call_changes(tmp_path: Path) -> None:
+    async with served(tmp_path, *KEYS) as browser:
+        ann = await browser.signed_in("ann")
+        (tmp_path / "files" / "note.txt").write_text("one\n<two>\nthree\n")
+        approval_id = await ann.asks(operation="write", path="note.txt", content="one\n<b>2</b>\u202e\nthree\n")
+        page = await ann.get(f"/console/approvals/{approval_id}/preview")
+        lines = [
+            (one.attributes["class"].split()[1], one.raw_text)
+            for one in page.root.all("span")
+            if one.attributes.get("class", "").startswith("line ")
+        ]
+        assert [(kind, text.strip()) for kind, text in lines if kind in ("removed", "added")] == [
+            ("removed", "−<two>"),
+            ("added", "+<b>2</b>\\u{202e}"),
+        ]
+        part = await ann.get(f"/console/approvals/{approval_id}/preview", HX_Request="true")
+        assert part.html.lstrip().startswith("<section") and "<two>" not in part.html
+
+
+# Hostile content.
+
+
+def assert_harmless(page: Seen) -> None:
+    """No element, attribute or character of a stranger's: what reads HTML closes every element in its order."""
+    root = page.root
+    assert {
+        one.attributes["action"].partition("?")[0].split("/")[1]
+        for one in root.all("form")
+        if "action" in one.attributes
+    } == {"console"}
+    assert not [one for one in root.all() if any(name.startswith("on") or name == "style" for name in one.attributes)]
+    assert all(one.attributes.get("nonce") and "src" in one.attributes for one in root.all("script"))
+    assert [one for one in root.all("img") if not one.attributes["src"].startswith("/console/static/")] == []
+    assert not set(page.html) & set("\u202e\u2066\x1b\u200b\u2060\ufeff\0\u2028\x0b\U000e0041")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+async def test_hostile_arguments_are_shown_and_run_as_they_are(tmp_path: Path, text: str) -> None:
+    """Approving what the page shows, edited or not, runs exactly the model's characters."""
+    async with served(tmp_path, *KEYS) as browser:
+        ann = await browser.signed_in("ann")
+        for name, button in (("a.txt", "Approve"), ("b.txt", "Approve the edited call")):
+            approval_id = await ann.asks(operation="write", path=name, content=text)
+            place = f"/console/approvals/{approval_id}"
+            for path in ("/console", place, f"{place}?edit=1", f"{place}?as=json", f"{place}/preview"):
+                assert_harmless(await ann.get(path))
+            page = await ann.get(f"{place}?edit=1")
+            assert len([one for one in page.root.all("button") if one.name == "Approve"]) == 1
+            await ann.submit(page, button)
+            await ann.until(approval_id)
+            assert (tmp_path / "files" / name).read_bytes() == text.encode()
+
+
+async def test_names_that_look_like_something_else_are_written_out(tmp_path: Path) -> None:
+    """The name of a tool, of an argument, of an end user and of a conversation."""
+    async with served(tmp_path, *KEYS) as browser:
+        ann = await browser.signed_in("ann")
+        for name in ("Approve", "<b>x</b>", "rm\u202e"):
+            arguments = {"operation": "write", "path": "n.txt", "content": "x", name: name}
+            words = f"tool file_operations {json.dumps(arguments)}"
+            body = {"model": "demo", "user": "<i>u</i>\u202e", "messages": [{"role": "user", "content": words}]}
+            await ann.api().post("/context/v1/chat/completions", body)
+            assert_harmless(await ann.get("/console"))
+        for approval in (await ann.api().get("/context/approvals?status=pending")).json["data"]:
+            assert_harmless(await ann.get(f"/console/approvals/{approval['id']}?edit=1"))
+
+
+async def test_large_arguments_have_their_beginning_in_the_inbox_and_all_on_their_page(tmp_path: Path) -> None:
+    async with served(tmp_path, *KEYS) as browser:
+        ann = await browser.signed_in("ann")
+        long, many = "x" * 100_000 + "<end>", "".join(f"line {i}\n" for i in range(10_000))
+        for name, text in (("long.txt", long), ("many.txt", many)):
+            approval_id = await ann.asks(operation="write", path=name, content=text)
+            inbox = await ann.get("/console")
+            assert "more characters, SHA-256" in inbox.main and len(inbox.html) < 40_000
+            page = await ann.get(f"/console/approvals/{approval_id}")
+            assert_harmless(page)
+            assert text.split("\n")[-2 if "\n" in text else 0] in page.main and "more characters" not in page.main
+            await ann.submit(page, "Approve the edited call")
+            await ann.until(approval_id)
+            assert (tmp_path / "files" / name).read_text() == text
+            await decided(ann)
+
+
+async def decided(ann: Browser) -> None:
+    assert (await ann.api().get("/context/summary")).json["pending"] == 0

@@ -1,0 +1,23 @@
+"""What every store promises of the console: a secret that stays, and sessions that people have ended."""
+
+import asyncio
+
+from gateway.contracts.store import Store
+
+
+async def test_a_secret_is_made_once_and_stays(store: Store) -> None:
+    """The first to ask makes it, whoever asks at the same time gets the same one; each name has its own."""
+    secrets = await asyncio.gather(*(store.secret("console") for _ in range(5)))
+    assert len(set(secrets)) == 1 and len(secrets[0]) >= 32
+    assert await store.secret("console") == secrets[0] != await store.secret("other")
+
+
+async def test_a_session_that_has_ended_stays_ended_until_its_time(store: Store) -> None:
+    """Ending it again changes nothing; afterwards it is forgotten by the next one that ends."""
+    assert not await store.has_session_ended("a")
+    await store.end_session("a", until_s=100.0, now_s=1.0)
+    await store.end_session("a", until_s=100.0, now_s=2.0)
+    await store.end_session("b", until_s=200.0, now_s=99.0)
+    assert [await store.has_session_ended(digest) for digest in ("a", "b", "c", "")] == [True, True, False, False]
+    await store.end_session("c", until_s=300.0, now_s=101.0)
+    assert [await store.has_session_ended(digest) for digest in ("a", "b", "c")] == [False, True, True]

@@ -1,0 +1,89 @@
+"""The console's place in a worker: built for the first request, sockets that nobody else may open, and its end."""
+
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.console.browsing import Browser, key, served
+
+
+def sockets() -> list[Path]:
+    return sorted(Path(tempfile.gettempdir()).glob("gateway-console-*/*.sock"))
+
+
+@pytest.fixture(autouse=True)
+def own_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A socket's path has at most 107 characters."""
+    with tempfile.TemporaryDirectory(prefix="con-") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield
+
+
+async def test_a_gateway_builds_its_console_for_the_first_request(tmp_path: Path) -> None:
+    """Its sockets are for the gateway's own user, and go with it."""
+    async with served(tmp_path, key("ann")) as browser:
+        await browser.get("/health/live")
+        assert sockets() == []
+        ann = await browser.signed_in("ann")
+        (socket,) = sockets()
+        assert stat.S_IMODE(socket.parent.stat().st_mode) == 0o700
+        assert (await ann.get("/console")).heading == "Inbox"
+    assert sockets() == []
+
+
+async def test_a_console_that_is_off_is_not_there(tmp_path: Path) -> None:
+    """Its addresses are those of passthrough, as any other."""
+    async with served(tmp_path, key("ann"), console={"enabled": False}, passthrough={"paths": ["/v1/"]}) as browser:
+        seen = await browser.get("/console", follow=False)
+        assert seen.status in (401, 404) and b"Twolane console" not in seen.body
+        assert sockets() == []
+
+
+async def test_requests_of_the_console_need_no_more_than_its_socket_and_a_token(tmp_path: Path) -> None:
+    """Whoever reached the socket would still need a key."""
+    async with served(tmp_path, key("ann")) as browser:
+        await browser.signed_in("ann")
+        (socket,) = sockets()
+        async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(socket))) as session:
+            for headers in ({}, {"X-Gateway-Key": "lent-guess"}):
+                async with session.get("http://localhost/context/summary", headers=headers) as response:
+                    assert response.status == 401
+
+
+async def test_a_second_worker_of_the_store_accepts_the_session(tmp_path: Path) -> None:
+    """And the sign-out: both stand in the store, where no id of a session can be read."""
+    keys = (key("ann"),)
+    async with served(tmp_path, *keys) as browser, served(tmp_path, *keys) as second:
+        ann = await browser.signed_in("ann")
+        there = Browser(second.gateway, tmp_path, second.config, second.session, cookies=dict(ann.cookies))
+        page = await there.get("/console/runs", follow=False)
+        assert page.status == 200
+        await there.submit(page, "Sign out", follow=False)
+        assert (await ann.get("/console/runs", follow=False)).status == 303
+    (cookie,) = ann.cookies.values()
+    stored = b"".join(path.read_bytes() for path in tmp_path.glob("gateway.db*"))
+    assert cookie.encode() not in stored and cookie.strip(".").split(".")[0].encode() not in stored
+
+
+async def test_sessions_survive_a_restart(tmp_path: Path) -> None:
+    async with served(tmp_path, key("ann")) as browser:
+        ann = await browser.signed_in("ann")
+    async with served(tmp_path, key("ann")) as again:
+        there = Browser(again.gateway, tmp_path, again.config, again.session, cookies=dict(ann.cookies))
+        assert (await there.get("/console/runs", follow=False)).status == 200
+
+
+async def test_a_console_that_cannot_be_built_is_built_by_a_later_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full folder of temporary files must not take the console until the next restart."""
+    folder = tempfile.gettempdir()
+    async with served(tmp_path, key("ann")) as browser:
+        monkeypatch.setattr(tempfile, "tempdir", f"{folder}/missing")
+        assert (await browser.get("/console/sign-in")).status == 500
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        assert (await browser.get("/console/sign-in")).status == 200
