@@ -43,6 +43,15 @@ def test_everything_below_the_system_prompts_is_ours(target: bytes) -> None:
     assert lane(target.replace(b"/v1", b"//v1")) == lane(target.upper()) == "passthrough"
 
 
+@pytest.mark.parametrize("target", [b"/console", b"/console/", b"/console/runs/run_1?from=2", b"/console/static/x.css"])
+def test_the_console_is_ours_where_it_is_served(target: bytes) -> None:
+    """Where it is off, moved to another address, or an upstream has its path, nothing below it is ours either."""
+    own = OWN | {b"/console"}
+    assert lane(target, b"X-Context-Mode: context", own=own, method=b"GET") == "own" and lane(target) == "passthrough"
+    for other in (b"/consolex", b"/Console", b"//console", b"/%63onsole", b"/v1/../console"):
+        assert lane(other, own=own) == "passthrough"
+
+
 @pytest.mark.parametrize("target", [b"/mcp/services/x", b"/mcp/services/x/tools?y", b"/mcp/services/"])
 def test_everything_below_the_services_is_ours_where_they_are(target: bytes) -> None:
     """Where they moved to another address, or an upstream has their path, nothing below them is ours either."""

@@ -21,6 +21,19 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     assert settings == Settings()
 
 
+def test_the_console_is_on_and_links_lead_to_where_people_open_it() -> None:
+    """Its own URL stands above that of the gateway; without either, and with the console off, nothing links to it."""
+    assert Settings().console.model_dump() == {"enabled": True, "url": None, "session": 43_200.0}
+    public, own = "https://gw.example/x/", "https://console.example"
+    for facts, url in (
+        ({}, None),
+        ({"public_url": public}, "https://gw.example/x/console"),
+        ({"public_url": public, "console": {"url": own}}, "https://console.example/console"),
+        ({"public_url": public, "console": {"enabled": False}}, None),
+    ):
+        assert Settings.model_validate(facts).console_url == url
+
+
 def test_the_contract_loads_as_it_stands(tmp_path: Path) -> None:
     """The whole example of the design, every section and every key, means what it says."""
     environ = {"OPENAI_API_KEY": "sk-1", "DOCS_TOKEN": "t"}
