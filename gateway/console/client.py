@@ -17,6 +17,8 @@ from gateway.contracts.store import Json
 
 #: The longest wait for an answer that does not stream.
 TIMEOUT_S: Final = 60.0
+#: So much of an answer that is no error of ours is shown.
+MESSAGE_BYTES: Final = 1000
 KEY_HEADER: Final = "X-Gateway-Key"
 BASE: Final = "http://localhost"
 
@@ -95,7 +97,7 @@ class Api:
         session, timeout = self._session(path), aiohttp.ClientTimeout(total=None)
         async with session.get(_url(path), headers=self._headers(), timeout=timeout) as response:
             if response.status >= 400:
-                raise _error_of(response.status, await response.read())
+                raise error_of(response.status, await response.read())
             yield response.content
 
     @asynccontextmanager
@@ -127,7 +129,7 @@ class Api:
             text = "The gateway did not answer its own console: look whether anything has happened, then try again."
             raise ApiError(504, {"code": "no_answer", "message": text}) from None
         if response.status >= 400:
-            raise _error_of(response.status, content)
+            raise error_of(response.status, content)
         answer: Json = orjson.loads(content) if content else {}
         return answer
 
@@ -138,8 +140,13 @@ class Api:
         return {KEY_HEADER: self._token, **(further or {})}
 
 
-def _error_of(status: int, content: bytes) -> ApiError:
-    return ApiError(status, orjson.loads(content).get("error") or {} if content else {})
+def error_of(status: int, content: bytes) -> ApiError:
+    """Return the error of an answer. One that passed through may have any form: it is an upstream's."""
+    try:
+        error = orjson.loads(content)["error"]
+        return ApiError(status, error if isinstance(error, dict) else {"message": error})
+    except (ValueError, KeyError, TypeError):
+        return ApiError(status, {"message": content[:MESSAGE_BYTES].decode("utf-8", "replace")})
 
 
 def _session(socket: str) -> aiohttp.ClientSession:

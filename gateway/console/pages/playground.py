@@ -11,7 +11,7 @@ import orjson
 from aiohttp import HttpVersion11, web
 
 from gateway import strict_json
-from gateway.console.client import ApiError
+from gateway.console.client import ApiError, error_of
 from gateway.console.visit import Page, Visit
 from gateway.contracts.store import Json
 from gateway.http.sse import EventError, EventReader
@@ -120,7 +120,8 @@ class Playground:
         try:
             async with visit.api.streaming(*LANES[answered.lane], body=body, headers=headers) as response:
                 if response.status != 200:
-                    answered.problem = _problem(response.status, await response.read())
+                    error = error_of(response.status, await response.read())
+                    answered.problem = f"{error.status}: {error.message}"
                     return
                 answered.run_id = response.headers.get("x-context-run-id")
                 async for chunk in _chunks(response):
@@ -187,15 +188,6 @@ def _text_of(chunk: Json) -> str:
     choices = chunk.get("choices") or [{}]
     text = (choices[0].get("delta") or {}).get("content")
     return text if isinstance(text, str) else ""
-
-
-def _problem(status: int, content: bytes) -> str:
-    """Return the error of a lane as text: that of an upstream may have any form."""
-    try:
-        message = orjson.loads(content)["error"]["message"]
-    except (ValueError, KeyError, TypeError):
-        message = content[:1000].decode("utf-8", "replace")
-    return f"{status}: {message}"
 
 
 async def _stored(visit: Visit, run_id: str | None) -> str | None:

@@ -25,9 +25,9 @@ from tests.plugins.stores.contract_approvals import *  # noqa: F403
 from tests.plugins.stores.contract_grants import *  # noqa: F403
 from tests.plugins.stores.contract_journal import *  # noqa: F403
 from tests.plugins.stores.contract_leases import *  # noqa: F403
-from tests.plugins.stores.contract_sessions import *  # noqa: F403
 from tests.plugins.stores.contract_lists import *  # noqa: F403
 from tests.plugins.stores.contract_memories import *  # noqa: F403
+from tests.plugins.stores.contract_sessions import *  # noqa: F403
 from tests.plugins.stores.records import new, run
 
 ROOT = Path(__file__).parents[4]
