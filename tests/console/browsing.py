@@ -10,6 +10,7 @@ in `tmp_path`, the demo model, tools that may write below `tmp_path/files`. Then
 """
 
 import hashlib
+import io
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -215,7 +216,8 @@ class Browser:
     ) -> Seen:
         sent = self._headers({name.replace("_", "-"): value for name, value in headers.items()})
         url = URL(self.gateway.base_url + path.partition("#")[0], encoded=True)
-        async with self.session.request(method, url, data=data, headers=sent, allow_redirects=False) as response:
+        stream = None if data is None else io.BytesIO(data)  # aiohttp warns of large bytes
+        async with self.session.request(method, url, data=stream, headers=sent, allow_redirects=False) as response:
             body = await response.read()
             set_now = _set_cookies(response.headers.getall("Set-Cookie", ()))
             seen = Seen(response.status, response.headers, body, path, set_now)
