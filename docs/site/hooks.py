@@ -24,6 +24,7 @@ PAGES: Final = {
 }
 _SOURCES: Final = {site: source for source, site in PAGES.items()}
 _FENCE: Final = re.compile(r"^( *)```.*?^\1```[^\n]*$", re.MULTILINE | re.DOTALL)
+_IMAGE: Final = re.compile(r"!\[([^\]]*)\]\(docs/([^)\s]+)\)")
 _LINK: Final = re.compile(r"(?<!!)\[([^\]]*)\]\((?![a-z]+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 _ROW: Final = re.compile(r"^\|.*$", re.MULTILINE)
 _CODE: Final = re.compile(r"`[^`\n]+`")
@@ -61,7 +62,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
             return f"[{text}]({posixpath.relpath(there, posixpath.dirname(site) or '.')}{anchor})"
         return f"`{file}`" if text.strip("`").rstrip("/") == file else f"{text} (`{file}`)"
 
+    def image(match: re.Match[str]) -> str:
+        return f"![{match[1]}]({posixpath.relpath(match[2], posixpath.dirname(site) or '.')})"
+
     def prose(text: str) -> str:
+        text = _IMAGE.sub(image, text)
         text = _NESTED.sub(lambda match: match[1] * 2, text)
         return _LINK.sub(link, _ROW.sub(lambda row: _CODE.sub(lambda code: code[0].replace(r"\|", "|"), row[0]), text))
 
