@@ -62,6 +62,7 @@ class Listener:
         self.paused: set[ClientConnection] = set()
         self.websockets: set[WebSocketTransaction] = set()
         self.inflight = 0
+        self.listening = 0  # event streams of our own pages
         self.draining = False
         self.refused_connections = 0
         self._refused_told_s: float | None = None
@@ -125,8 +126,11 @@ class Listener:
 
     @property
     def _under_way(self) -> int:
-        """Return the number that `limits.concurrent` bounds, without WebSockets: these mostly listen, for hours."""
-        return self.inflight - len(self.websockets)
+        """Return the number that `limits.concurrent` bounds, without clients that listen, maybe for hours.
+
+        Those are WebSockets and event streams of our own pages.
+        """
+        return self.inflight - len(self.websockets) - self.listening
 
     def turn_over(self) -> None:
         """Count a transaction as ended; called once for each."""

@@ -190,7 +190,7 @@ class Facade(asyncio.Transport):
             self._upgrade = response
         self._turn.keep_alive = bool(response.keep_alive) and not self.ends
         self._turn.status = response.status
-        self._turn.streaming = response.headers.get("Content-Type", "").startswith("text/event-stream")
+        self._turn.streams(response.headers.get("Content-Type", "").startswith("text/event-stream"))
         is_head_only = self.head.method == b"HEAD" or response.status in (204, 304)
         self._left_bytes = 0 if is_head_only else response.content_length
 
@@ -251,6 +251,12 @@ class LocalTransaction:
         self.keep_alive = self.answered = self.whole = self.streaming = False
         self.status = 0
         self._handler = client.listener.new_handler()
+
+    def streams(self, streaming: bool) -> None:
+        """Note whether the answer is an event stream. One of our own pages only listens, maybe for hours."""
+        if self.mode == "own":
+            self._client.listener.listening += streaming - self.streaming
+        self.streaming = streaming
 
     def start(self, rest: bytes) -> None:
         """Hand over the head and what is here of the body."""
@@ -365,6 +371,8 @@ class LocalTransaction:
         tally = listener.metrics.route(self.route, self.mode)
         tally.codes(head.method.decode())[status] += 1
         (tally.streamed if self.streaming else tally.answered).observe(duration_s)
+        if self.streaming and self.mode == "own":
+            listener.listening -= 1
         if listener.access_log is not None:
             listener.access_log(
                 mode=self.mode,

@@ -65,6 +65,8 @@ class AccessLog(Protocol):
 class Clients(Protocol):
     """The state that all client connections of a worker share, as far as a transaction needs it."""
 
+    listening: int
+
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
     @property

@@ -117,3 +117,15 @@ async def test_a_page_waits_for_news_and_has_all_that_came() -> None:
 def test_a_text_of_several_lines_is_one_event() -> None:
     assert sse_frame("approval", "<p>\r\n</p>\n\nx") == b"event: approval\ndata: <p>\ndata: </p>\ndata: \ndata: x\n\n"
     assert sse_frame("count", "") == b"event: count\ndata: \n\n"
+
+
+async def test_open_pages_take_no_place_of_a_request(tmp_path: Path) -> None:
+    """`limits.concurrent` bounds what is under way: pages that only listen, and those that left, are not."""
+    async with served(tmp_path, limits={"concurrent": 2}) as browser:
+        await browser.get("/console")
+        async with browser.listening() as one, browser.listening() as two, browser.listening() as three:
+            for news in (one, two, three):
+                await news.next("count")
+            assert (await browser.api().get("/v1/models")).status == 200
+        for _ in range(3):
+            assert (await browser.api().get("/v1/models")).status == 200

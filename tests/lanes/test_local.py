@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 from gateways import until, until_still
 
-from gateway.lanes.router import Timeouts
+from gateway.lanes.router import Limits, Timeouts
 from gateway.lanes.websocket import websocket
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import answer, serve
@@ -293,6 +293,32 @@ async def test_a_101_hands_the_connection_over() -> None:
         assert await client.read_exactly(5) == b"\x82\x03abc"
         assert [(r["mode"], r["status"]) for r in lane.log] == [("own", 200), ("passthrough", 200), ("own", 101)]
         assert lane.listener.inflight == len(lane.listener.websockets) == 1
+
+
+@pytest.mark.parametrize("leaves", [True, False], ids=["the client leaves", "the page ends"])
+async def test_who_listens_takes_no_place_of_a_request(*, leaves: bool) -> None:
+    """While an event stream of our own is open, `limits.concurrent` counts it out; afterwards as before."""
+    over = asyncio.Event()
+
+    async def news(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(b": open\n\n")
+        await over.wait()
+        return response
+
+    async with assembled(pages=pages(news), limits=Limits(concurrent=1)) as lane:
+        async with lane.client() as client, lane.client() as other:
+            await client.send(GET)
+            await client.read_until(b": open\n\n")
+            assert (lane.listener.inflight, lane.listener.full) == (1, False)
+            await other.send(LANE)
+            assert (await other.read_response()).status == 200
+            if not leaves:
+                over.set()
+                await until(lambda: lane.listener.inflight == 0)
+        await until(lambda: lane.listener.inflight == 0)
+        assert lane.listener.listening == 0
 
 
 async def test_an_expectation_is_no_101() -> None:
