@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.console.rendering import Translate
+from gateway.console.translation import Translate
 from gateway.contracts.store import Json
 
 #: The coordinates of a chart. A page stretches it to the width that there is.

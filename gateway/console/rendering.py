@@ -1,6 +1,6 @@
 """Pages from templates: Jinja2 with autoescaping, texts in the reader's language, times in the reader's zone."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -11,14 +11,11 @@ from markupsafe import Markup
 
 from gateway.approvals.escaping import NAME_CHARS, Language, shown, shown_name
 from gateway.approvals.texts import utc
-from gateway.console.chinese import CHINESE
 from gateway.console.exact import exact_arguments, exact_difference, exact_text, exact_value
 from gateway.console.schema_form import exact_json
+from gateway.console.translation import translator
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
-
-#: Translates a text of the console, and puts values into it: `t("{0} of {1}", 3, 5)`.
-Translate = Callable[..., str]
 
 
 class Rendering:
@@ -55,17 +52,6 @@ class Rendering:
     def render(self, template: str, language: Language, values: Mapping[str, Any]) -> str:
         """Return the text of a template."""
         return self._environment.get_template(template).render(t=translator(language), language=language, **values)
-
-
-def translator(language: Language) -> Translate:
-    """Return the translation into a language. English is the language of the templates."""
-    texts: Mapping[str, str] = CHINESE if language == "zh" else {}
-
-    def translate(text: str, *values: object) -> str:
-        found = texts.get(text, text)
-        return found.format(*values) if values else found
-
-    return translate
 
 
 def shown_time(time_s: float | None) -> Markup:

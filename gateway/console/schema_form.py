@@ -13,6 +13,7 @@ import orjson
 
 from gateway import strict_json
 from gateway.approvals.escaping import shown
+from gateway.console.translation import Translate
 from gateway.contracts.store import Json
 
 #: A text beyond this is edited in several lines.
@@ -51,11 +52,16 @@ class Field:
 
 
 class FieldError(ValueError):
-    """The error of a value that is none of its field; `name` is the field's."""
+    """The error of a value that is none of its field; `name` is the field's. `text` is one to translate."""
 
-    def __init__(self, name: str, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, name: str, text: str, *values: object) -> None:
+        super().__init__(text.format(*values) if values else text)
         self.name = name
+        self._text, self._values = text, values
+
+    def problem(self, t: Translate) -> str:
+        """Return the error in the reader's language."""
+        return t(self._text, *self._values)
 
 
 def fields_of(schema: Json | None, values: Mapping[str, Any], *, defaults: bool = False) -> Sequence[Field]:
@@ -167,7 +173,7 @@ def _value(one: Field, text: str) -> Any:
     try:
         value = strict_json.loads(text)
     except strict_json.StrictJsonError as error:
-        raise FieldError(one.name, f"this is not JSON: {error}") from None
+        raise FieldError(one.name, "this is not JSON: {0}", error) from None
     if one.control == "number" and (not _is_number(value) or (one.kind == "integer" and not isinstance(value, int))):
-        raise FieldError(one.name, f"send a number of the type {one.kind}")
+        raise FieldError(one.name, "send a number of the type {0}", one.kind)
     return value

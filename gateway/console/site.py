@@ -22,9 +22,10 @@ from gateway.console.client import ApiClient, ApiError
 from gateway.console.headers import is_framed, new_nonce
 from gateway.console.language import COOKIE as LANGUAGE_COOKIE
 from gateway.console.language import chosen, preferred
-from gateway.console.rendering import Rendering, translator
+from gateway.console.rendering import Rendering
 from gateway.console.session import Session, Sessions
 from gateway.console.static import static_answer, static_url
+from gateway.console.translation import translator
 from gateway.console.visit import CONSOLE, Page, Visit, html_answer, link
 from gateway.contracts.caller import Caller
 from gateway.contracts.store import StoreError

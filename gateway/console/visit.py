@@ -10,9 +10,10 @@ from aiohttp import web
 from gateway.approvals.escaping import Language
 from gateway.console.client import Api
 from gateway.console.headers import page_headers
-from gateway.console.rendering import Rendering, Translate, translator
+from gateway.console.rendering import Rendering
 from gateway.console.session import Session
 from gateway.console.static import static_url
+from gateway.console.translation import Translate, translator
 from gateway.contracts.caller import Caller
 
 CONSOLE: Final = "/console"

@@ -3,7 +3,8 @@
 import re
 
 from gateway.console.charts_status import HEIGHT, MARGIN, WIDTH, Sample, chart_of, samples_of
-from gateway.console.rendering import shown_amount, translator
+from gateway.console.rendering import shown_amount
+from gateway.console.translation import translator
 
 EN = translator("en")
 

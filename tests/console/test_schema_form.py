@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.console.rendering import Rendering, translator
+from gateway.console.rendering import Rendering
 from gateway.console.schema_form import Field, FieldError, fields_of, values_of
+from gateway.console.translation import translator
 from tests.console.html import buttons_of, form_of, read_html
 
 PAGE = """{% from "parts.html" import schema_fields with context %}

@@ -118,7 +118,7 @@ class Inbox:
                 body["arguments"] = await self._edited(visit, approval_id)
             decided = await visit.api.post("context", "approvals", approval_id, body=body)
         except FieldError as error:
-            problem = f"{shown_line(error.name)}: {error}"
+            problem = f"{shown_line(error.name)}: {error.problem(visit.t)}"
             return await self._failed(visit, approval_id, 422, problem)
         except ApiError as error:
             return await self._failed(visit, approval_id, error.status, error.message)
@@ -140,7 +140,7 @@ class Inbox:
             (whole,) = fields_of(schema, {})
             value = values_of([whole], {whole.control_name: visit.form[WHOLE]}).get(WHOLE)
             if not isinstance(value, dict):
-                raise FieldError(WHOLE, visit.t("this is not a JSON object"))
+                raise FieldError(WHOLE, "this is not a JSON object")
             return value
         return values_of(fields_of(approval["parameters"], approval["arguments"]), visit.form)
 

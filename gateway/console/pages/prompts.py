@@ -62,7 +62,7 @@ class Prompts:
                 return await self._listed(visit, status=409, problem=problem, form=visit.form)
             await visit.api.put(*PROMPTS, prompt_id, body=values_of([_field("")], visit.form))
         except FieldError as error:
-            return await self._listed(visit, status=422, problem=visit.t(str(error)), form=visit.form)
+            return await self._listed(visit, status=422, problem=error.problem(visit.t), form=visit.form)
         except ApiError as error:
             return await self._listed(visit, status=error.status, problem=error.message, form=visit.form)
         return see_other("prompts", prompt_id, done="changed")
@@ -100,7 +100,7 @@ class Prompts:
         try:
             await visit.api.put(*PROMPTS, prompt_id, body=values_of([_field(prompt["text"])], visit.form))
         except FieldError as error:
-            return await self._shown(visit, prompt, status=422, problem=visit.t(str(error)), form=visit.form)
+            return await self._shown(visit, prompt, status=422, problem=error.problem(visit.t), form=visit.form)
         except ApiError as error:
             return await self._shown(visit, prompt, status=error.status, problem=error.message, form=visit.form)
         return see_other("prompts", prompt_id, done="changed")

@@ -6,10 +6,14 @@ from typing import Final
 from aiohttp import web
 
 from gateway.console.client import ApiError
-from gateway.console.pages.service_settings import SettingsFieldError, field_of, form_of, settings_of
+from gateway.console.pages.service_settings import field_of, form_of, settings_of
+from gateway.console.schema_form import FieldError
 from gateway.console.visit import Page, Visit, see_other
 
 ADMIN: Final = ("admin",)
+
+#: Labels of the fields that hold JSON, as the template has them.
+LABELS: Final[Mapping[str, str]] = {"env": "Environment", "headers": "Header fields", "further": "Further settings"}
 
 
 class ServiceForm:
@@ -33,7 +37,7 @@ class ServiceForm:
         name = visit.form.get("name", "").strip()
         try:
             answer = await visit.api.post("mcp", "services", body={"name": name, **settings_of(visit.form)})
-        except (ApiError, SettingsFieldError) as error:
+        except (ApiError, FieldError) as error:
             return await _shown(visit, visit.form, error=error)
         return see_other("services", answer["name"], done="started")
 
@@ -45,7 +49,7 @@ class ServiceForm:
         name = visit.match["name"]
         try:
             await visit.api.put("mcp", "services", name, body=settings_of(visit.form))
-        except (ApiError, SettingsFieldError) as error:
+        except (ApiError, FieldError) as error:
             return await _shown(visit, visit.form, name=name, error=error)
         return see_other("services", name, done="changed")
 
@@ -55,7 +59,7 @@ async def _shown(
     form: Mapping[str, str],
     *,
     name: str | None = None,
-    error: ApiError | SettingsFieldError | None = None,
+    error: ApiError | FieldError | None = None,
 ) -> web.Response:
     """Return the form. `name` is that of the service whose settings it changes, None for a new one."""
     status, problem, field = 200, None, ""
@@ -64,7 +68,8 @@ async def _shown(
         if error.param and "." in str(error.param):
             problem = f"{error.param}: {problem}"
     elif error is not None:
-        status, problem, field = 422, f"{error.name}: {error}", error.name
+        field = error.name
+        status, problem = 422, f"{visit.t(LABELS[field])}: {error.problem(visit.t)}"
     texts = {field: text.replace("\r\n", "\n") for field, text in form.items()}
     title = "Add a service" if name is None else "Change the service"
     return await visit.page(

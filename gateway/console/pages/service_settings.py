@@ -10,6 +10,7 @@ from typing import Final
 import orjson
 
 from gateway import strict_json
+from gateway.console.schema_form import FieldError
 from gateway.contracts.store import Json
 
 #: One text in one line.
@@ -30,14 +31,6 @@ _EMPTY: Final[Json] = {
 }
 
 
-class SettingsFieldError(ValueError):
-    """The error of a field that cannot be read; `name` is the field's."""
-
-    def __init__(self, name: str, message: str) -> None:
-        super().__init__(message)
-        self.name = name
-
-
 def form_of(settings: Json) -> Mapping[str, str]:
     """Return the texts of the fields. A value that its field cannot show to the character stands in `further`."""
     form: dict[str, str] = {}
@@ -53,7 +46,7 @@ def form_of(settings: Json) -> Mapping[str, str]:
 
 
 def settings_of(form: Mapping[str, str]) -> Json:
-    """Return the settings that a form brings; fields left empty are none of them. Raises SettingsFieldError."""
+    """Return the settings that a form brings; fields left empty are none of them. Raises FieldError."""
     settings: Json = {name: text for name in LINES if (text := form.get(name, "").strip())}
     for name in LISTS:
         if lines := _lines(form.get(name, "")):
@@ -66,7 +59,7 @@ def settings_of(form: Mapping[str, str]) -> Json:
             settings[name] = True
     for name, value in (_object(FURTHER, form) or {}).items():
         if name in settings:
-            raise SettingsFieldError(FURTHER, f"{name!r} has a field of its own that is filled in: remove one of both")
+            raise FieldError(FURTHER, "{0} has a field of its own that is filled in: remove one of both", name)
         settings[name] = value
     return settings
 
@@ -104,9 +97,9 @@ def _object(name: str, form: Mapping[str, str]) -> Json | None:
     try:
         value = strict_json.loads(text)
     except strict_json.StrictJsonError as error:
-        raise SettingsFieldError(name, f"this is not JSON: {error}") from None
+        raise FieldError(name, "this is not JSON: {0}", error) from None
     if not isinstance(value, dict):
-        raise SettingsFieldError(name, "this is not a JSON object")
+        raise FieldError(name, "this is not a JSON object")
     return value
 
 

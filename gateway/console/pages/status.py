@@ -8,7 +8,8 @@ from aiohttp import web
 
 from gateway.console.charts_status import Chart, Sample, chart_of, samples_of
 from gateway.console.client import ApiError
-from gateway.console.rendering import Translate, shown_amount, shown_seconds
+from gateway.console.rendering import shown_amount, shown_seconds
+from gateway.console.translation import Translate
 from gateway.console.visit import Page, Visit
 from gateway.contracts.store import Json
 

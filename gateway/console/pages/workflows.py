@@ -84,7 +84,7 @@ class Workflows:
                 "workflows", name, "runs", body=body, Prefer="respond-async", Idempotency_Key=_key(visit.form, body)
             )
         except FieldError as error:
-            problem = f"{error.name}: {visit.t(str(error))}"
+            problem = f"{error.name}: {error.problem(visit.t)}"
             return await self._shown(visit, workflow, status=422, problem=problem, form=visit.form)
         except ApiError as error:
             return await self._shown(visit, workflow, status=error.status, problem=_problem(error), form=visit.form)

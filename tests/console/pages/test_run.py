@@ -43,7 +43,7 @@ async def test_a_run_is_told_from_its_begin_to_its_answer(tmp_path: Path) -> Non
         waiting = await bob.get(f"/console/runs/{run_id}")
         assert waiting.heading == f"Run {run_id}"
         for told in (
-            "awaiting_approval",
+            "awaiting approval",
             "Model call round 1",
             "demo",
             "A person decides",

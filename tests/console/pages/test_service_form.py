@@ -53,11 +53,14 @@ async def test_an_error_stands_on_the_form_with_what_was_entered(root: Browser) 
     assert field.attributes["name"] == "command"
 
 
-@pytest.mark.parametrize(("field", "text"), [("env", "{"), ("further", '["a"]')])
-async def test_json_that_is_none_names_its_field(root: Browser, field: str, text: str) -> None:
+@pytest.mark.parametrize(
+    ("field", "label", "text"),
+    [("env", "Environment", "{"), ("headers", "Header fields", "1 2"), ("further", "Further settings", '["a"]')],
+)
+async def test_json_that_is_none_names_its_field(root: Browser, field: str, label: str, text: str) -> None:
     seen = await root.submit(await root.get(FORM), "Add and start it", {"name": "notes", field: text})
     assert seen.status == 422
-    assert seen.problem.startswith(f"{field}: ")
+    assert seen.problem.startswith(f"{label}: this is not ")
     assert dict(seen.form("Add and start it").fields)[field] == text
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from gateway.console.pages.service_settings import SettingsFieldError, field_of, form_of, settings_of
+from gateway.console.pages.service_settings import field_of, form_of, settings_of
+from gateway.console.schema_form import FieldError
 
 SETTINGS = {
     "enabled": True,
@@ -67,7 +68,7 @@ def test_empty_fields_are_no_settings() -> None:
     ],
 )
 def test_a_field_that_cannot_be_read_is_named(form: dict[str, str], field: str) -> None:
-    with pytest.raises(SettingsFieldError) as caught:
+    with pytest.raises(FieldError) as caught:
         settings_of(form)
     assert caught.value.name == field
 

@@ -4,7 +4,7 @@ import sqlite3
 from pathlib import Path
 
 from gateway.console.pages.status import figures_of
-from gateway.console.rendering import translator
+from gateway.console.translation import translator
 from tests.console.browsing import key, served
 
 EN = translator("en")

@@ -6,11 +6,11 @@ from pathlib import Path
 import yaml
 
 import gateway.console
-from gateway.console.chinese import CHINESE, FILE
 from gateway.console.pages.inbox import BASES
 from gateway.console.pages.services import PARTS
 from gateway.console.pages.status import FIGURES
 from gateway.console.pages.tools import SOURCES
+from gateway.console.translation import CHINESE, FILE
 from gateway.console.visit import DONE, ENTRIES
 from gateway.contracts.journal import ApprovalState, RunState, StepState
 
@@ -18,7 +18,9 @@ ROOM = Path(gateway.console.__file__).parent
 _TEXT = r'"((?:[^"\\]|\\.)*)"'
 #: How templates and code name a text that is shown.
 _IN_TEMPLATES = re.compile(rf"\bt\(\s*{_TEXT}")
-_IN_CODE = re.compile(rf"(?:\.t|\btranslate|translator\(language\))\(\s*{_TEXT}|\btitle={_TEXT}")
+_IN_CODE = re.compile(
+    rf"(?:\.t|\btranslate|translator\(language\))\(\s*{_TEXT}|\btitle={_TEXT}|FieldError\([A-Za-z.]+, {_TEXT}"
+)
 _IN_REFUSALS = re.compile(rf"refusal\(request, \d+, \"[a-z_]+\", {_TEXT}|\btext = {_TEXT}")
 _PLACES = re.compile(r"{\d*}")
 
