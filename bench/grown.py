@@ -59,10 +59,10 @@ class Grown:
         if self._running is not None:
             self._running.stop()
 
-    def start(self) -> None:
-        """Start the gateway, and return once it is ready."""
+    def start(self) -> float:
+        """Start the gateway, and return the seconds until it was ready."""
         self._running = Running(self._system, folder=self.folder)
-        self._running.await_ready(READY)
+        return self._running.await_ready(READY)
 
     def kill(self) -> None:
         """Kill the gateway (SIGKILL): it cannot finish anything."""
@@ -153,8 +153,9 @@ class Client:
         self._rest += data
 
 
-def get(target: str) -> bytes:
-    return f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+def get(target: str, headers: Mapping[str, str] | None = None) -> bytes:
+    lines = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
+    return f"GET {target} HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n".encode()
 
 
 def post(target: str, body: Mapping[str, object], headers: Mapping[str, str] | None = None) -> bytes:

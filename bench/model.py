@@ -1,5 +1,7 @@
 """A model server for `make bench-growth`: for a prompt that begins with `rounds N` it reads N files, then ends.
 
+For `writes N` it writes them, which waits for a person.
+
 It holds what comes after the first round for as long as it `holds`.
 """
 
@@ -14,6 +16,8 @@ _CHUNK: Final = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created
 _HEAD: Final = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 #: What a prompt begins with that asks for rounds of calls.
 ROUNDS: Final = "rounds "
+#: The same of calls that write.
+WRITES: Final = "writes "
 
 
 class Model:
@@ -71,16 +75,20 @@ class Model:
             writer.close()
 
     async def _text(self, messages: list[dict[str, Any]]) -> str:
-        asked = max(at for at, message in enumerate(messages) if str(message["content"]).startswith(ROUNDS))
-        wanted = int(str(messages[asked]["content"]).split(maxsplit=2)[1])
+        begins = (ROUNDS, WRITES)
+        asked = max(at for at, message in enumerate(messages) if str(message["content"]).startswith(begins))
+        words = str(messages[asked]["content"])
+        wanted = int(words.split(maxsplit=2)[1])
         done = sum(message["role"] == "assistant" for message in messages[asked:])
         if done:
             await self._free.wait()
-        return _call(done) if done < wanted else "Done."
+        return _call(done, words) if done < wanted else "Done."
 
 
-def _call(number: int) -> str:
+def _call(number: int, words: str) -> str:
     parameters = {"operation": "read", "path": f"note{number}.txt"}
+    if words.startswith(WRITES):
+        parameters |= {"operation": "write", "content": f"A note.\n{words}\n"}
     return json.dumps({"tool": "file_operations", "parameters": parameters, "terminate": False})
 
 

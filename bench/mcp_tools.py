@@ -1,0 +1,36 @@
+"""An MCP server with many tools, over standard input and output: `python -m bench.mcp_tools COUNT`."""
+
+import json
+import sys
+from typing import Any, Final
+
+_SCHEMA: Final = {
+    "type": "object",
+    "properties": {f"value{number}": {"type": "string", "description": "A value."} for number in range(5)},
+    "required": ["value0"],
+}
+
+
+def main() -> None:
+    """Answer until standard input ends."""
+    tools = [
+        {"name": f"tool{number:04}", "description": f"Tool {number}. " + "It does nothing. " * 10, "inputSchema": _SCHEMA}
+        for number in range(int(sys.argv[1]))
+    ]
+    for line in sys.stdin:
+        message: dict[str, Any] = json.loads(line)
+        if "id" not in message:
+            continue
+        results: dict[str, dict[str, Any]] = {"tools/list": {"tools": tools}}
+        if message["method"] == "initialize":
+            results["initialize"] = {
+                "protocolVersion": message["params"]["protocolVersion"],
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "bench", "version": "1"},
+            }
+        result = results.get(message["method"], {})
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
