@@ -1,4 +1,4 @@
-"""A person's browser as `bench.growth_console` needs it: signed in, with pages that it loads and inboxes that are open."""
+"""A person's browser as `bench.growth_console` needs it: signed in, with pages that it loads, and open inboxes."""
 
 import json
 import selectors
@@ -23,7 +23,9 @@ _STREAMS: Final = "/live"
 def sign_in(port: int) -> Mapping[str, str]:
     """Return the header with the cookie of a session of `KEY`."""
     body = urlencode({"key": KEY}).encode()
-    head = f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    head = (
+        f"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
     answer = b""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
         connection.sendall(f"POST {CONSOLE}/sign-in HTTP/1.1\r\nHost: localhost\r\n{head}".encode() + body)
@@ -35,35 +37,33 @@ def sign_in(port: int) -> Mapping[str, str]:
     raise SystemExit(f"bench: the console sets no cookie: {answer[:500]!r}")
 
 
-def asked(client: Client, target: str, body: Json | None = None) -> Json:
+def asked(client: Client, target: str, body: Json | None = None, *, status: int = 200) -> Json:
     """Return the JSON of an answer of the API to the key of the console's reader."""
     headers = {"X-Gateway-Key": KEY}
-    answer: Json = json.loads(client.ask(get(target, headers) if body is None else post(target, body, headers)))
+    request = get(target, headers) if body is None else post(target, body, headers)
+    answer: Json = json.loads(client.ask(request, status=status))
     return answer
 
 
 def times_ms(port: int, cookie: Mapping[str, str], target: str, requests: int, *, at_once: int = 1) -> Sequence[float]:
     """Load a page so many times, so many at once, and return the times in milliseconds, the shortest first."""
-    if target.partition("?")[0].endswith(_STREAMS):
-        load = _stream_ms
-    else:
-        load = _page_ms
+    request, streams = get(CONSOLE + target, cookie), target.partition("?")[0].endswith(_STREAMS)
 
     def some(count: int) -> list[float]:
         with Client(port) as client:
-            return [load(client, port, get(CONSOLE + target, cookie)) for _ in range(count)]
+            return [_stream_ms(port, request) if streams else _page_ms(client, request) for _ in range(count)]
 
     with ThreadPoolExecutor(at_once) as pool:
         return sorted(took for took_ms in pool.map(some, [requests // at_once] * at_once) for took in took_ms)
 
 
-def _page_ms(client: Client, _port: int, request: bytes) -> float:
+def _page_ms(client: Client, request: bytes) -> float:
     began_s = time.perf_counter()
     client.ask(request)
     return (time.perf_counter() - began_s) * 1e3
 
 
-def _stream_ms(_client: Client, port: int, request: bytes) -> float:
+def _stream_ms(port: int, request: bytes) -> float:
     """Return the time until a stream has begun."""
     began_s = time.perf_counter()
     with _begun(port, request):

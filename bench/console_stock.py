@@ -35,13 +35,14 @@ _ASKS: Final = Rows(AskBefore)
 
 @dataclass(frozen=True, slots=True)
 class Templates:
-    """The ids of the runs that are copied, by what they are."""
+    """The ids of the runs that are copied, by what they are; of `long`, which has many steps, there is one."""
 
     plain: str
     steps: str
     approved: str
     pending: str
     workflow: str
+    long: str
 
 
 #: One row for each copy. Of a thousand runs one waits for a person, a hundred have an approval, fifty are of workflows.
@@ -59,7 +60,7 @@ _WANTED: Final = f"""
             WHEN n % 5000 = 18 THEN 'unknown' WHEN n % 100 < 4 THEN 'failed' WHEN n % 100 < 6 THEN 'cancelled'
             WHEN n % 100 = 6 THEN 'rejected' WHEN n % 100 = 7 THEN 'expired' WHEN n % 100 = 8 THEN 'interrupted'
             ELSE 'completed' END AS state
-    FROM numbers"""  # noqa: S608
+    FROM numbers"""
 #: By table: the column of the run's id, and what a copy has of its own. Other columns are the template's.
 _COPIED: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "runs": (

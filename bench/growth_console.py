@@ -5,22 +5,22 @@ import hashlib
 import importlib.util
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any, Final, cast
+from typing import Final, NamedTuple, cast
 
+from bench.console_pages import Place, combinations, places
 from bench.console_reader import CHAT, CONSOLE, KEY, asked, open_inboxes, sign_in, times_ms
-from bench.console_stock import AGE_S, CALLER, LONG_CONVERSATION, RARE_CALLER, TENANT, USER, Templates, fill
+from bench.console_stock import TENANT, WORKFLOWS, Templates, fill
 from bench.grown import Client, Grown, Json, chat, get, told
 from bench.model import ROUNDS, WRITES, Model
 from gateway.console.assembly import assemble, prepared
-from gateway.console.pages.runs import STATES
 from gateway.console.site import Conditions
 
 PAGE_BAR_MS, INBOX_BAR, AT_ONCE = 100.0, 0.05, 4
 #: Steps of the longest run, and tools of the MCP server.
-LONG_RUN, MCP_TOOLS, WORKFLOWS = 100, 200, 20
+LONG_RUN, MCP_TOOLS = 100, 200
 WITHIN_S: Final = 60.0
 
 _WORKFLOW: Final = """\
@@ -40,9 +40,10 @@ def measure(folder: Path, *, runs: int, requests: int, inboxes: int, seconds: fl
     with Model() as model:
         _starts(folder, model, starts)
         grown = Grown(folder / "console", config(folder / "console", model))
-        fill(grown.store, _templates(grown), runs)
+        templates = _templates(grown)
+        fill(grown.store, templates, runs)
         with grown as gateway:
-            _pages(gateway, runs, requests)
+            _pages(gateway, templates, runs, requests)
         with grown as gateway:
             _inboxes(gateway, inboxes, seconds)
 
@@ -63,7 +64,13 @@ def config(folder: Path, model: Model, *, console: bool = True) -> Json:
         "upstreams": [{"name": "model", "base_url": f"http://127.0.0.1:{model.port}/v1", "api_key": "sk-none"}],
         "keys": [key],
         "tools": {"file_operations": {"roots": [str(files)], "write": True}},
-        "chains": {"assistant": [{"use": "memory"}, {"use": "agent_loop", "with": {"max_tool_calls": LONG_RUN}}]},
+        "chains": {
+            "assistant": [
+                {"use": "memory"},
+                {"use": "prompt_enhancer"},
+                {"use": "agent_loop", "with": {"max_tool_calls": LONG_RUN}},
+            ]
+        },
         "workflows": {"folder": str(workflows)},
         "mcp": {"servers": {"bench": program} if _has_mcp() else {}},
         "console": {"enabled": console},
@@ -114,7 +121,7 @@ def _templates(grown: Grown) -> Templates:
     with grown as gateway, Client(gateway.port) as client:
         plain = _ran(client, f"{ROUNDS}1 a plain question")
         steps = _ran(client, f"{ROUNDS}3 some notes")
-        _ran(client, f"{ROUNDS}{LONG_RUN - 1} all notes")
+        long = _ran(client, f"{ROUNDS}{LONG_RUN - 1} all notes")
         approved = _asks(client, "an approved note")
         _approve(client, approved)
         run_id = str(approved["run_id"])
@@ -123,7 +130,7 @@ def _templates(grown: Grown) -> Templates:
         started = asked(client, "/workflows/flow1/runs", {"parameters": {"question": "What is in the note?"}})
         workflow = str(started["id"])
         _until_ended(client, workflow)
-    return Templates(plain=plain, steps=steps, approved=run_id, pending=pending, workflow=workflow)
+    return Templates(plain=plain, steps=steps, approved=run_id, pending=pending, workflow=workflow, long=long)
 
 
 def _ran(client: Client, words: str) -> str:
@@ -152,29 +159,59 @@ def _until_ended(client: Client, run_id: str) -> None:
         time.sleep(0.05)
 
 
-# Pages.
-
-
-def _pages(gateway: Grown, runs: int, requests: int) -> None:
+def _pages(gateway: Grown, templates: Templates, runs: int, requests: int) -> None:
     """Measure all pages that there are."""
     with Client(gateway.port) as client:
-        targets = _targets(client)
-    cookie = sign_in(gateway.port)
-    for path in sorted(asyncio.run(_paths())):
-        if path not in targets and ("services/" not in path or _has_mcp()):
-            raise SystemExit(f"bench: the console has a page {path!r} that growth_console.py does not measure")
-    for path, shown in targets.items():
-        for query in shown:
-            name, target = query if isinstance(query, tuple) else (path + query, path + query)
-            alone = times_ms(gateway.port, cookie, target, requests)
-            together = times_ms(gateway.port, cookie, target, requests, at_once=AT_ONCE)
-            missed = " MISS" if _p95(alone) > PAGE_BAR_MS else ""
-            told(
-                f"{CONSOLE}{name}",
-                f"{runs} runs",
-                f"{median(alone):.0f} ms, p95 {_p95(alone):.0f}{missed}; {AT_ONCE} at a time "
-                f"{median(together):.0f}, p95 {_p95(together):.0f}",
+        if _has_mcp():
+            asked(
+                client, "/mcp/services", {"name": "own", "url": "http://127.0.0.1:9/mcp", "enabled": False}, status=201
             )
+        shown, narrowed = places(client, templates), combinations(client)
+    for path in asyncio.run(_paths()):
+        if path not in shown:
+            raise SystemExit(f"bench: the console has a page {path!r}: add it to bench/console_pages.py")
+    cookie, size = sign_in(gateway.port), f"{runs} runs"
+    shown_places = [
+        place for path, found in shown.items() if _has_mcp() or not path.startswith("/services/") for place in found
+    ]
+    for place in shown_places:
+        _told(place.name, size, _times(gateway, cookie, place, requests))
+    figures = [(_times(gateway, cookie, place, requests), place) for place in narrowed]
+    alone = max(figures, key=lambda figure: _p95(figure[0][0]))
+    _told(f"the slowest of {len(figures)} combinations: {alone[1].name}", size, alone[0])
+    together = max(figures, key=lambda figure: _p95(figure[0][1]))
+    _told(f"the slowest of them, {AT_ONCE} at a time: {together[1].name}", size, together[0])
+    with gateway.measured() as cost:
+        for place in (*shown_places, *narrowed):
+            times_ms(gateway.port, cookie, place.target, 5)
+    told("all pages, one after the other", size, f"{cost.cpu_s:.0f} s of CPU", cost.held)
+
+
+class Times(NamedTuple):
+    """The times of a page, one at a time and some at a time, the shortest first; and its CPU time."""
+
+    alone: Sequence[float]
+    together: Sequence[float]
+    cpu_ms: float
+
+
+def _times(gateway: Grown, cookie: Mapping[str, str], place: Place, requests: int) -> Times:
+    port, target = gateway.port, place.target
+    times_ms(port, cookie, target, 2)
+    with gateway.counted() as cost:
+        alone = times_ms(port, cookie, target, requests)
+    return Times(alone, times_ms(port, cookie, target, requests, at_once=AT_ONCE), cost.cpu_s / requests * 1e3)
+
+
+def _told(name: str, size: str, times: Times) -> None:
+    alone, together, cpu_ms = times
+    missed = " MISS" if _p95(alone) > PAGE_BAR_MS else ""
+    several = f"{AT_ONCE} at a time {median(together):.0f}, p95 {_p95(together):.0f} ms; {cpu_ms:.1f} ms of CPU"
+    told(
+        f"`{CONSOLE}{name}`" if name.startswith(("/", "?")) or not name else name,
+        size,
+        f"{median(alone):.0f}, p95 {_p95(alone):.0f} ms{missed}; {several}",
+    )
 
 
 def _p95(sorted_ms: Sequence[float]) -> float:
@@ -187,3 +224,42 @@ async def _paths() -> list[str]:
     console = assemble(prepared(), sockets={"listen": "-"}, conditions=cast("Conditions", None), sessions=sessions)
     await console.close()
     return [page.path for page in console.console.pages if page.method == "GET"]
+
+
+def _inboxes(gateway: Grown, count: int, seconds: float) -> None:
+    """Measure open inboxes while nothing happens, and with a new call that is approved each second."""
+    cookie = sign_in(gateway.port)
+    times_ms(gateway.port, cookie, "", 5)
+    shares: dict[tuple[bool, int], float] = {}
+    with Client(gateway.port) as client:
+        _calls(client, 2, "warm")
+        for many in (0, count):
+            with open_inboxes(gateway.port, cookie, many) as heard:
+                for calls in (False, True):
+                    time.sleep(1)
+                    with gateway.counted() as cost:
+                        began_s = time.perf_counter()
+                        if calls:
+                            _calls(client, int(seconds), f"{many}")
+                        else:
+                            time.sleep(seconds)
+                        took_s = time.perf_counter() - began_s
+                    shares[calls, many] = cost.cpu_s / took_s
+                time.sleep(1)
+                if many and min(heard.values()) < int(seconds) * 2:
+                    raise SystemExit(f"bench: an inbox got {min(heard.values())} events of {int(seconds) * 2}")
+    for calls, name in ((False, "nothing happens"), (True, "one call a second is asked for and approved")):
+        share, rest = shares[calls, count], shares[calls, 0]
+        missed = " MISS" if share > INBOX_BAR else ""
+        figure = (
+            f"{share * 100:.1f} % of a core{missed}, {rest * 100:.1f} % without inboxes: +{(share - rest) * 100:.1f} %"
+        )
+        told(f"open inboxes, {name}", f"{count} inboxes", figure)
+
+
+def _calls(client: Client, count: int, name: str) -> None:
+    """Let a chat ask for a call each second, and approve it."""
+    for number in range(count):
+        began_s = time.monotonic()
+        _approve(client, _asks(client, f"{name} {number}"))
+        time.sleep(max(began_s + 1 - time.monotonic(), 0))

@@ -14,7 +14,11 @@ _SCHEMA: Final = {
 def main() -> None:
     """Answer until standard input ends."""
     tools = [
-        {"name": f"tool{number:04}", "description": f"Tool {number}. " + "It does nothing. " * 10, "inputSchema": _SCHEMA}
+        {
+            "name": f"tool{number:04}",
+            "description": f"Tool {number}. " + "It does nothing. " * 10,
+            "inputSchema": _SCHEMA,
+        }
         for number in range(int(sys.argv[1]))
     ]
     for line in sys.stdin:

@@ -14,6 +14,8 @@ from typing import Any, Final, Self
 
 _CHUNK: Final = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "bench"}
 _HEAD: Final = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+_LIST: Final = b'{"object":"list","data":[{"id":"bench","object":"model","created":1,"owned_by":"bench"}]}'
+_MODELS: Final = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(_LIST) + _LIST
 #: What a prompt begins with that asks for rounds of calls.
 ROUNDS: Final = "rounds "
 #: The same of calls that write.
@@ -64,6 +66,9 @@ class Model:
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                if head.startswith(b"get "):
+                    writer.write(_MODELS)
+                    continue
                 size = int(head.partition(b"content-length:")[2].split(b"\r\n", 1)[0])
                 self.asked = await reader.readexactly(size)
                 text = await self._text(json.loads(self.asked)["messages"])
