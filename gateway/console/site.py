@@ -163,6 +163,8 @@ class Console:
             return self.refusal(request, found, "method_not_allowed", "This page does not support the method.")
         page, match = found
         visit = await self._visit(request, session, match)
+        if visit is None:
+            return self._signed_out(request)
         if method != "GET" and not self._sessions.accepts(session, visit.form.get(TOKEN, "")):
             text = "The form is not of this session, so nothing was done: load its page again."
             return self.refusal(request, 403, "form_not_valid", text)
@@ -235,10 +237,12 @@ class Console:
             return False
         return self._sessions.is_current(session) and not await self._conditions.has_session_ended(session.id)
 
-    async def _visit(self, request: web.Request, session: Session, match: Mapping[str, str]) -> Visit:
-        holder = self._conditions.named(session.key)
-        assert holder is not None  # `is_valid` has seen it in the same turn of the loop, or `_session` has
+    async def _visit(self, request: web.Request, session: Session, match: Mapping[str, str]) -> Visit | None:
+        """Return the visit; None: a reload has taken the key since the session was looked at."""
         form = await _form_of(request) if request.method == "POST" else {}
+        holder = self._conditions.named(session.key)
+        if holder is None or holder.fingerprint != session.fingerprint:
+            return None
         return Visit(
             request=request,
             caller=holder.caller,

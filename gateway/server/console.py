@@ -158,5 +158,5 @@ def _holder(key: Key) -> "Holder":
 
 
 def _digest(session_id: str) -> str:
-    """Return the form in which the store has a session's id: a copy of the store opens no session."""
+    """Return the form in which the store has the id of a session: the id itself stands in its cookie only."""
     return hashlib.sha256(session_id.encode()).hexdigest()
