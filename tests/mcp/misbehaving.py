@@ -42,6 +42,7 @@ Every behaviour lists the tools named below and answers them rightly, in threads
     remote-ref URL            the schema of the tool `odd` refers to URL
     bad-tool                  the schema of the tool `odd` is a string
     changed FILE              from its second start on, which it counts in FILE, `echo` has another description
+    defined FILE              lists the tools in FILE, a JSON array; each call is answered with its tool's `result`
     list-changed              the tool `grow` adds the tool `grown_N` and tells it
   The end
     grandchild FILE           leaves a process behind that holds all its streams; its pid is in FILE
@@ -302,6 +303,16 @@ class ListChanged(Server):
         return text(name)
 
 
+class Defined(Server):
+    def start(self) -> None:
+        listed = json.loads(Path(self.arguments[0]).read_text(encoding="utf-8"))
+        self.results = {one["name"]: one.pop("result") for one in listed}
+        self.tools = {one["name"]: one for one in listed}
+
+    def call(self, message: Json) -> None:
+        self.answer_call(message["id"], text(self.results[message["params"]["name"]]))
+
+
 class Grandchild(Server):
     away = False
 
@@ -358,6 +369,7 @@ BEHAVIOURS: Final[dict[str, type[Server]]] = {
     "remote-ref": RemoteRef,
     "bad-tool": BadTool,
     "changed": Changed,
+    "defined": Defined,
     "list-changed": ListChanged,
     "grandchild": Grandchild,
     "grandchild-away": GrandchildAway,
