@@ -146,13 +146,15 @@ def _behind(client: Client) -> str:
 
 
 def _deep(client: Client) -> str:
-    """Return the last pending approval but some."""
-    after, found = "", ""
-    while True:
-        page = asked(client, f"/context/approvals?status=pending&order=urgency&limit=200{after}")
-        if page["next"] is None:
-            return found or str(page["data"][0]["id"])
-        found, after = page["next"], f"&after={quote(page['next'])}"
+    """Return the pending approval behind which the last tenth of them comes."""
+    found: list[str] = []
+    after = ""
+    while after is not None:
+        query = f"&after={quote(after)}" if after else ""
+        page = asked(client, f"/context/approvals?status=pending&order=urgency&limit=200{query}")
+        found += [approval["id"] for approval in page["data"]]
+        after = page["next"]
+    return found[len(found) * 9 // 10]
 
 
 def _plain(*targets: str) -> list[Place]:

@@ -5,7 +5,7 @@ import hashlib
 import importlib.util
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple, cast
@@ -17,11 +17,13 @@ from bench.grown import Client, Grown, Json, chat, get, told
 from bench.model import ROUNDS, WRITES, Model
 from gateway.console.assembly import assemble, prepared
 from gateway.console.site import Conditions
+from gateway.plugins.stores.sqlite.check import finding_of
 
 PAGE_BAR_MS, INBOX_BAR, AT_ONCE = 100.0, 0.05, 4
 #: Steps of the longest run, and tools of the MCP server.
 LONG_RUN, MCP_TOOLS = 100, 200
 WITHIN_S: Final = 60.0
+_MCP_SERVER: Final = Path(__file__).with_name("mcp_tools.py")
 
 _WORKFLOW: Final = """\
 name: flow{number}
@@ -54,12 +56,12 @@ def config(folder: Path, model: Model, *, console: bool = True) -> Json:
     for made in (files, workflows):
         made.mkdir(parents=True, exist_ok=True)
     for number in range(LONG_RUN + 1):
-        (files / f"note{number}.txt").write_text("A line of a note.\n" * 50)
+        (files / f"note{number}.txt").write_text("A line.\n" * 200)
     for number in range(WORKFLOWS):
         (workflows / f"flow{number}.yaml").write_text(_WORKFLOW.format(number=number, category=number % 3))
     scopes = ["passthrough", "context", "approve", "admin", "metrics"]
     key = {"name": "console", "sha256": hashlib.sha256(KEY.encode()).hexdigest(), "scopes": scopes, "tenant": TENANT}
-    program = {"command": sys.executable, "args": ["-m", "bench.mcp_tools", str(MCP_TOOLS)], "start_timeout": "30s"}
+    program = {"command": sys.executable, "args": [str(_MCP_SERVER), str(MCP_TOOLS)], "start_timeout": "30s"}
     return {
         "upstreams": [{"name": "model", "base_url": f"http://127.0.0.1:{model.port}/v1", "api_key": "sk-none"}],
         "keys": [key],
@@ -152,20 +154,25 @@ def _approve(client: Client, approval: Json) -> None:
 
 
 def _until_ended(client: Client, run_id: str) -> None:
+    _until(lambda: asked(client, f"/context/runs/{run_id}")["state"] == "completed", f"the run {run_id}")
+
+
+def _until(is_done: Callable[[], bool], what: str) -> None:
     ends_s = time.monotonic() + WITHIN_S
-    while (run := asked(client, f"/context/runs/{run_id}"))["state"] != "completed":
+    while not is_done():
         if time.monotonic() > ends_s:
-            raise SystemExit(f"bench: a run is {run['state']} after {WITHIN_S} s: {run}")
+            raise SystemExit(f"bench: {what} takes more than {WITHIN_S:.0f} s")
         time.sleep(0.05)
 
 
 def _pages(gateway: Grown, templates: Templates, runs: int, requests: int) -> None:
-    """Measure all pages that there are."""
+    """Measure all pages that there are, after the check of a large store that begins with its gateway."""
+    _until(lambda: finding_of(str(gateway.store)) is None, "the check of the store")
     with Client(gateway.port) as client:
         if _has_mcp():
-            asked(
-                client, "/mcp/services", {"name": "own", "url": "http://127.0.0.1:9/mcp", "enabled": False}, status=201
-            )
+            own = {"name": "own", "url": "http://127.0.0.1:9/mcp", "enabled": False}
+            asked(client, "/mcp/services", own, status=201)
+            _until(lambda: asked(client, "/mcp/services/bench")["tools"] == MCP_TOOLS, "the MCP server")
         shown, narrowed = places(client, templates), combinations(client)
     for path in asyncio.run(_paths()):
         if path not in shown:
