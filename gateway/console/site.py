@@ -34,6 +34,8 @@ from gateway.http.error_response import new_request_id
 
 log = logging.getLogger("gateway")
 
+#: The only one that is decoded: some of Python's codecs take minutes for a body of the size allowed (`punycode`).
+FORM_CHARSET: Final = "utf-8"
 #: The field of a form that carries its token.
 TOKEN: Final = "token"  # noqa: S105 - the name of a field
 SIGN_IN, STATIC = "/sign-in", "/static/"
@@ -331,9 +333,12 @@ async def _form_of(request: web.Request) -> Mapping[str, Sequence[str]]:
             param="content-type",
         )
     try:
-        fields = await request.post()
-    except (LookupError, ValueError):  # a charset that does not exist, or is not that of the body
-        raise GatewayError("invalid_field", "The form is not in UTF-8: send it from a page of the console.") from None
+        charset = (request.charset or FORM_CHARSET).lower()
+        fields = await request.post() if charset == FORM_CHARSET else None
+    except ValueError:  # the body is not in UTF-8
+        fields = None
+    if fields is None:
+        raise GatewayError("invalid_field", "The form is not in UTF-8: send it from a page of the console.")
     return {name: [value for value in fields.getall(name) if isinstance(value, str)] for name in fields}
 
 
