@@ -110,7 +110,7 @@ def shown_arguments(arguments: Mapping[str, Any], *, language: Language = "en", 
 
     Lines that begin with `!` are remarks: an argument's line never does.
     """
-    nothing, more, *_ = _REMARKS[language]
+    nothing = _REMARKS[language][0]
     names = sorted(arguments)
     here, rest = (names, []) if whole else (names[:ARGUMENTS_LINES], names[ARGUMENTS_LINES:])
     values = [canonical(arguments[name]) for name in here]
@@ -120,9 +120,14 @@ def shown_arguments(arguments: Mapping[str, Any], *, language: Language = "en", 
         lines.append(f"{shown_name(name)}: {_shown_json(value, share)}")
         lines += remarks(f"{name[:NAME_CHARS]} {value[:share]}", language=language)
     if rest:
-        text = canonical({name: arguments[name] for name in rest})
-        lines.append(more.format(len(rest), len(text), _sha256(text)))
+        lines.append(left_out({name: arguments[name] for name in rest}, language=language))
     return "\n".join(lines) or nothing
+
+
+def left_out(arguments: Mapping[str, Any], *, language: Language = "en") -> str:
+    """Return the remark that stands in place of these arguments."""
+    text = canonical(arguments)
+    return _REMARKS[language][1].format(len(arguments), len(text), _sha256(text))
 
 
 def fenced(text: str) -> str:

@@ -14,11 +14,15 @@ from typing import Any, Final, Literal, TypeAlias
 
 from markupsafe import Markup, escape
 
-from gateway.approvals.escaping import Language, remarks, shown, shown_json, shown_name
+from gateway.approvals.escaping import Language, left_out, remarks, shown, shown_json, shown_name
+from gateway.contracts.canonical import canonical
 
 #: So much of one value stands on a page of many.
 BRIEF_CHARS: Final = 2_000
 BRIEF_LINES: Final = 24
+#: So many arguments stand there at most, and so much HTML of them; the shortest ones first.
+BRIEF_ARGUMENTS: Final = 40
+BRIEF_HTML_CHARS: Final = 24_000
 #: The largest texts that are compared line by line, and the most pairs of equal lines in them: a model could write a
 #: text whose comparison takes minutes, in which the worker does nothing else.
 COMPARED_LINES: Final = 2_000
@@ -27,7 +31,7 @@ COMPARED_PAIRS: Final = 20_000
 CONTEXT_LINES: Final = 3
 
 #: What `shown` and `shown_json` write in place of a character that does not show, or of many.
-_WRITTEN_OUT = re.compile(r"\\(?:\\|u\{[0-9a-f]+\}|u[0-9a-f]{4}|\{[^{}]*(?:\{[0-9a-f]+\})?[^{}]*\}|[ntrbf])")
+_WRITTEN_OUT = re.compile(r"(?:\\(?:\\|u\{[0-9a-f]+\}|u[0-9a-f]{4}|\{[^{}]*(?:\{[0-9a-f]+\})?[^{}]*\}|[ntrbf]))+")
 
 #: What changed: old lines from and to, new lines from and to.
 ChangeKind = Literal["replace", "delete", "insert", "equal"]
@@ -42,6 +46,19 @@ class ShownArgument:
     name: str
     value: Markup
     remarks: tuple[str, ...]
+
+    @property
+    def html_chars(self) -> int:
+        """Return about how much HTML it is: the name stands there twice, and a character takes up to five."""
+        return len(self.value) + 5 * (2 * len(self.name) + sum(map(len, self.remarks)))
+
+
+@dataclass(frozen=True, slots=True)
+class ShownArguments:
+    """Arguments in canonical order; `rest` is a remark on those that are left out, or ""."""
+
+    entries: Sequence[ShownArgument]
+    rest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +88,26 @@ def exact_value(value: Any, *, limit: int | None = None) -> Markup:
     return _joined([_span("line", _marked(shown_json(value, limit)))])
 
 
-def exact_arguments(
-    arguments: Mapping[str, Any], *, language: Language = "en", brief: bool = False
-) -> Sequence[ShownArgument]:
-    """Return the arguments in canonical order; `brief`: the beginning of long ones, with the length of their rest."""
-    limit = BRIEF_CHARS if brief else None
-    return [
-        ShownArgument(
-            shown_name(name),
-            exact_value(value, limit=limit),
-            tuple(remark[2:] for remark in remarks(f"{name} {shown_source(value)}", language=language)),
-        )
-        for name, value in sorted(arguments.items())
-    ]
+def exact_arguments(arguments: Mapping[str, Any], *, language: Language = "en", brief: bool = False) -> ShownArguments:
+    """Return the arguments as HTML; `brief`: the beginning of long ones, and of many the shortest."""
+    if not brief:
+        return ShownArguments([_argument(name, arguments[name], None, language) for name in sorted(arguments)], "")
+    entries: dict[str, ShownArgument] = {}
+    html_chars = 0
+    for name in sorted(arguments, key=lambda name: (len(canonical(arguments[name])), name))[:BRIEF_ARGUMENTS]:
+        entry = _argument(name, arguments[name], BRIEF_CHARS, language)
+        html_chars += entry.html_chars
+        if entries and html_chars > BRIEF_HTML_CHARS:
+            break
+        entries[name] = entry
+    rest = {name: value for name, value in arguments.items() if name not in entries}
+    note = left_out(rest, language=language)[2:] if rest else ""
+    return ShownArguments([entries[name] for name in sorted(entries)], note)
+
+
+def _argument(name: str, value: Any, limit: int | None, language: Language) -> ShownArgument:
+    found = remarks(f"{name} {shown_source(value)}", language=language)
+    return ShownArgument(shown_name(name), exact_value(value, limit=limit), tuple(remark[2:] for remark in found))
 
 
 def shown_source(value: Any) -> str:
@@ -162,7 +186,7 @@ def _marked(text: str) -> Markup:
     parts: list[str] = []
     end = 0
     for found in _WRITTEN_OUT.finditer(text):
-        parts += [escape(text[end : found.start()]), _span("unseen", escape(found[0]))]
+        parts += [escape(text[end : found.start()]), f"<mark>{escape(found[0])}</mark>"]
         end = found.end()
     return _joined([*parts, escape(text[end:])])
 

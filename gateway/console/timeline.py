@@ -23,7 +23,8 @@ STEPS: Final = 100
 #: So much of one result or answer, and of all results of a page.
 LINES, CHARS, ALL_CHARS, LEAST_CHARS = 200, 20_000, 400_000, 400
 #: Arguments of more than this are shown by their beginning: who decides on them sees the whole on the approval's page.
-ARGUMENTS_CHARS: Final = 8_000
+#: So are all of a page, once the ones before them have more than this together.
+ARGUMENTS_CHARS, ALL_ARGUMENTS_CHARS = 8_000, 200_000
 #: What changes while nothing happens to a run.
 _UNSEEN: Final = frozenset(("lease_until", "updated_at"))
 #: States of a step whose call did not do what it was asked to.
@@ -135,7 +136,7 @@ def _model_entry(call: Json) -> Entry:
 
 
 def _tool_entries(steps: Sequence[Json], approvals: Mapping[str, Json], *, now_s: float) -> Iterator[Entry]:
-    left = ALL_CHARS
+    left, arguments_left = ALL_CHARS, ALL_ARGUMENTS_CHARS
     for step in steps:
         approval = approvals.get(step["approval_id"] or "")
         result = None
@@ -143,6 +144,8 @@ def _tool_entries(steps: Sequence[Json], approvals: Mapping[str, Json], *, now_s
             result = excerpt(step["result"], chars=max(min(CHARS, left), LEAST_CHARS))
             left -= min(CHARS, len(step["result"]))
         arguments = step["arguments"] if approval is None else approval["edited_arguments"] or step["arguments"]
+        arguments_chars = len(canonical(arguments))
+        arguments_left -= min(arguments_chars, ARGUMENTS_CHARS)
         yield Entry(
             kind="tool",
             round=step["round"],
@@ -150,7 +153,7 @@ def _tool_entries(steps: Sequence[Json], approvals: Mapping[str, Json], *, now_s
             step=step,
             approval=approval,
             result=result,
-            brief=len(canonical(arguments)) > ARGUMENTS_CHARS,
+            brief=arguments_chars > ARGUMENTS_CHARS or arguments_left < 0,
             waited_s=None if approval is None else _waited_until(approval, now_s=now_s) - approval["created_at"],
             ran_s=None if step["started_at"] is None else _ran_until(step, now_s=now_s) - step["started_at"],
         )

@@ -16,6 +16,8 @@ from gateway.console.exact import (
     exact_text,
     exact_value,
 )
+from gateway.console.rendering import Rendering
+from gateway.console.visit import link
 from tests.console.html import read_html
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)) | st.sampled_from("\n\r\t<>&'\"\\\u202e\u200b\x1b\0{}u "))
@@ -30,7 +32,7 @@ def test_a_text_stands_there_line_by_line_as_it_is_shown_elsewhere(text: str) ->
     """The lines are those of the text; each shows what `shown` writes, and no element of the text's own."""
     html = exact_text(text)
     assert lines_of(html) == [shown(line) for line in text.split("\n")]
-    assert set(re.findall(r"<(/?\w+)", html)) <= {"span", "/span"}
+    assert set(re.findall(r"<(/?\w+)", html)) <= {"span", "/span", "mark", "/mark"}
 
 
 @given(TEXTS)
@@ -39,10 +41,10 @@ def test_what_was_written_out_is_marked(text: str) -> None:
     assert "".join(unescape(part) for part in re.split(r"<[^>]*>", exact_text(text))) == "".join(
         shown(line) for line in text.split("\n")
     )
-    assert "unseen" in exact_text("a\u202eb") and "unseen" not in exact_text("u{202e}")
-    assert [one.raw_text for one in read_html(exact_text("\\u{202e}\u202e")).all("span", class_="unseen")] == [
+    assert "mark" in exact_text("a\u202eb") and "mark" not in exact_text("u{202e}")
+    assert [one.raw_text for one in read_html(exact_text("\\u{202e}\u202e\u200b")).all("mark")] == [
         "\\\\",
-        "\\u{202e}",
+        "\\u{202e}\\u{200b}",
     ]
 
 
@@ -68,11 +70,43 @@ def test_a_brief_value_says_how_much_is_missing() -> None:
 
 
 def test_arguments_stand_in_their_order_with_remarks() -> None:
-    path, text = exact_arguments({"text": "a\u202eb", "path": "раypal"})
+    path, text = exact_arguments({"text": "a\u202eb", "path": "раypal"}).entries
     assert (path.name, text.name) == ("path", "text")
     assert "several scripts" in path.remarks[0] and lines_of(text.value) == ['"a\\u{202e}b"']
-    assert "\u202e" not in exact_arguments({"\u202e": 1})[0].name
-    assert exact_arguments({}) == []
+    assert "\u202e" not in exact_arguments({"\u202e": 1}).entries[0].name
+    assert exact_arguments({}).entries == []
+
+
+#: Arguments of 100 kB, by what makes them expensive to show.
+EXPENSIVE: dict[str, dict[str, object]] = {
+    "one long line": {"content": "x" * 100_000},
+    "hidden characters": {"content": "\u200b\u200c" * 50_000},
+    "every other one hidden": {"content": "a\u200b" * 50_000},
+    "quotes": {"content": "\"'" * 50_000},
+    "lines": {"content": "\u200b\n" * 50_000, "path": "a"},
+    "many arguments": {f"name{number}": "some value" * 8 for number in range(1_000)},
+    "many hidden names": {f"\u200bname{number}\u200b" * 9: "a\u200b" * 9 for number in range(1_000)},
+    "many remarks": {f"n\u0430me{number}": "p\u0430ypal.com a\u2215b \u05d0" for number in range(2_000)},
+    "a long name": {"\u200b\u200c" * 50_000: 1},
+    "deep": {"x": [{"a": "\u200b"}] * 5_000},
+    "several long ones": dict.fromkeys("abcdefghij", "a\u200b" * 5000),
+}
+
+
+@pytest.mark.parametrize("arguments", EXPENSIVE.values(), ids=EXPENSIVE)
+def test_a_card_of_long_arguments_is_small(arguments: dict[str, object]) -> None:
+    """Less than 64 kB of HTML, whatever the arguments are; those that are left out are counted."""
+    approval = {
+        "id": "ap_1", "tool": "write", "arguments": arguments, "basis": "llm", "reason": "", "rule": "", "user": "",
+        "asked_by": "ann", "conversation": "", "run_id": "run_1", "created_at": 1, "expires_at": 2, "sha256": "0" * 64,
+    }  # fmt: skip
+    values = {"approval": approval, "decides": True, "bases": {}, "link": link, "console": "/console"}
+    html = Rendering().render("card.html", "en", values)
+    assert len(html.encode()) < 64_000 and html.count("<") < 3_000
+    shown_here = exact_arguments(arguments, brief=True)
+    missing = len(arguments) - len(shown_here.entries)
+    assert shown_here.rest.startswith(f"{missing} more arguments, ") if missing else shown_here.rest == ""
+    assert len(exact_arguments(arguments).entries) == len(arguments)
 
 
 def kinds(before: str, after: str) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ import pytest
 
 from gateway.api.views import whole_run_view
 from gateway.console.timeline import (
+    ALL_ARGUMENTS_CHARS,
     ALL_CHARS,
     ARGUMENTS_CHARS,
     CHARS,
@@ -119,6 +120,15 @@ def test_the_arguments_that_ran_decide_whether_they_are_short() -> None:
     )
     found = shown(viewed(asked, step(1, arguments=long), approvals=(edited,))).entries
     assert [entry.brief for entry in found] == [False, True]
+
+
+def test_arguments_share_a_page() -> None:
+    """Those behind many others are shown by their beginning."""
+    long = '{"command":"%s"}' % ("x" * (ARGUMENTS_CHARS - 100))
+    view = viewed(*(step(number, arguments=long, round=number) for number in range(STEPS)))
+    briefs = [entry.brief for entry in shown(view).entries]
+    whole = ALL_ARGUMENTS_CHARS // len(long)
+    assert briefs == [False] * whole + [True] * (STEPS - whole)
 
 
 def test_a_long_result_is_cut() -> None:

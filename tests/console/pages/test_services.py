@@ -178,7 +178,7 @@ def test_only_parts_that_differ_are_compared() -> None:
     ((left, right),) = description.rows
     assert left is not None and right is not None
     assert str(left.text) == "Old"
-    assert str(right.text) == 'New &lt;b&gt;<span class="unseen">\\u{202e}</span>'
+    assert str(right.text) == "New &lt;b&gt;<mark>\\u{202e}</mark>"
     assert annotations.title == "Annotations"
     assert [(left and left.kind, right and right.kind) for left, right in annotations.rows] == [
         ("removed", "added"),
