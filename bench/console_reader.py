@@ -80,13 +80,13 @@ def _begun(port: int, request: bytes) -> socket.socket:
 
 
 @contextmanager
-def open_inboxes(port: int, cookie: Mapping[str, str], count: int) -> Iterator[dict[socket.socket, int]]:
-    """Yield so many open inboxes that read all the time, each with the number of events that it has got."""
+def open_inboxes(port: int, count: int) -> Iterator[dict[socket.socket, int]]:
+    """Yield open inboxes of so many people that read all the time, each with the number of events that it has got."""
     heard: dict[socket.socket, int] = {}
     over = threading.Event()
     with ExitStack() as opened, selectors.DefaultSelector() as selector:
         for _ in range(count):
-            connection = opened.enter_context(_begun(port, get(f"{CONSOLE}/live", cookie)))
+            connection = opened.enter_context(_begun(port, get(f"{CONSOLE}/live", sign_in(port))))
             selector.register(connection, selectors.EVENT_READ)
             heard[connection] = 0
 

@@ -235,13 +235,12 @@ async def _paths() -> list[str]:
 
 def _inboxes(gateway: Grown, count: int, seconds: float) -> None:
     """Measure open inboxes while nothing happens, and with a new call that is approved each second."""
-    cookie = sign_in(gateway.port)
-    times_ms(gateway.port, cookie, "", 5)
+    times_ms(gateway.port, sign_in(gateway.port), "", 5)
     shares: dict[tuple[bool, int], float] = {}
     with Client(gateway.port) as client:
         _calls(client, 2, "warm")
         for many in (0, count):
-            with open_inboxes(gateway.port, cookie, many) as heard:
+            with open_inboxes(gateway.port, many) as heard:
                 for calls in (False, True):
                     time.sleep(1)
                     with gateway.counted() as cost:

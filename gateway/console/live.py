@@ -177,7 +177,8 @@ class Live:
         while not self._closing:
             frames = b": open\n\n"
             with suppress(TimeoutError):
-                frames = await asyncio.wait_for(page.take(), self._keepalive_s)
+                async with asyncio.timeout(self._keepalive_s):  # `wait_for` costs a task for each page and event
+                    frames = await page.take()
             if not frames or not await self._is_valid(visit):
                 break
             await response.write(frames)

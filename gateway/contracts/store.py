@@ -1,6 +1,6 @@
 """The stored objects besides runs: prompts, services, memories, hidden turns; and the protocol of a store."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
@@ -248,8 +248,8 @@ class Store(Journal, Protocol):
         """Store that a session of the console has ended, until `until_s`; forget those whose time is over."""
         ...
 
-    async def has_session_ended(self, digest: str) -> bool:
-        """Return whether the session of this digest has ended."""
+    async def ended_sessions(self, digests: Collection[str]) -> Collection[str]:
+        """Return those of these digests whose sessions have ended."""
         ...
 
     async def take_duty(self, name: str, *, owner: str, now_s: float, until_s: float) -> bool:

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -46,6 +46,8 @@ class GatewayConditions:
         self._lent = lent
         self._in_use = in_use
         self._wrong_keys = wrong_keys
+        self._asked: set[str] = set()
+        self._look: asyncio.Task[Collection[str]] | None = None
 
     @property
     def keyless(self) -> bool:
@@ -80,7 +82,19 @@ class GatewayConditions:
         await self._store.end_session(_digest(session_id), until_s=until_s, now_s=self._clock.time())
 
     async def has_session_ended(self, session_id: str) -> bool:
-        return await self._store.has_session_ended(_digest(session_id))
+        """Return whether a person signed out of the session. All that ask at once share a look at the store.
+
+        An event is news for hundreds of open pages, whose sessions are looked at before each of them gets it.
+        """
+        if self._look is None:
+            self._look = asyncio.get_running_loop().create_task(self._ended())
+        self._asked.add(digest := _digest(session_id))
+        return digest in await asyncio.shield(self._look)
+
+    async def _ended(self) -> Collection[str]:
+        await asyncio.sleep(0)  # until everybody has asked who does in this turn of the loop
+        asked, self._asked, self._look = self._asked, set(), None
+        return await self._store.ended_sessions(asked)
 
 
 class ConsoleEntry:

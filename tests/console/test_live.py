@@ -56,16 +56,18 @@ async def test_the_news_go_on_when_the_key_of_the_first_reader_is_gone(tmp_path:
 
 
 async def test_the_news_of_a_session_end_with_it(tmp_path: Path) -> None:
-    """Nothing is sent to a page whose reader has signed out elsewhere."""
+    """Nothing is sent to a page whose reader has signed out elsewhere. Others of the same key have the news."""
     async with served(tmp_path, key("ann")) as browser:
-        ann = await browser.signed_in("ann")
+        ann, other = await browser.signed_in("ann"), await browser.signed_in("ann")
         page = await ann.get("/console")
-        async with ann.listening() as news:
+        async with ann.listening() as news, other.listening() as others:
             await news.next("count")
+            await others.next("count")
             copy = Browser(ann.gateway, ann.folder, ann.config, ann.session, cookies=dict(ann.cookies))
             await ann.submit(page, "Sign out", follow=False)
             await browser.asks(key="ann-key")
             assert await rest(news) == []
+            assert "note.txt" in await others.next("approval")
         assert (await copy.get("/console/live", Accept="text/event-stream")).status == 401
 
 

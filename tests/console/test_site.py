@@ -160,7 +160,7 @@ async def test_a_store_that_fails_is_a_page_that_says_so(tmp_path: Path, monkeyp
         async def fail(*_: object) -> bool:
             raise StoreError("disk I/O error")
 
-        monkeypatch.setattr(SqliteStore, "has_session_ended", fail)
+        monkeypatch.setattr(SqliteStore, "ended_sessions", fail)
         seen = await ann.get("/console")
         assert (seen.status, seen.heading) == (503, "Not possible") and "store failed" in seen.main
         assert "disk" not in seen.html

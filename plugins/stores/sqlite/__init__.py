@@ -9,7 +9,7 @@ import asyncio
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias, TypeVar, Unpack, cast
@@ -200,8 +200,8 @@ class SqliteStore(SqliteMemories):
         end = partial(kept.end_session, digest=digest, until_s=until_s, now_s=now_s)
         await self._write(end, lasts=Lasts.FOR_SURE)
 
-    async def has_session_ended(self, digest: str) -> bool:
-        return await self._read(lambda c: c.execute(kept.ENDED_SESSION, (digest,)).fetchone()) is not None
+    async def ended_sessions(self, digests: Collection[str]) -> Collection[str]:
+        return await self._read(partial(kept.ended_sessions, digests=digests))
 
     # Hidden turns; memories are those of `SqliteMemories`.
 

@@ -6,7 +6,7 @@ Rule 2: a service is changed only as the version that its reader saw.
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeAlias
 
 Row: TypeAlias = Sequence[Any]
@@ -65,7 +65,7 @@ SIGNING = "SELECT value FROM secrets WHERE name = ?"
 END_SESSION = """INSERT INTO ended_sessions (digest, until_s) VALUES (?, ?)
     ON CONFLICT (digest) DO UPDATE SET until_s = max(until_s, excluded.until_s)"""
 FORGET_SESSIONS = "DELETE FROM ended_sessions WHERE until_s < ?"
-ENDED_SESSION = "SELECT 1 FROM ended_sessions WHERE digest = ?"
+ENDED_SESSIONS = "SELECT digest FROM ended_sessions WHERE digest IN (SELECT value FROM json_each(?))"
 
 
 def secret(connection: sqlite3.Connection, name: str) -> bytes:
@@ -78,6 +78,10 @@ def end_session(connection: sqlite3.Connection, digest: str, *, until_s: float, 
     """Store that a session has ended, and delete the rows of those whose time is over."""
     connection.execute(FORGET_SESSIONS, (now_s,))
     connection.execute(END_SESSION, (digest, until_s))
+
+
+def ended_sessions(connection: sqlite3.Connection, *, digests: Collection[str]) -> Collection[str]:
+    return {digest for (digest,) in connection.execute(ENDED_SESSIONS, (json.dumps(list(digests)),))}
 
 
 def put_prompt(connection: sqlite3.Connection, facts: Row) -> Row:

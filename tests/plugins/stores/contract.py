@@ -208,6 +208,15 @@ async def test_a_key_that_came_to_mean_two_turns_means_none(store: Store) -> Non
         await store.put_hidden(two, key="k", own_keys=["x"], tenant="acme", now_s=3.0)
 
 
+async def test_sessions_that_ended_are_found_among_others_until_their_time_is_over(store: Store) -> None:
+    await store.end_session("ann", until_s=100.0, now_s=10.0)
+    await store.end_session("bob", until_s=50.0, now_s=10.0)
+    assert set(await store.ended_sessions(["ann", "bob", "eve"])) == {"ann", "bob"}
+    assert not await store.ended_sessions(["eve"])
+    await store.end_session("eve", until_s=100.0, now_s=60.0)
+    assert set(await store.ended_sessions(["ann", "bob", "eve"])) == {"ann", "eve"}
+
+
 async def test_pruning_takes_what_is_old_and_ended(store: Store) -> None:
     """A run under way stays however old it is; so do memories and prompts."""
     await store.write(new(RUN))
