@@ -22,6 +22,8 @@ Ends.
 - A write without a prepared answer is aiohttp's own error page: it refused what our grammar accepted. It is dropped,
   since it repeats bytes of the request, and the client gets `bad_framing` (`handler_refused`).
 - A malformed or late body ends in `_break_off`: our error, if no answer has begun, then a lingering close.
+- A page that fails behind the head of its answer, or leaves it unfinished: the connection ends, so that the client
+  sees that the answer is not whole.
 - 101 for a WebSocket (RFC 6455 section 4.2.2): once its head is written, `switch` puts a WebSocketTransaction in
   the place of this one, with the same handler. A different answer behind the 101 aborts.
 - A client that leaves behind a whole answer is accounted with its status, otherwise as one that left.
@@ -178,9 +180,10 @@ class Facade(asyncio.Transport):
 
     def prepared(self, response: web.StreamResponse) -> None:
         """Prepare an answer before it is written. Raises GatewayError for a WebSocket that must not begin here."""
-        if self._turn.status == SWITCHED:
-            self.abort()  # the page failed behind its 101: another answer has no place in a WebSocket
-        elif isinstance(response, web.WebSocketResponse):
+        if self._turn.status:
+            self.abort()  # the page failed behind its first head: another one would be read as a part of that answer
+            return
+        if isinstance(response, web.WebSocketResponse):
             if not self.head.websocket:
                 raise GatewayError(
                     "invalid_header",
@@ -303,9 +306,11 @@ class LocalTransaction:
             return
         self._handler.connection_lost(None)
         self._account(self.status)
-        whole = self._body is None
-        keep = self.keep_alive and whole and self.head.keep_alive  # as its head said, whatever began since
-        client.turn_done(keep=keep, linger=not whole)
+        read = self._body is None
+        keep = (
+            self.keep_alive and read and self.whole and self.head.keep_alive
+        )  # as its head said, whatever began since
+        client.turn_done(keep=keep, linger=not read)
 
     def handler_refused(self) -> None:
         """Break off: the handler did not accept what our grammar does."""

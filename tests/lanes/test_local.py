@@ -132,6 +132,27 @@ async def test_a_handler_that_fails_is_a_500() -> None:
         assert response.status == 500 and b"secret" not in response.raw
 
 
+@pytest.mark.parametrize("fails", ["answers", "raises", "leaves"])
+async def test_a_page_that_fails_behind_its_head_ends_the_connection(fails: str) -> None:
+    """A second answer would be read as a part of the first, and the client would wait for the rest of it."""
+
+    async def breaks(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "100"} if fails == "leaves" else {})
+        await response.prepare(request)
+        await response.write(b"a part")
+        if fails == "answers":
+            return web.Response(status=503, text="failed")
+        if fails == "raises":
+            raise ConnectionResetError
+        return response
+
+    async with assembled(pages=pages(breaks)) as lane, lane.client() as client:
+        await client.send(GET + LANE)
+        assert await client.wait_end() == "eof"
+        assert client.received.endswith(b"a part" if fails == "leaves" else b"6\r\na part\r\n")
+        assert client.received.count(b"HTTP/1.1") == 1 and not lane.upstream.connections
+
+
 async def test_a_handler_that_closes_ends_the_connection() -> None:
     """Its wish, told in its answer."""
 
