@@ -62,7 +62,7 @@ def assemble(
     client = ApiClient(sockets["listen"], admin=sockets.get("admin.listen"))
 
     async def is_valid(visit: Visit) -> bool:
-        return await console.is_valid(visit.session)
+        return await console.is_valid(visit)
 
     inbox = Inbox(rendering, live := Live(lambda *news: inbox.news_of(*news), is_valid=is_valid))
     others = (

@@ -11,7 +11,7 @@ The door of the gateway (`gateway/lanes/door.py`) has refused foreign hosts and 
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 from urllib.parse import unquote
 
@@ -51,10 +51,14 @@ _VARIABLE = re.compile(r"\\\{([a-z_]+)\\\}")
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The holder of a gateway key. `fingerprint` tells the key from another one of the same name."""
+    """The holder of a gateway key. `fingerprint` tells the key from another one of the same name.
+
+    `token` is that with which the console sends requests in the name of this key, and of no later one of its name.
+    """
 
     caller: Caller
     fingerprint: str
+    token: str = field(repr=False)
 
 
 class Conditions(Protocol):
@@ -76,10 +80,6 @@ class Conditions(Protocol):
 
     def named(self, name: str) -> Holder | None:
         """Return the holder of the key of this name, as it is now."""
-        ...
-
-    def lend(self, name: str) -> str:
-        """Return the token with which the console sends requests in the name of this key."""
         ...
 
     def refused(self, error: GatewayError, request: web.Request) -> None:
@@ -155,8 +155,10 @@ class Console:
             return _redirect(CONSOLE)
         if path == SIGN_IN and method in ("GET", "POST"):
             return await (self._sign_in(request) if method == "GET" else self._signed_in(request))
-        session, begun = await self._session(request)
-        if session is None:
+        # The whole form first: a key may go while it arrives.
+        form = await _form_of(request) if method == "POST" else {}
+        session, holder, begun = await self._session(request)
+        if session is None or holder is None:
             return self._to_sign_in(request, path) if method == "GET" else self._signed_out(request)
         found = self._found(method, path)
         if found == 404:
@@ -164,9 +166,7 @@ class Console:
         if isinstance(found, int):
             return self.refusal(request, found, "method_not_allowed", "This page does not support the method.")
         page, match = found
-        visit = await self._visit(request, session, match)
-        if visit is None:
-            return self._signed_out(request)
+        visit = self._visit(request, session, holder, match, form)
         if method != "GET" and not self._sessions.accepts(session, visit.form.get(TOKEN, "")):
             text = "The form is not of this session, so nothing was done: load its page again."
             return self.refusal(request, 403, "form_not_valid", text)
@@ -222,36 +222,46 @@ class Console:
         answer.set_cookie(LANGUAGE_COOKIE, language, path=CONSOLE, samesite="Lax", max_age=_YEAR_S, httponly=True)
         return answer
 
-    async def _session(self, request: web.Request) -> tuple[Session | None, bool]:
-        """Return the session of a request, or None; and whether it begins with it."""
+    async def _session(self, request: web.Request) -> tuple[Session | None, Holder | None, bool]:
+        """Return the session of a request with the holder of its key, or None; and whether it begins with it."""
         conditions = self._conditions
         session = self._sessions.read(request.cookies.get(self.cookie_name, ""))
-        if session is not None and await self.is_valid(session):
-            return session, False
+        if session is not None and (holder := await self._holder(session)) is not None:
+            return session, holder, False
         if conditions.keyless and (holder := conditions.named("")) is not None:
-            return self._sessions.begin("", holder.fingerprint), True
-        return None, False
+            return self._sessions.begin("", holder.fingerprint), holder, True
+        return None, None, False
 
-    async def is_valid(self, session: Session) -> bool:
-        """Return whether the key of a session is there, the same as then, and nobody has signed out."""
-        holder = self._conditions.named(session.key)
-        if holder is None or holder.fingerprint != session.fingerprint:
-            return False
-        return self._sessions.is_current(session) and not await self._conditions.has_session_ended(session.id)
-
-    async def _visit(self, request: web.Request, session: Session, match: Mapping[str, str]) -> Visit | None:
-        """Return the visit; None: a reload has taken the key since the session was looked at."""
-        form = await _form_of(request) if request.method == "POST" else {}
-        holder = self._conditions.named(session.key)
-        if holder is None or holder.fingerprint != session.fingerprint:
+    async def _holder(self, session: Session) -> Holder | None:
+        """Return the holder of a session's key, if it is the same as then, and nobody has signed out."""
+        if not self._sessions.is_current(session) or await self._conditions.has_session_ended(session.id):
             return None
+        holder = self._conditions.named(session.key)  # after the wait for the store: it is the one of now
+        return holder if holder is not None and holder.fingerprint == session.fingerprint else None
+
+    async def is_valid(self, visit: Visit) -> bool:
+        """Return whether an open page may go on: its session holds, and its key is in the tenant and may what it might.
+
+        A page that ends comes back as one of the key as it is now.
+        """
+        holder = await self._holder(visit.session)
+        return holder is not None and holder.caller == visit.caller
+
+    def _visit(
+        self,
+        request: web.Request,
+        session: Session,
+        holder: Holder,
+        match: Mapping[str, str],
+        form: Mapping[str, Sequence[str]],
+    ) -> Visit:
         return Visit(
             request=request,
             caller=holder.caller,
             session=session,
             token=self._sessions.form_token(session),
             keyless=self._conditions.keyless,
-            api=self._client.using(self._conditions.lend(session.key)),
+            api=self._client.using(holder.token),
             language=language_of(request),
             nonce=new_nonce(),
             rendering=self._rendering,

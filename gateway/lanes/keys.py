@@ -41,29 +41,31 @@ class Identity:
 class LentKeys:
     """Tokens with which the console of this process sends requests in the name of a key that a person signed in with.
 
-    A token stands for the name of a key, and each configuration looks that name up: a key that is gone or has lost a
-    scope takes its token with it. No token leaves the process.
+    A token stands for one key of one tenant, and each configuration looks it up by its name: a key that is gone, has
+    another text, or is in another tenant takes its token with it, and one that has lost a scope narrows it. No token
+    leaves the process.
     """
 
     def __init__(self) -> None:
-        self._names: dict[bytes, str] = {}
-        self._tokens: dict[str, str] = {}
+        self._keys: dict[bytes, Key] = {}
+        self._tokens: dict[tuple[bytes, str, str], str] = {}
 
-    def lend(self, name: str) -> str:
-        """Return the token that stands for the key of this name, the same each time."""
-        if name not in self._tokens:
-            token = self._tokens[name] = "lent-" + secrets.token_urlsafe(32)
-            self._names[token.encode()] = name
-        return self._tokens[name]
+    def lend(self, key: Key) -> str:
+        """Return the token that stands for this key, the same each time."""
+        known = _identity(key)
+        if known not in self._tokens:
+            token = self._tokens[known] = "lent-" + secrets.token_urlsafe(32)
+            self._keys[token.encode()] = key
+        return self._tokens[known]
 
-    def name_of(self, token: bytes) -> str | None:
-        """Return the name of the key that a token stands for, or None."""
-        return self._names.get(token)
+    def key_of(self, token: bytes) -> Key | None:
+        """Return the key that a token stands for, as it was then, or None."""
+        return self._keys.get(token)
 
     def is_sent_with(self, head: RequestHead) -> bool:
         """Return whether a request carries one of these tokens: the console of this process sent it."""
         token = head.value(GATEWAY_HEADER)
-        return token is not None and token in self._names
+        return token is not None and token in self._keys
 
 
 class KeyRing:
@@ -137,11 +139,17 @@ class KeyRing:
         return token is not None and self._find(token) is not None
 
     def _find(self, token: bytes) -> Key | None:
-        if self._lent is not None and (name := self._lent.name_of(token)) is not None:
-            return self._by_name.get(name)
+        if self._lent is not None and (lent := self._lent.key_of(token)) is not None:
+            now = self._by_name.get(lent.caller.name)
+            return now if now is not None and _identity(now) == _identity(lent) else None
         digest = hashlib.sha256(token).digest()
         key = self._keys.get(digest)
         return key if key is not None and hmac.compare_digest(key.digest, digest) else None
+
+
+def _identity(key: Key) -> tuple[bytes, str, str]:
+    """Return what stays the same while a key is the same one; its scopes may change."""
+    return key.digest, key.caller.name, key.caller.tenant
 
 
 def _credentials(head: RequestHead) -> dict[bytes, bytes]:

@@ -62,17 +62,19 @@ class GatewayConditions:
         return self._in_use().settings.console.session
 
     def holder(self, key: str) -> "Holder":
-        return _holder(self._in_use().keys.holder(key))
+        return self._holder(self._in_use().keys.holder(key))
 
     def named(self, name: str) -> "Holder | None":
         keys = self._in_use().keys
         if keys.is_empty:
-            return _holder(Key(b"", LOCAL)) if name == "" else None
+            return self._holder(Key(b"", LOCAL)) if name == "" else None
         key = keys.named(name)
-        return None if key is None else _holder(key)
+        return None if key is None else self._holder(key)
 
-    def lend(self, name: str) -> str:
-        return self._lent.lend(name)
+    def _holder(self, key: Key) -> "Holder":
+        from gateway.console.site import Holder
+
+        return Holder(key.caller, hashlib.sha256(key.digest).hexdigest()[:32], self._lent.lend(key))
 
     def refused(self, error: GatewayError, request: web.Request) -> None:
         peer = None if request.transport is None else request.transport.get_extra_info("peername")
@@ -163,12 +165,6 @@ def _loaded() -> "tuple[Assemble, Rendering]":
     from gateway.console.assembly import assemble, prepared
 
     return assemble, prepared()
-
-
-def _holder(key: Key) -> "Holder":
-    from gateway.console.site import Holder
-
-    return Holder(key.caller, hashlib.sha256(key.digest).hexdigest()[:32])
 
 
 def _digest(session_id: str) -> str:

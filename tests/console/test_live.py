@@ -3,8 +3,13 @@
 import asyncio
 from pathlib import Path
 
+import aiohttp
+import pytest
+
 from gateway.console.live import WAITING_MOST, OpenPage, View, sse_frame
-from tests.console.browsing import Browser, News, key, served
+from gateway.contracts.store import StoreError
+from gateway.plugins.stores.sqlite import SqliteStore
+from tests.console.browsing import Browser, Json, News, key, served
 
 VIEW = View("en", True)
 
@@ -69,6 +74,38 @@ async def test_the_news_of_a_session_end_with_it(tmp_path: Path) -> None:
             assert await rest(news) == []
             assert "note.txt" in await others.next("approval")
         assert (await copy.get("/console/live", Accept="text/event-stream")).status == 401
+
+
+@pytest.mark.parametrize("now", [key("ann", tenant="other"), key("ann", "context"), key("ann", text="another")])
+async def test_an_open_page_ends_when_its_key_is_another_one_or_may_something_else(tmp_path: Path, now: Json) -> None:
+    """A key that is moved to another tenant sees no call of its old one, and shows nobody there those of the new one."""
+    async with served(tmp_path, key("ann"), key("bob"), key("eve", tenant="other")) as browser:
+        ann, bob, eve = [await browser.signed_in(name) for name in ("ann", "bob", "eve")]
+        async with ann.listening() as news, bob.listening() as watched:
+            await news.next("count")
+            await watched.next("count")
+            await browser.reload(keys=[now, key("bob"), key("eve", tenant="other")])
+            await eve.asks(operation="write", path="of-eve.txt", content="x")
+            await bob.asks(operation="write", path="of-bob.txt", content="x")
+            assert await rest(news) == []
+            seen = await watched.any()  # its own call; or the end, as the events were followed in the name of ann
+            assert seen is None or "of-bob.txt" in seen[1]
+
+
+async def test_a_store_that_fails_ends_an_open_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its head is out, so the browser comes back; what goes wrong stands in no answer."""
+    async with served(tmp_path, key("ann")) as browser:
+        ann = await browser.signed_in("ann")
+        async with ann.listening() as news:
+            await news.next("count")
+
+            async def fail(*_: object) -> bool:
+                raise StoreError("disk I/O error")
+
+            monkeypatch.setattr(SqliteStore, "has_session_ended", fail)
+            await ann.asks()
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await rest(news)
 
 
 async def test_the_news_end_when_the_gateway_stops(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ The pages are those of the console itself, so that a new one cannot be forgotten
 the variable parts of its path.
 """
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -226,6 +227,36 @@ async def test_a_reload_ends_the_sessions_of_keys_that_are_gone_or_replaced(tmp_
             assert (await made.sent(page, made.ann, token=token)).code in ("scope_missing", ""), page
         await made.browser.reload(keys=[key("eve", tenant="other")])
         await assert_signed_out(made, made.ann, token=token)
+
+
+@pytest.mark.parametrize("how", ["replaced", "signed out"])
+async def test_a_form_that_arrives_slowly_is_judged_once_it_is_here(tmp_path: Path, how: str) -> None:
+    """Its key is replaced while it arrives: the later key of the same name decides on nothing that it sent."""
+    async with world(tmp_path) as made:
+        token = (page := await made.ann.get("/console/runs")).token
+        approval = made.values["/approvals/"]
+        body = urlencode({"token": token, "decision": "approve", "sha256": "", "back": "x"}).encode()
+        base = made.browser.gateway.base_url
+        head = (
+            f"POST /console/approvals/{approval} HTTP/1.1\r\nHost: {base.removeprefix('http://')}\r\nOrigin: {base}\r\n"
+            f"Cookie: {cookie_of(made.ann)}\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        host, _, port = base.removeprefix("http://").partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(head.encode() + body[:10])
+        await writer.drain()
+        await made.ann.get("/console/runs")  # by then the gateway has begun with the form
+        if how == "replaced":
+            await made.browser.reload(keys=[key("ann", text="another")])
+        else:
+            await made.ann.submit(page, "Sign out", follow=False)
+        writer.write(body[10:])
+        answer = await reader.read()
+        writer.close()
+        assert answer.startswith(b"HTTP/1.1 401") and b"signed_out" in answer
+        if how == "signed out":
+            await assert_still_waits(made)
 
 
 async def test_a_gateway_that_gets_keys_ends_the_sessions_of_everybody(tmp_path: Path) -> None:

@@ -234,16 +234,25 @@ def test_without_keys_everybody_is_local_with_every_scope() -> None:
 
 
 def test_a_lent_token_stands_for_a_key_as_it_is_now() -> None:
-    """By its name, in each configuration: without the key, or without the scope, the token opens nothing."""
+    """In each configuration: without the key, or without the scope, the token opens nothing.
+
+    Nor does it stand for a later key of the same name, or for the key in another tenant.
+    """
     lent = LentKeys()
-    token = lent.lend("ann").encode()
-    assert lent.lend("ann").encode() == token != lent.lend("bob").encode() and len(token) > 40
     key = Key(hashlib.sha256(b"k").digest(), Caller("ann", "acme", frozenset(("context",))))
+    another = replace(key, digest=hashlib.sha256(b"other").digest())
+    elsewhere = replace(key, caller=replace(key.caller, tenant="other"))
+    token = lent.lend(key).encode()
+    assert lent.lend(key).encode() == token != lent.lend(another).encode() and len(token) > 40
     ring = KeyRing([key], lent=lent)
     assert identify(b"X-Gateway-Key: " + token, ring=ring, scope="context").caller is key.caller
+    wider = replace(key, caller=replace(key.caller, scopes=LOCAL.scopes))
+    assert identify(b"X-Gateway-Key: " + token, ring=KeyRing([wider], lent=lent), scope="admin").caller is wider.caller
     for other, scope, code in (
         (ring, "approve", "scope_missing"),
         (KeyRing([replace(key, caller=LOCAL)], lent=lent), "context", "invalid_api_key"),
+        (KeyRing([another], lent=lent), "context", "invalid_api_key"),
+        (KeyRing([elsewhere], lent=lent), "context", "invalid_api_key"),
         (KeyRing([key]), "context", "invalid_api_key"),
         (KeyRing([key], lent=LentKeys()), "context", "invalid_api_key"),
     ):
@@ -255,7 +264,7 @@ def test_a_lent_token_stands_for_a_key_as_it_is_now() -> None:
 def test_only_the_console_sends_a_lent_token() -> None:
     """By the header that it uses, and by the token."""
     lent = LentKeys()
-    token = lent.lend("").encode()
+    token = lent.lend(Key(b"", LOCAL)).encode()
     assert lent.is_sent_with(asking(b"X-Gateway-Key: " + token))
     for fields in ([b"Authorization: Bearer " + token], [b"X-Gateway-Key: " + token[:-1]], []):
         assert not lent.is_sent_with(asking(*fields))
