@@ -78,7 +78,7 @@ async def test_the_news_of_a_session_end_with_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("now", [key("ann", tenant="other"), key("ann", "context"), key("ann", text="another")])
 async def test_an_open_page_ends_when_its_key_is_another_one_or_may_something_else(tmp_path: Path, now: Json) -> None:
-    """A key that is moved to another tenant sees no call of its old one, and shows nobody there those of the new one."""
+    """A key that is moved to another tenant sees no call of its old one."""
     async with served(tmp_path, key("ann"), key("bob"), key("eve", tenant="other")) as browser:
         ann, bob, eve = [await browser.signed_in(name) for name in ("ann", "bob", "eve")]
         async with ann.listening() as news, bob.listening() as watched:

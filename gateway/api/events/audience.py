@@ -81,11 +81,14 @@ class Outbox:
 
 
 class Audience:
-    """All clients of one worker. `in_use` returns the configuration; after a change of it, keys are checked anew."""
+    """All clients of one worker. `in_use` returns the configuration; after a change of it, keys are checked anew.
+
+    `_known` is the configuration in which the keys of a tenant's clients were checked last.
+    """
 
     def __init__(self, in_use: Callable[[], object]) -> None:
         self._in_use = in_use
-        self._known: object = None
+        self._known: dict[str, object] = {}
         self._outboxes: defaultdict[str, dict[Outbox, None]] = defaultdict(dict)
         self._count = 0
         self._news: defaultdict[str, list[Told]] = defaultdict(list)
@@ -94,8 +97,7 @@ class Audience:
     @asynccontextmanager
     async def joined(self, outbox: Outbox) -> AsyncIterator[None]:
         """Send the events that `receive` receives to `outbox` until the context ends."""
-        if not self._count:
-            self._known = self._in_use()
+        self._known.setdefault(outbox.tenant, self._in_use())
         self._outboxes[outbox.tenant][outbox] = None
         self._count += 1
         try:
@@ -104,7 +106,7 @@ class Audience:
             self._count -= 1
             del self._outboxes[outbox.tenant][outbox]
             if not self._outboxes[outbox.tenant]:
-                del self._outboxes[outbox.tenant]
+                del self._outboxes[outbox.tenant], self._known[outbox.tenant]
 
     def receive(self, event: RunEvent) -> None:
         """Queue a new event of any tenant for its clients."""
@@ -118,12 +120,15 @@ class Audience:
         while self._news:
             await asyncio.sleep(min(self._count * PAUSE_EACH_S, PAUSE_MOST_S))
             news, self._news = self._news, defaultdict(list)
-            known, self._known = self._known, self._in_use()
+            in_use = self._in_use()
             for tenant, told in news.items():
-                frames = b"".join(_frame(words) for _, words in told) if known is self._known else b""
+                if tenant not in self._outboxes:
+                    continue
+                known, self._known[tenant] = self._known[tenant], in_use
+                frames = b"".join(_frame(words) for _, words in told) if known is in_use else b""
                 if len(frames) > FRAMES_BYTES:
                     frames = b""
-                for number, outbox in enumerate(list(self._outboxes.get(tenant, ()))):
+                for number, outbox in enumerate(list(self._outboxes[tenant])):
                     if number % AT_ONCE == AT_ONCE - 1:
                         await asyncio.sleep(0)
                     outbox.send(told, frames)

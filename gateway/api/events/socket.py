@@ -98,8 +98,8 @@ class SocketPages:
         try:
             more = True
             while more:
-                tenant = self._api.caller(request).tenant
-                events = await self._api.store.events(after=outbox.seen, tenant=tenant, limit=BATCH)
+                self._check(request, outbox)
+                events = await self._api.store.events(after=outbox.seen, tenant=outbox.tenant, limit=BATCH)
                 for event in events:
                     await socket.send_frame(words_of(event), WSMsgType.TEXT)
                     outbox.seen = event.seq
@@ -109,11 +109,16 @@ class SocketPages:
                 if isinstance(item, bytes):
                     await socket.send_frame(item, WSMsgType.TEXT)
                 elif item[0] > outbox.seen:
-                    self._api.caller(request)
+                    self._check(request, outbox)
                     outbox.seen, words = item
                     await socket.send_frame(words, WSMsgType.TEXT)
         except GatewayError as error:
             await _close(socket, WSCloseCode.POLICY_VIOLATION, error.code.encode())
+
+    def _check(self, request: web.Request, outbox: Outbox) -> None:
+        """Check the key as it is now. Raises GatewayError: it is not valid, or is one of another tenant by now."""
+        if self._api.caller(request).tenant != outbox.tenant:
+            raise GatewayError("invalid_api_key", "The key is in another tenant now: open the WebSocket again.")
 
     async def _answer(self, request: web.Request, text: str) -> Json:
         """Return the answer to a message."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
@@ -211,6 +211,34 @@ async def test_a_key_that_is_taken_back_ends_the_talk() -> None:
         del desk.office.keys["agent"]
         await desk.office.happens()
         assert await boss.code() == await agent.code() == 1008
+
+
+async def test_a_key_that_is_moved_to_another_tenant_ends_the_talk() -> None:
+    """With the next event: it is of the tenant that was the key's."""
+    async with opened() as desk, talking(desk) as boss:
+        desk.office.keys["boss"] = replace(desk.office.keys["boss"], tenant="other")
+        await desk.office.happens()
+        assert await boss.code() == 1008
+
+
+async def test_a_key_that_is_taken_back_hears_nothing_after_events_of_another_tenant() -> None:
+    """Each tenant's clients are checked after a change, whoever's event comes first."""
+    async with (
+        opened(new(events=(event(),)), going(run_id="run_2", tenant="other")) as desk,
+        talking(desk) as boss,
+        talking(desk, key="spy") as spy,
+    ):
+        await desk.office.happens()
+        assert (await boss.hear())["seq"] == 2
+        del desk.office.keys["boss"]
+        there = await desk.office.store.run("run_2", tenant="other")
+        assert there is not None
+        other = event("step.started", run_id="run_2", tenant="other")
+        await desk.office.store.write(Change(run=there, events=(other,)))
+        desk.office.feed.nudge()
+        assert (await spy.hear())["seq"] == 3
+        await desk.office.happens()
+        assert await boss.code() == 1008
 
 
 async def test_everybody_is_told_when_the_gateway_stops() -> None:
