@@ -1,14 +1,16 @@
 """Texts that attack a page, and a gateway that has them in every place that a stranger can write to.
 
-    pages = await furnished(gateway, HOSTILE)      # the addresses of its pages, by their names
+    async with strange(folder, HOSTILE) as gateway:
+        pages = await furnished(gateway, HOSTILE)      # the addresses of its pages, by their names
 
-The gateway must have been started with `settings(folder, HOSTILE)`. With `PLAIN` in place of `HOSTILE` the same pages
+With `PLAIN` in place of `HOSTILE` the same pages
 have harmless texts of the same number of lines.
 """
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -132,16 +134,26 @@ def settings(folder: Path, texts: Texts, **sections: object) -> str:
 async def api(
     gateway: GatewayProcess, path: str, body: Json | None = None, *, method: str = "POST", **headers: str
 ) -> Json:
-    async with aiohttp.ClientSession(gateway.base_url) as client:
-        async with client.request("GET" if body is None else method, path, json=body, headers=headers) as response:
-            found: Json = await response.json()
-            assert response.status < 300, found
-            return found
+    async with (
+        aiohttp.ClientSession(gateway.base_url) as client,
+        client.request("GET" if body is None else method, path, json=body, headers=headers) as response,
+    ):
+        found: Json = await response.json()
+        assert response.status < 300, found
+        return found
 
 
 async def chat(gateway: GatewayProcess, text: str, headers: Mapping[str, str] = {}) -> Json:
     body = {"model": "demo", "messages": [{"role": "user", "content": text}]}
     return await api(gateway, "/context/v1/chat/completions", body, **headers)
+
+
+@asynccontextmanager
+async def strange(folder: Path, texts: Texts) -> AsyncIterator[GatewayProcess]:
+    """A gateway with these texts, whose service `stranger` runs."""
+    async with GatewayProcess(settings(folder, texts)) as gateway:
+        await until_read(lambda: api(gateway, "/mcp/services/stranger"), lambda found: found["state"] == "running")
+        yield gateway
 
 
 async def asked(gateway: GatewayProcess, tool: str, arguments: Json, *, conversation: str, user: str = "") -> Json:
@@ -153,10 +165,8 @@ async def asked(gateway: GatewayProcess, tool: str, arguments: Json, *, conversa
     return await api(gateway, f"/context/approvals/{answer['context']['approvals'][0]['id']}")
 
 
-async def furnished(gateway: GatewayProcess, folder: Path, texts: Texts) -> dict[str, str]:
+async def furnished(gateway: GatewayProcess, texts: Texts) -> dict[str, str]:
     """Have these texts in every place; return the addresses of the pages that show them."""
-    service = lambda: api(gateway, "/mcp/services/stranger")  # noqa: E731
-    await until_read(service, lambda found: found["state"] == "running")
     arguments: Json = {"text": texts.text, texts.short: texts.line, "choice": texts.short}
     deep: Json = {**arguments, "more": {texts.short: [texts.line, texts.text, None, 1.5, True]}}
     rejected = await asked(gateway, "stranger.note", arguments, conversation=texts.short + " 1", user=texts.short)

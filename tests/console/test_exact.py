@@ -89,7 +89,7 @@ EXPENSIVE: dict[str, dict[str, object]] = {
     "many remarks": {f"n\u0430me{number}": "p\u0430ypal.com a\u2215b \u05d0" for number in range(2_000)},
     "a long name": {"\u200b\u200c" * 50_000: 1},
     "deep": {"x": [{"a": "\u200b"}] * 5_000},
-    "several long ones": dict.fromkeys("abcdefghij", "a\u200b" * 5000),
+    "several long ones": dict.fromkeys("abcdefghij", "a\u200b" * 5_000),
 }
 
 

@@ -2,32 +2,27 @@
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from gateways import until_read
 from playwright.async_api import Browser, Page, expect
 
-from gateway.testing.run import GatewayProcess
 from tests.approvals.test_escaping import read_back
 from tests.console.browser import BROWSER, DESKTOP, PHONE, View, axe, fits, visiting
 from tests.console.hostile import (
     HOSTILE,
     PLAIN,
     Json,
-    Texts,
     api,
     asked,
     furnished,
-    settings,
+    strange,
     tools_of,
     write_tools,
 )
 
 pytestmark = BROWSER
-
 #: Elements that a text could bring, beside those of the page.
 _TAGS = (
     "script,style,link,meta,base,img,svg,iframe,object,embed,a,button,form,input,select,textarea,dialog,details,article"
@@ -38,6 +33,15 @@ _ATTACKS = """[...document.querySelectorAll("*")].flatMap(element => [...element
   .map(one => `${one.ownerElement.localName} ${one.name}=${one.value.slice(0, 80)}`)"""
 
 
+#: The elements that stand to the left of the one before them in their parent, on the same line.
+_MOVED = """selector => [...document.querySelectorAll(selector)].flatMap(parent => {
+  const boxes = [...parent.children].filter(child => child.getClientRects().length)
+    .map(child => [child.textContent, child.getClientRects()[0]]);
+  return boxes.slice(1).filter(([, box], at) => {
+    const before = boxes[at][1];
+    return Math.abs(box.bottom - before.bottom) < 5 && box.left < before.left;
+  }).map(([text]) => text);
+})"""
 #: The first list of arguments: of each its name, and the lines of its value as they are drawn.
 _ARGUMENTS = """[...document.querySelector(".arguments").querySelectorAll("dt")].map(name => [name.innerText,
   [...name.nextElementSibling.querySelectorAll(".line")].filter(line => line.checkVisibility({
@@ -59,14 +63,6 @@ _DISORDER = """selector => [...document.querySelectorAll(selector)].flatMap(elem
   }
   return found;
 })"""
-
-
-@asynccontextmanager
-async def having(folder: Path, texts: Texts) -> AsyncIterator[tuple[GatewayProcess, dict[str, str]]]:
-    """A gateway with these texts, and its pages."""
-    folder.mkdir()
-    async with GatewayProcess(settings(folder, texts)) as gateway:
-        yield gateway, await furnished(gateway, folder, texts)
 
 
 async def harmless(page: Page, name: str) -> None:
@@ -96,10 +92,12 @@ async def test_every_page(chromium: Browser, tmp_path: Path, view: View) -> None
     seen: dict[str, bool] = {}
     for kind, texts in (("plain", PLAIN), ("hostile", HOSTILE)):
         elements[kind] = {}
+        (tmp_path / kind).mkdir()
         async with (
-            having(tmp_path / kind, texts) as (gateway, pages),
+            strange(tmp_path / kind, texts) as gateway,
             visiting(chromium, gateway.base_url, "/console", view=view) as page,
         ):
+            pages = await furnished(gateway, texts)
             dialogs: list[str] = []
             page.on("dialog", lambda dialog, seen=dialogs: seen.append(dialog.message))
             for name, path in pages.items():
@@ -133,13 +131,13 @@ EXACT: Json = {
 
 async def test_what_is_shown_is_what_runs(chromium: Browser, tmp_path: Path) -> None:
     """Every line of every argument is visible, in its order, and reads back as the argument that is stored."""
-    async with GatewayProcess(settings(tmp_path, PLAIN)) as gateway:
+    async with strange(tmp_path, PLAIN) as gateway:
         approval = await asked(gateway, "stranger.note", {**EXACT, "text": ""}, conversation="talk")
         for place in (f"/console/approvals/{approval['id']}", f"/console/runs/{approval['run_id']}"):
             async with visiting(chromium, gateway.base_url, place) as page:
                 rows: list[tuple[str, list[str]]] = await page.evaluate(_ARGUMENTS)
                 assert {_name(name): _value(lines) for name, lines in rows} == approval["arguments"]
-                assert await page.evaluate(_DISORDER, ".exact .line, .arguments dt, .why, .who, h1, h2") == []
+                assert await page.evaluate(_DISORDER, ".exact .line, .arguments dt, h1, h2, h3 code") == []
 
 
 def _name(shown: str) -> str:
@@ -155,7 +153,7 @@ def _value(lines: list[str]) -> object:
 
 async def test_strangers_of_both_directions_stand_in_order(chromium: Browser, tmp_path: Path) -> None:
     """Names from right to left do not change the place of what stands beside them."""
-    async with GatewayProcess(settings(tmp_path, PLAIN)) as gateway:
+    async with strange(tmp_path, PLAIN) as gateway:
         body = {
             "model": "demo",
             "user": "אבג",
@@ -166,14 +164,15 @@ async def test_strangers_of_both_directions_stand_in_order(chromium: Browser, tm
         await api(gateway, f"/context/approvals/{approval['id']}", {"decision": "reject", "reason": "אבג 123 דהו (x)"})
         for place in (f"/console/approvals/{approval['id']}", f"/console/runs/{approval['run_id']}"):
             async with visiting(chromium, gateway.base_url, place) as page:
-                await expect(page.get_by_text("123")).to_be_visible()
-                assert await page.evaluate(_DISORDER, ".line, dt, .why, .who, .decided, h1, h2") == []
+                await expect(page.get_by_text("123").first).to_be_visible()
+                assert await page.evaluate(_DISORDER, ".line, .arguments dt, h1, h2, h3 code") == []
+                assert await page.evaluate(_MOVED, ".why, .who, .decided") == []
 
 
 async def test_a_call_that_appears_by_itself(chromium: Browser, tmp_path: Path) -> None:
     """The news of an open inbox bring the same card as its next load, whatever the text."""
     async with (
-        GatewayProcess(settings(tmp_path, PLAIN)) as gateway,
+        strange(tmp_path, PLAIN) as gateway,
         visiting(chromium, gateway.base_url, "/console") as page,
     ):
         await expect(page.get_by_text("Nothing waits for you.")).to_be_visible()
@@ -194,7 +193,7 @@ async def test_a_call_that_appears_by_itself(chromium: Browser, tmp_path: Path) 
 async def test_long_texts(chromium: Browser, tmp_path: Path) -> None:
     """Arguments of 100 kB, and a result of 10,000 lines: the pages stay small, and the buttons within reach."""
     result = "\n".join(f"<b>{number}</b> \u200b" for number in range(10_000))
-    async with GatewayProcess(settings(tmp_path, PLAIN)) as gateway:
+    async with strange(tmp_path, PLAIN) as gateway:
         write_tools(tmp_path, [{**tools_of(PLAIN, description="")[0], "result": result}])
         await api(gateway, "/mcp/services/stranger/restart", {})
         long = {"text": "a\u200b<b>" * 20_000, "lines": "\u202ex\n" * 33_000}
@@ -203,6 +202,7 @@ async def test_long_texts(chromium: Browser, tmp_path: Path) -> None:
             assert len(await page.content()) < 64_000
             assert await page.evaluate("document.querySelectorAll('*').length") < 3_000
             await page.get_by_role("link", name="stranger.note").click()
+            await expect(page.get_by_role("contentinfo")).to_be_visible()  # the last of the page has arrived
             rows = await page.evaluate(_ARGUMENTS)
             assert {name: _value(lines) for name, lines in rows} == long
             assert len(await page.content()) < 40 * sum(map(len, long.values()))
@@ -217,15 +217,13 @@ async def test_long_texts(chromium: Browser, tmp_path: Path) -> None:
 
 async def test_definitions_that_changed(chromium: Browser, tmp_path: Path) -> None:
     """The accepted and the present text beside each other, and accepted by one click."""
-    async with GatewayProcess(settings(tmp_path, PLAIN)) as gateway:
-        service = lambda: api(gateway, "/mcp/services/stranger")  # noqa: E731
-        await until_read(service, lambda found: found["state"] == "running")
+    async with strange(tmp_path, PLAIN) as gateway:
         write_tools(tmp_path, tools_of(HOSTILE, description=HOSTILE.text))
         await api(gateway, "/mcp/services/stranger/restart", {})
-        await until_read(service, lambda found: len(found["changed"]) == 2)
+        await until_read(lambda: api(gateway, "/mcp/services/stranger"), lambda found: len(found["changed"]) == 2)
         async with visiting(chromium, gateway.base_url, "/console/services/stranger") as page:
             await page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
             await harmless(page, "changed")
             await usable(page, "changed")
-            await page.get_by_role("button", name="Accept the present definition of stranger.note").click()
+            await page.get_by_role("button", name="Accept the present definition of note").click()
             await expect(page.get_by_role("button", name="Accept the present definition")).to_have_count(1)
