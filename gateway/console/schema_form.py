@@ -142,8 +142,8 @@ def _is_number(value: object) -> bool:
 
 
 def _same(left: object, right: object) -> bool:
-    """Return whether two JSON values are the same: true is not 1."""
-    return left == right and isinstance(left, bool) == isinstance(right, bool)
+    """Return whether two values are the same JSON: neither true nor 1.0 is 1, at any depth."""
+    return exact_json(left) == exact_json(right)
 
 
 def exact_json(value: object) -> str:
@@ -174,6 +174,6 @@ def _value(one: Field, text: str) -> Any:
         value = strict_json.loads(text)
     except strict_json.StrictJsonError as error:
         raise FieldError(one.name, "this is not JSON: {0}", error) from None
-    if one.control == "number" and (not _is_number(value) or (one.kind == "integer" and not isinstance(value, int))):
+    if one.control == "number" and (not _is_number(value) or (one.kind == "integer" and value != int(value))):
         raise FieldError(one.name, "send a number of the type {0}", one.kind)
     return value

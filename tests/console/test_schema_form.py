@@ -55,6 +55,14 @@ def test_values_that_nobody_changed_come_back_to_the_character(facts: dict[str, 
         assert found == values and repr(found) == repr({name: values[name] for name in found})
 
 
+@pytest.mark.parametrize("value", [0, 1, 0.0, -0.0, 1.0, 1e300, True, False, None, "1", [1], [True], {"a": 1.0}])
+@pytest.mark.parametrize("facts", [{"type": "integer"}, {"enum": [0, 1]}, {"enum": [0.0, 1.0]}, {"enum": [True, {}]}])
+def test_a_value_that_equals_another_one_stays_what_it_is(value: Any, facts: dict[str, Any]) -> None:
+    """Python takes 1, 1.0 and true for equal; so do lists of them."""
+    fields = fields_of(object_of({"x": facts}), {"x": value})
+    assert repr(values_of(fields, browsed(fields))) == repr({"x": value})
+
+
 @given(st.lists(VALUES, min_size=1, max_size=5), st.data())
 def test_a_choice_comes_back_as_the_value_that_was_chosen(options: list[Any], data: st.DataObject) -> None:
     """True is not 1, and the text "1" is neither."""
