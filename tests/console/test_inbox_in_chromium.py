@@ -204,6 +204,66 @@ async def test_the_keyboard_alone(gateway: GatewayProcess, visit: Visit, tmp_pat
     assert [state for state, *_ in await states(gateway)][1:] == ["rejected", "pending"]
 
 
+async def test_a_decision_is_on_the_call_that_the_reader_looks_at(gateway: GatewayProcess, visit: Visit) -> None:
+    """Not on one that came into its place: by a decision elsewhere, a double click, or a key that is held down."""
+    for number in range(4):
+        await asked(gateway, f"text {number}", conversation=f"talk {number}")
+    async with visit("/console") as page, aiohttp.ClientSession(gateway.base_url) as client:
+        cards = page.get_by_role("article")
+        first, second = [await cards.nth(number).get_attribute("id") for number in (0, 1)]
+        approve = page.get_by_role("button", name="Approve the call of file_operations")
+        box = await approve.first.bounding_box()
+        assert box is not None
+        at = (box["x"] + 5, box["y"] + 5)
+        await page.mouse.move(*at)
+        await client.post(f"/context/approvals/{first}", json={"decision": "reject"})
+        await expect(cards).to_have_count(3)
+        await page.mouse.click(*at)
+        assert page.url.endswith("/console")
+        await page.mouse.move(0, 0)
+        await expect(page.locator(f"[id='{second}'] header")).to_be_in_viewport()
+        await page.mouse.click(*at)
+        await expect(page.get_by_role("status")).to_be_visible()
+        await page.mouse.move(*at)
+        await page.mouse.down(click_count=2)
+        await page.mouse.up(click_count=2)
+        await expect(cards).to_have_count(2)
+        await page.keyboard.press("a")
+        await expect(cards.first).to_be_focused()
+        chosen = await cards.first.get_attribute("id")
+        await page.mouse.move(0, 0)
+        await client.post(f"/context/approvals/{chosen}", json={"decision": "reject"})
+        await expect(cards).to_have_count(1)
+        await page.keyboard.press("a")
+        await expect(cards.first).to_be_focused()
+        await page.keyboard.down("a")
+        await expect(page.get_by_role("status")).to_be_visible()
+        await asked(gateway, "text 4", conversation="talk 4")
+        await expect(cards).to_have_count(1)
+        await page.keyboard.press("j")
+        for _ in range(5):
+            await page.keyboard.down("a")  # without a release: the browser repeats it
+        await expect(cards.first).to_be_focused()
+    assert [state for state, *_ in await states(gateway)].count("rejected") == 2
+    assert [state for state, *_ in await states(gateway)][-1] == "pending"
+
+
+async def test_a_key_does_not_approve_what_was_edited_away(
+    gateway: GatewayProcess, visit: Visit, tmp_path: Path
+) -> None:
+    """`a` leads to the button of the edited call."""
+    await asked(gateway)
+    async with visit("/console") as page:
+        await page.get_by_role("link", name="Edit, give a reason, remember").click()
+        await page.get_by_label("content", exact=True).fill("mine")
+        await page.locator("h1").click()
+        await page.keyboard.press("a")
+        await expect(page.get_by_role("button", name="Approve the edited call")).to_be_focused()
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("status")).to_have_text("Approved. The run goes on.")
+    await until_written(tmp_path, "mine")
+
+
 async def test_decisions_without_scripts(gateway: GatewayProcess, visit: Visit, tmp_path: Path) -> None:
     """Approve in the inbox, reject on the call's own page, edit, and a batch."""
     for number in range(4):

@@ -90,9 +90,26 @@
     source.addEventListener("count", (message) => showCount(Number(message.data)));
     source.addEventListener("resolved", (message) => {
       const card = document.getElementById(message.data);
-      if (card && card.matches("#cards > *")) card.remove();
+      if (card && card.matches("#cards > *")) takeAway(card);
     });
   });
+
+  // Nothing moves under a pointer that is about to press: the place of a card stays empty until the pointer has left.
+  function takeAway(card) {
+    const place = card.parentElement;
+    if (!place.matches(":hover")) return card.remove();
+    const empty = document.createElement("div");
+    empty.className = "card gone";
+    empty.style.height = `${card.offsetHeight}px`;
+    card.replaceWith(empty);
+    place.addEventListener("pointerleave", () => empty.remove(), { once: true });
+  }
+
+  // The second click of a double click was meant for what was there before: the page that came with the first has
+  // another call at the same place.
+  document.addEventListener("click", (event) => {
+    if (event.detail > 1 && event.target.closest("[name=decision]")) event.preventDefault();
+  }, true);
 
   // The playground: both answers as they stream, each a line of JSON at a time.
 
@@ -175,11 +192,13 @@
   }
 
   function press(action) {
-    const all = cards();
-    const card = current && current.isConnected ? current : all.length === 1 ? all[0] : null;
-    if (!card) return choose(all[0]);
+    // Only what the reader has chosen, or has a page of its own: another card may have come in its place just now.
+    const card = current?.isConnected ? current : document.querySelector("[data-card][data-single]");
+    if (!card) return choose(cards()[0]);
     const edit = card.querySelector("[data-edit]");
-    if (action === "edit" && edit) {
+    if (action === "approve" && edit?.open && [...edit.querySelectorAll("input, textarea, select")].some(isChanged)) {
+      edit.querySelector("[name=decision]").focus(); // the call as it was is not what the reader has before them
+    } else if (action === "edit" && edit) {
       edit.open = true;
       edit.querySelector("input:not([type=hidden]), textarea, select")?.focus();
     } else if (action === "select") {
@@ -188,6 +207,12 @@
     } else {
       card.querySelector(`[data-action=${action}]`)?.click();
     }
+  }
+
+  function isChanged(control) {
+    if (!control.matches("select")) return control.value !== control.defaultValue;
+    const first = [...control.options].findIndex((option) => option.defaultSelected);
+    return control.selectedIndex !== Math.max(first, 0);
   }
 
   function showHelp() {
@@ -206,7 +231,7 @@
 
   document.addEventListener("keydown", (event) => {
     const typing = event.target.closest("input:not([type=checkbox]), textarea, select, dialog, [contenteditable]");
-    if (typing || event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
+    if (typing || event.repeat || event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
     event.preventDefault();
     keys[event.key]();
   });
