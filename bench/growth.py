@@ -41,7 +41,7 @@ _QUICK: Final[Mapping[str, Mapping[str, Any]]] = {
     "traffic": {"requests": 2000, "keys": [1, 500], "upstreams": [1, 20], "workers": [1, 2], "scraped": 20},
     "runs": {"recovered": [100], "listeners": [0, 20], "finished": [2]},
     "requests": {"memories": [500], "messages": [10, 100]},
-    "console": {"runs": 10_000, "requests": 8, "inboxes": 20, "seconds": 3.0, "starts": 1},
+    "console": {"runs": 10_000, "requests": 16, "inboxes": 20, "seconds": 3.0, "starts": 1},
 }
 
 
