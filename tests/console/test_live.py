@@ -7,9 +7,11 @@ import aiohttp
 import pytest
 
 from gateway.console.live import WAITING_MOST, OpenPage, View, sse_frame
+from gateway.contracts.journal import Change
 from gateway.contracts.store import StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
 from tests.console.browsing import Browser, Json, News, key, served
+from tests.plugins.stores.records import event
 
 VIEW = View("en", True)
 
@@ -106,6 +108,29 @@ async def test_a_store_that_fails_ends_an_open_page(tmp_path: Path, monkeypatch:
             await ann.asks()
             with pytest.raises(aiohttp.ClientPayloadError):
                 await rest(news)
+
+
+async def test_an_event_that_cannot_be_shown_ends_the_open_pages(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One of another version, say. Pages come back with what the API has; they do not stay open without news."""
+    async with served(tmp_path, key("ann")) as browser:
+        ann = await browser.signed_in("ann")
+        approval = await ann.asks()
+        run_id = (await ann.api().get(f"/context/approvals/{approval}")).json["run_id"]
+        async with ann.listening() as news:
+            assert await news.next("count") == "1"
+            store = browser.gateway.gateway._shared.store
+            run = await store.run(run_id, tenant="team")
+            assert run is not None
+            strange = event("approval.required", run_id=run_id, tenant="team", data=b'{"id":"ap_1"}')
+            await store.write(Change(run=run, events=(strange,)))
+            assert await rest(news) == []
+        assert "could not show an event" in caplog.text
+        async with ann.listening() as again:
+            assert await again.next("count") == "1"
+            await ann.asks(operation="write", path="b.txt", content="x")
+            assert "b.txt" in await again.next("approval")
 
 
 async def test_the_news_end_when_the_gateway_stops(tmp_path: Path) -> None:
