@@ -46,3 +46,14 @@ def page_headers(nonce: str) -> Mapping[str, str]:
 def is_framed(request: web.Request) -> bool:
     """Return whether a browser asks for the page to show it inside another one."""
     return request.headers.get("Sec-Fetch-Dest", "").strip().lower() in FRAMES
+
+
+def is_of_another_page(request: web.Request) -> bool:
+    """Return whether a browser asks on behalf of a page elsewhere, but for a person who follows a link.
+
+    The door lets pages in `cors` ask the API. They have no part in the session of a person.
+    """
+    if request.headers.get("Sec-Fetch-Site", "").strip().lower() in ("", "same-origin", "none"):
+        return False
+    ways = [request.headers.get(name, "").strip().lower() for name in ("Sec-Fetch-Mode", "Sec-Fetch-Dest")]
+    return request.method not in ("GET", "HEAD") or ways != ["navigate", "document"]

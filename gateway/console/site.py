@@ -1,6 +1,6 @@
 """The way into the console: what a request must bring before a page sees it.
 
-1. A request that shows the page inside another one is refused.
+1. A request that shows the page inside another one, or comes from another one, is refused.
 2. Without a session a browser is led to the sign-in. Where the gateway has no keys, the session begins by itself.
 3. A form brings the token of its session, or is refused. Nothing is decided by GET.
 4. The session's key has one of the scopes of the page.
@@ -19,7 +19,7 @@ from aiohttp import web
 
 from gateway.approvals.escaping import Language
 from gateway.console.client import ApiClient, ApiError
-from gateway.console.headers import is_framed, new_nonce
+from gateway.console.headers import is_framed, is_of_another_page, new_nonce
 from gateway.console.language import COOKIE as LANGUAGE_COOKIE
 from gateway.console.language import chosen, preferred
 from gateway.console.rendering import Rendering
@@ -129,6 +129,9 @@ class Console:
             return self.refusal(
                 request, 403, "framed", "The console is not shown inside other pages: open it by itself."
             )
+        if is_of_another_page(request):
+            text = "The console takes no requests of other pages: open it by itself."
+            return self.refusal(request, 403, "origin_not_allowed", text)
         try:
             return await self._answered(request, path)
         except ApiError as error:

@@ -48,3 +48,21 @@ def test_a_nonce_cannot_leave_its_place_in_the_header() -> None:
     nonces = {new_nonce() for _ in range(100)}
     assert len(nonces) == 100 and all(re.fullmatch(r"[\w-]{20,}", nonce) for nonce in nonces)
     assert page_headers("n")["Referrer-Policy"] == "same-origin"
+
+
+async def test_pages_that_may_ask_the_api_have_no_part_in_a_session(tmp_path: Path) -> None:
+    """Neither to read the token of a form nor to send one, though the cookie is sent on the same site."""
+    async with served(tmp_path, key("ann"), cors=["https://app.example"]) as browser:
+        ann = await browser.signed_in("ann")
+        token = (await ann.get("/console")).token
+        app = {"Origin": "https://app.example", "Sec_Fetch_Site": "same-site"}
+        script = {**app, "Sec_Fetch_Mode": "cors", "Sec_Fetch_Dest": "empty"}
+        for seen in (
+            await ann.get("/console", **script),
+            await ann.get("/console/live", **script),
+            await ann.post("/console/sign-out", {"token": token}, **script),
+            await ann.post("/console/sign-out", {"token": token}, **app),
+            await browser.post("/console/sign-in", {"key": "ann-key"}, **app),
+        ):
+            assert (seen.status, seen.heading) == (403, "Not possible") and token not in seen.html
+        assert (await ann.get("/console", Sec_Fetch_Site="cross-site")).heading == "Inbox"  # by a link
