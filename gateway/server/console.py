@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import logging
 import tempfile
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from gateway.console.assembly import Assemble, Assembled
     from gateway.console.rendering import Rendering
     from gateway.console.site import Holder
+
+log = logging.getLogger("gateway")
 
 #: The secret of the store that signs sessions.
 SECRET: Final = "console"  # noqa: S105 - its name
@@ -66,6 +69,8 @@ class GatewayConditions:
 
     def named(self, name: str) -> "Holder | None":
         keys = self._in_use().keys
+        if not self._in_use().settings.console.enabled:
+            return None  # its open pages end
         if keys.is_empty:
             return self._holder(Key(b"", LOCAL)) if name == "" else None
         key = keys.named(name)
@@ -139,10 +144,7 @@ class ConsoleEntry:
             await asyncio.wait({self._building})
             if not self._building.cancelled() and self._building.exception() is None:
                 await self._building.result().close()
-        for server in self._servers:
-            server.close()
-        if self._folder is not None:
-            self._folder.cleanup()
+        self._unlisten()
 
     async def _built(self) -> "Assembled":
         assemble, rendering = await asyncio.to_thread(_loaded)
@@ -150,14 +152,31 @@ class ConsoleEntry:
         return assemble(rendering, sockets=await self._listen(), conditions=self._conditions, sessions=sessions)
 
     async def _listen(self) -> Mapping[str, str]:
-        """Listen on a socket for each address, in a folder that nobody else may enter; return their paths by name."""
-        self._folder = tempfile.TemporaryDirectory(prefix=SOCKETS)
+        """Listen on a socket for each address, in a folder that nobody else may enter; return their paths by name.
+
+        Raises GatewayError where there is no place for them.
+        """
         paths: dict[str, str] = {}
         loop = asyncio.get_running_loop()
-        for number, (name, factory) in enumerate(self._listeners().items()):
-            paths[name] = str(Path(self._folder.name) / f"{number}.sock")
-            self._servers.append(await loop.create_unix_server(factory, paths[name]))
+        try:
+            self._folder = tempfile.TemporaryDirectory(prefix=SOCKETS)
+            for number, (name, factory) in enumerate(self._listeners().items()):
+                paths[name] = str(Path(self._folder.name) / f"{number}.sock")
+                self._servers.append(await loop.create_unix_server(factory, paths[name]))
+        except OSError as error:
+            self._unlisten()
+            log.error("the console has no sockets in the folder for temporary files: %s", error)
+            text = "The console cannot create its sockets: set TMPDIR to a short path that the gateway may write to."
+            raise GatewayError("internal_error", text) from error
         return paths
+
+    def _unlisten(self) -> None:
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
 
 
 def _loaded() -> "tuple[Assemble, Rendering]":

@@ -43,6 +43,31 @@ async def test_a_console_that_is_off_is_not_there(tmp_path: Path) -> None:
         assert sockets() == []
 
 
+async def test_a_console_that_is_turned_off_ends_its_open_pages(tmp_path: Path) -> None:
+    async with served(tmp_path, key("ann")) as browser:
+        ann = await browser.signed_in("ann")
+        async with ann.listening() as news:
+            await news.next("count")
+            await browser.reload(console={"enabled": False})
+            await ann.asks()
+            assert await news.any() is None
+
+
+async def test_a_console_without_a_place_for_its_sockets_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And is built once there is one."""
+    async with served(tmp_path, key("ann")) as browser:
+        (long := tmp_path / ("x" * 100)).mkdir()
+        for folder in (long, tmp_path / "missing"):
+            with monkeypatch.context() as patch:
+                patch.setattr(tempfile, "tempdir", str(folder))
+                seen = await browser.get("/console")
+                assert seen.status == 500 and b"set TMPDIR" in seen.body
+                assert "no sockets in the folder" in caplog.text and not list(long.iterdir())
+        assert (await browser.signed_in("ann")).key
+
+
 async def test_requests_of_the_console_need_no_more_than_its_socket_and_a_token(tmp_path: Path) -> None:
     """Whoever reached the socket would still need a key."""
     async with served(tmp_path, key("ann")) as browser:
