@@ -20,8 +20,9 @@ from gateway.contracts.store import Json
 
 #: So many steps stand on one page.
 STEPS: Final = 100
-#: So much of one result or answer, and of all results of a page.
-LINES, CHARS, ALL_CHARS, LEAST_CHARS = 200, 20_000, 400_000, 400
+#: So much of one result or answer, of all results of a page, and of each result behind those.
+LINES, ALL_LINES, LEAST_LINES = 200, 4_000, 8
+CHARS, ALL_CHARS, LEAST_CHARS = 20_000, 400_000, 400
 #: Arguments of more than this are shown by their beginning: who decides on them sees the whole on the approval's page.
 #: So are all of a page, once the ones before them have more than this together.
 ARGUMENTS_CHARS, ALL_ARGUMENTS_CHARS = 8_000, 200_000
@@ -136,13 +137,15 @@ def _model_entry(call: Json) -> Entry:
 
 
 def _tool_entries(steps: Sequence[Json], approvals: Mapping[str, Json], *, now_s: float) -> Iterator[Entry]:
-    left, arguments_left = ALL_CHARS, ALL_ARGUMENTS_CHARS
+    left, lines_left, arguments_left = ALL_CHARS, ALL_LINES, ALL_ARGUMENTS_CHARS
     for step in steps:
         approval = approvals.get(step["approval_id"] or "")
         result = None
         if step["result"] is not None:
-            result = excerpt(step["result"], chars=max(min(CHARS, left), LEAST_CHARS))
+            most = max(min(LINES, lines_left), LEAST_LINES)
+            result = excerpt(step["result"], lines=most, chars=max(min(CHARS, left), LEAST_CHARS))
             left -= min(CHARS, len(step["result"]))
+            lines_left -= result.shown
         arguments = step["arguments"] if approval is None else approval["edited_arguments"] or step["arguments"]
         arguments_chars = len(canonical(arguments))
         arguments_left -= min(arguments_chars, ARGUMENTS_CHARS)

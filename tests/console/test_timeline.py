@@ -8,9 +8,11 @@ from gateway.api.views import whole_run_view
 from gateway.console.timeline import (
     ALL_ARGUMENTS_CHARS,
     ALL_CHARS,
+    ALL_LINES,
     ARGUMENTS_CHARS,
     CHARS,
     LEAST_CHARS,
+    LEAST_LINES,
     LINES,
     STEPS,
     Timeline,
@@ -147,6 +149,15 @@ def test_results_share_a_page() -> None:
     full = ALL_CHARS // CHARS
     assert all(one is not None and one.whole for one in found[:full])
     assert all(one is not None and len(one.body) < LEAST_CHARS + 100 for one in found[full:])
+
+
+def test_results_of_many_lines_share_a_page() -> None:
+    text = "\n".join("z" * LINES)
+    steps = [step(number, round=number, state="finished", result=text) for number in range(STEPS)]
+    found = [entry.result for entry in shown(viewed(*steps)).entries]
+    full = ALL_LINES // LINES
+    assert [None if one is None else one.shown for one in found] == [LINES] * full + [LEAST_LINES] * (STEPS - full)
+    assert all(one is not None and one.lines == LINES for one in found)
 
 
 @pytest.mark.parametrize(

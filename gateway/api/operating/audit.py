@@ -22,7 +22,7 @@ from gateway.contracts.store import Json, Store
 
 VERIFICATION: Final = "/context/audit/verification"
 #: One request works so long on it.
-WORK_S: Final = 0.06
+WORK_S: Final = 0.04
 #: Lines between two breaks, in which other requests get their turn: 2 ms or so.
 BATCH: Final = 200
 #: Before the first line there is, also where another program wrote one with a negative number.
