@@ -67,6 +67,7 @@ class Visit(Protocol):
         scheme: Scheme = "light",
         scripts: bool = True,
         language: Language = "en",
+        zone: str = "UTC",
         expected: Sequence[str] = (),
     ) -> contextlib.AbstractAsyncContextManager[Page]: ...
 
@@ -145,6 +146,7 @@ async def visiting(
     scheme: Scheme = "light",
     scripts: bool = True,
     language: Language = "en",
+    zone: str = "UTC",
     expected: Sequence[str] = (),
 ) -> AsyncIterator[Page]:
     """A page with a profile of its own; each of `expected` is a pattern for faults that must happen.
@@ -161,7 +163,7 @@ async def visiting(
         reduced_motion="reduce",
         java_script_enabled=scripts,
         locale=_LOCALES[language],
-        timezone_id="UTC",
+        timezone_id=zone,
     )
     context.set_default_timeout(PATIENCE_MS)
     watch = Watch(origin)

@@ -229,9 +229,22 @@
     "?": showHelp,
   };
 
+  // Some readers want no such keys (WCAG 2.1.4): speech becomes keys, and a key held down repeats.
+
+  const off = "twolane-keys-off";
+  const box = document.querySelector("[data-keys]");
+  if (box) {
+    box.checked = !localStorage.getItem(off);
+    box.addEventListener("change", () => {
+      if (box.checked) localStorage.removeItem(off);
+      else localStorage.setItem(off, "1");
+    });
+  }
+
   document.addEventListener("keydown", (event) => {
     const typing = event.target.closest("input:not([type=checkbox]), textarea, select, dialog, [contenteditable]");
-    if (typing || event.repeat || event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
+    if (typing || event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
+    if ((event.repeat && !"jk".includes(event.key)) || localStorage.getItem(off)) return;
     event.preventDefault();
     keys[event.key]();
   });
