@@ -159,7 +159,7 @@ async def test_start_a_workflow_and_decide(gateway: GatewayProcess, visit: Visit
 async def test_add_a_service(gateway: GatewayProcess, visit: Visit) -> None:
     """From a form; what does not fit is named on it; then its tools are listed."""
     program, *rest = command("ok")
-    async with visit("/console/tools/new-service", expected=["status of 400"]) as page:
+    async with visit("/console/tools/new-service", expected=["status of 422"]) as page:
         await page.locator("#name").fill("second")
         await page.get_by_label("Program").fill(program)
         await page.get_by_label("Environment").fill("{TOKEN")

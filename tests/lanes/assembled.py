@@ -99,7 +99,8 @@ async def assembled(
     """`facts` are the endpoint's. The once-a-second sweep does not run: `Lane.later` is the clock."""
     loop = asyncio.get_running_loop()
     app = pages or web.Application()
-    app.on_response_prepare.append(take_back)
+    if take_back not in app.on_response_prepare:  # a Site has it already
+        app.on_response_prepare.append(take_back)
     runner = web.AppRunner(app, access_log=None, auto_decompress=False, handler_cancellation=True, keepalive_timeout=0)
     await runner.setup()
     assert runner.server is not None
