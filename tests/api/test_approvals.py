@@ -423,7 +423,7 @@ async def test_an_approval_by_itself_has_the_parameters_of_its_tool() -> None:
 
 
 async def test_a_person_sees_what_a_call_would_change() -> None:
-    """Who may decide on it; for others, and once it is decided, there is none."""
+    """A key that may decide gets one, while the approval is pending; other keys get none."""
     async with opened() as desk:
         nothing = {"label": None, "before": None, "after": None}
         told = {"object": "approval.preview", "available": False, "reason": "The tool of this approval is not there."}

@@ -34,7 +34,7 @@ def test_with_a_file_that_names_neither(tmp_path: Path, text: str) -> None:
     [(UPSTREAM, []), ("tools: {}", []), ("tools: {http_request: {}}", ["http_request"])],
 )
 def test_with_a_configuration_of_ones_own(tmp_path: Path, text: str, tools: list[str]) -> None:
-    """Nobody gets a tool that they have not named."""
+    """A tool that the configuration does not name is not there."""
     assert tools_of(tmp_path, text) == tools
 
 

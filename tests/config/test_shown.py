@@ -62,7 +62,7 @@ def test_what_is_no_secret_is_shown(shown: Any) -> None:
 
 
 def test_texts_of_foreign_plugins_are_masked(shown: Any) -> None:
-    """Nobody knows which of them are secrets; those of our own plugins have their types."""
+    """Any of them may be a secret; those of our own plugins have their types."""
     assert shown["tools"]["mine"]["with"] == {
         "token": MASK,
         "size": 3,

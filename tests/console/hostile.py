@@ -62,7 +62,7 @@ IMITATION: Final = (
 
 @dataclass(frozen=True)
 class Texts:
-    """What strangers write: `text` of several lines, `line` of one, `short` for names and headers."""
+    """Texts of strangers: `text` of several lines, `line` of one, `short` for names and headers."""
 
     text: str
     line: str

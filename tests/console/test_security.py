@@ -1,4 +1,4 @@
-"""Who may do what in the console: each page that there is, with each way in which a request may not be what it seems.
+"""Each page of the console, with each way in which a request may not be what it seems.
 
 The pages are those of the console itself, so that a new one cannot be forgotten: it needs a value in `World.values` for
 the variable parts of its path.

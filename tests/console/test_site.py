@@ -142,7 +142,7 @@ async def test_forms_that_no_page_of_the_console_sends(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("charset", ["punycode", "utf-7", "unicode_escape", "idna", "latin-1"])
 async def test_a_form_in_another_charset_than_that_of_pages_is_not_decoded(tmp_path: Path, charset: str) -> None:
-    """Nobody needs a key to send one, and the time of some decoders grows with the square of the length."""
+    """A form needs no key, and the time of some decoders grows with the square of its length."""
     kind = f"application/x-www-form-urlencoded; charset={charset}"
     async with served(tmp_path, *KEYS) as browser:
         seen = await browser.post("/console/sign-in", {"key": "ann-key"}, Content_Type=kind, follow=False)

@@ -114,7 +114,7 @@ def test_of_an_unknown_outcome_no_end_is_known() -> None:
 
 
 def test_the_arguments_that_ran_decide_whether_they_are_short() -> None:
-    """Those that a person edited, where one did."""
+    """The edited arguments, where a person edited them."""
     long = '{"command":"%s"}' % ("x" * ARGUMENTS_CHARS)
     asked, edited = (
         step(0, arguments=long, approval_id="ap_1"),

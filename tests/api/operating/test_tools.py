@@ -126,7 +126,7 @@ CONFIG: Mapping[str, object] = {
 
 @pytest.mark.parametrize(("caller", "status"), [("user", 200), ("boss", 200), ("root", 403), ("guest", 403)])
 async def test_keys_that_look_may_read_it(caller: str, status: int) -> None:
-    """Those of the context lane, and those that decide."""
+    """A key with `context` or `approve` reads the list; other keys get 403."""
     async with (
         LocalGateway(CONFIG) as made,
         ClientSession(made.base_url, headers={"X-Gateway-Key": caller}) as session,
