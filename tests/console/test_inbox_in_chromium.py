@@ -322,3 +322,13 @@ async def test_chinese(gateway: GatewayProcess, visit: Visit) -> None:
         await axe(page)
         await page.get_by_role("button", name="English").click()
         await expect(page.get_by_role("heading", level=1)).to_have_text("Inbox")
+
+
+async def test_what_became_of_it(gateway: GatewayProcess, visit: Visit) -> None:
+    """From the decision in the inbox one click leads to the run that goes on."""
+    await asked(gateway)
+    async with visit("/console") as page:
+        await expect(page.get_by_role("link", name="See what the run does")).to_have_count(0)
+        await page.get_by_role("button", name="Approve the call of file_operations").click()
+        await page.get_by_role("link", name="See what the run does").click()
+        await expect(page.locator(".head .badge").first).to_have_text("completed")

@@ -104,7 +104,7 @@ async def test_a_store_that_fails_ends_an_open_page(tmp_path: Path, monkeypatch:
             async def fail(*_: object) -> bool:
                 raise StoreError("disk I/O error")
 
-            monkeypatch.setattr(SqliteStore, "has_session_ended", fail)
+            monkeypatch.setattr(SqliteStore, "ended_sessions", fail)
             await ann.asks()
             with pytest.raises(aiohttp.ClientPayloadError):
                 await rest(news)

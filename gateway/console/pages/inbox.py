@@ -126,7 +126,7 @@ class Inbox:
             return see_other("approvals", approval_id, done=_past(decision))
         if form.get("back") == "run":
             return see_other("runs", decided["run_id"], done=_past(decision))
-        return see_other(done=_past(decision))
+        return see_other(done=_past(decision), run=decided["run_id"])
 
     async def _failed(self, visit: Visit, approval_id: str, status: int, problem: str) -> web.Response:
         approval = await visit.api.get("context", "approvals", approval_id)
