@@ -55,10 +55,11 @@ class ShownArgument:
 
 @dataclass(frozen=True, slots=True)
 class ShownArguments:
-    """Arguments in canonical order; `rest` is a remark on those that are left out, or ""."""
+    """Arguments in canonical order; `rest` is a remark on those left out, or "". `is_whole`: nothing is cut."""
 
     entries: Sequence[ShownArgument]
     rest: str
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,15 @@ def exact_arguments(arguments: Mapping[str, Any], *, language: Language = "en", 
         entries[name] = entry
     rest = {name: value for name, value in arguments.items() if name not in entries}
     note = left_out(rest, language=language)[2:] if rest else ""
-    return ShownArguments([entries[name] for name in sorted(entries)], note)
+    is_whole = not rest and not any(map(_is_cut, arguments.values()))
+    return ShownArguments([entries[name] for name in sorted(entries)], note, is_whole)
+
+
+def _is_cut(value: Any) -> bool:
+    """Return whether a card shows only the beginning of a value."""
+    if isinstance(value, str) and "\n" in value:
+        return len(value) > BRIEF_CHARS or value.count("\n") >= BRIEF_LINES
+    return len(canonical(value)) > BRIEF_CHARS
 
 
 def _argument(name: str, value: Any, limit: int | None, language: Language) -> ShownArgument:

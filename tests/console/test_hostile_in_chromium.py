@@ -185,8 +185,8 @@ async def test_a_call_that_appears_by_itself(chromium: Browser, tmp_path: Path) 
         drawn = await card.locator(".arguments").inner_text()
         await page.reload()
         assert await card.locator(".arguments").inner_text() == drawn
-        await card.get_by_role("button", name="Approve the call of stranger.note").click()
-        await expect(page.get_by_role("status")).to_have_text("Approved. The run goes on.")
+        await card.get_by_role("button", name="Reject the call of stranger.note").click()
+        await expect(page.get_by_role("status")).to_have_text("Rejected. The call does not run.")
         await expect(card).to_have_count(0)
 
 

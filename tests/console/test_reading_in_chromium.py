@@ -232,8 +232,8 @@ async def test_enlarged(gateway: GatewayProcess, visit: Visit, view: View) -> No
             except AssertionError as fault:
                 raise AssertionError(f"{name}: {fault}") from None
         await page.goto("/console")
-        await page.get_by_role("button", name="Approve the call of file_operations").click()
-        await expect(page.get_by_role("status")).to_have_text("Approved. The run goes on.")
+        await page.get_by_role("button", name="Reject the call of file_operations").click()
+        await expect(page.get_by_role("status")).to_have_text("Rejected. The call does not run.")
 
 
 async def test_forced_colors(gateway: GatewayProcess, visit: Visit) -> None:

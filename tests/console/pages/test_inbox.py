@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.console.browsing import Browser, Seen, key, served
+from tests.console.html import buttons_of
 
 KEYS = (key("ann", "context", "approve"), key("bob", "context"), key("eve", tenant="other"))
 HOSTILE = (
@@ -217,3 +218,18 @@ async def test_large_arguments_have_their_beginning_in_the_inbox_and_all_on_thei
 
 async def decided(ann: Browser) -> None:
     assert (await ann.api().get("/context/summary")).json["pending"] == 0
+
+
+@pytest.mark.parametrize("content", ["x" * 2_001, "\n" * 24, "short"], ids=["long", "many lines", "short"])
+async def test_a_card_that_is_cut_is_not_approved_from_the_inbox(tmp_path: Path, content: str) -> None:
+    """Whoever approves has had all of it before them: the page of the approval. Rejecting needs no more reading."""
+    async with served(tmp_path, key("ann")) as browser:
+        ann = await browser.signed_in("ann")
+        approval_id = await ann.asks(operation="write", path="a.txt", content=content)
+        page = await ann.get("/console")
+        names = [one.name for one in buttons_of(page.root)]
+        assert ("Approve the call of file_operations" in names) is (content == "short")
+        assert ("Read all arguments and decide" in page.main) is (content != "short")
+        assert bool(page.root.all("input", name="approval")) is (content == "short")
+        assert "Reject the call of file_operations" in names
+        assert "Approve" in [one.name for one in buttons_of((await ann.get(f"/console/approvals/{approval_id}")).root)]
