@@ -10,8 +10,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
 
+import orjson
 from markupsafe import Markup, escape
 
 from gateway.approvals.escaping import Language, left_out, remarks, shown, shown_json, shown_name
@@ -31,6 +33,7 @@ COMPARED_PAIRS: Final = 20_000
 CONTEXT_LINES: Final = 3
 
 #: What `shown` and `shown_json` write in place of a character that does not show, or of many.
+_NOT_ASCII = re.compile("[^\n\x20-\x7e]")
 _WRITTEN_OUT = re.compile(r"(?:\\(?:\\|u\{[0-9a-f]+\}|u[0-9a-f]{4}|\{[^{}]*(?:\{[0-9a-f]+\})?[^{}]*\}|[ntrbf]))+")
 
 #: What changed: old lines from and to, new lines from and to.
@@ -122,6 +125,21 @@ def _argument(name: str, value: Any, limit: int | None, language: Language) -> S
 def shown_source(value: Any) -> str:
     """Return the text that remarks are about: a string as it is, else canonical JSON."""
     return value if isinstance(value, str) else shown_json(value)
+
+
+def exact_json(value: object) -> str:
+    """Return a value as indented JSON in which no character can hide: those that do not show are escaped."""
+    text = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    return _NOT_ASCII.sub(lambda found: _seen_in_json(found[0]), text)
+
+
+@lru_cache(maxsize=4096)
+def _seen_in_json(character: str) -> str:
+    """Return a character that shows as it is, another one as the escape of JSON."""
+    if shown(character) == character:
+        return character
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
 def exact_difference(before: str, after: str) -> Sequence[DifferenceLine]:

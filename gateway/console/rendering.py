@@ -11,8 +11,7 @@ from markupsafe import Markup
 
 from gateway.approvals.escaping import NAME_CHARS, Language, shown, shown_name
 from gateway.approvals.texts import utc
-from gateway.console.exact import exact_arguments, exact_difference, exact_text, exact_value
-from gateway.console.schema_form import exact_json
+from gateway.console.exact import exact_arguments, exact_difference, exact_json, exact_text, exact_value
 from gateway.console.translation import translator
 
 TEMPLATES: Final = Path(__file__).parent / "templates"

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
-import orjson
-
 from gateway import strict_json
 from gateway.approvals.escaping import shown
+from gateway.console.exact import exact_json
 from gateway.console.translation import Translate
 from gateway.contracts.store import Json
 
@@ -146,22 +145,6 @@ def _same(left: object, right: object) -> bool:
     return exact_json(left) == exact_json(right)
 
 
-def exact_json(value: object) -> str:
-    """Return a value as indented JSON in which no character can hide: those that do not show are escaped."""
-    text = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
-    return "".join(
-        character
-        if character == "\n" or " " <= character <= "~" or shown(character) == character
-        else _escaped(character)
-        for character in text
-    )
-
-
-def _escaped(character: str) -> str:
-    units = character.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
-
-
 def _value(one: Field, text: str) -> Any:
     """Return the value of one field. Raises FieldError."""
     if one.control in ("line", "text"):
@@ -170,10 +153,22 @@ def _value(one: Field, text: str) -> Any:
         if text not in one.choices:
             raise FieldError(one.name, "choose one of the options")
         return one.values[one.choices.index(text)]
-    try:
-        value = strict_json.loads(text)
-    except strict_json.StrictJsonError as error:
-        raise FieldError(one.name, "this is not JSON: {0}", error) from None
+    value = _json(one.name, text)
     if one.control == "number" and (not _is_number(value) or (one.kind == "integer" and value != int(value))):
         raise FieldError(one.name, "send a number of the type {0}", one.kind)
     return value
+
+
+def object_in(name: str, text: str) -> Json:
+    """Return the JSON object that a field holds. Raises FieldError."""
+    value = _json(name, text)
+    if not isinstance(value, dict):
+        raise FieldError(name, "this is not a JSON object")
+    return value
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        return strict_json.loads(text)
+    except strict_json.StrictJsonError as error:
+        raise FieldError(name, "this is not JSON: {0}", error) from None

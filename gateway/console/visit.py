@@ -17,6 +17,9 @@ from gateway.console.translation import Translate, translator
 from gateway.contracts.caller import Caller
 
 CONSOLE: Final = "/console"
+#: Scopes of which a reader needs one: to look at runs and approvals, and to operate the gateway.
+VIEWING: Final = ("context", "approve")
+ADMIN: Final = ("admin",)
 #: What a page says after something was done, by the word in its address (`?done=approved`).
 DONE: Final[Mapping[str, str]] = {
     "approved": "Approved. The run goes on.",
@@ -46,15 +49,15 @@ class Entry:
 
 
 ENTRIES: Final = (
-    Entry(path="", name="Inbox", scopes=("context", "approve")),
-    Entry(path="/runs", name="Runs", scopes=("context", "approve")),
+    Entry(path="", name="Inbox", scopes=VIEWING),
+    Entry(path="/runs", name="Runs", scopes=VIEWING),
     Entry(path="/workflows", name="Workflows", scopes=("context",)),
     Entry(path="/playground", name="Playground", scopes=("context",)),
-    Entry(path="/tools", name="Tools", scopes=("context", "approve")),
+    Entry(path="/tools", name="Tools", scopes=VIEWING),
     Entry(path="/prompts", name="Prompts", scopes=("context",)),
     Entry(path="/memories", name="Memories", scopes=("context", "admin")),
-    Entry(path="/remembered", name="Remembered", scopes=("context", "approve")),
-    Entry(path="/status", name="Status", scopes=("admin",)),
+    Entry(path="/remembered", name="Remembered", scopes=VIEWING),
+    Entry(path="/status", name="Status", scopes=ADMIN),
 )
 
 
@@ -96,7 +99,7 @@ class Visit:
     async def page(self, template: str, *, title: str, status: int = 200, **values: Any) -> web.Response:
         """Return a page. `title` is translated; `values` are those of the template."""
         pending = None
-        if self.may("context", "approve"):
+        if self.may(*VIEWING):
             pending = (await self.api.get("context", "summary"))["pending"]
         return self.answer(template, status=status, **{"title": self.t(title), "pending": pending, **values})
 

@@ -127,24 +127,31 @@ class ConsoleEntry:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Return the console's answer; the first request builds it."""
-        if self._building is None or (self._building.done() and self._building.exception() is not None):
+        if self._building is None or (self._building.done() and self._built_console() is None):
             self._building = asyncio.get_running_loop().create_task(self._built())
         assembled = await asyncio.shield(self._building)
         return await assembled.console.answer(request)
 
     async def leave(self) -> None:
         """End what is held open, because the gateway stops. Idempotent."""
-        if self._building is not None and self._building.done() and self._building.exception() is None:
-            await self._building.result().leave()
+        if (assembled := self._built_console()) is not None:
+            await assembled.leave()
 
     async def close(self) -> None:
         """Close the connections and the sockets. Idempotent."""
         if self._building is not None:
             self._building.cancel()
             await asyncio.wait({self._building})
-            if not self._building.cancelled() and self._building.exception() is None:
-                await self._building.result().close()
+        if (assembled := self._built_console()) is not None:
+            await assembled.close()
         self._unlisten()
+
+    def _built_console(self) -> "Assembled | None":
+        """Return the console, or None: it is not built yet, or could not be."""
+        building = self._building
+        if building is None or not building.done() or building.cancelled() or building.exception() is not None:
+            return None
+        return building.result()
 
     async def _built(self) -> "Assembled":
         assemble, rendering = await asyncio.to_thread(_loaded)

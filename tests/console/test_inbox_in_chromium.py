@@ -1,6 +1,5 @@
 """A person decides in a real browser: by mouse, by keyboard, on a phone, without scripts."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from functools import partial
@@ -9,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 import pytest_asyncio
-from gateways import config, key
+from gateways import config, key, until
 from playwright.async_api import Browser, expect
 
 from gateway.testing.run import GatewayProcess
@@ -52,9 +51,7 @@ def written(tmp_path: Path) -> str:
 
 
 async def until_written(tmp_path: Path, text: str) -> None:
-    async with asyncio.timeout(60):
-        while written(tmp_path) != text:
-            await asyncio.sleep(0.01)
+    await until(lambda: written(tmp_path) == text)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -237,7 +237,7 @@ async def test_enlarged(gateway: GatewayProcess, visit: Visit, view: View) -> No
 
 
 async def test_forced_colors(gateway: GatewayProcess, visit: Visit) -> None:
-    """What colour alone would tell has another sign too: the page that is open, hidden characters, added lines."""
+    """Each thing that colour shows has another sign too: the page that is open, hidden characters, added lines."""
     write = {"operation": "write", "path": "read.txt", "content": "a\u200bb"}
     approval = await asked(gateway, "file_operations", write, conversation="talk")
     async with visit(f"/console/approvals/{approval['id']}") as page:

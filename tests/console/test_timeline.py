@@ -125,7 +125,7 @@ def test_the_arguments_that_ran_decide_whether_they_are_short() -> None:
 
 
 def test_arguments_share_a_page() -> None:
-    """Those behind many others are shown by their beginning."""
+    """Texts behind many others are shown by their beginning."""
     long = '{"command":"%s"}' % ("x" * (ARGUMENTS_CHARS - 100))
     view = viewed(*(step(number, arguments=long, round=number) for number in range(STEPS)))
     briefs = [entry.brief for entry in shown(view).entries]

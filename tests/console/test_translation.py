@@ -38,7 +38,7 @@ def texts() -> set[str]:
 
 
 def test_every_text_is_translated() -> None:
-    """Those of templates and code, navigation, notices, and words of the API that pages show."""
+    """Texts of templates and code, navigation, notices, and words of the API that pages show."""
     states = {state for states in (RunState, ApprovalState, StepState) for state in states.__args__}
     shown = texts() | set(DONE.values()) | set(BASES.values()) | {entry.name for entry in ENTRIES} | states
     shown |= set(PARTS.values()) | set(SOURCES.values()) | {title for _, title, _ in FIGURES}

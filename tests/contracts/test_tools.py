@@ -22,7 +22,7 @@ def test_a_plain_name_stays_as_it_is() -> None:
 
 
 def test_a_source_without_a_preview_is_no_previewer() -> None:
-    """What a tool cannot show is no part of its contract."""
+    """A preview that a tool does not offer is no part of its contract."""
 
     class Plain:
         async def list_tools(self) -> None: ...

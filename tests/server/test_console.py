@@ -69,7 +69,7 @@ async def test_a_console_without_a_place_for_its_sockets_says_so(
 
 
 async def test_requests_of_the_console_need_no_more_than_its_socket_and_a_token(tmp_path: Path) -> None:
-    """Whoever reached the socket would still need a key."""
+    """A program that reached the socket would still need a key."""
     async with served(tmp_path, key("ann")) as browser:
         await browser.signed_in("ann")
         (socket,) = sockets()

@@ -9,9 +9,9 @@ from aiohttp import web
 from gateway.console.client import Api, ApiError
 from gateway.console.live import Live, View, sse_frame
 from gateway.console.rendering import Rendering, shown_line
-from gateway.console.schema_form import FieldError, fields_of, values_of
+from gateway.console.schema_form import FieldError, fields_of, object_in, values_of
 from gateway.console.static import static_url
-from gateway.console.visit import CONSOLE, Page, Visit, link, see_other
+from gateway.console.visit import CONSOLE, VIEWING, Page, Visit, link, see_other
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 
@@ -39,18 +39,18 @@ class Inbox:
         self._live = live
 
     def pages(self) -> tuple[Page, ...]:
-        viewing, deciding = ("context", "approve"), ("approve",)
+        deciding = ("approve",)
         return (
             Page("GET", "", self._inbox),
-            Page("GET", "/live", self._news, viewing),
+            Page("GET", "/live", self._news, VIEWING),
             Page("POST", "/approvals/batch", self._decide_all, deciding),
-            Page("GET", "/approvals/{id}", self._approval, viewing),
+            Page("GET", "/approvals/{id}", self._approval, VIEWING),
             Page("GET", "/approvals/{id}/preview", self._preview, deciding),
             Page("POST", "/approvals/{id}", self._decide, deciding),
         )
 
     async def _inbox(self, visit: Visit) -> web.Response:
-        if not visit.may("context", "approve"):  # a key of operators only
+        if not visit.may(*VIEWING):  # a key of operators only
             return see_other("status")
         after, approvals = visit.query.get("after"), ("context", "approvals")
         listed, summary = await asyncio.gather(
@@ -136,12 +136,7 @@ class Inbox:
         """Return the arguments that a form brings. Raises FieldError, ApiError."""
         approval = await visit.api.get("context", "approvals", approval_id)
         if WHOLE in visit.form:
-            schema = {"properties": {WHOLE: {"type": "object"}}, "required": [WHOLE]}
-            (whole,) = fields_of(schema, {})
-            value = values_of([whole], {whole.control_name: visit.form[WHOLE]}).get(WHOLE)
-            if not isinstance(value, dict):
-                raise FieldError(WHOLE, "this is not a JSON object")
-            return value
+            return object_in(WHOLE, visit.form[WHOLE])
         return values_of(fields_of(approval["parameters"], approval["arguments"]), visit.form)
 
     async def _decide_all(self, visit: Visit) -> web.Response:

@@ -5,7 +5,7 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.console.visit import Page, Visit, see_other
+from gateway.console.visit import VIEWING, Page, Visit, see_other
 from gateway.contracts.store import Json
 
 SHOWN: Final = 50
@@ -17,9 +17,9 @@ class Remembered:
     """The page of lasting decisions."""
 
     def pages(self) -> tuple[Page, ...]:
-        viewing, deciding = ("context", "approve"), ("approve",)
+        deciding = ("approve",)
         return (
-            Page("GET", "/remembered", self._lists, viewing),
+            Page("GET", "/remembered", self._lists, VIEWING),
             Page("POST", "/remembered/grants/{id}", self._revoke_grant, deciding),
             Page("POST", "/remembered/asks/{id}", self._revoke_ask, deciding),
         )

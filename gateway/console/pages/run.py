@@ -3,18 +3,16 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
-from functools import lru_cache
 from typing import Any, Final
 
 from aiohttp import web
 
-from gateway.approvals.escaping import shown
 from gateway.console.client import ApiError
+from gateway.console.exact import exact_json
 from gateway.console.live import Live, sse_frame
 from gateway.console.pages.inbox import BASES
-from gateway.console.rendering import pretty_json
 from gateway.console.timeline import begin_of, excerpt, lasted_s, seen_of, timeline_of
-from gateway.console.visit import Page, Visit, see_other
+from gateway.console.visit import VIEWING, Page, Visit, see_other
 from gateway.contracts.journal import ENDED
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
@@ -32,7 +30,6 @@ DECISIONS: Final[Mapping[str, str]] = {
     "error": "Not a valid call",
 }
 OUTCOMES: Final = ("done", "retry", "failed")
-_NOT_ASCII: Final = re.compile("[^\n\x20-\x7e]")
 
 
 class RunPages:
@@ -43,14 +40,14 @@ class RunPages:
         self._now_s = now_s
 
     def pages(self) -> tuple[Page, ...]:
-        viewing, one = ("context", "approve"), "/runs/{id}"
+        one = "/runs/{id}"
         return (
-            Page("GET", one, self._run, viewing),
-            Page("GET", one + "/timeline", self._timeline, viewing),
-            Page("GET", one + "/live", self._news, viewing),
-            Page("GET", one + "/raw", self._raw, viewing),
-            Page("POST", one + "/cancel", self._cancel, viewing),
-            Page("POST", one + "/resume", self._resume, viewing),
+            Page("GET", one, self._run, VIEWING),
+            Page("GET", one + "/timeline", self._timeline, VIEWING),
+            Page("GET", one + "/live", self._news, VIEWING),
+            Page("GET", one + "/raw", self._raw, VIEWING),
+            Page("POST", one + "/cancel", self._cancel, VIEWING),
+            Page("POST", one + "/resume", self._resume, VIEWING),
             Page("POST", one + "/settle", self._settle, ("approve",)),
         )
 
@@ -99,7 +96,7 @@ class RunPages:
     async def _raw(self, visit: Visit) -> web.Response:
         run = await _stored(visit)
         return await visit.page(
-            "run_raw.html", title="Run as JSON", run=run, text=await asyncio.to_thread(seen_json, run)
+            "run_raw.html", title="Run as JSON", run=run, text=await asyncio.to_thread(exact_json, run)
         )
 
     async def _cancel(self, visit: Visit) -> web.Response:
@@ -143,17 +140,3 @@ async def _changes(visit: Visit) -> AsyncIterator[bytes]:
                 await asyncio.sleep(PAUSE_S)
     if (await _stored(visit))["state"] in ENDED:
         yield CHANGED + OVER
-
-
-def seen_json(value: object) -> str:
-    """Return JSON of the same value with indentation, in which each character shows."""
-    return _NOT_ASCII.sub(lambda found: _seen(found[0]), pretty_json(value))
-
-
-@lru_cache(maxsize=4096)
-def _seen(character: str) -> str:
-    """Return a character that shows as it is, another one as the escape of JSON."""
-    if shown(character) == character:
-        return character
-    units = character.encode("utf-16-be")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

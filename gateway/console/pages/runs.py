@@ -9,7 +9,7 @@ from aiohttp import web
 
 from gateway.console.client import ApiError
 from gateway.console.timeline import lasted_s
-from gateway.console.visit import Page, Visit
+from gateway.console.visit import VIEWING, Page, Visit
 from gateway.contracts.store import Json
 
 SHOWN: Final = 50
@@ -41,7 +41,7 @@ class RunList:
         self._now_s = now_s
 
     def pages(self) -> tuple[Page, ...]:
-        return (Page("GET", "/runs", self._list, ("context", "approve")),)
+        return (Page("GET", "/runs", self._list, VIEWING),)
 
     async def _list(self, visit: Visit) -> web.Response:
         query = visit.query

@@ -8,9 +8,7 @@ from aiohttp import web
 from gateway.console.client import ApiError
 from gateway.console.pages.service_settings import field_of, form_of, settings_of
 from gateway.console.schema_form import FieldError
-from gateway.console.visit import Page, Visit, see_other
-
-ADMIN: Final = ("admin",)
+from gateway.console.visit import ADMIN, Page, Visit, see_other
 
 #: Labels of the fields that hold JSON, as the template has them.
 LABELS: Final[Mapping[str, str]] = {"env": "Environment", "headers": "Header fields", "further": "Further settings"}

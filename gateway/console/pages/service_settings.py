@@ -9,8 +9,7 @@ from typing import Final
 
 import orjson
 
-from gateway import strict_json
-from gateway.console.schema_form import FieldError
+from gateway.console.schema_form import FieldError, object_in
 from gateway.contracts.store import Json
 
 #: One text in one line.
@@ -94,13 +93,7 @@ def _object(name: str, form: Mapping[str, str]) -> Json | None:
     text = form.get(name, "").strip()
     if not text:
         return None
-    try:
-        value = strict_json.loads(text)
-    except strict_json.StrictJsonError as error:
-        raise FieldError(name, "this is not JSON: {0}", error) from None
-    if not isinstance(value, dict):
-        raise FieldError(name, "this is not a JSON object")
-    return value
+    return object_in(name, text)
 
 
 def _json(value: object) -> str:

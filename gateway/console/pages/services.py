@@ -13,10 +13,9 @@ from markupsafe import Markup
 from gateway.console.client import ApiError
 from gateway.console.exact import DifferenceLine, exact_difference
 from gateway.console.pages.schema_table import Row, rows_of
-from gateway.console.visit import Handler, Page, Visit, see_other
+from gateway.console.visit import ADMIN, Handler, Page, Visit, see_other
 from gateway.contracts.store import Json
 
-ADMIN: Final = ("admin",)
 #: The word for what was done, of `gateway.console.visit.DONE`, by the last segment of the API's path.
 OPERATIONS: Final = {"start": "started", "stop": "stopped", "restart": "restarted"}
 #: So many tools stand on one page, and so many changed ones beside what was accepted: comparing takes time.

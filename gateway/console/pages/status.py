@@ -10,10 +10,8 @@ from gateway.console.charts_status import Chart, Sample, chart_of, samples_of
 from gateway.console.client import ApiError
 from gateway.console.rendering import shown_amount, shown_seconds
 from gateway.console.translation import Translate
-from gateway.console.visit import Page, Visit
+from gateway.console.visit import ADMIN, Page, Visit
 from gateway.contracts.store import Json
-
-ADMIN: Final = ("admin",)
 
 
 def _milliseconds(value: float) -> str:

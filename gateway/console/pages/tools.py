@@ -9,7 +9,7 @@ from typing import Final
 from aiohttp import web
 
 from gateway.console.pages.schema_table import Row, rows_of
-from gateway.console.visit import Page, Visit
+from gateway.console.visit import ADMIN, VIEWING, Page, Visit
 from gateway.contracts.store import Json
 
 #: So many tools stand on one page.
@@ -40,8 +40,8 @@ class Tools:
 
     def pages(self) -> tuple[Page, ...]:
         return (
-            Page("GET", "/tools", self._tools, ("context", "approve")),
-            Page("GET", "/services", self._services, ("admin",)),
+            Page("GET", "/tools", self._tools, VIEWING),
+            Page("GET", "/services", self._services, ADMIN),
         )
 
     async def _tools(self, visit: Visit) -> web.Response:

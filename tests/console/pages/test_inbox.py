@@ -222,7 +222,7 @@ async def decided(ann: Browser) -> None:
 
 @pytest.mark.parametrize("content", ["x" * 2_001, "\n" * 24, "short"], ids=["long", "many lines", "short"])
 async def test_a_card_that_is_cut_is_not_approved_from_the_inbox(tmp_path: Path, content: str) -> None:
-    """Whoever approves has had all of it before them: the page of the approval. Rejecting needs no more reading."""
+    """The page of the approval shows all of it before somebody approves. Rejecting needs no more reading."""
     async with served(tmp_path, key("ann")) as browser:
         ann = await browser.signed_in("ann")
         approval_id = await ann.asks(operation="write", path="a.txt", content=content)

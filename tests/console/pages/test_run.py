@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from gateways import until_read
 
-from gateway.console.pages.run import seen_json
+from gateway.console.exact import exact_json
 from gateway.contracts.journal import Change
 from tests.console.browsing import Browser, Seen, key, served
 from tests.console.stored_runs import TENANT, lost, ran, read_by_ann, stored
@@ -300,7 +300,7 @@ async def test_a_run_of_a_workflow_has_its_name_and_result(tmp_path: Path) -> No
 def test_json_is_seen_as_it_is() -> None:
     """It is the same value, with an escape for each character that does not show."""
     value = {"a\u202eb": '\x1b \u200b \U000e0041 \ufeff \xa0 e\u0301 <b> \\ " 中文 é', "n": [1, 2.5, None]}
-    text = seen_json(value)
+    text = exact_json(value)
     assert json.loads(text) == value
     assert "中文 é" in text and "\\u202e" in text and "\\udb40\\udc41" in text
     assert not set("\u202e\x1b\u200b\U000e0041\ufeff\xa0\u0301") & set(text)

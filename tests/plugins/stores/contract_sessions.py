@@ -1,4 +1,4 @@
-"""What every store promises of the console: a secret that stays, and sessions that people have ended."""
+"""The promises of every store to the console: a secret that stays, and sessions that people have ended."""
 
 import asyncio
 
