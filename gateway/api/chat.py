@@ -45,6 +45,7 @@ class ChatPages:
         chat = [
             ("POST", path, partial(self._chat, dialect=dialect))
             for dialect in DIALECTS
+            if not dialect.stateful
             for path in paths_of(dialect.endpoint)
         ]
         models = [("GET", path, self._models) for path in MODEL_PATHS]
@@ -96,9 +97,9 @@ class ChatPages:
         if repeated.exchange.task is not None:
             return lane.begin(repeated.exchange, repeated.request_key)
         text = asked.text
-        decision = asked.decision or parse_reply(text)
-        if decision is not None:
-            return await self.resumption.reply(decision, repeated)
+        typed = parse_reply(text)
+        if decisions := asked.decisions or (() if typed is None else (typed,)):
+            return await self.resumption.reply(decisions, repeated)
         if (waits := await self.resumption.repeated_run(repeated)) is not None:
             return waits
         stored = await lane.earlier(repeated.request_key, repeated.exchange.caller)

@@ -193,28 +193,39 @@ class Approvals:
 
     async def decide(self, approval_id: str, wish: Decision, *, caller: Caller) -> Approval:
         """Decide on one approval; see `rule_all`."""
-        return (await self.rule_all([approval_id], wish, caller=caller))[0]
+        return (await self.rule_all([(approval_id, wish)], caller=caller))[0]
 
-    async def rule_all(self, approval_ids: Sequence[str], wish: Decision, *, caller: Caller) -> Sequence[Approval]:
-        """Decide on different approvals alike, all of them or none, and return them as they are afterwards.
+    async def rule_all(self, wishes: Sequence[tuple[str, Decision]], *, caller: Caller) -> Sequence[Approval]:
+        """Decide on different approvals, all of them or none, and return them as they are afterwards.
 
-        Raises GatewayError (scope_missing, approval_not_found, approval_expired, decision_conflict, approval_stale,
-        edit_refused) and StoreError: nothing is decided then.
+        Where a rejection ends its run, approvals of the same run count as rejected with it. Raises GatewayError
+        (scope_missing, approval_not_found, approval_expired, decision_conflict, approval_stale, edit_refused) and
+        StoreError: nothing is decided then.
         """
-        approvals = [await self.find(approval_id, caller=caller) for approval_id in approval_ids]
-        edits = [self._edited(approval, wish) for approval in approvals]
-        for approval in approvals:
+        wanted = [(await self.find(approval_id, caller=caller), wish) for approval_id, wish in wishes]
+        edits = [self._edited(approval, wish) for approval, wish in wanted]
+        for approval, wish in wanted:
             if wish.approve and approval.state == "pending" and not self.holds(approval):
                 raise await self._reissue(approval)
-        writes = [self._decision_write(each, wish, edit, caller) for each, edit in zip(approvals, edits, strict=True)]
-        if not wish.approve and self._on_reject == "abort":
-            writes[0] = replace(writes[0], others=await self._rejected_with(approvals, wish, caller))
+        writes = [
+            self._decision_write(approval, wish, edit, caller)
+            for (approval, wish), edit in zip(wanted, edits, strict=True)
+        ]
+        if self._on_reject == "abort" and (rejected := [one for one in wanted if not one[1].approve]):
+            ended = {approval.run_id for approval, _ in rejected}
+            writes = [
+                write
+                for (approval, wish), write in zip(wanted, writes, strict=True)
+                if not (wish.approve and approval.run_id in ended)
+            ]
+            others = await self._rejected_with([approval for approval, _ in rejected], rejected[0][1], caller)
+            writes[0] = replace(writes[0], others=others)
         ruled = await self._store.rule_all(writes)
         self._feed.nudge()
         after = [_ruled(how, approval, alone=len(ruled) == 1) for how, approval in ruled]
         for (how, _), approval in zip(ruled, after, strict=True):
             if how == "decided":
-                self._counters.count("approvals", decision=approval.state, via=wish.via)
+                self._counters.count("approvals", decision=approval.state, via=wanted[0][1].via)
                 self._counters.observe("approval_wait_seconds", max(self._clock.time() - approval.created_s, 0.0))
         return after
 

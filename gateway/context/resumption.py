@@ -82,20 +82,24 @@ class Resumption:
         if run is not None:
             await self.go_on(run)
 
-    async def reply(self, decision: ChatDecision, repeated: RepeatedRequest) -> LiveRun:
-        """Make the decision of a chat message, and continue the run in its request.
+    async def reply(self, decisions: Sequence[ChatDecision], repeated: RepeatedRequest) -> LiveRun:
+        """Make the decisions of a request, all or none, and continue the run in it.
 
         Raises GatewayError, StoreError: nothing is decided then, unless the error is one of the run (422).
         """
         desk, caller = self._lane().approvals, repeated.exchange.caller
-        found = [await desk.find(approval_id, caller=caller) for approval_id in decision.ids]
-        for approval in found:  # all of them or none
+        named = [(approval_id, decision) for decision in decisions for approval_id in decision.ids]
+        found = [(await desk.find(approval_id, caller=caller), decision) for approval_id, decision in named]
+        for approval, decision in found:  # all of them or none
             if approval.state == "pending" and not await is_of_what_was_shown(
                 approval, decision, repeated.exchange, store=self._store
             ):
-                return await self._undecided(found, repeated)
-        wish = Decision(approve=decision.approve, via="chat", comment=decision.comment)
-        ruled = await desk.rule_all(decision.ids, wish, caller=caller)
+                return await self._undecided([one for one, _ in found], repeated)
+        wishes = [
+            (approval_id, Decision(approve=decision.approve, via="chat", comment=decision.comment))
+            for approval_id, decision in named
+        ]
+        ruled = await desk.rule_all(wishes, caller=caller)
         try:
             return await self._go_on_with(ruled, repeated)
         except StoreError as error:

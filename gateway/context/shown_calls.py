@@ -3,18 +3,22 @@
 1. A decision with the call's check word counts: only a text of the gateway contains that word, beside the call.
 2. The id alone counts if the conversation showed exactly one call, this one, and its last answer shows it.
 3. A request without any answer decides the only call that waits there for its caller and its end user.
+4. A decision in a field of its own needs no word. If the request shows the call as well, it must be the one that waits.
 """
 
 import re
 from collections.abc import Sequence
 from typing import Final
 
+from gateway import strict_json
 from gateway.approvals.approvals import word_of
 from gateway.approvals.chat_replies import REPLY_CHARS, ChatDecision, named_approvals
 from gateway.approvals.check_word import ID, WORD, is_word_of
+from gateway.contracts.canonical import canonical
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import Approval, Journal
 from gateway.contracts.store import Json
+from gateway.errors import GatewayError
 
 #: More than one is all that has to be known.
 _PENDING: Final = 200
@@ -24,7 +28,13 @@ _PAIR: Final = re.compile(rf"(?P<id>{ID})`?\s+(?P<word>{WORD})", re.IGNORECASE)
 async def is_of_what_was_shown(
     approval: Approval, decision: ChatDecision, exchange: Exchange, *, store: Journal
 ) -> bool:
-    """Return whether the decision counts for this approval, which is pending. Raises StoreError."""
+    """Return whether the decision counts for this approval, which is pending.
+
+    Raises StoreError, and GatewayError (approval_stale) if the client showed its person other arguments.
+    """
+    if decision.in_field:
+        _check_shown(approval, decision)
+        return True
     expected = word_of(approval)
     words = [word for approval_id, word in decision.words if approval_id == approval.id]
     if words:
@@ -48,6 +58,23 @@ def shown_last(messages: Sequence[Json]) -> tuple[str, ...]:
         return ()
     found = (name for text in _texts(last.get("content")) for name in named_approvals(text[-REPLY_CHARS:]))
     return tuple(dict.fromkeys(found))
+
+
+def _check_shown(approval: Approval, decision: ChatDecision) -> None:
+    """Check what the client showed of the call, if its request contains that. Raises GatewayError."""
+    for approval_id, arguments in decision.shown:
+        if approval_id != approval.id:
+            continue
+        try:
+            shown = canonical(strict_json.loads(arguments))
+        except strict_json.StrictJsonError:
+            shown = None
+        if shown != approval.arguments:
+            raise GatewayError(
+                "approval_stale",
+                f"The call that your request shows for {approval.id} has other arguments than the one that waits: get "
+                f"it from GET /context/approvals/{approval.id}, and decide on that.",
+            )
 
 
 def _pairs(answers: Sequence[Json]) -> set[tuple[str, str]]:

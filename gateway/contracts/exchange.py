@@ -70,6 +70,10 @@ class Exchange:
     conversation: str | None = None
     user: str | None = None  # the end user, as the client names them; within the caller's tenant
     only_tools: tuple[str, ...] = ()  # names or globs that narrow the tools of this request; (): no narrowing
+    no_tools: bool = False  # the model may call none of ours
+    services: tuple[str, ...] = ()  # services that the client named: all their tools are offered
+    ask_first: tuple[str, ...] = ()  # tools whose calls a person approves in any case
+    max_tool_calls: int | None = None  # lowers the loop's own limit
     approvals: Literal["hold", "turn", "reject"] = "turn"
     #: What makes two requests the same, and the client's own word for it; for who repeats the request.
     fingerprint: str = ""
@@ -77,6 +81,10 @@ class Exchange:
     resume: Resume | None = None
     brings: str = ""  # what the answer begins with: what came of an earlier question of the conversation
     events: bool = False  # progress events were asked for
+    shows_calls: bool = False  # calls of our tools, and questions about them, are events, and no text of the answer
+    background: bool = False  # no client waits: the run is on record before the model is called
+    client: Json | None = None  # what a page needs to show the run again after a crash; nobody else reads it
+    tainted: bool = False  # strangers may have written a part of the conversation
     dry: bool = False  # only to be explained: nothing may be called, stored or forgotten
     budget_s: float = 300.0
     workflow: Json | None = None  # runs instead of a loop: its `definition` as it is, its `parameters`, checked

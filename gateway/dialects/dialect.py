@@ -18,13 +18,51 @@ from gateway.errors import GatewayError
 class ChatDecision:
     """A person's decision on these approvals, each named once. A rejection may contain a reason, as it was typed.
 
-    `words` are the check words that stood behind ids, in lower case.
+    `words` are the check words that stood behind ids, in lower case. `shown` are the arguments (JSON) that the client
+    showed for ids, where its API carries them. `in_field`: it stood in a field made for it, which needs no words.
     """
 
     approve: bool
     ids: tuple[str, ...]
     comment: str | None = None
     words: tuple[tuple[str, str], ...] = ()
+    shown: tuple[tuple[str, str], ...] = ()
+    in_field: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """Tools of the gateway that a request names: those of a service, or with the label `gateway` its own ones.
+
+    `names`: the service's names of those that the model may call; None: all. `asks`: each call of these needs a
+    person's approval; None: none does for this reason, `()`: all do. `url`: the address that the client expects behind
+    the label. `place` is where the request names them, such as `tools[2]`.
+    """
+
+    label: str
+    place: str
+    names: tuple[str, ...] | None = None
+    asks: tuple[str, ...] | None = None
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """The wishes that a request carries in fields of its API. They may narrow tools and tighten the gate, never loosen it.
+
+    `offers`: tools that it names; their calls are shown to the client, and it has no others; None: it names none.
+    `no_tools`: the model calls none of the gateway's. `tainted`: strangers may have written a part of the conversation.
+    `background`: the run has no client. `shown`: approvals that the conversation shows last, as `shown_last` finds them
+    in texts.
+    """
+
+    offers: tuple[Offer, ...] | None = None
+    no_tools: bool = False
+    max_tool_calls: int | None = None
+    tainted: bool = False
+    background: bool = False
+    notes: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +70,14 @@ class Asked:
     """A request of a client, parsed.
 
     `text` is the last message if it is a person's and nothing but text: it may decide approvals or start a workflow.
-    `decision` is one that the dialect itself carries, in a field made for it; it counts instead of `text`.
+    `decisions` are those that the dialect itself carries, in fields made for them; they count instead of `text`.
     """
 
     body: Json
     text: str
     streams: bool
-    decision: ChatDecision | None = None
+    decisions: tuple[ChatDecision, ...] = ()
+    wishes: Wishes = Wishes()
 
 
 class Stream(Protocol):
@@ -110,6 +149,11 @@ class Dialect(Protocol):
     @property
     def endpoint(self) -> str:
         """Return the endpoint."""
+        ...
+
+    @property
+    def stateful(self) -> bool:
+        """Return whether pages of its own answer the endpoint, because a request may name earlier ones."""
         ...
 
     @property

@@ -117,12 +117,12 @@ async def test_several_are_decided_together_or_not_at_all() -> None:
     await room.ask(1, 2, 3)
     await room.approvals.decide("ap_2", NO, caller=BOSS)
     with pytest.raises(GatewayError) as conflict:
-        await room.approvals.rule_all(["ap_1", "ap_2", "ap_3"], YES, caller=BOSS)
+        await room.approvals.rule_all([(each, YES) for each in ("ap_1", "ap_2", "ap_3")], caller=BOSS)
     assert conflict.value.code == "decision_conflict"
     assert conflict.value.message == "Nothing was decided: the approval ap_2 is rejected already."
     bound, room.judges.bound = room.judges.bound, Binding("e" * 64, "b" * 64)
     with pytest.raises(GatewayError) as stale:
-        await room.approvals.rule_all(["ap_1", "ap_3"], YES, caller=BOSS)
+        await room.approvals.rule_all([("ap_1", YES), ("ap_3", YES)], caller=BOSS)
     assert stale.value.code == "approval_stale"
     room.judges.bound = bound
     assert [await room.state(one) for one in ("ap_1", "ap_3")] == ["cancelled", "pending"], "ap_1 is asked for anew"

@@ -55,7 +55,7 @@ async def test_a_run_goes_on_in_the_request_that_decides(opened: Opened) -> None
     assert "approve ap_" in texts(await worker.first())
     repeated = worker.request_key(HI, {"role": "user", "content": "approve it"}, request_id="run_2")
     (pending,) = await worker.pending_approvals()
-    run = await worker.resumption.reply(ChatDecision(True, (pending.id,), None), repeated)
+    run = await worker.resumption.reply([ChatDecision(True, (pending.id,), None)], repeated)
     assert texts(await whole(run)) == "Done."
     assert (run.exchange.id, run.request_id, run.body) == ("run_1", "run_2", repeated.body)
     assert [one.notes for one in worker.asked] == [("passed",), ()]

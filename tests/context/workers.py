@@ -90,7 +90,7 @@ class Worker(Bench):
         )
         repeated = self.request_key(HI, {"role": "user", "content": f"approve {ids}"}, request_id="run_2", **facts)
         words = tuple((one.id, word_of(one)) for one in await self.pending_approvals())
-        return await whole(await self.resumption.reply(ChatDecision(approve, ids, None, words), repeated))
+        return await whole(await self.resumption.reply([ChatDecision(approve, ids, None, words)], repeated))
 
     async def repeat(self, **facts: object) -> LiveRun:
         repeated = self.request_key(HI, request_id="run_3", **facts)

@@ -42,6 +42,7 @@ class ChatDialect:
     """See `Dialect`."""
 
     endpoint = ENDPOINT
+    stateful = False
     described = Described(
         operation="createChat",
         request="ChatRequest",

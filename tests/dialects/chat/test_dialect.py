@@ -25,7 +25,7 @@ def test_a_request_is_what_models_get(*, streams: bool) -> None:
     """Its last message may decide; chat completions have no field for that."""
     asked = DIALECT.parse(content(stream=streams), needs_model=True)
     assert (asked.body, asked.text, asked.streams) == (orjson.loads(content(stream=streams)), "Hi", streams)
-    assert asked.decision is None
+    assert asked.decisions == ()
 
 
 def test_a_wrong_request_is_refused() -> None:
