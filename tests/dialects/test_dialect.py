@@ -8,4 +8,4 @@ def test_a_request_decides_nothing_by_itself() -> None:
     asked = Asked(body={"messages": []}, text="", streams=False)
     assert asked.decisions == ()
     decided = Asked(body={"messages": []}, text="", streams=False, decisions=(ChatDecision(True, ("ap_1",)),))
-    assert decided.decisions is not None and decided.decision.ids == ("ap_1",)
+    assert [decision.ids for decision in decided.decisions] == [("ap_1",)]
