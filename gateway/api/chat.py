@@ -1,45 +1,28 @@
-"""The pages of the context lane: the endpoint of each dialect, and the list of models."""
+"""The pages of the dialects that need no store: the endpoint of each, and the list of models."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from aiohttp import web
 
-from gateway.api.content import aside, check_values, content_of
-from gateway.api.site import REQUEST_ID, Route
-from gateway.api.unasked import cancel_ask_before
-from gateway.approvals.chat_replies import named_approvals, parse_reply
-from gateway.context.bringing import Brought
-from gateway.context.lane import ContextLane, credential_header, forwarded, new_run_id
-from gateway.context.resumption import RepeatedRequest, Resumption
-from gateway.context.steering import steering_of
-from gateway.contracts.caller import Caller
-from gateway.contracts.journal import ENDED
-from gateway.dialects.chat_request import wants_text
-from gateway.dialects.dialect import Asked, Dialect
+from gateway.api.asking import ContextRequests
+from gateway.api.content import aside
+from gateway.api.site import Route
+from gateway.context.lane import credential_header, forwarded
+from gateway.dialects.dialect import Dialect
 from gateway.dialects.endpoints import paths_of
 from gateway.dialects.table import DIALECTS
 from gateway.errors import GatewayError
-from gateway.http.request_head import RequestHead
-from gateway.lanes.keys import Identify, Identity
-from gateway.lanes.local import head_of, note
-from gateway.model.call import ModelCall
-from gateway.runs.asking import RequestKey, fingerprint
-from gateway.runs.live import LiveRun
-from gateway.workflows.invocation import workflow_call_in, workflow_usage
+from gateway.lanes.local import head_of
 
 MODEL_PATHS = ("/context/models", "/context/v1/models")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ChatPages:
-    """The chat pages. `current` returns the lane and the model core in use; `admit` raises when the gateway is full."""
+    """The chat pages."""
 
-    current: Callable[[], tuple[ContextLane, ModelCall]]
-    resumption: Resumption
-    identify: Identify
-    admit: Callable[[], None]
+    requests: ContextRequests
 
     def routes(self) -> list[Route]:
         chat = [
@@ -52,113 +35,27 @@ class ChatPages:
         return [*chat, *models]
 
     async def _chat(self, request: web.Request, *, dialect: Dialect) -> web.StreamResponse:
-        self.admit()
-        lane, core = self.current()
-        head = head_of(request)
-        identities = identities_of(head, core, self.identify)
-        async with lane.in_use():
-            caller = next(iter(identities.values())).caller
-            note(request, key=caller.name)
-            content = await content_of(request, caller, limit_bytes=lane.body_bytes, limit_name="limits.context_body")
-            await check_values(content, limit=lane.body_values)
-            asked = await aside(partial(dialect.parse, content, needs_model=core.needs_model), content=content)
-            body = asked.body
-            target = core.target_of(body)
-            identity = identities.get(target.has_key) or self.identify(head, target.has_key, "context")
-            note(request, key=identity.caller.name, upstream=target.pool.endpoint.name)
-            request_key = await aside(
-                partial(_request_key, head, identity.caller, path=request.path, content=content), content=content
-            )
-            request_key = lane.runs.as_repeat(request_key)
-            run = lane.runs.find(request_key)
-            if run is None:
-                run_id = request[REQUEST_ID] = new_run_id()
-                exchange = await lane.exchange(head, body, identity=identity, run_id=run_id, request_key=request_key)
-                run = await self._run(
-                    lane, RepeatedRequest(body=body, request_key=request_key, exchange=exchange), asked
-                )
-            request[REQUEST_ID] = run.request_id
+        requests = self.requests
+        async with requests.entered(request) as entered:
+            content = await requests.content(request, entered)
+            parse = partial(dialect.parse, content, needs_model=entered.core.needs_model)
+            asked = await aside(parse, content=content)
+            run, request_key = await requests.run_of(request, entered, asked, content)
             try:
                 answer = dialect.answer(asked, run_id=run.request_id, created_s=run.created_s)
-                response = await lane.answer(request, run, answer, streams=asked.streams)
+                response = await entered.lane.answer(request, run, answer, streams=asked.streams)
             except GatewayError:
-                self.resumption.delivered(run, request_key)
+                requests.resumption.delivered(run, request_key)
                 raise
-            self.resumption.delivered(run, request_key)
+            requests.resumption.delivered(run, request_key)
             return response
 
-    async def _run(self, lane: ContextLane, repeated: RepeatedRequest, asked: Asked) -> LiveRun:
-        """Return the run that answers this request.
-
-        It is the run that a decision resumes, the run that the request repeats, or a new run. A message that
-        names a workflow starts a run of it. A quotation in a program's own task neither decides nor starts
-        anything.
-        """
-        if repeated.exchange.task is not None:
-            return lane.begin(repeated.exchange, repeated.request_key)
-        text = asked.text
-        typed = parse_reply(text)
-        if decisions := asked.decisions or (() if typed is None else (typed,)):
-            return await self.resumption.reply(decisions, repeated)
-        if (waits := await self.resumption.repeated_run(repeated)) is not None:
-            return waits
-        stored = await lane.earlier(repeated.request_key, repeated.exchange.caller)
-        if stored is not None and (stored.effects or stored.state not in ENDED):
-            return await self.resumption.repeat(stored, repeated)
-        if (named := named_approvals(text)) and (run := await self.resumption.named(named, repeated)) is not None:
-            return run
-        called = workflow_call_in(text, lane.workflows)
-        exchange = repeated.exchange if called is None else replace(repeated.exchange, workflow=workflow_usage(*called))
-        return lane.begin(exchange, repeated.request_key, brought=await self._brought(lane, text, repeated))
-
-    async def _brought(self, lane: ContextLane, text: str, repeated: RepeatedRequest) -> Brought | None:
-        """Return the source of text that begins the answer, or None if the gateway adds none."""
-        if not wants_text(repeated.body):
-            return None  # an answer in another format is the client's
-        told = await cancel_ask_before(text, repeated.exchange, lane.approvals.remembered)
-        brought = await self.resumption.brought(repeated)
-        if not told:
-            return brought
-
-        async def both() -> str:
-            return told + ("" if brought is None else await brought())
-
-        return both
-
     async def _models(self, request: web.Request) -> web.StreamResponse:
-        _, core = self.current()
+        _, core = self.requests.current()
         head = head_of(request)
-        identity = self.identify(head, core.has_key({}), "context")
+        identity = self.requests.identify(head, core.has_key({}), "context")
         header, credential = forwarded(head, identity.consumed)
         status, content_type, content = await core.models(
             header=header, credential=credential, credential_header=credential_header(head)
         )
         return web.Response(status=status, body=content, headers={"Content-Type": content_type})
-
-
-def identities_of(head: RequestHead, core: ModelCall, identify: Identify) -> Mapping[bool, Identity]:
-    """Return the caller's identities, by whether the upstream has its own key. Raises GatewayError if there is none.
-
-    This happens before the body is read, which names the upstream: a stranger's body is not read.
-    """
-    identities: dict[bool, Identity] = {}
-    refusals = []
-    for upstream_has_key in core.key_kinds:
-        try:
-            identities[upstream_has_key] = identify(head, upstream_has_key, "context")
-        except GatewayError as error:
-            refusals.append(error)
-    if not identities:
-        raise refusals[0]
-    return identities
-
-
-def _request_key(head: RequestHead, caller: Caller, *, path: str, content: bytes) -> RequestKey:
-    key = head.value(b"idempotency-key")
-    retries = head.value(b"x-stainless-retry-count") or b"0"
-    return RequestKey(
-        fingerprint(tenant=caller.tenant, caller=caller.name, path=path, steering=steering_of(head), content=content),
-        None if key is None else (caller.tenant, caller.name, key.decode("latin-1")),
-        repeats=retries.isdigit() and int(retries) > 0,
-        size_bytes=len(content),
-    )

@@ -11,7 +11,7 @@ from functools import partial
 import orjson
 from aiohttp import web
 
-from gateway.api.chat import identities_of
+from gateway.api.asking import identities_of
 from gateway.api.content import aside, check_values, content_of
 from gateway.api.site import REQUEST_ID, Route
 from gateway.context.explain import Explainer

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from aiohttp import HttpVersion11, web
 
@@ -24,7 +24,7 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Chunk, Exchange, Handler, Reply
 from gateway.contracts.journal import StoredRun
 from gateway.contracts.store import Json
-from gateway.dialects.dialect import Answer, Stream
+from gateway.dialects.dialect import Answer, Stream, Wishes
 from gateway.errors import GatewayError
 from gateway.http.fields import HOP_BY_HOP, nominated
 from gateway.http.request_head import RequestHead
@@ -54,6 +54,8 @@ _NOT_FORWARDED = HOP_BY_HOP | {
     b"origin",
 }
 _CREDENTIALS = frozenset(CREDENTIAL_HEADERS)
+#: Stores an answer as it stands. Raises GatewayError where the client must not take it for stored.
+Keep: TypeAlias = Callable[[], Awaitable[None]]
 _STREAM_HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-cache, no-transform",
@@ -120,9 +122,17 @@ class ContextLane:
         return let_go
 
     async def exchange(
-        self, head: RequestHead, body: Json, *, identity: Identity, run_id: str, request_key: RequestKey | None = None
+        self,
+        head: RequestHead,
+        body: Json,
+        *,
+        identity: Identity,
+        run_id: str,
+        request_key: RequestKey | None = None,
+        wishes: Wishes | None = None,
+        client: Json | None = None,
     ) -> Exchange:
-        """Return the request as the chain gets it. Raises GatewayError."""
+        """Return the request as the chain gets it. `client` is `Exchange.client`. Raises GatewayError."""
         steering = steering_of(head)
         chain = steering.get("chain", self.chain)
         if chain not in self.chains:
@@ -153,6 +163,7 @@ class ContextLane:
             if request_key is None or request_key.idempotency_key is None
             else request_key.idempotency_key[2],
             events=steering.get("events") == "1",
+            client=client,
             header=header,
             credential=credential,
             credential_header=credential_header(head),
@@ -203,8 +214,13 @@ class ContextLane:
 
         return handle
 
-    async def answer(self, request: web.Request, run: LiveRun, answer: Answer, *, streams: bool) -> web.StreamResponse:
-        """Send the answer of a run, new or joined, from its first byte. `answer` writes it as the client reads it."""
+    async def answer(
+        self, request: web.Request, run: LiveRun, answer: Answer, *, streams: bool, keep: Keep | None = None
+    ) -> web.StreamResponse:
+        """Send the answer of a run, new or joined, from its first byte. `answer` writes it as the client reads it.
+
+        `keep` is awaited once the answer is written, before its end is sent, and before an error ends a stream.
+        """
         exchange, request_id = run.exchange, run.request_id
         headers = {"X-Context-Run-Id": exchange.id, "X-Context-Chain": exchange.chain, "x-request-id": request_id}
         if exchange.task is not None:
@@ -220,12 +236,14 @@ class ContextLane:
             if run.intent is not None:
                 headers["X-Context-Intent"] = run.intent.kind
             if streams:
-                stream = _Stream(request, answer.stream(), request_id, keepalive_s=self.keepalive_s)
+                stream = _Stream(request, answer.stream(), request_id, keepalive_s=self.keepalive_s, keep=keep)
                 response: web.StreamResponse = await stream.run(run.transcript, headers)
             else:
                 chunks = await run.transcript.whole()
                 headers["Content-Type"] = "application/json"
                 response = web.Response(body=answer.whole(chunks), headers=headers)
+                if keep is not None:
+                    await keep()
             whole = True
             if (usage := answer.usage) is not None:
                 note(request, **{name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")})
@@ -240,9 +258,12 @@ class ContextLane:
 class _Stream:
     """One answer as server-sent events, with a frame of the dialect after each silence of `keepalive_s`."""
 
-    def __init__(self, request: web.Request, writer: Stream, run_id: str, *, keepalive_s: float) -> None:
+    def __init__(
+        self, request: web.Request, writer: Stream, run_id: str, *, keepalive_s: float, keep: Keep | None
+    ) -> None:
         self._request = request
         self._writer = writer
+        self._keep = keep
         self._response = web.StreamResponse(headers=_STREAM_HEADERS)
         self._run_id = run_id
         self._keepalive_s = keepalive_s
@@ -267,9 +288,14 @@ class _Stream:
             self._wait()
             await self._relay(transcript)
             last = self._writer.finish()
+            if self._keep is not None:
+                await self._keep()
         except GatewayError as error:
             note(self._request, error_code=error.code)
             last = self._writer.error(error, request_id=self._run_id)
+            if self._keep is not None:
+                with suppress(GatewayError):
+                    await self._keep()
         except (ConnectionResetError, asyncio.CancelledError):
             raise
         except Exception:

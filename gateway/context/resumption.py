@@ -44,6 +44,7 @@ class RepeatedRequest:
     body: Json
     request_key: RequestKey
     exchange: Exchange  # as it would be if it began a run of its own
+    shown: tuple[str, ...] = ()  # approvals that its conversation shows last, in fields and not in texts
 
 
 class Resumption:

@@ -16,6 +16,10 @@ ENDPOINTS: Final[Mapping[str, str]] = {
     for found in iter_modules([str(Path(__file__).parent)])
     if found.ispkg
 }
+#: Collections whose single objects a dialect has pages for, such as `responses`: `BELOW` of its package, if any.
+COLLECTIONS: Final[tuple[str, ...]] = tuple(
+    name for package in ENDPOINTS for name in getattr(import_module(f"gateway.dialects.{package}"), "BELOW", ())
+)
 
 
 def paths_of(endpoint: str) -> tuple[str, ...]:

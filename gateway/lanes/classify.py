@@ -6,7 +6,7 @@ from posixpath import normpath
 from typing import Literal
 from urllib.parse import unquote_to_bytes
 
-from gateway.dialects.endpoints import ENDPOINTS
+from gateway.dialects.endpoints import COLLECTIONS, ENDPOINTS
 from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.routes import path_of
@@ -16,6 +16,9 @@ Mode = Literal["own", "context", "passthrough"]
 CONTEXT_PREFIX = b"x-context-"
 #: Context requests by an X-Context-* header: what a dialect answers, beneath the base URL of passthrough.
 _BY_HEADER = frozenset(b"/v1/" + endpoint.encode() for endpoint in ENDPOINTS.values())
+#: What dialects store, and below each the pages of single ones.
+_STORED = frozenset(b"/v1/" + name.encode() for name in COLLECTIONS)
+_BELOW_STORED = tuple(collection + b"/" for collection in _STORED)
 #: Below each are the pages of single ones, where it is our own itself.
 PROMPTS, WORKFLOWS, SERVICES = b"/v1/system-prompts", b"/workflows", b"/mcp/services"
 CONSOLE = b"/console"
@@ -48,10 +51,10 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
     """Return the lane of a request for `target` (aliases resolved). Raises GatewayError if context headers contradict.
 
     Own routes come first, by exact path. `/context` and everything under it is context, but for the API beneath
-    `/context/v1`: there the endpoints of dialects and the list of models are context, what else generates is refused,
-    and the rest is passthrough. Such an endpoint elsewhere is context if the request has an X-Context-* header, unless
-    X-Context-Mode says `passthrough`. Everything else is passthrough; there these headers have no effect, so they are
-    refused where something is generated without the mode that they ask for.
+    `/context/v1`: there the endpoints of dialects with what they store, and the list of models, are context, what else
+    generates is refused, and the rest is passthrough. Such a path elsewhere is context if the request has an
+    X-Context-* header, unless X-Context-Mode says `passthrough`. Everything else is passthrough; there these headers
+    have no effect, so they are refused where something is generated without the mode that they ask for.
     """
     path = path_of(target)
     if path in own_paths or any(path.startswith(below) and name in own_paths for name, below in _SINGLES):
@@ -67,24 +70,36 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
     if path == b"/context" or path.startswith(b"/context/"):
         if not path.startswith(CONTEXT_BASE) or path == CONTEXT_BASE or path in _OWN_OF_CONTEXT:
             return "context"
+        if _is_stored(path.removeprefix(b"/context")):
+            return "context"
         if _generates(head, path):
             raise GatewayError(
                 "unsupported_endpoint",
-                "The context lane supports chat completions only: set the client to that API (POST "
-                "'/context/v1/chat/completions'), or use the base URL 'http://<this host>/v1', where this path goes to "
-                "the upstream unchanged, without tools and approvals.",
+                "The context lane supports chat completions and responses: set the client to one of these APIs (POST "
+                "'/context/v1/chat/completions' or '/context/v1/responses'), or use the base URL "
+                "'http://<this host>/v1', where this path goes to the upstream unchanged, without tools and approvals.",
             )
         return "passthrough"
-    if headers and mode != b"passthrough" and head.method == b"POST" and path in _BY_HEADER:
-        return "context"
-    if headers and mode != b"passthrough" and _generates(head, path):
-        raise GatewayError(
-            "invalid_header",
-            "There is no context mode on this path: send chat completions to '/context/v1', or leave the 'X-Context-*' "
-            "headers out (with 'X-Context-Mode: passthrough' they have no effect).",
-            param=next(iter(headers)).decode("latin-1"),
-        )
+    if headers and mode != b"passthrough":
+        if _is_stored(path) or (head.method == b"POST" and path in _BY_HEADER):
+            return "context"
+        if _generates(head, path):
+            raise _no_context(headers)
     return "passthrough"
+
+
+def _no_context(headers: dict[bytes, bytes]) -> GatewayError:
+    return GatewayError(
+        "invalid_header",
+        "There is no context mode on this path: send chat completions or responses to '/context/v1', or leave the "
+        "'X-Context-*' headers out (with 'X-Context-Mode: passthrough' they have no effect).",
+        param=next(iter(headers)).decode("latin-1"),
+    )
+
+
+def _is_stored(path: bytes) -> bool:
+    """Return whether a path beneath `/v1` is a collection that a dialect has pages for, or below one."""
+    return path in _STORED or path.startswith(_BELOW_STORED)
 
 
 def _generates(head: RequestHead, path: bytes) -> bool:

@@ -1,17 +1,18 @@
 """The labels of requests for our own pages in metrics: answers to clients apart from what programs ask all the time."""
 
-from gateway.dialects.endpoints import ENDPOINTS
+from gateway.dialects.endpoints import COLLECTIONS, ENDPOINTS
 
 _CHAT = tuple(b"/" + endpoint.encode() for endpoint in ENDPOINTS.values())
 _WATCHED = frozenset((b"/", b"/metrics", b"/health/live", b"/health/ready"))
 _CONSOLE = b"/console"
 _POLLED = (b"/context/runs", b"/context/approvals", b"/context/ws")
+_STORED = tuple(b"/" + name.encode() + b"/" for name in COLLECTIONS)
 
 
 def route_of_own(path: bytes) -> tuple[str, str]:
     """Return route and mode: `chat` of the lane `context`; `health`, `polling`, `console` or `pages` of `own`.
 
-    `health` is for monitoring. `polling` is where clients look again and again, or listen: runs, approvals, events.
+    `health` is for monitoring. `polling` is where clients look again and again, or listen: runs, approvals, events, stored responses.
     """
     if path.endswith(_CHAT):
         return "chat", "context"
@@ -19,4 +20,5 @@ def route_of_own(path: bytes) -> tuple[str, str]:
         return "health", "own"
     if path == _CONSOLE or path.startswith(_CONSOLE + b"/"):
         return "console", "own"
-    return "polling" if path.startswith(_POLLED) else "pages", "own"
+    polled = path.startswith(_POLLED) or any(stored in path for stored in _STORED)
+    return "polling" if polled else "pages", "own"

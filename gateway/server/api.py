@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from gateway.api.approvals import ApprovalPages
+from gateway.api.asking import ContextRequests
 from gateway.api.chat import ChatPages
 from gateway.api.decisions import ApiContext
 from gateway.api.description.page import description_routes
@@ -49,12 +50,13 @@ class ApiPages:
     def of_context(self) -> Sequence[Route]:
         """Return the routes of chats, their explanation, prompts, workflows and the description of all pages."""
         current, identify, admit = self.current, self.identify, self.admit
-        chat = ChatPages(
+        requests = ContextRequests(
             current=lambda: (current().lane, current().core),
             resumption=self.resumption,
             identify=identify,
             admit=admit,
         )
+        chat = ChatPages(requests)
         explain = ExplainPages(current=lambda: current().explainer, identify=identify, admit=admit)
         prompts = PromptPages(
             prompts=lambda: current().prompts, enhancer=lambda: current().enhancer, authorise=self._authorise

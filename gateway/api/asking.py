@@ -1,0 +1,183 @@
+"""The way of a request into the context lane, which the pages of all dialects share: its caller, its body, its run."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+from aiohttp import web
+
+from gateway.api.content import aside, check_values, content_of
+from gateway.api.site import REQUEST_ID
+from gateway.api.unasked import cancel_ask_before
+from gateway.approvals.chat_replies import named_approvals, parse_reply
+from gateway.context.bringing import Brought
+from gateway.context.lane import ContextLane, new_run_id
+from gateway.context.resumption import RepeatedRequest, Resumption
+from gateway.context.steering import steering_of
+from gateway.contracts.caller import Caller
+from gateway.contracts.journal import ENDED
+from gateway.contracts.store import Json
+from gateway.dialects.chat_request import wants_text
+from gateway.dialects.dialect import Asked
+from gateway.errors import GatewayError
+from gateway.http.request_head import RequestHead
+from gateway.lanes.keys import Identify, Identity
+from gateway.lanes.local import head_of, note
+from gateway.model.call import ModelCall
+from gateway.runs.asking import RequestKey, fingerprint
+from gateway.runs.live import LiveRun
+from gateway.workflows.invocation import workflow_call_in, workflow_usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entered:
+    """A request whose caller is known, with the configuration that answers it."""
+
+    lane: ContextLane
+    core: ModelCall
+    head: RequestHead
+    identities: Mapping[bool, Identity]
+
+    @property
+    def caller(self) -> Caller:
+        """Return the caller. Which upstream answers may change how it is recognised, not its tenant."""
+        return next(iter(self.identities.values())).caller
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextRequests:
+    """The context requests of one worker. `current` returns the lane and the model core in use.
+
+    `admit` raises when the gateway is full.
+    """
+
+    current: Callable[[], tuple[ContextLane, ModelCall]]
+    resumption: Resumption
+    identify: Identify
+    admit: Callable[[], None]
+
+    @asynccontextmanager
+    async def entered(self, request: web.Request) -> AsyncIterator[Entered]:
+        """Admit a request and recognise its caller, before anything of its body is read. Raises GatewayError."""
+        self.admit()
+        lane, core = self.current()
+        head = head_of(request)
+        entered = Entered(lane=lane, core=core, head=head, identities=identities_of(head, core, self.identify))
+        async with lane.in_use():
+            note(request, key=entered.caller.name)
+            yield entered
+
+    async def content(self, request: web.Request, entered: Entered) -> bytes:
+        """Return the body of a request. Raises GatewayError (request_too_large)."""
+        lane = entered.lane
+        content = await content_of(
+            request, entered.caller, limit_bytes=lane.body_bytes, limit_name="limits.context_body"
+        )
+        await check_values(content, limit=lane.body_values)
+        return content
+
+    async def run_of(
+        self, request: web.Request, entered: Entered, asked: Asked, content: bytes, *, client: Json | None = None
+    ) -> tuple[LiveRun, RequestKey]:
+        """Return the run that answers a request, and the key by which a repeated request is the same.
+
+        `client` is stored with the run (`Exchange.client`). Raises GatewayError, StoreError.
+        """
+        lane, core, head = entered.lane, entered.core, entered.head
+        target = core.target_of(asked.body)
+        identity = entered.identities.get(target.has_key) or self.identify(head, target.has_key, "context")
+        note(request, key=identity.caller.name, upstream=target.pool.endpoint.name)
+        request_key = await aside(
+            partial(_request_key, head, identity.caller, path=request.path, content=content), content=content
+        )
+        request_key = lane.runs.as_repeat(request_key)
+        run = lane.runs.find(request_key)
+        if run is None:
+            run_id = request[REQUEST_ID] = new_run_id()
+            exchange = await lane.exchange(
+                head,
+                asked.body,
+                identity=identity,
+                run_id=run_id,
+                request_key=request_key,
+                wishes=asked.wishes,
+                client=client,
+            )
+            repeated = RepeatedRequest(
+                body=asked.body, request_key=request_key, exchange=exchange, shown=asked.wishes.shown
+            )
+            run = await self._run(lane, repeated, asked)
+        request[REQUEST_ID] = run.request_id
+        return run, request_key
+
+    async def _run(self, lane: ContextLane, repeated: RepeatedRequest, asked: Asked) -> LiveRun:
+        """Return the run that answers this request.
+
+        It is the run that a decision resumes, the run that the request repeats, or a new run. A message that
+        names a workflow starts a run of it. A quotation in a program's own task neither decides nor starts
+        anything.
+        """
+        if repeated.exchange.task is not None:
+            return lane.begin(repeated.exchange, repeated.request_key)
+        text = asked.text
+        typed = parse_reply(text)
+        if decisions := asked.decisions or (() if typed is None else (typed,)):
+            return await self.resumption.reply(decisions, repeated)
+        if (waits := await self.resumption.repeated_run(repeated)) is not None:
+            return waits
+        stored = await lane.earlier(repeated.request_key, repeated.exchange.caller)
+        if stored is not None and (stored.effects or stored.state not in ENDED):
+            return await self.resumption.repeat(stored, repeated)
+        if (named := named_approvals(text)) and (run := await self.resumption.named(named, repeated)) is not None:
+            return run
+        called = workflow_call_in(text, lane.workflows)
+        exchange = repeated.exchange if called is None else replace(repeated.exchange, workflow=workflow_usage(*called))
+        return lane.begin(
+            exchange,
+            repeated.request_key,
+            detached=exchange.background,
+            brought=await self._brought(lane, text, repeated),
+        )
+
+    async def _brought(self, lane: ContextLane, text: str, repeated: RepeatedRequest) -> Brought | None:
+        """Return the source of text that begins the answer, or None if the gateway adds none."""
+        if not wants_text(repeated.body):
+            return None  # an answer in another format is the client's
+        told = await cancel_ask_before(text, repeated.exchange, lane.approvals.remembered)
+        brought = await self.resumption.brought(repeated)
+        if not told:
+            return brought
+
+        async def both() -> str:
+            return told + ("" if brought is None else await brought())
+
+        return both
+
+
+def identities_of(head: RequestHead, core: ModelCall, identify: Identify) -> Mapping[bool, Identity]:
+    """Return the caller's identities, by whether the upstream has its own key. Raises GatewayError if there is none.
+
+    This happens before the body is read, which names the upstream: a stranger's body is not read.
+    """
+    identities: dict[bool, Identity] = {}
+    refusals = []
+    for upstream_has_key in core.key_kinds:
+        try:
+            identities[upstream_has_key] = identify(head, upstream_has_key, "context")
+        except GatewayError as error:
+            refusals.append(error)
+    if not identities:
+        raise refusals[0]
+    return identities
+
+
+def _request_key(head: RequestHead, caller: Caller, *, path: str, content: bytes) -> RequestKey:
+    key = head.value(b"idempotency-key")
+    retries = head.value(b"x-stainless-retry-count") or b"0"
+    return RequestKey(
+        fingerprint(tenant=caller.tenant, caller=caller.name, path=path, steering=steering_of(head), content=content),
+        None if key is None else (caller.tenant, caller.name, key.decode("latin-1")),
+        repeats=retries.isdigit() and int(retries) > 0,
+        size_bytes=len(content),
+    )
