@@ -1,4 +1,4 @@
-"""The stored objects besides runs: prompts, services, memories, hidden turns; and the protocol of a store."""
+"""The stored objects besides runs and responses: prompts, services, memories, hidden turns; the protocol of a store."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
 from gateway.contracts.journal import Journal
+from gateway.contracts.responses import ResponseStore
 from gateway.errors import GatewayError
 
 #: A JSON object as orjson reads it: values are JSON values.
@@ -124,7 +125,7 @@ class HiddenTurn:
         )
 
 
-class Store(Journal, Protocol):
+class Store(Journal, ResponseStore, Protocol):
     """The storage of everything that outlives a request. Each method is one transaction of the store.
 
     A method raises StoreError when it fails. Then nothing has changed, and nothing will, unless it is an
@@ -235,8 +236,9 @@ class Store(Journal, Protocol):
     async def prune(self, *, before_s: float, limit: int) -> int:
         """Delete rows of ended runs and hidden turns older than `before_s`, and of grants that ended before.
 
-        Returns how many, at most `limit`; 0: there are none left. A run is deleted after all rows that belong to it.
-        The audit log stays.
+        Also of responses that were created before, and of conversations that nobody changed since. Returns how many,
+        at most `limit`; 0: there are none left. What other rows belong to is deleted after all of them. A response may
+        stay for as long as one does that was stored before it. The audit log stays.
         """
         ...
 

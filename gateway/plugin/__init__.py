@@ -50,6 +50,7 @@ from gateway.contracts.plugin import (
     Runs,
     Tools,
 )
+from gateway.contracts.responses import StoredConversation, StoredResponse
 from gateway.contracts.risk import CHOICES, MEANING, RISK_LEVEL, Action, Basis, RiskAssessor, Verdict
 from gateway.contracts.store import (
     HiddenTurn,
@@ -156,7 +157,9 @@ __all__ = [
     "Standing",
     "Store",
     "StoreError",
+    "StoredConversation",
     "StoredPrompt",
+    "StoredResponse",
     "StoredRun",
     "StoredService",
     "StoredStep",

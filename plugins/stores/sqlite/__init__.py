@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias, TypeVar, Unpack, cast
+from typing import TypeVar, Unpack, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -46,7 +46,7 @@ from gateway.plugin import (
 
 from . import journal_statements as journal
 from . import journal_transactions as transactions
-from . import run_lists
+from . import response_statements, run_lists
 from . import statements as kept
 from .address import SqliteAddress
 from .check import SqliteCheck
@@ -56,8 +56,9 @@ from .journal_statements import chosen
 from .journal_transactions import APPROVALS, ASKS, AUDIT, EVENTS, GRANTS, RUNS, STEPS
 from .memories import SqliteMemories
 from .migrations import MIGRATIONS, Migration
+from .responses import SqliteResponses
 from .rows import Rows
-from .thread import SqliteThread
+from .thread import SqliteThread, Values
 from .watch import SqliteWatch
 
 PREFIX = "sqlite:///"
@@ -67,9 +68,7 @@ CHECK_ENDS_S = 0.5  # for a check in the background, once the store is closed
 PROMPTS, SERVICES, TOLD = Rows(StoredPrompt), Rows(StoredService), Rows(WorkerService)
 HIDDEN = Rows(HiddenTurn)
 
-Values: TypeAlias = Sequence[str | float | None]
 T = TypeVar("T")
-FactT = TypeVar("FactT")
 
 
 class Config(BaseModel):
@@ -85,7 +84,7 @@ class Config(BaseModel):
         raise ValueError("a SQLite store is named sqlite:///FILE, for example sqlite:///./gateway.db")
 
 
-class SqliteStore(SqliteMemories):
+class SqliteStore(SqliteMemories, SqliteResponses):
     """The `gateway.contracts.store.Store` on one file, or in memory. Call `open` first."""
 
     def __init__(self, place: str, *, migrations: Sequence[Migration] = MIGRATIONS) -> None:
@@ -203,7 +202,7 @@ class SqliteStore(SqliteMemories):
     async def ended_sessions(self, digests: Collection[str]) -> Collection[str]:
         return await self._read(partial(kept.ended_sessions, digests=digests))
 
-    # Hidden turns; memories are those of `SqliteMemories`.
+    # Hidden turns; memories are those of `SqliteMemories`, responses those of `SqliteResponses`.
 
     async def put_hidden(
         self, turn: HiddenTurn, *, key: str, own_keys: Sequence[str], tenant: str, now_s: float
@@ -216,7 +215,11 @@ class SqliteStore(SqliteMemories):
         return {key: HIDDEN.fact(row) for key, row in rows.items()}
 
     async def prune(self, *, before_s: float, limit: int) -> int:
-        return await self._write(partial(journal.prune, before_s=before_s, limit=limit))
+        def prune(connection: sqlite3.Connection) -> int:
+            gone = journal.prune(connection, before_s=before_s, limit=limit)
+            return gone + response_statements.prune(connection, before_s=before_s, limit=limit - gone)
+
+        return await self._write(prune)
 
     async def take_duty(self, name: str, *, owner: str, now_s: float, until_s: float) -> bool:
         which = (name, owner, now_s, until_s)
@@ -375,12 +378,6 @@ class SqliteStore(SqliteMemories):
         return await self._read(
             lambda c: [AuditRow(n, AUDIT.fact(line), hash_) for n, *line, hash_ in c.execute(journal.AUDIT_ROWS, which)]
         )
-
-    async def _all(self, rows: Rows[FactT], statement: str, values: Values) -> Sequence[FactT]:
-        return await self._read(lambda c: [rows.fact(row) for row in c.execute(statement, values)])
-
-    async def _first(self, rows: Rows[FactT], statement: str, values: Values) -> FactT | None:
-        return next(iter(await self._all(rows, statement, values)), None)
 
 
 def _lasts(change: Change) -> Lasts:

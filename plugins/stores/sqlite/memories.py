@@ -5,29 +5,24 @@ A list that has not changed since it was read needs neither thread.
 
 import asyncio
 import logging
-import sqlite3
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TypeVar
 
 from gateway.plugin import Memory, MemoryPage, Recalled, StoreError
 from gateway.plugin.text import COMPARED_CHARS
 
 from . import memory_statements as sql
 from .cache import SqliteCache
-from .commits import Lasts
 from .rows import Rows
+from .thread import SqliteWork
 
 log = logging.getLogger("gateway")
 
 MEMORIES = Rows(Memory)
 KEPT_CHARS = 4 << 20  # of memories that were read
 
-T = TypeVar("T")
 
-
-class SqliteMemories(ABC):
+class SqliteMemories(SqliteWork):
     """The part of a store for memories, in the file `place`."""
 
     def __init__(self, place: str) -> None:
@@ -35,14 +30,6 @@ class SqliteMemories(ABC):
             place, limit=KEPT_CHARS, size_of=lambda found: 200 + len(found.memory.text)
         )
         self._indexing: asyncio.Task[None] | None = None
-
-    @abstractmethod
-    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T: ...
-
-    @abstractmethod
-    async def _write(
-        self, work: Callable[[sqlite3.Connection], T], *, lasts: Lasts = Lasts.AS_LONG_AS_THE_SYSTEM
-    ) -> T: ...
 
     def open_memories(self) -> None:
         """Open the cache and start the index, once the file has been made."""

@@ -259,6 +259,28 @@ MIGRATIONS: Sequence[Migration] = (
         """CREATE TABLE definitions (
             seq INTEGER PRIMARY KEY, sha256 TEXT NOT NULL UNIQUE, content TEXT NOT NULL)""",
     ),
+    (
+        # A response is usually written once, when it has ended: it stands in one index only, and `number`, the order in
+        # which they were stored, is that in which they grow old. Small columns come before those that may be large.
+        """CREATE TABLE responses (
+            number INTEGER PRIMARY KEY, id TEXT NOT NULL, tenant TEXT NOT NULL, caller TEXT NOT NULL,
+            state TEXT NOT NULL, created_s REAL NOT NULL, run_id TEXT NOT NULL, previous_id TEXT, conversation TEXT,
+            background INTEGER NOT NULL, request BLOB NOT NULL, input BLOB NOT NULL, output BLOB,
+            UNIQUE (tenant, id))""",
+        """CREATE INDEX responses_open ON responses (tenant, run_id, created_s)
+            WHERE state = 'queued' OR state = 'in_progress'""",
+        # The logs of background answers, and the items of conversations, each beside those of the same one.
+        """CREATE TABLE answer_chunks (
+            response INTEGER NOT NULL, number INTEGER NOT NULL, chunk BLOB NOT NULL,
+            PRIMARY KEY (response, number)) WITHOUT ROWID""",
+        """CREATE TABLE conversations (
+            number INTEGER PRIMARY KEY, id TEXT NOT NULL, tenant TEXT NOT NULL, created_s REAL NOT NULL,
+            metadata BLOB NOT NULL, updated_s REAL NOT NULL, UNIQUE (tenant, id))""",
+        "CREATE INDEX conversations_by_age ON conversations (updated_s)",
+        """CREATE TABLE conversation_items (
+            conversation INTEGER NOT NULL, number INTEGER NOT NULL, id TEXT NOT NULL, item BLOB NOT NULL,
+            PRIMARY KEY (conversation, number), UNIQUE (conversation, id)) WITHOUT ROWID""",
+    ),
 )
 
 

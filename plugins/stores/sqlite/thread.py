@@ -9,6 +9,7 @@ import asyncio
 import queue
 import sqlite3
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -19,8 +20,11 @@ from gateway.plugin import ConflictError, StoreError, UncertainError
 
 from .commits import Lasts, PlainTransactions, SqliteUncertainError
 from .file import SqliteError
+from .rows import Rows
 
 T = TypeVar("T")
+FactT = TypeVar("FactT")
+Values: TypeAlias = Sequence[str | float | None]
 Settle: TypeAlias = Callable[[], None]
 
 
@@ -162,6 +166,24 @@ class SqliteThread:
         if isinstance(error, SqliteUncertainError):
             return UncertainError(f"the store {self._place!r} failed: {error}")
         return StoreError(f"the store {self._place!r} failed: {error}")
+
+
+class SqliteWork(ABC):
+    """A part of a store: its methods work on the threads of the store."""
+
+    @abstractmethod
+    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T: ...
+
+    @abstractmethod
+    async def _write(
+        self, work: Callable[[sqlite3.Connection], T], *, lasts: Lasts = Lasts.AS_LONG_AS_THE_SYSTEM
+    ) -> T: ...
+
+    async def _all(self, rows: Rows[FactT], statement: str, values: Values) -> Sequence[FactT]:
+        return await self._read(lambda c: [rows.fact(row) for row in c.execute(statement, values)])
+
+    async def _first(self, rows: Rows[FactT], statement: str, values: Values) -> FactT | None:
+        return next(iter(await self._all(rows, statement, values)), None)
 
 
 def _all(settled: Sequence[Settle]) -> None:
