@@ -81,6 +81,9 @@ class Site:
         app.router.add_get("/health/ready", self._readiness)
         if self._exposition is not None:
             app.router.add_get("/metrics", self._metrics)
+        if self._console is not None:
+            for path in (CONSOLE, CONSOLE + "/{rest:.*}"):
+                app.router.add_route("*", path, self._console)  # without a route, aiohttp's 404 leaves a cycle
         for method, path, handler in self._further:
             app.router.add_route(method, path, handler)
         app.on_response_prepare.append(self._sharing.share)

@@ -1,5 +1,7 @@
 """Texts, times and figures in templates."""
 
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,30 @@ def test_a_template_escapes_what_it_shows_and_names_what_it_lacks(tmp_path: Path
     assert rendering.render("a.html", "zh", {"text": ""}) == "待办 "
     with pytest.raises(UndefinedError, match="missing"):
         rendering.render("b.html", "en", {})
+
+
+class Value:
+    """Something that a page shows."""
+
+    text = "a"
+
+
+def test_what_a_page_has_shown_goes_with_it(tmp_path: Path) -> None:
+    """The collector of cycles has nothing to do after a page: it would hold the event loop."""
+    (tmp_path / "parts.html").write_text("{% macro part() %}{{ value.text }}{% endmacro %}")
+    page = '{% from "parts.html" import part with context %}{% macro own() %}{{ part() }}{% endmacro %}{{ own() }}'
+    (tmp_path / "page.html").write_text(page)
+    rendering = Rendering(tmp_path)
+    rendering.compile()
+    gc.disable()
+    try:
+        value = Value()
+        left = weakref.ref(value)
+        assert rendering.render("page.html", "en", {"value": value}) == "a"
+        del value
+        assert left() is None
+    finally:
+        gc.enable()
 
 
 def test_every_template_can_be_compiled() -> None:
