@@ -27,6 +27,7 @@ from tests.plugins.stores.contract_journal import *  # noqa: F403
 from tests.plugins.stores.contract_leases import *  # noqa: F403
 from tests.plugins.stores.contract_lists import *  # noqa: F403
 from tests.plugins.stores.contract_memories import *  # noqa: F403
+from tests.plugins.stores.contract_responses import *  # noqa: F403
 from tests.plugins.stores.contract_sessions import *  # noqa: F403
 from tests.plugins.stores.records import new, run
 
