@@ -2,6 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from glob import has_magic
 from typing import Literal, Protocol, TypeAlias
 
 from gateway.contracts.caller import Caller as Caller  # for plugins, too
@@ -72,7 +74,7 @@ class Exchange:
     only_tools: tuple[str, ...] = ()  # names or globs that narrow the tools of this request; (): no narrowing
     no_tools: bool = False  # the model may call none of ours
     services: tuple[str, ...] = ()  # services that the client named: all their tools are offered
-    ask_first: tuple[str, ...] = ()  # tools whose calls a person approves in any case
+    ask_first: tuple[str, ...] = ()  # names or globs of tools whose calls a person approves in any case
     max_tool_calls: int | None = None  # lowers the loop's own limit
     approvals: Literal["hold", "turn", "reject"] = "turn"
     #: What makes two requests the same, and the client's own word for it; for who repeats the request.
@@ -96,6 +98,19 @@ class Exchange:
     header: bytes = field(default=b"", repr=False)
     credential: bytes = field(default=b"", repr=False)
     credential_header: bytes = b"authorization"  # where its client puts a credential, in lower case
+
+    def allows(self, tool: str) -> bool:
+        """Return whether the model may call the tool of this inside name, as far as the request says."""
+        return not self.no_tools and (not self.only_tools or _fits(tool, self.only_tools))
+
+    def asks_first(self, tool: str) -> bool:
+        """Return whether the client wants a person to approve each call of the tool of this inside name."""
+        return bool(self.ask_first) and _fits(tool, self.ask_first)
+
+
+def _fits(tool: str, patterns: Sequence[str]) -> bool:
+    """Return whether one of these names and globs means the tool. A name is compared first: there may be a thousand."""
+    return tool in patterns or any(fnmatchcase(tool, pattern) for pattern in patterns if has_magic(pattern))
 
 
 #: Something of an answer: a piece of its text, which a chunk with nothing but a text comes as, or a whole

@@ -37,7 +37,7 @@ class Tools(Protocol):
     """The tools of the running configuration."""
 
     def offered(self, exchange: Exchange) -> Sequence[ToolSpec]:
-        """Return the tools that this request may use, built-in and of plugins, without those of services.
+        """Return the tools that this request may use: built-in ones, those of plugins, and of services that it names.
 
         Their order is fixed.
         """

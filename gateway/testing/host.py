@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from types import TracebackType
 from typing import Self
 
@@ -26,8 +25,7 @@ class FakeTools:
 
     def offered(self, exchange: Exchange) -> Sequence[ToolSpec]:
         self.n_asked += 1
-        only = exchange.only_tools
-        return [spec for spec in self.specs if not only or any(fnmatchcase(spec.name, pattern) for pattern in only)]
+        return [spec for spec in self.specs if exchange.allows(spec.name)]
 
     def services(self) -> Sequence[Service]:
         return self.running

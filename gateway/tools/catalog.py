@@ -5,10 +5,9 @@ one. A tool whose name towards models is another one's is not there.
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Generic, Literal, TypeAlias, TypeVar
 
@@ -108,11 +107,16 @@ class Catalog:
 
     def offered(self, exchange: Exchange) -> Sequence[ToolSpec]:
         """Return the tools that this request may use, named as the model is to name them."""
-        only = exchange.only_tools
         offered = self._offered[bool(self._further())]
-        if not only:
+        if not (exchange.only_tools or exchange.no_tools or exchange.services):
             return tuple(offered.values())
-        return [spec for name, spec in offered.items() if any(fnmatchcase(name, pattern) for pattern in only)]
+        own = [spec for name, spec in offered.items() if exchange.allows(name)]
+        return [*own, *map(_towards_model, self._of_services(exchange))]
+
+    def listed(self, exchange: Exchange) -> Sequence[CatalogEntry]:
+        """Return the tools of `offered` as they are to the operator. Of a changed one nothing of its definition is."""
+        own = [self._entries[name] for name in self._offered[bool(self._further())] if exchange.allows(name)]
+        return [*own, *map(_without_changes, self._of_services(exchange))]
 
     def services(self) -> Sequence[Service]:
         """Return the services as they are now."""
@@ -123,11 +127,7 @@ class Catalog:
         intent = exchange.intent
         names = intent.tools if intent is not None and intent.kind == "mcp" else ()
         found = (self.find(name, exchange) for name in names)
-        return [
-            replace(entry.spec, name=entry.model_name, description=_description(entry))
-            for entry in found
-            if entry is not None
-        ]
+        return [_towards_model(entry) for entry in found if entry is not None]
 
     def not_running(self, name: str) -> str | None:
         """Return the service that a tool of this name would belong to, if it does not run; else None."""
@@ -148,15 +148,26 @@ class Catalog:
     def find(self, wanted: str, exchange: Exchange) -> CatalogEntry | None:
         """Return the tool that the model means, if this request may use it; else None."""
         entry = self._towards_models(wanted) or self.named(wanted)
-        only = exchange.only_tools
-        if entry is None or (only and not any(fnmatchcase(entry.spec.name, pattern) for pattern in only)):
-            return None
-        return entry
+        return entry if entry is not None and exchange.allows(entry.spec.name) else None
 
     def named(self, name: str) -> CatalogEntry | None:
         """Return the tool of this inside name; None: there is none."""
         entry = self._entries.get(name) or self._towards_models(model_name(name))
         return entry if entry is not None and entry.spec.name == name else None
+
+    def service_of(self, name: str) -> str | None:
+        """Return the service that a tool of this name, inside or towards models, belongs to; None: to none.
+
+        The service need not run.
+        """
+        if name in self._entries or name in self._by_model_name:
+            return None
+        heads = ((service.name, (f"{service.name}.", f"{model_name(service.name)}__")) for service in self.services())
+        return max((service for service, head in heads if name.startswith(head)), key=len, default=None)
+
+    def own_names(self) -> Sequence[str]:
+        """Return the inside names of the tools that belong to no service."""
+        return list(self._entries)
 
     def names(self) -> Sequence[str]:
         """Return all inside names as they are now; `service.*` for those of a service that does not run."""
@@ -199,6 +210,17 @@ class Catalog:
         sources = [entry.source for entry in self._entries.values()] + [each.source for each in self._services]
         return list({id(source): source for source in sources}.values())
 
+    def _of_services(self, exchange: Exchange) -> Iterator[CatalogEntry]:
+        """Yield the tools that the request may use of the services that it names, as far as they run."""
+        wanted = {facts.name: facts for facts in self.services()} if exchange.services else {}
+        for name in exchange.services:
+            if (service := wanted.get(name)) is None or not service.running:
+                continue
+            for tool in service.tools:
+                entry = self.find(f"{name}.{tool}", exchange)
+                if entry is not None and entry.service is not None and entry.service.name == name:
+                    yield entry
+
     def _current(self) -> _Snapshot:
         """Return the services as they are now. Those of this configuration report no changes, so they are read anew."""
         further = self._further()
@@ -222,8 +244,16 @@ class Catalog:
         )
 
 
-def _description(entry: CatalogEntry) -> str:
-    return _CHANGED if entry.changed else entry.spec.description
+def _towards_model(entry: CatalogEntry) -> ToolSpec:
+    """Return a tool of a service as the model sees it."""
+    return replace(_without_changes(entry).spec, name=entry.model_name)
+
+
+def _without_changes(entry: CatalogEntry) -> CatalogEntry:
+    """Return the tool without the definition that nobody has accepted yet."""
+    if not entry.changed:
+        return entry
+    return replace(entry, spec=replace(entry.spec, description=_CHANGED, parameters={"type": "object"}))
 
 
 def _offered(entries: Sequence[CatalogEntry]) -> Mapping[str, ToolSpec]:

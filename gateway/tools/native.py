@@ -13,11 +13,13 @@ from gateway.tools.catalog import Catalog
 def native_tools(catalog: Catalog, exchange: Exchange, *, besides: Container[str]) -> list[Json]:
     """Return the definitions of tools that the client did not bring itself, each with the parameter `risk_level`.
 
-    The model gets the parameters of a service's tool only after a call with wrong ones.
+    The model gets the parameters of a service's tool that the user's intent is about only after a call with wrong ones.
     """
     offered = catalog.offered(exchange)
-    intended = [replace(spec, parameters={"type": "object"}) for spec in catalog.intended(exchange)]
-    return [_native(spec) for spec in (*offered, *intended) if spec.name not in besides]
+    names = {spec.name for spec in offered}
+    intended = (spec for spec in catalog.intended(exchange) if spec.name not in names)
+    briefly = [replace(spec, parameters={"type": "object"}) for spec in intended]
+    return [_native(spec) for spec in (*offered, *briefly) if spec.name not in besides]
 
 
 def _native(spec: ToolSpec) -> Json:

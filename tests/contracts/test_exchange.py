@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from dataclasses import FrozenInstanceError, is_dataclass
+from dataclasses import FrozenInstanceError, is_dataclass, replace
 
 import pytest
 
@@ -32,6 +32,28 @@ def test_an_exchange_shows_no_credential() -> None:
     assert "s3cret" not in repr(exchange)
     with pytest.raises(FrozenInstanceError):
         exchange.chain = "other"  # type: ignore[misc]
+
+
+ANY = Exchange(id="run_1", body={}, caller=Caller("c", "t", frozenset()), chain="main")
+
+
+def test_a_request_may_narrow_its_tools() -> None:
+    """By names and globs; a name with the signs of a glob in it is not one. `no_tools` leaves none."""
+    assert ANY.allows("time.look")
+    named = replace(ANY, only_tools=("now", "time.*", "odd[[]1]"))
+    assert [name for name in ("now", "nowadays", "time.look", "time", "odd[1]", "odd1") if named.allows(name)] == [
+        "now",
+        "time.look",
+        "odd[1]",
+    ]
+    assert not replace(named, no_tools=True).allows("now") and not replace(ANY, no_tools=True).allows("now")
+
+
+def test_a_request_may_want_a_person_for_some_tools() -> None:
+    """None without it: an empty list names none, and not all."""
+    assert not ANY.asks_first("now")
+    asks = replace(ANY, ask_first=("now", "time.*"))
+    assert [asks.asks_first(name) for name in ("now", "time.look", "other")] == [True, True, False]
 
 
 def test_contracts_need_no_pydantic() -> None:

@@ -209,6 +209,59 @@ async def test_a_changed_definition_says_nothing_to_a_model() -> None:
     assert "has changed" in look.description and "has changed" not in listen.description
 
 
+async def test_services_that_a_request_names_are_offered() -> None:
+    """Whole, behind ours; as far as they run and the request allows their tools."""
+    git = running("git", "log", "push")
+    further = Come(running("time", "look", "listen"), git, running("other", "x"))
+    tools = await load_catalog({"s": Configured(Source(spec("now"), spec("git.log")))}, further=further)
+
+    def names(*services: str, only: tuple[str, ...] = ()) -> list[str]:
+        return [tool.name for tool in tools.offered(replace(exchange(*only), services=services))]
+
+    assert names("git", "time") == ["now", "git__log", "git__push", "time__look", "time__listen"]
+    assert names("time", only=("time.look", "git.*")) == ["git__log", "time__look"]
+    assert tools.offered(replace(exchange(), services=("time",)))[-1].parameters == {"type": "object"}
+    git.becomes("stopped")
+    assert names("git", "gone") == ["now", "git__log"]
+
+
+async def test_a_request_may_have_no_tools() -> None:
+    """None is offered, found or named as the nearest."""
+    tools = await load_catalog({"s": Configured(Source(spec("now")))}, further=Come(running("time", "look")))
+    none = replace(exchange(), no_tools=True, services=("time",))
+    assert not tools.offered(none) and not tools.listed(none) and tools.nearest("nox", none) == []
+    assert tools.find("now", none) is None and tools.find("time.look", none) is None
+    intended = replace(none, intent=Intent("mcp", "explicit:service", None, "time", ("time.look",)))
+    assert not tools.intended(intended)
+
+
+async def test_what_is_offered_is_listed_by_its_inside_names() -> None:
+    """With its service; a definition that nobody accepted says nothing here either."""
+    service = running("time", "look", "listen")
+    service.accept({"look": "other", "listen": "1"})
+    tools = await load_catalog({"s": Configured(Source(spec("a.now")))}, further=Come(service))
+    listed = tools.listed(replace(exchange(), services=("time",)))
+    assert [(entry.spec.name, entry.service and entry.service.name) for entry in listed] == [
+        ("a.now", None),
+        ("time.look", "time"),
+        ("time.listen", "time"),
+    ]
+    assert "has changed" in listed[1].spec.description and "has changed" not in listed[2].spec.description
+
+
+async def test_a_tool_is_of_the_service_whose_name_it_begins_with() -> None:
+    """Inside or towards models, running or not; the longest name counts, and ours are of none."""
+    stopped = running("my", "x")
+    stopped.becomes("stopped")
+    further = Come(running("my.server", "a.b"), stopped)
+    tools = await load_catalog({"s": Configured(Source(spec("my.own")))}, further=further)
+    of = {
+        name: tools.service_of(name) for name in ("my.server.a.b", "my__server__a__b", "my.x", "my.own", "my__own", "z")
+    }
+    assert list(of.values()) == ["my.server", "my.server", "my", None, None, None]
+    assert tools.own_names() == ["my.own"]
+
+
 async def test_the_nearest_name_may_be_a_services() -> None:
     """With its prefix or without; what does not run, or is not offered, is not named."""
     tools = Catalog((), further=Come(running("weather", "get_weather", "x"), running("my.server", "a.b")))

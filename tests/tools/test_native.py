@@ -1,13 +1,17 @@
 """Our tools in the words of the API, beside those that a client brought."""
 
+from dataclasses import replace
+
 import orjson
 
+from gateway.contracts.exchange import Intent
 from gateway.contracts.risk import schema
 from gateway.contracts.store import Json
 from gateway.tools.catalog import Catalog, Configured, load_catalog
 from gateway.tools.native import native_tools
 
 from .doubles import Source, exchange, spec
+from .managed import Managed
 
 SCHEMA: Json = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
 
@@ -64,3 +68,16 @@ async def test_a_clients_tool_wins_a_clash_of_names() -> None:
     assert sorted(names()) == ["look", "peek", "read"]
     assert sorted(names(besides=("peek", "other"))) == ["look", "read"]
     assert names("re*") == ["read"] and names("nothing") == []
+
+
+async def test_tools_of_services_come_once() -> None:
+    """Whole if the request names the service; without their schema if only the user's message is about them."""
+    service = Managed("time")
+    service.becomes("running", look="1")
+    made = await load_catalog({}, further=lambda: [Configured(service, untrusted=True)])
+    meant = replace(exchange(), intent=Intent("mcp", "explicit:service", None, "time", ("time.look",)))
+    both = replace(meant, services=("time",))
+    for asked in (meant, both):
+        (told,) = native_tools(made, asked, besides=())
+        assert told["function"]["name"] == "time__look"
+    assert native_tools(made, replace(both, no_tools=True), besides=()) == []

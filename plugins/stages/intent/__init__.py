@@ -78,7 +78,7 @@ class IntentStage:
         own = frozenset(name.casefold() for name in (*offered, *client_tools(exchange.body)))
         intent = recognise(text, services, own=own, exclude_keywords=self._config.exclude_keywords)
         self._host.counters.count("intent", intent=intent.kind, layer=layer(intent))
-        note = mcp_note(intent, services, limit=self._config.max_described)
+        note = mcp_note(intent, describable(services, exchange), limit=self._config.max_described)
         notes = (*exchange.notes, note) if note else exchange.notes
         reply = await call_next(replace(exchange, intent=intent, notes=notes))
         return replace(reply, intent=intent)
@@ -193,6 +193,20 @@ def layer(intent: Intent) -> str:
     """Return the layer that decided, as a label: explicit, keyword, phrase or none."""
     how = intent.rule.partition(":")[0]
     return {"explicit": "explicit", "keyword": "keyword", "normal": "none"}.get(how, "phrase")
+
+
+def describable(services: Sequence[Service], exchange: Exchange) -> Sequence[Service]:
+    """Return the services with the tools that a note may describe: those that the request allows, and does not name.
+
+    Those of services that it names are offered anyway.
+    """
+    if not (exchange.only_tools or exchange.no_tools or exchange.services):
+        return services
+    return [
+        replace(service, tools={t: line for t, line in service.tools.items() if exchange.allows(f"{service.name}.{t}")})
+        for service in services
+        if service.name not in exchange.services
+    ]
 
 
 def mcp_note(intent: Intent, services: Sequence[Service], *, limit: int) -> str | None:

@@ -131,17 +131,17 @@ class PromptEnhancer:
     def _part(self, exchange: Exchange, base: str | None) -> Part:
         """Return the part from the cache, or make it now. A request with its own selection of tools is not cached."""
         self._drop_outdated()
-        with_tools = self._config.tools and wants_text(exchange.body)
+        with_tools = self._config.tools and not exchange.no_tools and wants_text(exchange.body)
         # The intent layer adds the tools of a service as notes; they are called in the same format.
-        service = with_tools and exchange.intent is not None and bool(exchange.intent.tools)
+        service = with_tools and exchange.intent is not None and any(map(exchange.allows, exchange.intent.tools))
         # Tenants share no entry unless their texts are equal: the text itself is part of the key.
         key = (exchange.prompt, base, self._host.tools.version, with_tools, service)
-        part = None if exchange.only_tools else self._cached(key)
+        part = None if _selects(exchange) else self._cached(key)
         self._host.counters.count("prompt_cache_requests", result="miss" if part is None else "hit")
         if part is None:
             tools = self._tools(exchange) if with_tools else ()
             part = self._made(base, tools, instructed=bool(tools) or service)
-            if not exchange.only_tools:
+            if not _selects(exchange):
                 self._parts[key] = part
         clashes = _clashes(exchange.body, part.tools)
         if not clashes:
@@ -156,8 +156,8 @@ class PromptEnhancer:
             return None
 
     def _tools(self, exchange: Exchange) -> tuple[ToolText, ...]:
-        """Return the texts of the offered tools. Those of an exchange that narrows nothing are made once and shared."""
-        if exchange.only_tools:
+        """Return the texts of the offered tools. Those of a request without a selection are made once and shared."""
+        if _selects(exchange):
             return tool_texts(self._host.tools.offered(exchange))
         if self._all_tools is None:
             self._all_tools = tool_texts(self._host.tools.offered(exchange))
@@ -214,6 +214,11 @@ class PromptEnhancer:
             _listed(fitted.omitted),
             estimated_tokens(fitted.size_bytes),
         )
+
+
+def _selects(exchange: Exchange) -> bool:
+    """Return whether the request has a selection of tools of its own."""
+    return bool(exchange.only_tools or exchange.services)
 
 
 def with_system(body: Json, text: str) -> Json:

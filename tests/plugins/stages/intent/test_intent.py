@@ -10,6 +10,7 @@ from measuring import Effort
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, Intent, Reply
+from gateway.contracts.store import Json
 from gateway.contracts.tools import Service, ToolSpec
 from gateway.plugins.stages.intent import PLUGIN, Config, mcp_note, one_sentence, recognise
 from gateway.testing import FakeHost
@@ -182,7 +183,7 @@ def host_of(*services: Service) -> FakeHost:
     return FakeHost(tools=[reads], services=services or SERVICES)
 
 
-async def through(text: str, host: FakeHost, *, config: Config | None = None) -> Exchange:
+async def through(text: str, host: FakeHost, *, config: Config | None = None, **facts: object) -> Exchange:
     """The exchange as the next stage sees it."""
     seen: list[Exchange] = []
 
@@ -193,7 +194,8 @@ async def through(text: str, host: FakeHost, *, config: Config | None = None) ->
     stage = PLUGIN.build(config or Config(), host)
     body = {"messages": [{"role": "user", "content": text}]}
     caller = Caller("a", "t", frozenset())
-    reply = await stage(Exchange(id="r", body=body, caller=caller, chain="c", notes=("before",)), call_next)
+    given: dict[str, object] = {"body": body, "caller": caller, "chain": "c", "notes": ("before",), **facts}
+    reply = await stage(Exchange(id="r", **given), call_next)  # type: ignore[arg-type]
     assert reply.intent == seen[0].intent
     return seen[0]
 
@@ -228,6 +230,26 @@ async def test_an_mcp_intent_injects_short_descriptions() -> None:
         "- weather__get_weather: Weather of a place now.",
         "- weather__get_forecast: Weather of the world.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("facts", "lines"),
+    [
+        ({"only_tools": ("weather.get_forecast", "now")}, ["- weather__get_forecast: Weather of the world."]),
+        ({"only_tools": ("now",)}, []),
+        ({"no_tools": True}, []),
+        ({"services": ("weather",)}, []),
+        (
+            {"services": ("git",), "only_tools": ("weather.get_weather",)},
+            ["- weather__get_weather: Weather of a place now."],
+        ),
+    ],
+)
+async def test_a_note_describes_what_may_be_called_and_is_not_offered_anyway(facts: Json, lines: list[str]) -> None:
+    """The intent is what the user said, whatever the request allows."""
+    exchange = await through("天气", host_of(), **facts)
+    assert exchange.intent is not None and exchange.intent.rule == "keyword:天气"
+    assert [line for note in exchange.notes[1:] for line in note.splitlines()][2:] == lines
 
 
 async def test_services_of_one_message_stand_together() -> None:

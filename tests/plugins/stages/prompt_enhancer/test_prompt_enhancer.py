@@ -17,6 +17,9 @@ from gateway.plugins.stages.prompt_enhancer import Config
 from gateway.plugins.stages.prompt_enhancer.mermaid import MERMAID
 from gateway.plugins.stages.prompt_enhancer.tool_prompt import INSTRUCTIONS
 from gateway.testing import FakeHost
+from gateway.tools.catalog import Configured, load_catalog
+from tests.tools.doubles import Source
+from tests.tools.managed import Managed
 
 
 @pytest.fixture
@@ -240,6 +243,23 @@ async def test_what_belongs_to_one_request_is_not_kept(host: FakeHost) -> None:
     assert "Ann" not in plain
     assert names_in(await system(enhancer, exchange(only_tools=("read_file",)))) == ["read_file"]
     assert host.counters.counted[("prompt_cache_requests", "miss")] == 3
+
+
+async def test_what_a_request_wants_of_tools_is_not_kept(host: FakeHost) -> None:
+    """Services that it names are in its prompt, with their parameters, and in no other; `no_tools` leaves none."""
+    service = Managed("time")
+    service.becomes("running", look="1")
+    sources = {"s": Configured(Source(*host.tools.specs))}
+    host.tools = await load_catalog(sources, further=lambda: [Configured(service)])  # type: ignore[assignment]
+    enhancer = stage(host)
+    plain = await system(enhancer, exchange())
+    for named, offered in (("time", ["read_file", "now", "time__look"]), ("gone", ["read_file", "now"])):
+        assert names_in(await system(enhancer, exchange(services=(named,)))) == offered
+    assert await system(enhancer, exchange(no_tools=True)) == "You help."
+    meant = Intent("mcp", "keyword:x", None, "time", ("time.look",))
+    assert await system(enhancer, exchange(no_tools=True, intent=meant)) == "You help."
+    assert "# Tools" not in await system(enhancer, exchange(only_tools=("gone",), intent=meant))
+    assert names_in(plain) == ["read_file", "now"] and await system(enhancer, exchange()) == plain
 
 
 async def test_the_cache_has_a_size(host: FakeHost) -> None:
