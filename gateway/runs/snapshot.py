@@ -1,12 +1,25 @@
 """The stored beginning of a run, for a restart: the client's request without anything secret."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Final, Literal
 
 import orjson
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, Resume
 from gateway.contracts.journal import StoredRun
+
+#: Fields that most requests do not have: stored only with another value than this one.
+_WISHES: Final[Mapping[str, object]] = {
+    "no_tools": False,
+    "services": (),
+    "ask_first": (),
+    "max_tool_calls": None,
+    "shows_calls": False,
+    "background": False,
+    "tainted": False,
+    "client": None,
+}
 
 
 def request_of(exchange: Exchange) -> bytes:
@@ -26,16 +39,23 @@ def request_of(exchange: Exchange) -> bytes:
             "workflow": exchange.workflow,
             "credential": bool(exchange.credential),
             "credential_header": exchange.credential_header.decode("latin-1"),
+            **{name: value for name, no in _WISHES.items() if (value := getattr(exchange, name)) != no},
         }
     )
 
 
 def exchange_of(
-    resume: Resume, *, approvals: Literal["hold", "turn", "reject"], header: bytes = b"", credential: bytes = b""
+    resume: Resume,
+    *,
+    approvals: Literal["hold", "turn", "reject"],
+    shows_calls: bool | None = None,
+    header: bytes = b"",
+    credential: bytes = b"",
 ) -> Exchange:
     """Return the exchange of a stored run that continues.
 
-    Facts that were never stored come from the request that brings it.
+    Facts that were never stored come from the request that brings it, and so does `shows_calls`; None: there is no such
+    request.
     """
     run, asked = resume.run, orjson.loads(resume.run.request)
     return Exchange(
@@ -47,11 +67,19 @@ def exchange_of(
         conversation=run.conversation,
         user=asked.get("user"),
         only_tools=tuple(asked["only_tools"]),
+        no_tools=asked.get("no_tools", False),
+        services=tuple(asked.get("services", ())),
+        ask_first=tuple(asked.get("ask_first", ())),
+        max_tool_calls=asked.get("max_tool_calls"),
         approvals=approvals,
         fingerprint=run.fingerprint,
         idempotency_key=run.idempotency_key,
         resume=resume,
         events=asked["events"],
+        shows_calls=asked.get("shows_calls", False) if shows_calls is None else shows_calls,
+        background=asked.get("background", False),
+        client=asked.get("client"),
+        tainted=asked.get("tainted", False),
         workflow=asked.get("workflow"),
         header=header,
         credential=credential,

@@ -53,6 +53,35 @@ def test_a_run_goes_on_with_what_was_asked() -> None:
     assert again == replace(ASKED, header=b"", credential=b"", approvals="turn", resume=resume)
 
 
+WISHES: Json = {
+    "no_tools": True,
+    "services": ("weather",),
+    "ask_first": ("weather.*",),
+    "max_tool_calls": 0,
+    "shows_calls": True,
+    "background": True,
+    "tainted": True,
+    "client": {},
+}
+
+
+def test_a_run_goes_on_with_what_its_request_wished() -> None:
+    """Each wish, whatever its value; only whether calls are shown is the matter of the request that brings it on."""
+    wished = replace(ASKED, **WISHES)
+    again = exchange_of(Resume(stored(wished)), approvals="hold")
+    assert {name: getattr(again, name) for name in WISHES} == WISHES
+    assert not exchange_of(Resume(stored(wished)), approvals="hold", shows_calls=False).shows_calls
+    assert exchange_of(Resume(stored(ASKED)), approvals="hold", shows_calls=True).shows_calls
+
+
+def test_a_request_without_wishes_is_stored_as_before() -> None:
+    """What it does not say costs no byte; runs that are stored already have none of it either."""
+    assert not WISHES.keys() & orjson.loads(request_of(ASKED)).keys()
+    assert {name: getattr(ASKED, name) for name in WISHES} == {
+        name: getattr(exchange_of(Resume(stored(ASKED)), approvals="hold"), name) for name in WISHES
+    }
+
+
 def test_no_header_and_no_credential_is_kept() -> None:
     """Only whether there was a credential, and in which header its client puts it."""
     kept = request_of(ASKED)
