@@ -275,9 +275,10 @@ class Round:
 
     async def _grant(self, i: int) -> Grant | None:
         """Return a grant that clears the call now. None: there is none, or the user wants to be asked before each."""
-        if self.progress.asked_for:
+        step = self.recorder.steps[self.numbers[i]]
+        if self.progress.asked_for or self.exchange.asks_first(step.tool):
             return None
-        return await self.approvals.remembered.grant(self.recorder.steps[self.numbers[i]], self.exchange)
+        return await self.approvals.remembered.grant(step, self.exchange)
 
     async def _read(self) -> None:
         """Read the approvals. An executing one is approved again if its call may run once more."""

@@ -108,14 +108,16 @@ class Gate:
         *,
         tainted: bool,
         asked_for: bool = False,
+        client_asks: bool = False,
         definition_changed: bool = False,
         doubt: Doubt | None = None,
     ) -> Verdict:
         """Return the verdict on a call. Never raises, for any arguments.
 
         `tainted`: the run has read text that strangers wrote. `asked_for`: the user wants to be asked before every
-        call. `definition_changed`: the tool's definition differs from the accepted one. `doubt`: the model may only
-        repeat or describe the call. The last three turn a call that would run into one that asks, never the reverse.
+        call, `client_asks`: the request wants that for calls of this tool. `definition_changed`: the tool's definition
+        differs from the accepted one. `doubt`: the model may only repeat or describe the call. The last four turn a
+        call that would run into one that asks, never the reverse.
         """
         verdict = self._judge(spec, claim, tainted=tainted)
         if verdict.decision in ("deny", "error"):
@@ -124,6 +126,8 @@ class Gate:
             return Verdict("confirm", "operator", "definition_changed", "The tool has changed since it was accepted.")
         if asked_for and verdict.decision == "auto":
             return Verdict("confirm", "operator", "asked_for", "The user wants to be asked before every call.")
+        if client_asks and verdict.decision == "auto":
+            return Verdict("confirm", "operator", "client_asks", "The request wants calls of this tool to be approved.")
         if doubt is not None and verdict.decision == "auto":
             return Verdict("confirm", "default", doubt, _DOUBTS[doubt])
         return verdict

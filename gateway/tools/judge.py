@@ -52,7 +52,10 @@ class Judge:
             return PlannedCall(_call(found, call_id), None, _UNKNOWN, f"Error: there is no tool {found.tool!r}.{hint}")
         claim = self.claim(entry, found.parameters, beside=found.beside)
         call = ToolCall(id=call_id, tool=entry.model_name, arguments=claim.arguments, terminate=found.terminate)
-        verdict = self.verdict(entry, claim, tainted=tainted, asked_for=asked_for, doubt=found.doubt)
+        client_asks = exchange.asks_first(entry.spec.name)
+        verdict = self.verdict(
+            entry, claim, tainted=tainted, asked_for=asked_for, client_asks=client_asks, doubt=found.doubt
+        )
         level = _text_of(claim.risk_level)
         refusal = _denied(verdict)
         if verdict.basis == "malformed":
@@ -75,7 +78,8 @@ class Judge:
         if entry is None or planned.spec is None or entry.spec.name != planned.spec.name:
             return replace(planned, refusal=_GONE)
         level = ABSENT if planned.risk_level is None else planned.risk_level
-        verdict = self.verdict(entry, RiskClaim(planned.call.arguments, level), tainted=tainted, asked_for=asked_for)
+        claim, client_asks = RiskClaim(planned.call.arguments, level), exchange.asks_first(entry.spec.name)
+        verdict = self.verdict(entry, claim, tainted=tainted, asked_for=asked_for, client_asks=client_asks)
         if verdict.decision == "error":
             refusal = f"Not run: the tool has changed, and the call does not fit it any more: {verdict.reason}"
             return replace(planned, spec=entry.spec, verdict=verdict, refusal=refusal)
@@ -116,13 +120,26 @@ class Judge:
         return RiskClaim(self._schemas.filled(entry.spec, claim.arguments), claim.risk_level)
 
     def verdict(
-        self, entry: CatalogEntry, claim: RiskClaim, *, tainted: bool, asked_for: bool, doubt: Doubt | None = None
+        self,
+        entry: CatalogEntry,
+        claim: RiskClaim,
+        *,
+        tainted: bool,
+        asked_for: bool,
+        client_asks: bool = False,
+        doubt: Doubt | None = None,
     ) -> Verdict:
         """Return the verdict on a call; the schema comes before the gate."""
         if problem := self._schemas.problem(entry.spec, claim.arguments):
             return Verdict("error", "malformed", "schema", problem)
         return self.gate.judge(
-            entry.spec, claim, tainted=tainted, asked_for=asked_for, definition_changed=entry.changed, doubt=doubt
+            entry.spec,
+            claim,
+            tainted=tainted,
+            asked_for=asked_for,
+            client_asks=client_asks,
+            definition_changed=entry.changed,
+            doubt=doubt,
         )
 
     def filled(self, exchange: Exchange, tool: str, arguments: Mapping[str, object], values: Values) -> Json:

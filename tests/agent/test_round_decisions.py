@@ -83,6 +83,17 @@ async def test_a_remembered_approval_clears_the_same_call_only() -> None:
     await bench.close()
 
 
+async def test_a_remembered_approval_clears_nothing_where_the_request_wants_a_person() -> None:
+    """Each call of the tool asks, the same one again, too; others run."""
+    bench = Bench([group(call(x=1), call("peek", x=1)), answer(call(x=1)), answer("never")])
+    await bench.run(ask_first=("look",))
+    assert [(a.rule, a.basis) for a in await bench.pending_approvals()] == [("client_asks", "operator")]
+    await bench.decide(remember="run")
+    assert "approve ap_" in texts(await bench.resumed())
+    assert [c.tool for c in bench.calls] == ["look", "peek"]
+    await bench.close()
+
+
 async def test_nobody_is_asked_about_a_call_that_its_tool_refuses() -> None:
     """The model is told at once."""
     bench = Bench([answer(risky()), answer("I see.")], refuses=lambda _: "outside of the roots")

@@ -282,6 +282,16 @@ def test_a_user_who_wants_to_be_asked_is_asked(claim: RiskClaim) -> None:
     assert gate().judge(None, claim, tainted=False, asked_for=True).decision == "error"
 
 
+@pytest.mark.parametrize("claim", [RiskClaim(SELECT), RiskClaim(DROP, "low")])
+def test_a_request_that_wants_approvals_of_a_tool_gets_them(claim: RiskClaim) -> None:
+    """It only tightens: what asks anyway says why it does, and what is refused stays refused."""
+    verdict = gate().judge(SQL, claim, tainted=False, client_asks=True)
+    assert (verdict.decision, verdict.basis, verdict.rule) == ("confirm", "operator", "client_asks")
+    assert gate().judge(SQL, RiskClaim(DROP), tainted=False, client_asks=True).basis == "default"
+    assert gate(assessor=Refuses()).judge(SQL, RiskClaim(SELECT), tainted=False, client_asks=True).decision == "deny"
+    assert gate().judge(None, claim, tainted=False, client_asks=True).decision == "error"
+
+
 @pytest.mark.parametrize("claim", [RiskClaim(SELECT), RiskClaim(DROP, "low"), RiskClaim(DROP), RiskClaim(DROP, "high")])
 def test_a_changed_definition_asks(claim: RiskClaim) -> None:
     """Whoever would have decided; what is refused stays refused."""

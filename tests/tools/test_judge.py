@@ -118,6 +118,20 @@ async def test_a_call_is_judged_by_what_is_known(
     assert planned.needs_approval is (decision == "confirm")
 
 
+async def test_a_request_wants_a_person_for_some_tools_only() -> None:
+    """At the first look at a call, and at each later one."""
+    made = await judge(LOOK, spec("peek", parameters=SCHEMA))
+    asks = replace(exchange(), ask_first=("look",))
+    for tool, rule in (("look", "client_asks"), ("peek", "risk_level_low")):
+        found = FoundCall(tool, {"x": 1, "risk_level": "low"}, terminate=False)
+        planned = made.plan(found, "call_7", asks, tainted=False, asked_for=False)
+        assert planned.verdict.rule == rule
+        before = made.plan(found, "call_7", exchange(), tainted=False, asked_for=False)
+        assert before.verdict.decision == "auto"
+        again = await made.again(before, asks, tainted=False, asked_for=False)
+        assert (again.verdict.rule, again.needs_approval) == (rule, tool == "look")
+
+
 async def test_what_policy_refuses_is_told_to_the_model() -> None:
     """Not to a person."""
     planned = plan(await judge(policy=replace(TRUSTING, default="deny")), x=2)
