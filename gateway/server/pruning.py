@@ -8,7 +8,7 @@ from gateway.contracts.store import Store, StoreError
 
 log = logging.getLogger("gateway")
 
-#: Ended runs and hidden turns are kept for thirty days.
+#: Ended runs, hidden turns, responses, and conversations from their last change on are kept for thirty days.
 KEPT_S = 30 * 24 * 3600.0
 #: What is old is looked for so long after the start, and so often from then on.
 FIRST_S, EVERY_S = 60.0, 3600.0
