@@ -6,9 +6,8 @@ Each refusal names the field at fault as `param`, such as `messages[2].role`, an
 from collections.abc import Mapping
 from typing import Final, NoReturn
 
-import orjson
-
 from gateway.contracts.store import Json
+from gateway.dialects.json_object import json_object
 from gateway.errors import GatewayError
 
 ROLES: Final = ("system", "developer", "user", "assistant", "tool", "function")
@@ -35,16 +34,7 @@ def chat_request(content: bytes, *, needs_model: bool) -> Json:
 
     Raises GatewayError (invalid_json, missing_field, invalid_field, unsupported_parameter).
     """
-    try:
-        body = orjson.loads(content)
-    except orjson.JSONDecodeError as error:
-        raise GatewayError("invalid_json", f"The request body is not JSON: {error}.") from None
-    if not isinstance(body, dict):
-        raise GatewayError("invalid_json", "The request body must be a JSON object.")
-    try:
-        orjson.dumps(body)
-    except orjson.JSONEncodeError:  # reading goes deeper than writing
-        raise GatewayError("invalid_json", "The request body is nested too deeply.") from None
+    body = json_object(content)
     _check_messages(body.get("messages"))
     for name in _FIELDS.keys() & body.keys():
         _check_field(name, body[name])

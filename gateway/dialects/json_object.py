@@ -1,0 +1,21 @@
+"""The JSON object that the body of a request is, whatever API its client speaks."""
+
+import orjson
+
+from gateway.contracts.store import Json
+from gateway.errors import GatewayError
+
+
+def json_object(content: bytes) -> Json:
+    """Return the object, which can be written again. Raises GatewayError (invalid_json)."""
+    try:
+        body = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise GatewayError("invalid_json", f"The request body is not JSON: {error}.") from None
+    if not isinstance(body, dict):
+        raise GatewayError("invalid_json", "The request body must be a JSON object.")
+    try:
+        orjson.dumps(body)
+    except orjson.JSONEncodeError:  # reading goes deeper than writing
+        raise GatewayError("invalid_json", "The request body is nested too deeply.") from None
+    return body

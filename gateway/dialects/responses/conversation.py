@@ -1,0 +1,261 @@
+"""Items as the messages of a chat completion, and the request for models that a response is made of.
+
+1. Calls follow the text and the thoughts before them in one message. Each output stands behind the message with its
+   call, wherever the client put it: model servers insist on that.
+2. Models get instructions as `system`, which all of them know; `developer` is the same to OpenAI.
+3. A call of a gateway's tool has its output in itself. Lists of tools, questions and decisions are not for models.
+4. Tool messages are text. Images and files of an output follow as a message of the user.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from gateway.contracts.store import Json
+from gateway.dialects.chat_request import whole_text
+from gateway.dialects.dialect import Asked, Wishes
+from gateway.dialects.meaning import content_text
+from gateway.dialects.responses.calls import ClientTool, call_of, name_for_models
+from gateway.dialects.responses.choice import tool_name
+from gateway.dialects.responses.decisions import decisions_of, shown_last
+from gateway.dialects.responses.fields import for_models
+from gateway.dialects.responses.items import COMPACTIONS, OUTPUT_OF, OUTPUTS
+from gateway.dialects.responses.pairs import Pairs, pairs_of
+from gateway.dialects.responses.parts import chat_content, text_and_files, text_of
+from gateway.dialects.responses.request import ResponseRequest
+from gateway.errors import GatewayError
+
+_ROLES: Final[Mapping[str, str]] = {"user": "user", "system": "system", "developer": "system"}
+_SUMMARY: Final = "Summary of the conversation so far:\n\n"
+_FILES: Final = "The output is in the next message."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseAsked(Asked):
+    """A request for a response, with what its answer needs of it.
+
+    `items` are the input items of the request itself, with those that it refers to. `client_tools` are the client's
+    tools by the names that models know. `listed` are the labels whose tools the conversation shows already.
+    """
+
+    request: ResponseRequest
+    items: tuple[Json, ...]
+    client_tools: Mapping[str, ClientTool]
+    left_out: tuple[str, ...]
+    listed: frozenset[str]
+
+
+def asked_of(
+    request: ResponseRequest,
+    *,
+    earlier: Sequence[Json] = (),
+    referenced: Mapping[str, Json] | None = None,
+    unseal: Callable[[str], str],
+) -> ResponseAsked:
+    """Return the request for models.
+
+    `earlier` are the items of the chain or conversation that it goes on with, oldest first; `referenced` are those that
+    it refers to, by their ids. `unseal` opens the summary of a compaction, and raises ValueError for a foreign one.
+    Raises GatewayError.
+    """
+    own = _resolved(request, referenced or {})
+    items = [*earlier, *own]
+    places = _Places(request, len(earlier))
+    pairs = pairs_of(items, place=places.of)
+    conversation = _Conversation(pairs, unseal, places)
+    conversation.add_all([*request.instructions, *items], first=-len(request.instructions))
+    decisions = decisions_of(own, earlier, place=places.of_own)
+    messages = conversation.messages
+    if not messages and not decisions:
+        raise GatewayError(
+            "missing_field", "'input' has nothing that a model could answer: add a message.", param="input"
+        )
+    tools, fields = request.tools, request.fields
+    body: Json = {**for_models(fields), "messages": messages}
+    if tools.functions:
+        body["tools"] = list(tools.functions)
+        if fields.get("parallel_tool_calls") is not None:
+            body["parallel_tool_calls"] = fields["parallel_tool_calls"]
+        if fields.get("tool_choice") is not None and tools.choice is not None:
+            body["tool_choice"] = tools.choice
+    wishes = Wishes(
+        offers=tools.offers,
+        no_tools=tools.no_tools,
+        max_tool_calls=fields.get("max_tool_calls"),
+        tainted=conversation.tainted,
+        background=request.background,
+        notes=tools.notes,
+        shown=() if decisions else shown_last(items),
+    )
+    return ResponseAsked(
+        body=body,
+        text=whole_text(body),
+        streams=request.streams,
+        decisions=decisions,
+        wishes=wishes,
+        request=request,
+        items=own,
+        client_tools=tools.client,
+        left_out=tuple(dict.fromkeys(tools.left_out.values())),
+        listed=frozenset(item["server_label"] for item in items if item["type"] == "mcp_list_tools"),
+    )
+
+
+def _resolved(request: ResponseRequest, referenced: Mapping[str, Json]) -> tuple[Json, ...]:
+    """Return the items of a request, with the items that it refers to in the place of its references."""
+    if not request.references:
+        return request.input
+    items = list(request.input)
+    for i, item in enumerate(items):
+        if item["type"] == "item_reference":
+            if (found := referenced.get(item["id"])) is None:
+                text = "There is no item with this id: send the item itself."
+                raise GatewayError("item_not_found", text, param=f"input[{i}].id")
+            items[i] = found
+    return tuple(items)
+
+
+class _Places:
+    """The places of items, for errors: those of the request itself are in `input`, others behind one of its fields."""
+
+    def __init__(self, request: ResponseRequest, n_earlier: int) -> None:
+        self._before = "conversation" if request.previous_response_id is None else "previous_response_id"
+        self._n_earlier = n_earlier
+
+    def of(self, index: int, field: str = "") -> str:
+        """Return the place of an item of the whole conversation."""
+        return self._before if index < self._n_earlier else self.of_own(index - self._n_earlier, field)
+
+    def of_own(self, index: int, field: str = "") -> str:
+        """Return the place of an item of the request itself."""
+        return f"input[{index}].{field}" if field else f"input[{index}]"
+
+
+class _Conversation:
+    """The messages of a conversation, as its items are added."""
+
+    def __init__(self, pairs: Pairs, unseal: Callable[[str], str], places: _Places) -> None:
+        self.messages: list[Json] = []
+        self.tainted = False
+        self._pairs = pairs
+        self._unseal = unseal
+        self._places = places
+        self._thoughts: list[str] = []
+        self._text: str | None = None
+        self._calls: list[Json] = []
+        self._outputs: list[Json] = []  # tool messages behind the calls, and then the files of their outputs
+        self._files: list[Json] = []
+
+    def add_all(self, items: Iterable[Json], *, first: int) -> None:
+        """Add items; `first` is the index of the first one."""
+        for index, item in enumerate(items, first):
+            self._add(index, item)
+        self._close()
+
+    def _add(self, index: int, item: Json) -> None:
+        kind = item["type"]
+        if kind == "message":
+            self._add_message(item)
+        elif kind in OUTPUT_OF:
+            if (output := self._pairs.outputs.get(index)) is not None:
+                self._add_call(call_of(item), _output_of(output))
+        elif kind in OUTPUTS:
+            if index in self._pairs.alone:
+                self._add_alone(index, item)
+        elif kind == "reasoning":
+            self._add_thoughts(item)
+        elif kind == "mcp_call":
+            self._add_own_call(item)
+        elif kind in COMPACTIONS:
+            self._add_summary(index, item)
+
+    def _add_message(self, item: Json) -> None:
+        role = item["role"]
+        if role != "assistant":
+            self._close()
+            self.messages.append({"role": _ROLES[role], "content": chat_content(item["content"])})
+            return
+        if self._text is not None or self._calls:
+            self._close()
+        content = chat_content(item["content"], between="")
+        self._text = content if isinstance(content, str) else ""
+
+    def _add_thoughts(self, item: Json) -> None:
+        if self._text is not None or self._calls:
+            self._close()
+        self._thoughts += [text_of(part) for part in item.get("content") or item.get("summary") or ()]
+
+    def _add_call(self, call: Json, output: str | Sequence[Json]) -> None:
+        text, files = text_and_files(output)
+        self._calls.append(call)
+        if files:
+            self._files += files
+            text = f"{text}\n{_FILES}" if text else _FILES
+        self._outputs.append({"role": "tool", "tool_call_id": call["id"], "content": text})
+
+    def _add_alone(self, index: int, item: Json) -> None:
+        """Add an output that names its tool, and no call: models know outputs of calls only."""
+        self._close()
+        call_id, name = item.get("id") or f"call_{index}", name_for_models(item["name"], item.get("namespace"))
+        self._add_call(_call(call_id, name, "{}"), item["output"])
+        self._close()
+
+    def _add_own_call(self, item: Json) -> None:
+        """Add a call of a gateway's tool, if it has ended."""
+        output = _result_of(item)
+        if output is not None:
+            call_id, name = (
+                item.get("id") or f"call_{len(self.messages)}",
+                tool_name(item["server_label"], item["name"]),
+            )
+            self._add_call(_call(call_id, name, item["arguments"] or "{}"), output)
+
+    def _add_summary(self, index: int, item: Json) -> None:
+        self._close()
+        try:
+            summary = self._unseal(item["encrypted_content"])
+        except ValueError:
+            place = self._places.of(index, "encrypted_content")
+            text = f"'{place}' was not made by this gateway, or is damaged: send the conversation itself."
+            raise GatewayError("invalid_field", text, param=place) from None
+        self.tainted = True
+        self.messages.append({"role": "system", "content": _SUMMARY + summary})
+
+    def _close(self) -> None:
+        """End the message of the assistant that items are added to."""
+        if self._text is not None or self._calls:
+            message: Json = {"role": "assistant", "content": self._text}
+            if self._thoughts:
+                message["reasoning_content"] = "\n".join(self._thoughts)
+            if self._calls:
+                message["tool_calls"] = self._calls
+            self.messages += [message, *self._outputs]
+            if self._files:
+                self.messages.append({"role": "user", "content": self._files})
+            self._text, self._calls, self._outputs, self._files = None, [], [], []
+        self._thoughts = []
+
+
+def _call(call_id: str, name: str, arguments: str) -> Json:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _output_of(item: Json) -> str | list[Json]:
+    """Return what a model reads of an output."""
+    output: str | list[Json] | None = item.get("output")
+    if item["type"] == "shell_call_output":
+        return orjson.dumps(output).decode()
+    return item["status"] if output is None else output
+
+
+def _result_of(item: Json) -> str | None:
+    """Return the output of a call of the gateway's, or its error; None: it has not ended."""
+    output, error = item.get("output"), item.get("error")
+    if isinstance(output, str) or error is None:
+        return output
+    if isinstance(error, str):
+        return error
+    said = content_text(error.get("content")) or error.get("message")
+    return said if isinstance(said, str) else orjson.dumps(error).decode()

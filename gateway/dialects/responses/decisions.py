@@ -1,0 +1,70 @@
+"""The decisions that a request carries as `mcp_approval_response` items, and the questions that its conversation shows.
+
+Responses behind the last item of an answer in the request's own input are its decisions. Earlier ones are history.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+
+from gateway.contracts.store import Json
+from gateway.dialects.dialect import ChatDecision
+from gateway.dialects.responses.items import is_of_response
+from gateway.dialects.responses.pairs import Place
+from gateway.errors import GatewayError
+
+
+def decisions_of(own: Sequence[Json], earlier: Sequence[Json], *, place: Place) -> tuple[ChatDecision, ...]:
+    """Return the decisions among the items of a request itself, with the calls that the conversation shows for them.
+
+    Raises GatewayError (invalid_field) for a message beside decisions, and for two decisions on one call.
+    """
+    start = next((i + 1 for i in range(len(own) - 1, -1, -1) if is_of_response(own[i])), 0)
+    made: dict[str, tuple[int, Json]] = {}
+    for index in range(start, len(own)):
+        if (item := own[index])["type"] != "mcp_approval_response":
+            continue
+        approval_id = item["approval_request_id"].lower()
+        if approval_id in made:
+            where = place(index, "approval_request_id")
+            raise GatewayError("invalid_field", f"'{where}' decides on the same call again.", param=where)
+        made[approval_id] = index, item
+    if not made:
+        return ()
+    for index in range(start, len(own)):
+        if own[index]["type"] == "message" and own[index]["role"] == "user":
+            where = place(index)
+            text = f"'{where}' is a message beside an approval response: send it once that response is answered."
+            raise GatewayError("invalid_field", text, param=where)
+    shown: dict[str, str] = {}
+    for item in chain(earlier, own):
+        if item["type"] == "mcp_approval_request" and (approval_id := item["id"].lower()) in made:
+            shown[approval_id] = item["arguments"]
+    return tuple(_decision(approval_id, item, shown.get(approval_id)) for approval_id, (_, item) in made.items())
+
+
+def _decision(approval_id: str, item: Json, arguments: str | None) -> ChatDecision:
+    return ChatDecision(
+        approve=item["approve"],
+        ids=(approval_id,),
+        comment=item.get("reason") or None,
+        shown=() if arguments is None else ((approval_id, arguments),),
+        in_field=True,
+    )
+
+
+def shown_last(items: Sequence[Json]) -> tuple[str, ...]:
+    """Return the questions of the last answer of a conversation that no response follows."""
+    shown: dict[str, None] = {}
+    in_answer = False
+    for item in items:
+        if is_of_response(item):
+            if not in_answer:
+                shown.clear()
+            in_answer = True
+            if item["type"] == "mcp_approval_request":
+                shown[item["id"].lower()] = None
+        else:
+            in_answer = False
+            if item["type"] == "mcp_approval_response":
+                shown.pop(item["approval_request_id"].lower(), None)
+    return tuple(shown)

@@ -1,0 +1,246 @@
+"""The fields of a request besides its items and tools: checked, and as chat completions have them.
+
+Unknown fields are refused as OpenAI refuses them. A field that OpenAI has, and that changes what an answer is, is
+refused if the gateway cannot honour it; one that only says how OpenAI works (caches, prices, policies) is accepted.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from gateway.contracts.store import Json
+from gateway.dialects.responses.checks import (
+    ANYTHING,
+    ID,
+    ID_CHARS,
+    LIST,
+    NAME,
+    OBJECT,
+    TEXT,
+    TEXTS,
+    TRUTH,
+    Kind,
+    check,
+    needed,
+    one_of,
+    refuse,
+    short,
+    unknown,
+    unsupported,
+    whole,
+)
+from gateway.dialects.responses.checks import number as ranged
+from gateway.errors import GatewayError
+
+INCLUDABLE: Final = (
+    "reasoning.encrypted_content",
+    "message.output_text.logprobs",
+    "message.input_image.image_url",
+    "file_search_call.results",
+    "web_search_call.results",
+    "web_search_call.action.sources",
+    "computer_call_output.output.image_url",
+    "code_interpreter_call.outputs",
+)
+_CHOICE: Final = Kind(lambda value: type(value) in (str, dict), "none, auto, required, or an object with a 'type'")
+_PASSED_CHARS: Final = 128
+_FIELDS: Final[Mapping[str, Kind]] = {
+    "model": TEXT,
+    "input": ANYTHING,
+    "instructions": ANYTHING,
+    "previous_response_id": short(ID_CHARS),
+    "conversation": Kind(lambda value: type(value) in (str, dict), "an id, or an object with an 'id'"),
+    "include": TEXTS,
+    "tools": LIST,
+    "tool_choice": _CHOICE,
+    "parallel_tool_calls": TRUTH,
+    "max_tool_calls": whole(1),
+    "max_output_tokens": whole(1),
+    "temperature": ranged(0, 2),
+    "top_p": ranged(0, 1),
+    "presence_penalty": ranged(-2, 2),
+    "frequency_penalty": ranged(-2, 2),
+    "top_logprobs": whole(0, 20),
+    "text": OBJECT,
+    "reasoning": OBJECT,
+    "metadata": OBJECT,
+    "stream": TRUTH,
+    "stream_options": OBJECT,
+    "background": TRUTH,
+    "store": TRUTH,
+    "truncation": one_of("auto", "disabled"),
+    "user": TEXT,
+    "safety_identifier": short(_PASSED_CHARS),
+    "prompt_cache_key": short(_PASSED_CHARS),
+    "service_tier": short(_PASSED_CHARS),
+    "prompt": OBJECT,
+    "moderation": OBJECT,
+    "context_management": LIST,
+    "prompt_cache_retention": one_of("in_memory", "in-memory", "24h"),
+    "prompt_cache_options": OBJECT,
+    "background_options": OBJECT,
+    "image": OBJECT,
+    "access_programs": OBJECT,
+    "client_metadata": OBJECT,
+}
+#: Those that POST /responses/compact has.
+_OF_COMPACTIONS: Final = (
+    "model",
+    "input",
+    "instructions",
+    "previous_response_id",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "service_tier",
+    "image",
+    "client_metadata",
+)
+#: Fields of chat completions, and where the Responses API has them.
+_MOVED: Final[Mapping[str, str]] = {
+    "messages": "input",
+    "functions": "tools",
+    "function_call": "tool_choice",
+    "max_tokens": "max_output_tokens",
+    "max_completion_tokens": "max_output_tokens",
+    "response_format": "text.format",
+    "verbosity": "text.verbosity",
+    "reasoning_effort": "reasoning.effort",
+}
+_TEXT: Final = {"format": OBJECT, "verbosity": short(ID_CHARS)}
+_FORMAT: Final = {"type": needed(one_of("text", "json_object", "json_schema"))}
+_SCHEMA: Final = {**_FORMAT, "name": needed(NAME), "schema": needed(OBJECT), "strict": TRUTH, "description": TEXT}
+_REASONING: Final = {
+    "effort": short(ID_CHARS),
+    "summary": short(ID_CHARS),
+    "generate_summary": short(ID_CHARS),
+    "context": short(ID_CHARS),
+    "mode": short(ID_CHARS),
+}
+_STREAM_OPTIONS: Final = {"include_obfuscation": TRUTH}
+_CONVERSATION: Final = {"id": needed(ID)}
+_METADATA_PAIRS: Final = 16
+_METADATA_VALUE: Final = Kind(
+    lambda value: type(value) is str and len(value) <= _METADATA_CHARS, "text of at most 512 characters"
+)
+_METADATA_CHARS: Final = 512
+#: Fields that chat completions have under the same name.
+_PASSED: Final = (
+    "temperature",
+    "top_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "user",
+    "safety_identifier",
+    "prompt_cache_key",
+    "service_tier",
+)
+
+
+def check_fields(fields: Json) -> None:
+    """Check the fields of a request for a response. Raises GatewayError."""
+    _check_known(fields, _FIELDS)
+    _check_offered(fields)
+    if (config := fields.get("text")) is not None:
+        check("text", config, _TEXT, closed=True)
+        _check_format(config.get("format"))
+    check("reasoning", fields.get("reasoning") or {}, _REASONING, closed=True)
+    check("stream_options", fields.get("stream_options") or {}, _STREAM_OPTIONS, closed=True)
+    _check_metadata(fields.get("metadata") or {})
+    _check_state(fields)
+
+
+def check_compaction(fields: Json) -> None:
+    """Check the fields of a request for a compaction. Raises GatewayError."""
+    _check_known(fields, {name: _FIELDS[name] for name in _OF_COMPACTIONS})
+
+
+def _check_known(fields: Json, known: Mapping[str, Kind]) -> None:
+    for name in fields:
+        if name not in known:
+            if (now := _MOVED.get(name)) is not None:
+                text = f"Unsupported parameter: '{name}'. The Responses API has it as '{now}'."
+                raise GatewayError("unsupported_parameter", text, param=name)
+            raise unknown(name[:ID_CHARS])
+    check("", fields, known)
+
+
+def _check_offered(fields: Json) -> None:
+    """Refuse fields that would change the answer, and cannot be honoured."""
+    if fields.get("prompt") is not None:
+        raise unsupported("prompt", "send its text as 'instructions', or name one of the gateway's: X-Context-Prompt")
+    if fields.get("moderation") is not None:
+        raise unsupported("moderation", "leave it out, or use passthrough")
+    if fields.get("context_management"):
+        raise unsupported("context_management", "shorten a conversation with POST /responses/compact")
+    if fields.get("top_logprobs"):
+        raise unsupported("top_logprobs", "leave it out, or use passthrough")
+    if (fields.get("prompt_cache_options") or {}).get("prewarm"):
+        raise unsupported("prompt_cache_options.prewarm", "leave it out")
+    for i, name in enumerate(fields.get("include") or ()):
+        if name not in INCLUDABLE:
+            refuse(f"include[{i}]", f"one of {', '.join(INCLUDABLE)}")
+        if name == "message.output_text.logprobs":
+            raise unsupported(f"include[{i}]", "leave 'message.output_text.logprobs' out, or use passthrough")
+
+
+def _check_format(shape: Json | None) -> None:
+    if shape is not None:
+        check("text.format", shape, _FORMAT)
+        check("text.format", shape, _SCHEMA if shape["type"] == "json_schema" else _FORMAT, closed=True)
+
+
+def _check_metadata(metadata: Json) -> None:
+    if len(metadata) > _METADATA_PAIRS:
+        refuse("metadata", f"an object with at most {_METADATA_PAIRS} pairs")
+    for name, value in metadata.items():
+        if len(name) > ID_CHARS:
+            refuse("metadata", f"an object with names of at most {ID_CHARS} characters")
+        if not _METADATA_VALUE.accepts(value):
+            refuse(f"metadata.{name}", _METADATA_VALUE.described)
+
+
+def _check_state(fields: Json) -> None:
+    """Check which earlier response or conversation a request goes on with, and what stays of it."""
+    conversation = fields.get("conversation")
+    if isinstance(conversation, str):
+        check("", fields, {"conversation": ID})
+    elif conversation is not None:
+        check("conversation", conversation, _CONVERSATION)
+    if conversation is not None and fields.get("previous_response_id") is not None:
+        text = "Send 'previous_response_id' or 'conversation', not both: each says what came before."
+        raise GatewayError("invalid_field", text, param="conversation")
+    if fields.get("background") and fields.get("store") is False:
+        text = "'background' needs 'store': a response that nobody waits for is fetched by its id. Leave 'store' out."
+        raise GatewayError("invalid_field", text, param="background")
+
+
+def conversation_id_of(fields: Json) -> str | None:
+    """Return the id of the conversation that checked fields name."""
+    conversation = fields.get("conversation")
+    return conversation.get("id") if isinstance(conversation, dict) else conversation
+
+
+def for_models(fields: Json) -> Json:
+    """Return what checked fields are in chat completions: only those that the client sent.
+
+    `max_output_tokens` becomes `max_tokens`, which Ollama, vLLM, llama.cpp and OpenAI's older models understand. Ollama
+    ignores `max_completion_tokens`, so that its answer would have no limit.
+    """
+    passed = {name: fields[name] for name in ("model", *_PASSED) if fields.get(name) is not None}
+    config, reasoning = fields.get("text") or {}, fields.get("reasoning") or {}
+    renamed = {
+        "max_tokens": fields.get("max_output_tokens"),
+        "reasoning_effort": reasoning.get("effort"),
+        "verbosity": config.get("verbosity"),
+        "response_format": _response_format(config.get("format")),
+    }
+    return passed | {name: value for name, value in renamed.items() if value is not None}
+
+
+def _response_format(shape: Json | None) -> Json | None:
+    if shape is None or shape["type"] == "text":
+        return None
+    if shape["type"] == "json_object":
+        return {"type": "json_object"}
+    names = ("name", "description", "schema", "strict")
+    return {"type": "json_schema", "json_schema": {name: shape[name] for name in names if shape.get(name) is not None}}

@@ -1,0 +1,210 @@
+"""The kinds of items, and the checks of those that a client sends.
+
+An item may have fields that are not listed here: clients send back what they got, also from other servers.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from gateway.contracts.store import Json
+from gateway.dialects.responses.checks import (
+    ANYTHING,
+    ID,
+    LIST,
+    NAME,
+    OBJECT,
+    TEXT,
+    TEXTS,
+    TRUTH,
+    WHOLE,
+    Kind,
+    check,
+    missing,
+    needed,
+    object_at,
+    one_of,
+    refuse,
+    unsupported,
+)
+from gateway.dialects.responses.parts import check_content
+
+ROLES: Final = ("user", "assistant", "system", "developer")
+#: Calls of the client's own tools, each with the kind of item that its output is.
+OUTPUT_OF: Final[Mapping[str, str]] = {
+    "function_call": "function_call_output",
+    "custom_tool_call": "custom_tool_call_output",
+    "local_shell_call": "local_shell_call_output",
+    "shell_call": "shell_call_output",
+    "apply_patch_call": "apply_patch_call_output",
+}
+OUTPUTS: Final = frozenset(OUTPUT_OF.values())
+#: Summaries of a conversation that the gateway made, under the names that clients send them back.
+COMPACTIONS: Final = ("compaction", "compaction_summary")
+#: Traces of tools that other servers run. A model server gets nothing of them.
+HOSTED: Final = frozenset(
+    (
+        "web_search_call",
+        "file_search_call",
+        "computer_call",
+        "computer_call_output",
+        "code_interpreter_call",
+        "image_generation_call",
+        "tool_search_call",
+        "tool_search_output",
+        "program",
+        "program_output",
+    )
+)
+#: What a response consists of. All else comes from the client.
+OF_RESPONSES: Final = frozenset(
+    (*OUTPUT_OF, *COMPACTIONS, "reasoning", "mcp_list_tools", "mcp_call", "mcp_approval_request")
+) | (HOSTED - {"computer_call_output", "tool_search_output", "program_output"})
+
+_ID_TEXT: Final = Kind(lambda value: value == "" or ID.accepts(value), ID.described)
+_EACH: Final = {"id": _ID_TEXT, "status": TEXT}
+_MESSAGE: Final = {**_EACH, "phase": one_of("commentary", "final_answer")}
+_CALLED: Final = {**_EACH, "call_id": needed(ID)}
+_OF_SERVICE: Final = {**_EACH, "server_label": needed(ID)}
+_FIELDS: Final[Mapping[str, Mapping[str, Kind]]] = {
+    "function_call": {**_CALLED, "name": needed(NAME), "arguments": needed(TEXT), "namespace": ID},
+    "function_call_output": {**_EACH, "call_id": ID, "name": NAME},
+    "custom_tool_call": {**_CALLED, "name": needed(NAME), "input": needed(TEXT), "namespace": ID},
+    "custom_tool_call_output": _CALLED,
+    "local_shell_call": {**_CALLED, "action": needed(OBJECT)},
+    "local_shell_call_output": {**_EACH, "call_id": ID, "output": needed(TEXT)},
+    "shell_call": {**_CALLED, "action": needed(OBJECT)},
+    "shell_call_output": {**_CALLED, "output": needed(LIST)},
+    "apply_patch_call": {**_CALLED, "operation": needed(OBJECT)},
+    "apply_patch_call_output": {**_CALLED, "output": TEXT, "status": needed(one_of("completed", "failed"))},
+    "reasoning": {**_EACH, "summary": LIST, "content": LIST, "encrypted_content": TEXT},
+    "mcp_list_tools": {**_OF_SERVICE, "tools": needed(LIST)},
+    "mcp_call": {
+        **_OF_SERVICE,
+        "name": needed(ID),
+        "arguments": needed(TEXT),
+        "output": TEXT,
+        "error": Kind(lambda value: type(value) in (str, dict), "text or an object"),
+        "approval_request_id": ID,
+    },
+    "mcp_approval_request": {**_OF_SERVICE, "id": needed(ID), "name": needed(ID), "arguments": needed(TEXT)},
+    "mcp_approval_response": {
+        **_EACH,
+        "approval_request_id": needed(ID),
+        "approve": needed(TRUTH),
+        "reason": TEXT,
+    },
+    "item_reference": {"id": needed(ID)},
+    **{kind: {**_EACH, "encrypted_content": needed(TEXT)} for kind in COMPACTIONS},
+    **dict.fromkeys(HOSTED, _EACH),
+}
+_SHELL: Final = {"commands": needed(TEXTS), "timeout_ms": WHOLE, "max_output_length": WHOLE}
+_LOCAL_SHELL: Final = {
+    "command": needed(TEXTS),
+    "env": OBJECT,
+    "timeout_ms": WHOLE,
+    "user": TEXT,
+    "working_directory": TEXT,
+}
+_OPERATION: Final = {
+    "type": needed(one_of("create_file", "update_file", "delete_file")),
+    "path": needed(TEXT),
+    "diff": TEXT,
+}
+_SHELL_OUTPUT: Final = {"stdout": needed(TEXT), "stderr": needed(TEXT), "outcome": needed(OBJECT)}
+_OUTCOME: Final = {"type": needed(one_of("exit", "timeout")), "exit_code": WHOLE}
+_LISTED_TOOL: Final = {"name": needed(TEXT), "description": TEXT, "input_schema": ANYTHING}
+_UNSUPPORTED: Final[Mapping[str, str]] = {
+    "compaction_trigger": "send the conversation to POST /responses/compact, and go on from its output",
+    "additional_tools": "name the tools in 'tools'",
+    "configuration_update": "set 'reasoning' and 'text' of the request",
+}
+_ITEM: Final = "an object with a 'type', or a message with a 'role'"
+
+
+def item_at(place: str, value: object) -> Json:
+    """Return an item of a client, checked. A message may come without its type, and so may a reference.
+
+    Raises GatewayError (missing_field, invalid_field, unsupported_parameter).
+    """
+    item = object_at(place, value, _ITEM)
+    kind = item.get("type")
+    if kind is None and (kind := _kind_of(item)) is not None:
+        item = {**item, "type": kind}
+    if kind == "message":
+        _check_message(place, item)
+    elif kind is None:
+        missing(f"{place}.type", "the kind of the item, such as message or function_call_output")
+    elif type(kind) is not str or (kind not in _FIELDS and ":" not in kind):
+        _refuse_kind(place, kind)
+    else:
+        check(place, item, _FIELDS.get(kind, _EACH))  # those with a colon are other servers' own
+        _check_rest(place, kind, item)
+    return item
+
+
+def _kind_of(item: Json) -> str | None:
+    if "role" in item:
+        return "message"
+    return "item_reference" if item.keys() <= {"id", "type"} and "id" in item else None
+
+
+def _refuse_kind(place: str, kind: object) -> None:
+    if isinstance(kind, str) and kind in _UNSUPPORTED:
+        raise unsupported(place, _UNSUPPORTED[kind])
+    refuse(f"{place}.type", "a kind of item that the Responses API has, such as message or function_call_output")
+
+
+def _check_message(place: str, item: Json) -> None:
+    role = item.get("role")
+    if role is None:
+        missing(f"{place}.role", f"one of {', '.join(ROLES)}")
+    if type(role) is not str or role not in ROLES:
+        refuse(f"{place}.role", f"one of {', '.join(ROLES)}")
+    check_content(f"{place}.content", item.get("content"), files=role == "user")
+    if len(item) > 3:
+        check(place, item, _MESSAGE)
+
+
+def _check_rest(place: str, kind: str, item: Json) -> None:
+    """Check the fields that are more than one value."""
+    match kind:
+        case "function_call_output" | "custom_tool_call_output":
+            if item.get("call_id") is None and item.get("name") is None:
+                missing(f"{place}.call_id", "the id of the call that this is the output of")
+            check_content(f"{place}.output", item.get("output"), files=True)
+        case "local_shell_call":
+            check(f"{place}.action", item["action"], _LOCAL_SHELL)
+        case "local_shell_call_output":
+            if call_id_of(item) is None:
+                missing(f"{place}.id", "the id of the call that this is the output of")
+        case "shell_call":
+            check(f"{place}.action", item["action"], _SHELL)
+        case "shell_call_output":
+            _check_shell_output(f"{place}.output", item["output"])
+        case "apply_patch_call":
+            check(f"{place}.operation", item["operation"], _OPERATION)
+        case "reasoning":
+            for name in ("summary", "content"):
+                check_content(f"{place}.{name}", item.get(name) or [], files=False)
+        case "mcp_list_tools":
+            for i, tool in enumerate(item["tools"]):
+                check(f"{place}.tools[{i}]", object_at(f"{place}.tools[{i}]", tool), _LISTED_TOOL)
+
+
+def _check_shell_output(place: str, output: list[object]) -> None:
+    for i, chunk in enumerate(output):
+        said = object_at(f"{place}[{i}]", chunk)
+        check(f"{place}[{i}]", said, _SHELL_OUTPUT)
+        check(f"{place}[{i}].outcome", said["outcome"], _OUTCOME)
+
+
+def call_id_of(item: Json) -> str | None:
+    """Return the id of the call that an item is, or is the output of. Outputs of local_shell name it in `id`, too."""
+    call_id: str | None = item.get("call_id")
+    return call_id or (item.get("id") or None if item["type"] == "local_shell_call_output" else None)
+
+
+def is_of_response(item: Json) -> bool:
+    """Return whether an item is of a response, and not of a client."""
+    kind = item["type"]
+    return kind in OF_RESPONSES or (kind == "message" and item["role"] == "assistant")

@@ -1,0 +1,107 @@
+"""A request for a response, read and checked: its fields, items, tools, and what it goes on with."""
+
+from dataclasses import dataclass, field
+
+from gateway.contracts.store import Json
+from gateway.dialects.json_object import json_object
+from gateway.dialects.responses.checks import missing, refuse
+from gateway.dialects.responses.choice import tools_of
+from gateway.dialects.responses.fields import check_compaction, check_fields, conversation_id_of
+from gateway.dialects.responses.items import item_at
+from gateway.dialects.responses.tools import Tools
+from gateway.errors import GatewayError
+
+_INPUT = "text, or a list of items"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseRequest:
+    """A request for a response, checked.
+
+    `fields` are its fields as they came, without `input`. `input` are its items, each with a type; a text is the
+    message of a user. `references` are the places and ids of its `item_reference` items. `tools` is what `tool_choice`
+    leaves of its tools.
+    """
+
+    fields: Json
+    input: tuple[Json, ...]
+    instructions: tuple[Json, ...] = ()
+    previous_response_id: str | None = None
+    conversation_id: str | None = None
+    references: tuple[tuple[str, str], ...] = ()
+    streams: bool = False
+    stores: bool = True
+    background: bool = False
+    include: tuple[str, ...] = ()
+    tools: Tools = field(default_factory=Tools)
+
+
+def request_of(content: bytes, *, needs_model: bool) -> ResponseRequest:
+    """Return the request. `needs_model`: the configuration names no model that goes in the place of a missing one.
+
+    Raises GatewayError (invalid_json, missing_field, invalid_field, unknown_parameter, unsupported_parameter).
+    """
+    return request_from(json_object(content), needs_model=needs_model)
+
+
+def request_from(body: Json, *, needs_model: bool) -> ResponseRequest:
+    """Return the request whose JSON object this is. Raises GatewayError as `request_of` does."""
+    check_fields(body)
+    _check_model(body, needs_model=needs_model)
+    return _request(body, tools=tools_of(body))
+
+
+def compaction_of(content: bytes) -> ResponseRequest:
+    """Return a request for POST /responses/compact, whose model is required. Raises GatewayError as `request_of`."""
+    body = json_object(content)
+    check_compaction(body)
+    if not body.get("model"):
+        missing("model", "the name of a model, such as one of GET /context/v1/models")
+    return _request(body, tools=Tools())
+
+
+def _request(body: Json, *, tools: Tools) -> ResponseRequest:
+    fields = {name: value for name, value in body.items() if name != "input"}
+    items = _items("input", body.get("input"), role="user")
+    previous, conversation = body.get("previous_response_id"), conversation_id_of(body)
+    if not items and previous is None and conversation is None:
+        missing("input", _INPUT)
+    references = [(f"input[{i}]", item["id"]) for i, item in enumerate(items) if item["type"] == "item_reference"]
+    return ResponseRequest(
+        fields=fields,
+        input=items,
+        instructions=_instructions(body.get("instructions")),
+        previous_response_id=previous,
+        conversation_id=conversation,
+        references=tuple(references),
+        streams=body.get("stream") is True,
+        stores=body.get("store") is not False,
+        background=body.get("background") is True,
+        include=tuple(body.get("include") or ()),
+        tools=tools,
+    )
+
+
+def _check_model(body: Json, *, needs_model: bool) -> None:
+    if needs_model and not body.get("model"):
+        text = "'model' is missing: name one of 'GET /context/v1/models', or set 'context.model' in gateway.yaml."
+        raise GatewayError("missing_field", text, param="model")
+
+
+def _items(place: str, value: object, *, role: str) -> tuple[Json, ...]:
+    if value is None or value == "":
+        return ()
+    if isinstance(value, str):
+        return ({"type": "message", "role": role, "content": value},)
+    if type(value) is not list:
+        refuse(place, _INPUT)
+    return tuple([item_at(f"{place}[{i}]", item) for i, item in enumerate(value)])
+
+
+def _instructions(value: object) -> tuple[Json, ...]:
+    """Return instructions as messages; OpenAI's answers have them as text or as items."""
+    items = _items("instructions", value, role="system")
+    for i, item in enumerate(items):
+        if item["type"] != "message":
+            refuse(f"instructions[{i}].type", "message")
+    return items

@@ -1,0 +1,240 @@
+"""The tools of a request: the client's own as functions for models, the gateway's as offers, hosted ones left out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from gateway.contracts.store import Json
+from gateway.dialects.dialect import Offer
+from gateway.dialects.responses.calls import CLIENT_RUN, INPUT, ClientTool
+from gateway.dialects.responses.checks import (
+    ID,
+    LIST,
+    NAME,
+    OBJECT,
+    TEXT,
+    TEXTS,
+    TRUTH,
+    Kind,
+    check,
+    missing,
+    needed,
+    object_at,
+    one_of,
+    refuse,
+    unsupported,
+)
+from gateway.errors import GatewayError
+
+#: How the types of tools begin that other servers run. Each has several, such as `web_search_preview_2025_03_11`.
+_HOSTED: Final = (
+    "web_search",
+    "file_search",
+    "computer",
+    "code_interpreter",
+    "image_generation",
+    "programmatic_tool_calling",
+    "tool_search",
+)
+_DESCRIBED: Final = {"description": TEXT}
+_FUNCTION: Final = {"name": needed(NAME), "parameters": OBJECT, "strict": TRUTH, **_DESCRIBED}
+_CUSTOM: Final = {"name": needed(NAME), "format": OBJECT, **_DESCRIBED}
+_FORMAT: Final = {"type": needed(one_of("text", "grammar"))}
+_GRAMMAR: Final = {"definition": needed(TEXT), "syntax": needed(one_of("lark", "regex"))}
+_NAMESPACE: Final = {"name": needed(NAME), "tools": needed(LIST), **_DESCRIBED}
+_SHELL: Final = {"environment": OBJECT}
+_MCP: Final = {
+    "server_label": needed(ID),
+    "server_url": TEXT,
+    "server_description": TEXT,
+    "allowed_tools": Kind(lambda value: type(value) in (list, dict), "a list of names, or an object with 'tool_names'"),
+    "require_approval": Kind(lambda value: type(value) in (str, dict), "'always', 'never' or an object"),
+}
+_FILTER: Final = {"tool_names": TEXTS, "read_only": TRUTH}
+_APPROVAL: Final = {"always": OBJECT, "never": OBJECT}
+#: Fields that lead to a server which no operator registered, or bring a credential for it.
+_FOREIGN: Final[Mapping[str, str]] = {
+    "connector_id": "name a service of the gateway in 'server_label'",
+    "tunnel_id": "name a service of the gateway in 'server_label'",
+    "authorization": "the operator registers credentials with the service",
+    "headers": "the operator registers headers with the service",
+}
+_TYPE: Final = "one of function, custom, namespace, mcp, shell, local_shell, apply_patch, or a hosted tool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """The tools of a request, as far as its `tool_choice` leaves them.
+
+    `functions` are the client's tools for models, `client` the same by the names that models know, in the same order.
+    `offers` are the gateway's tools that it names, None if it names none. `left_out` are the types of hosted tools, by
+    their places. `choice` is `tool_choice` for models.
+    """
+
+    functions: tuple[Json, ...] = ()
+    client: Mapping[str, ClientTool] = field(default_factory=dict)
+    offers: tuple[Offer, ...] | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    choice: str | Json | None = None
+    no_tools: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def read_tools(value: object) -> Tools:
+    """Return the tools that a request brings. Raises GatewayError."""
+    if value is None:
+        return Tools()
+    if type(value) is not list:
+        refuse("tools", "a list of objects")
+    reader = _Reader()
+    for i, tool in enumerate(value):
+        reader.read(f"tools[{i}]", object_at(f"tools[{i}]", tool))
+    return Tools(
+        functions=tuple(reader.functions),
+        client=reader.client,
+        offers=tuple(reader.offers.values()) or None,
+        left_out=reader.left_out,
+    )
+
+
+class _Reader:
+    """The tools of one request, as far as they have been read."""
+
+    def __init__(self) -> None:
+        self.functions: list[Json] = []
+        self.client: dict[str, ClientTool] = {}
+        self.offers: dict[str, Offer] = {}
+        self.left_out: dict[str, str] = {}
+
+    def read(self, place: str, tool: Json) -> None:
+        kind = tool.get("type")
+        if kind is None:
+            missing(f"{place}.type", _TYPE)
+        if type(kind) is not str:
+            refuse(f"{place}.type", _TYPE)
+        match kind:
+            case "function" | "custom":
+                self._read_own(place, tool, namespace=None)
+            case "namespace":
+                self._read_namespace(place, tool)
+            case "mcp":
+                self._read_offer(place, tool)
+            case "local_shell" | "shell" | "apply_patch":
+                self._read_client_run(place, tool)
+            case _ if kind.startswith(_HOSTED) or ":" in kind:  # those with a colon are other servers' own
+                self.left_out[place] = kind
+            case _:
+                refuse(f"{place}.type", _TYPE)
+
+    def _read_own(self, place: str, tool: Json, *, namespace: str | None) -> None:
+        kind = tool["type"]
+        if kind == "function":
+            check(place, tool, _FUNCTION)
+            description, parameters = tool.get("description"), tool.get("parameters")
+        else:
+            check(place, tool, _CUSTOM)
+            description, parameters = _custom_description(place, tool), INPUT
+        own = ClientTool(kind=kind, name=tool["name"], namespace=namespace)
+        self._add(place, own, description, parameters, strict=tool.get("strict"))
+
+    def _add(
+        self,
+        place: str,
+        own: ClientTool,
+        description: str | None,
+        parameters: Json | None,
+        *,
+        strict: bool | None = None,
+    ) -> None:
+        name = own.model_name
+        if name in self.client:
+            raise GatewayError(
+                "invalid_field", f"'{place}' has the name of an earlier tool: give it another.", param=f"{place}.name"
+            )
+        function: Json = {"name": name, "parameters": parameters or {"type": "object", "properties": {}}}
+        if description is not None:
+            function["description"] = description
+        if strict is not None:
+            function["strict"] = strict
+        self.client[name] = own
+        self.functions.append({"type": "function", "function": function})
+
+    def _read_namespace(self, place: str, tool: Json) -> None:
+        check(place, tool, _NAMESPACE)
+        for i, inner in enumerate(tool["tools"]):
+            there = f"{place}.tools[{i}]"
+            if object_at(there, inner).get("type") not in ("function", "custom"):
+                refuse(f"{there}.type", "function or custom")
+            self._read_own(there, inner, namespace=tool["name"])
+
+    def _read_client_run(self, place: str, tool: Json) -> None:
+        """Read a tool without a schema. One that runs in a container of OpenAI's is a hosted one."""
+        kind = tool["type"]
+        check(place, tool, _SHELL)
+        if (tool.get("environment") or {}).get("type", "local") != "local":
+            self.left_out[place] = kind
+            return
+        description, parameters = CLIENT_RUN[kind]
+        self._add(place, ClientTool(kind=kind, name=kind), description, parameters)
+
+    def _read_offer(self, place: str, tool: Json) -> None:
+        check(place, tool, _MCP)
+        for name, next_step in _FOREIGN.items():
+            if tool.get(name):
+                raise unsupported(f"{place}.{name}", next_step)
+        label = tool["server_label"]
+        if label in self.offers:
+            text = f"'{place}' has the label of an earlier tool: name each server once."
+            raise GatewayError("invalid_field", text, param=f"{place}.server_label")
+        names = _allowed(f"{place}.allowed_tools", tool.get("allowed_tools"))
+        asks = _asks(f"{place}.require_approval", tool.get("require_approval"))
+        self.offers[label] = Offer(label=label, place=place, names=names, asks=asks, url=tool.get("server_url"))
+
+
+def _custom_description(place: str, tool: Json) -> str | None:
+    description: str | None = tool.get("description")
+    shape = tool.get("format")
+    if shape is None:
+        return description
+    check(f"{place}.format", shape, _FORMAT)
+    if shape["type"] == "text":
+        return description
+    check(f"{place}.format", shape, _GRAMMAR)
+    rule = f"'input' must follow this {shape['syntax']} grammar:\n{shape['definition']}"
+    return rule if not description else f"{description}\n\n{rule}"
+
+
+def _allowed(place: str, allowed: object) -> tuple[str, ...] | None:
+    """Return the names that a list or a filter leaves; None for all."""
+    if isinstance(allowed, list):
+        if not TEXTS.accepts(allowed):
+            refuse(place, TEXTS.described)
+        return tuple(allowed)
+    if not isinstance(allowed, dict):
+        return None
+    check(place, allowed, _FILTER)
+    if allowed.get("read_only"):
+        raise unsupported(f"{place}.read_only", "name the tools in 'tool_names'")
+    names = allowed.get("tool_names")
+    return None if names is None else tuple(names)
+
+
+def _asks(place: str, required: object) -> tuple[str, ...] | None:
+    """Return the names of tools whose calls a person approves in any case; () for all, None for none."""
+    if required is None or required == "never":
+        return None
+    if required == "always":
+        return ()
+    if not isinstance(required, dict):
+        refuse(place, "'always', 'never' or an object")
+    check(place, required, _APPROVAL)
+    for name in _APPROVAL:
+        check(f"{place}.{name}", required.get(name) or {}, _FILTER)
+    always = required.get("always")
+    if always is None:
+        return None
+    names = always.get("tool_names")
+    # Which tools only read is not known here, so that all of them ask; a list without names asks for none.
+    if names is None or always.get("read_only") is not None:
+        return ()
+    return tuple(names) or None
