@@ -1,0 +1,193 @@
+"""The answer to a request of the Responses API, as a stream of events or as one object.
+
+Everything in it follows from the chunks of the run and the id of the response. The same chunks therefore give the same
+events with the same numbers, and a stream can go on behind any of them, also in another process.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Final
+
+import orjson
+
+from gateway.contracts.exchange import Chunk
+from gateway.contracts.store import Json
+from gateway.dialects.responses.events import DONE, KEEPALIVE, Events, NoEvents
+from gateway.dialects.responses.output import Output
+from gateway.dialects.responses.resource import Resource, ResponseFacts, error_of, usage_of
+from gateway.errors import GatewayError
+
+#: Why an answer ends early, in the words of chat completions and of responses.
+_INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
+
+
+class ResponseAnswer:
+    """One response. Call `stream` or `whole`, once; or `read`, and look at `resource`."""
+
+    def __init__(
+        self,
+        facts: ResponseFacts,
+        *,
+        response_id: str,
+        created_s: float,
+        now_s: Callable[[], float],
+        background: bool = False,
+    ) -> None:
+        self._resource = Resource(facts, id=response_id, created_s=created_s, background=background)
+        self._output = Output(facts, response_id=response_id, events=NoEvents())
+        self._now_s = now_s
+
+    @property
+    def usage(self) -> Json | None:
+        """Return the tokens of the turn in the names of chat completions."""
+        return self._output.turn.usage
+
+    @property
+    def output(self) -> list[Json]:
+        """Return the output items as they stand."""
+        return [item.view() for item in self._output.items]
+
+    def resource(self) -> Json:
+        """Return the Response object as it stands."""
+        self._resource.output = self.output
+        return self._resource.view()
+
+    def stream(self, after: int = -1) -> "ResponseStream":
+        """Return the writer of a stream that begins behind event number `after`."""
+        self._output.events = Events(after=after)
+        return ResponseStream(self, self._output)
+
+    def whole(self, chunks: Sequence[Chunk]) -> bytes:
+        """Return the Response object of a run that has ended, as JSON."""
+        self.read(chunks)
+        self.end()
+        return self._resource.dump()
+
+    def read(self, chunks: Sequence[Chunk]) -> None:
+        """Add chunks of the run."""
+        self.begin()
+        for chunk in chunks:
+            self._output.take(chunk)
+
+    def open(self) -> None:
+        """Begin the response. In the background its run may begin later."""
+        self._tell("response.created")
+        if self._resource.status == "queued":
+            self._tell("response.queued")
+        else:
+            self._tell("response.in_progress")
+
+    def begin(self) -> None:
+        """Note that the run has begun."""
+        if self._resource.status == "queued":
+            self._resource.status = "in_progress"
+            self._tell("response.in_progress")
+
+    def end(self) -> None:
+        """End the response with its run: complete, or incomplete if the model was stopped."""
+        self.begin()
+        resource, turn = self._resource, self._output.turn
+        resource.incomplete = _INCOMPLETE.get(turn.finish or "")
+        if resource.incomplete is None:
+            self._output.end("completed")
+            resource.completed_at = int(self._now_s())
+        else:
+            self._output.end("incomplete")
+        resource.status = "completed" if resource.incomplete is None else "incomplete"
+        self._settle(usage_of(turn.usage))
+        self._tell(f"response.{resource.status}")
+
+    def fail(self, error: GatewayError, *, request_id: str) -> None:
+        """End the response with an error of its run. A run that was cancelled on request is no failure."""
+        resource, events = self._resource, self._output.events
+        self.begin()
+        self._output.end("incomplete")
+        cancelled = error.code == "run_cancelled"
+        resource.status = "cancelled" if cancelled else "failed"
+        if not cancelled:
+            message = f"{error.message} (request id: {request_id})" if request_id else error.message
+            told = {"code": error.code, "message": message, "param": error.param}
+            # The SDKs read these fields at the top, the Open Responses schemas within `error`.
+            events.add("error", {**told, "error": {"type": error.facts.type, **told}})
+            resource.error = error_of(error, message)
+        self._settle(None if self.usage is None else usage_of(self.usage))
+        self._tell("response.failed")
+
+    def _settle(self, usage: Json | None) -> None:
+        """Put down everything that is known at the end only."""
+        resource = self._resource
+        resource.output, resource.usage = self.output, usage
+        if self._output.turn.context.get("usage_estimated"):
+            resource.metadata["usage_estimated"] = "true"
+
+    def _tell(self, kind: str) -> None:
+        if self._output.events.are_read:
+            self._output.events.add_response(kind, self._resource.dump())
+        else:
+            self._output.events.number += 1
+
+
+class ResponseStream:
+    """The frames of one response. Behind `finish` or `error` nothing comes."""
+
+    def __init__(self, answer: ResponseAnswer, output: Output) -> None:
+        self._answer = answer
+        self._output = output
+        self._writing = self._write()
+        next(self._writing)
+
+    @property
+    def frames(self) -> Callable[[Chunk], bytes]:
+        """Return the function that returns the frames of a chunk; b"" for one that has nothing for the client."""
+        return self._writing.send
+
+    def first(self) -> bytes:
+        """Return the events that begin a response."""
+        self._answer.open()
+        return self._output.events.taken()
+
+    def keepalive(self) -> bytes:
+        """Return a comment, which has no number."""
+        return KEEPALIVE
+
+    def finish(self) -> bytes:
+        """Return the events that end the response."""
+        self._writing.close()
+        self._answer.end()
+        return self._output.events.taken() + DONE
+
+    def error(self, error: GatewayError, *, request_id: str) -> bytes:
+        """Return the events that end a response which failed."""
+        self._writing.close()
+        self._answer.fail(error, request_id=request_id)
+        return self._output.events.taken() + DONE
+
+    def _write(self) -> Generator[bytes, Chunk, None]:
+        """Yield the frames of each chunk that is sent.
+
+        Nearly all chunks are pieces of a text that has begun. A loop of their own makes them as cheap as those of chat
+        completions, which need no number and are not put together.
+        """
+        answer, output, dumps = self._answer, self._output, orjson.dumps
+        events = output.events
+        chunk = yield b""
+        answer.begin()
+        while True:
+            output.take(chunk)
+            frames = events.taken()
+            part = output.text_part
+            if part is None or not events.are_read:
+                chunk = yield frames
+                continue
+            pieces, head = part.pieces, part.head
+            add, before = pieces.append, len(pieces)
+            try:
+                for end in events.ends():
+                    chunk = yield frames
+                    if not isinstance(chunk, str) or not chunk:
+                        break
+                    add(chunk)
+                    frames = head + dumps(chunk) + end
+                else:
+                    chunk = yield frames
+            finally:
+                events.number += len(pieces) - before

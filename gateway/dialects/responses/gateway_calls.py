@@ -1,0 +1,129 @@
+"""Calls of the gateway's tools as items of an output, made of the events that a run tells: lists of tools, calls, and
+questions whether a call may run.
+
+A run that goes on after a crash tells its steps again, so each call and each question is shown once.
+"""
+
+from typing import Final, Protocol
+
+import orjson
+
+from gateway.contracts.store import Json
+from gateway.dialects.responses.events import Events
+from gateway.dialects.responses.output_items import GatewayCall, Item, WholeItem
+from gateway.dialects.responses.resource import ResponseFacts
+
+#: The label of the tools that belong to no service.
+OWN_LABEL: Final = "gateway"
+
+
+class Items(Protocol):
+    """The output that items are added to."""
+
+    events: Events
+
+    def place(self, prefix: str) -> tuple[str, int]:
+        """End the item that takes pieces. Return id and index of the item that is added next."""
+        ...
+
+    def add(self, item: Item) -> None:
+        """Add an item."""
+        ...
+
+    def end_item(self, index: int) -> None:
+        """Tell that an item is whole."""
+        ...
+
+
+class GatewayCalls:
+    """The calls of one response."""
+
+    def __init__(self, facts: ResponseFacts, output: Items) -> None:
+        self._output = output
+        self._calls: dict[str, GatewayCall] = {}
+        self._asked: set[str] = set()
+        self._listed = set(facts.listed)
+
+    def tell(self, event: Json) -> None:
+        """Add an event of the run; others than these are nothing to the client."""
+        match event["type"]:
+            case "tools.listed":
+                self._list(event["tools"])
+            case "tool.started":
+                self._started(event)
+            case "tool.finished":
+                self._finish(event)
+            case "approval.required":
+                for approval in event["approvals"]:
+                    self._ask(approval)
+
+    def end(self) -> None:
+        """End the calls that have no result."""
+        for call in self._calls.values():
+            if call.status == "in_progress":
+                call.status = "incomplete"
+                self._output.end_item(call.index)
+
+    def _list(self, tools: list[Json]) -> None:
+        """Add the tools of each label that the conversation has not listed yet."""
+        by_label: dict[str, list[Json]] = {}
+        for tool in tools:
+            label, name = _named(tool)
+            if label not in self._listed:
+                shown = {"name": name, "description": tool["description"], "input_schema": tool["parameters"]}
+                by_label.setdefault(label, []).append({**shown, "annotations": None})
+        self._listed |= by_label.keys()
+        for label, shown_tools in by_label.items():
+            output, fields = self._output, {"type": "mcp_list_tools", "server_label": label, "error": None}
+            item_id, index = output.place("mcpl")
+            item = WholeItem({"id": item_id, **fields, "tools": []})
+            output.add(item)
+            place = {"item_id": item_id, "output_index": index}
+            output.events.add("response.mcp_list_tools.in_progress", place)
+            output.events.add("response.mcp_list_tools.completed", place)
+            item.fields = {**item.fields, "tools": shown_tools}
+            output.end_item(index)
+
+    def _started(self, event: Json) -> GatewayCall:
+        """Return the call of an event, which is added if it is new."""
+        known = self._calls.get(event["call_id"])
+        if known is not None:
+            return known
+        output, (label, name) = self._output, _named(event)
+        item_id, index = output.place("mcp")
+        call = GatewayCall(id=item_id, index=index, label=label, name=name, approval_id=event["approval_id"])
+        self._calls[event["call_id"]] = call
+        output.add(call)
+        place = {"item_id": call.id, "output_index": call.index}
+        output.events.add("response.mcp_call.in_progress", place)
+        call.arguments = event["arguments"]
+        output.events.add("response.mcp_call_arguments.delta", {**place, "delta": call.arguments})
+        output.events.add("response.mcp_call_arguments.done", {**place, "arguments": call.arguments})
+        return call
+
+    def _finish(self, event: Json) -> None:
+        call = self._started(event)
+        if call.status != "in_progress":
+            return
+        call.result = event["result"]
+        call.status = "completed" if event["ok"] else "failed"
+        place = {"item_id": call.id, "output_index": call.index}
+        self._output.events.add(f"response.mcp_call.{call.status}", place)
+        self._output.end_item(call.index)
+
+    def _ask(self, approval: Json) -> None:
+        """Add the question about a call. Its answer names the approval."""
+        if approval["id"] in self._asked:
+            return
+        self._asked.add(approval["id"])
+        label, name = _named(approval)
+        fields = {"id": approval["id"], "type": "mcp_approval_request", "server_label": label, "name": name}
+        _, index = self._output.place("ap")
+        self._output.add(WholeItem({**fields, "arguments": orjson.dumps(approval["arguments"]).decode()}))
+        self._output.end_item(index)
+
+
+def _named(event: Json) -> tuple[str, str]:
+    """Return the label and the name of the tool that an event is about; within a service, tools have short names."""
+    service, tool = event["service"], event["tool"]
+    return (OWN_LABEL, tool) if service is None else (service, tool.removeprefix(f"{service}."))

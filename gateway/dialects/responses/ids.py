@@ -1,0 +1,35 @@
+"""Ids of responses and of their items, all made of the id of the request. The id of an item leads to its response."""
+
+import re
+from typing import Final
+
+RESPONSE: Final = "resp_"
+_OF_RESPONSE: Final = re.compile(r"resp_([0-9a-f]{24})")
+_OF_ITEM: Final = re.compile(r"[a-z]+_([0-9a-f]{24})i?[0-9a-f]{4,}")
+
+
+def response_id_of(request_id: str) -> str:
+    """Return the id of the response to a request: `resp_` and the 24 hex digits of `run_...`."""
+    return RESPONSE + request_id.removeprefix("run_")
+
+
+def run_id_of(response_id: str) -> str | None:
+    """Return the id of the request, and of the run that began with it. None: the gateway did not make this id."""
+    found = _OF_RESPONSE.fullmatch(response_id)
+    return None if found is None else f"run_{found[1]}"
+
+
+def output_id(prefix: str, response_id: str, index: int) -> str:
+    """Return the id of an output item, such as `msg_<24 hex digits>0002`: `index` is its place in the output."""
+    return f"{prefix}_{response_id.removeprefix(RESPONSE)}{index:04x}"
+
+
+def input_id(prefix: str, response_id: str, index: int) -> str:
+    """Return the id of an input item that came without one, such as `msg_<24 hex digits>i0000`."""
+    return f"{prefix}_{response_id.removeprefix(RESPONSE)}i{index:04x}"
+
+
+def response_of(item_id: str) -> str | None:
+    """Return the id of the response that an item belongs to. None: the gateway did not make this id."""
+    found = _OF_ITEM.fullmatch(item_id)
+    return None if found is None else RESPONSE + found[1]

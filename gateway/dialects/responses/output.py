@@ -1,0 +1,271 @@
+"""The output of a response: what a run tells, put together to items, with the events of each change.
+
+One item takes pieces at a time, such as the message that is being said. It ends when the next item begins. Calls of the
+gateway's tools stand beside it: several may be under way (gateway/dialects/responses/gateway_calls.py).
+"""
+
+from typing import Final
+
+from gateway.contracts.exchange import Chunk
+from gateway.contracts.store import Json
+from gateway.dialects.responses.calls import ClientTool
+from gateway.dialects.responses.events import Events
+from gateway.dialects.responses.gateway_calls import GatewayCalls
+from gateway.dialects.responses.ids import output_id
+from gateway.dialects.responses.output_items import (
+    REFUSAL,
+    TEXT,
+    THOUGHT,
+    ClientCall,
+    Item,
+    Part,
+    PartKind,
+    Status,
+    Texts,
+    WholeItem,
+)
+from gateway.dialects.responses.resource import ResponseFacts
+from gateway.dialects.turn import Turn
+
+#: How ids of calls begin, by the kind of the tool.
+_PREFIXES: Final = {"function": "fc", "custom": "ctc", "local_shell": "lsh", "shell": "sh", "apply_patch": "apc"}
+
+
+class Output:
+    """The items of one response."""
+
+    def __init__(self, facts: ResponseFacts, *, response_id: str, events: Events) -> None:
+        self.turn = Turn()
+        self.items: list[Item] = []
+        self.events = events
+        self._facts = facts
+        self._response_id = response_id
+        self._open: Texts | ClientCall | None = None
+        self._part: Part | None = None  # the last one of `_open`, if that consists of parts
+        self._call_index: object = None  # the upstream's, of `_open` if that is a call
+        self._known: set[str] = set()  # ids of the client's calls
+        self._said_chars = 0  # of texts, those of `_open` excepted
+        self._of_gateway = GatewayCalls(facts, self)
+
+    @property
+    def text_part(self) -> Part | None:
+        """Return the part that the next text continues. None: it begins one."""
+        return self._part if self._part is not None and self._part.kind is TEXT else None
+
+    def take(self, chunk: Chunk) -> None:
+        """Add a chunk of a run."""
+        if isinstance(chunk, str):
+            self._say(chunk)
+            return
+        delta, told = self.turn.take(chunk)
+        if told is not None:
+            self._tell(told)
+        if delta:
+            self._take_delta(delta)
+
+    def end(self, status: Status) -> None:
+        """End what is open with a status. An answer that consists of nothing is a message without text."""
+        if not self.items and status == "completed":
+            self._begin_part(TEXT)
+        self.close(status)
+        self._of_gateway.end()
+
+    def _take_delta(self, delta: Json) -> None:
+        thought = delta.get("reasoning_content") or delta.get("reasoning")  # some upstreams send both
+        if isinstance(thought, str) and thought:
+            self._add_piece(THOUGHT, thought)
+        content = delta.get("content")
+        if isinstance(content, str):
+            self._say(content)
+        for part in (*_objects(content), *_objects(delta.get("images"))):
+            self._take_part(part)
+        if isinstance(refusal := delta.get("refusal"), str) and refusal:
+            self._add_piece(REFUSAL, refusal)
+        for annotation in _objects(delta.get("annotations")):
+            self._annotate(annotation)
+        for call in _objects(delta.get("tool_calls")):
+            self._take_call(call, call.get("index"))
+        if isinstance(function := delta.get("function_call"), dict):
+            self._take_call({"function": function}, "function_call")
+
+    def _tell(self, event: Json) -> None:
+        if event["type"] == "run.resumed":
+            self._resume(event["said"])
+        elif self._facts.shows_calls:
+            self._of_gateway.tell(event)
+
+    def _resume(self, said: str) -> None:
+        """Go on with a run that a crash cut, and that has told `said` as far as it is on record.
+
+        A text beyond this, or thoughts, came of an answer of the model that is lost. It follows again, as another one.
+        """
+        item = self._open
+        chars = self._said_chars + (item.said_chars if isinstance(item, Texts) else 0)
+        if isinstance(item, Texts) and (item.thinks or chars > len(said)):
+            self.close("incomplete")
+        elif not isinstance(item, Texts):
+            self.close()
+        self._say(said[chars:])
+        self._said_chars = len(said) - (self._open.said_chars if isinstance(self._open, Texts) else 0)
+
+    # Texts.
+
+    def _say(self, text: str) -> None:
+        if self.text_part is None and not (isinstance(self._open, Texts) and not self._open.thinks):
+            said = text.lstrip("\n")  # a message begins with its first line
+            self._said_chars += len(text) - len(said)
+            text = said
+        if text:
+            self._add_piece(TEXT, text)
+
+    def _add_piece(self, kind: PartKind, text: str) -> None:
+        part = self._part
+        if part is None or part.kind is not kind:
+            part = self._begin_part(kind)
+        part.pieces.append(text)
+        self.events.add_delta(part.head, text)
+
+    def _begin_part(self, kind: PartKind) -> Part:
+        thinks = kind is THOUGHT
+        item = self._open
+        if isinstance(item, Texts) and item.thinks == thinks:
+            self._close_part()
+        else:
+            item = Texts(*self.place("rs" if thinks else "msg"), thinks=thinks)
+            self.add(item)
+            self._open = item
+        self._part = part = item.part(kind)
+        self.events.add(kind.added, {**part.place, "part": part.view()})
+        return part
+
+    def _close_part(self) -> None:
+        if (part := self._part) is None:
+            return
+        kind = part.kind
+        self.events.add(kind.text_done, {**part.place, kind.text: part.close(), **kind.of_texts})
+        self.events.add(kind.done, {**part.place, "part": part.view()})
+        self._part = None
+
+    def _annotate(self, annotation: Json) -> None:
+        """Add a citation to the text that is being said."""
+        part = self.text_part
+        if part is None or (citation := _citation(annotation)) is None:
+            return
+        fields = {**part.place, "annotation_index": len(part.annotations), "annotation": citation}
+        part.annotations.append(citation)
+        self.events.add("response.output_text.annotation.added", fields)
+
+    # Items.
+
+    def place(self, prefix: str) -> tuple[str, int]:
+        """End the item that takes pieces. Return id and index of the item that is added next."""
+        self.close()
+        index = len(self.items)
+        return output_id(prefix, self._response_id, index), index
+
+    def add(self, item: Item) -> None:
+        """Add an item, whose place is known."""
+        self.events.add("response.output_item.added", {"output_index": len(self.items), "item": item.view()})
+        self.items.append(item)
+
+    def end_item(self, index: int) -> None:
+        """Tell that an item is whole."""
+        self.events.add("response.output_item.done", {"output_index": index, "item": self.items[index].view()})
+
+    def close(self, status: Status = "completed") -> None:
+        """End the item that takes pieces, if any."""
+        item = self._open
+        if item is None:
+            return
+        if isinstance(item, Texts):
+            self._close_part()
+            self._said_chars += item.said_chars
+            item.status = status
+        else:
+            item.status = status
+            self._close_call(item)
+        self._open = None
+        self.end_item(item.index)
+
+    # Calls of the client's tools, and images.
+
+    def _take_call(self, piece: Json, index: object) -> None:
+        """Add a piece of a call: id and name come first, arguments at once or bit by bit."""
+        function = piece.get("function")
+        if not isinstance(function, dict):
+            return
+        call, name = self._open, function.get("name")
+        call_id = found if isinstance(found := piece.get("id"), str) else ""
+        goes_on = isinstance(call, ClientCall) and index == self._call_index and call_id in ("", call.call_id)
+        if not goes_on or not isinstance(call, ClientCall):
+            if call_id in self._known or not isinstance(name, str) or not name:
+                return  # told before a crash, or a piece of such a call
+            call = self._begin_call(name, call_id, index)
+        if isinstance(arguments := function.get("arguments"), str) and arguments:
+            call.pieces.append(arguments)
+            if call.streams:
+                self._tell_arguments(call, "function_call_arguments.delta", delta=arguments)
+
+    def _begin_call(self, name: str, call_id: str, index: object) -> ClientCall:
+        tool = self._facts.client.get(name) or ClientTool(kind="function", name=name)
+        item_id, place = self.place(_PREFIXES[tool.kind])
+        call_id = call_id or output_id("call", self._response_id, place)
+        call = ClientCall(id=item_id, index=place, call_id=call_id, tool=tool)
+        self._known.add(call_id)
+        if tool.kind in ("function", "custom"):
+            self.add(call)
+        self._open, self._call_index = call, index
+        return call
+
+    def _close_call(self, call: ClientCall) -> None:
+        """Tell the arguments of a call that is whole. Some items show them in fields: such an item begins now."""
+        match call.tool.kind:
+            case "function":
+                self._tell_arguments(call, "function_call_arguments.done", arguments=call.arguments)
+            case "custom":
+                text = call.view()["input"]
+                self._tell_arguments(call, "custom_tool_call_input.delta", delta=text)
+                self._tell_arguments(call, "custom_tool_call_input.done", input=text)
+            case _:
+                self.add(call)
+
+    def _tell_arguments(self, call: ClientCall, kind: str, **told: str) -> None:
+        self.events.add(f"response.{kind}", {"item_id": call.id, "output_index": call.index, **told})
+
+    def _take_part(self, part: Json) -> None:
+        """Add a part of a content: a text, or an image in the answer itself. A client gets no others."""
+        if part.get("type") in ("text", "output_text") and isinstance(part.get("text"), str):
+            self._say(part["text"])
+            return
+        image = part.get("image_url")
+        url = image.get("url") if isinstance(image, dict) else image
+        head, _, data = url.partition(",") if isinstance(url, str) else ("", "", "")
+        if head.startswith("data:") and head.endswith(";base64"):
+            self._add_image(data)
+
+    def _add_image(self, data: str) -> None:
+        item_id, index = self.place("ig")
+        fields = {"id": item_id, "type": "image_generation_call"}
+        item = WholeItem({**fields, "status": "in_progress", "result": None})
+        self.add(item)
+        place = {"item_id": item_id, "output_index": index}
+        self.events.add("response.image_generation_call.completed", place)
+        item.fields = {**fields, "status": "completed", "result": data}
+        self.end_item(index)
+
+
+def _objects(value: object) -> list[Json]:
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def _citation(annotation: Json) -> Json | None:
+    """Return an annotation of a chat completion as one of a response. None: it cites no address."""
+    cited = annotation.get("url_citation")
+    if not isinstance(cited, dict) or not isinstance(url := cited.get("url"), str):
+        return None
+    title = cited.get("title")
+    start, end = (
+        value if isinstance(value := cited.get(f"{side}_index"), int) and value >= 0 else 0 for side in ("start", "end")
+    )
+    places = {"start_index": start, "end_index": end}
+    return {"type": "url_citation", "url": url, "title": title if isinstance(title, str) else "", **places}

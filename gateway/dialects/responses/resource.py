@@ -1,0 +1,160 @@
+"""The Response object: what a client asked for, with OpenAI's defaults, and what has come of it so far.
+
+Each lifecycle event holds all of it. What does not change, such as tools and instructions, is therefore written once.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import orjson
+
+from gateway.contracts.store import Json
+from gateway.dialects.responses.calls import ClientTool
+from gateway.errors import CODES, GatewayError
+
+#: Fields that a response repeats as they were sent, and their values where a request leaves them out or sends null.
+_REPEATED: Final[Mapping[str, object]] = {
+    "previous_response_id": None,
+    "instructions": None,
+    "tool_choice": "auto",
+    "truncation": "disabled",
+    "parallel_tool_calls": True,
+    "top_p": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "top_logprobs": 0,
+    "temperature": 1.0,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "store": True,
+    "safety_identifier": None,
+    "prompt_cache_key": None,
+    "user": None,
+}
+#: Fields of a function, and of a format with a schema, that responses contain in any case.
+_OF_FUNCTION: Final[Json] = {"description": None, "parameters": None, "strict": None}
+_OF_SCHEMA: Final[Json] = {"description": None, "strict": False}
+#: Fields of a tool that hold credentials.
+_SECRET: Final = frozenset(("authorization", "headers"))
+#: Longest value in a response's metadata.
+_VALUE_CHARS: Final = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseFacts:
+    """The facts of a request that its response depends on.
+
+    `fields` are those of the request as sent, without `input`. `client` are the client's tools by the names that models
+    know. `left_out` are the types of hosted tools that the gateway does not have, `listed` the labels whose tools the
+    conversation has listed already. `shows_calls`: it names tools of the gateway, so their calls are items.
+    """
+
+    fields: Json
+    client: Mapping[str, ClientTool] = field(default_factory=dict)
+    left_out: Sequence[str] = ()
+    listed: Sequence[str] = ()
+    shows_calls: bool = False
+
+
+class Resource:
+    """The response as it stands."""
+
+    def __init__(self, facts: ResponseFacts, *, id: str, created_s: float, background: bool) -> None:  # noqa: A002
+        self.status = "queued" if background else "in_progress"
+        self.output: list[Json] = []
+        self.usage: Json | None = None
+        self.error: Json | None = None
+        self.incomplete: str | None = None
+        self.completed_at: int | None = None
+        self.metadata = {**(facts.fields.get("metadata") or {}), **_left_out(facts.left_out)}
+        self._named = {"id": id, "object": "response", "created_at": int(created_s)}
+        self._repeated = {**_repeated(facts.fields), "background": background}
+        self._json: tuple[bytes, bytes] | None = None
+
+    def view(self) -> Json:
+        """Return the object."""
+        return {**self._named, **self._changing(), **self._repeated}
+
+    def dump(self) -> bytes:
+        """Return the object as JSON."""
+        if self._json is None:
+            self._json = orjson.dumps(self._named)[:-1] + b",", b"," + orjson.dumps(self._repeated)[1:]
+        named, repeated = self._json
+        return named + orjson.dumps(self._changing())[1:-1] + repeated
+
+    def _changing(self) -> Json:
+        return {
+            "status": self.status,
+            "completed_at": self.completed_at,
+            "error": self.error,
+            "incomplete_details": None if self.incomplete is None else {"reason": self.incomplete},
+            "output": self.output,
+            "usage": self.usage,
+            "metadata": self.metadata,
+        }
+
+
+def usage_of(usage: Json | None) -> Json:
+    """Return the tokens of a turn in the names of responses; zeros where nothing was counted, as clients expect."""
+    told = usage or {}
+    read, written = (_count(told.get(f"{kind}_tokens")) for kind in ("prompt", "completion"))
+    of_prompt, of_completion = (told.get(f"{kind}_tokens_details") or {} for kind in ("prompt", "completion"))
+    return {
+        "input_tokens": read,
+        "input_tokens_details": {
+            "cached_tokens": _count(of_prompt.get("cached_tokens")),
+            "cache_write_tokens": _count(of_prompt.get("cache_write_tokens")),
+        },
+        "output_tokens": written,
+        "output_tokens_details": {"reasoning_tokens": _count(of_completion.get("reasoning_tokens"))},
+        "total_tokens": _count(told.get("total_tokens")) or read + written,
+    }
+
+
+def error_of(error: GatewayError, message: str) -> Json:
+    """Return the error of a failed response: the nearest of OpenAI's codes, with the gateway's own as its type."""
+    facts = CODES[error.code]
+    code = {429: "rate_limit_exceeded", 400: "invalid_prompt"}.get(facts.status, "server_error")
+    return {"code": code, "message": message, "type": error.code, "param": error.param}
+
+
+def _repeated(fields: Json) -> Json:
+    """Return the fields that say how the response is made."""
+    echo = {name: value if (value := fields.get(name)) is not None else default for name, default in _REPEATED.items()}
+    reasoning = fields.get("reasoning") or {}
+    conversation = fields.get("conversation")
+    return {
+        **echo,
+        "model": fields.get("model") or "",
+        "conversation": {"id": conversation} if isinstance(conversation, str) else conversation,
+        "reasoning": {"effort": None, "summary": None, **reasoning},
+        "service_tier": "default" if (tier := fields.get("service_tier")) in (None, "auto") else tier,
+        "text": _text(fields.get("text") or {}),
+        "tools": [_tool(tool) for tool in fields.get("tools") or ()],
+    }
+
+
+def _text(text: Json) -> Json:
+    shape = text.get("format") or {"type": "text"}
+    if shape.get("type") == "json_schema":
+        shape = _filled(_OF_SCHEMA, shape)
+    return {**{name: value for name, value in text.items() if value is not None}, "format": shape}
+
+
+def _tool(tool: Json) -> Json:
+    if tool.get("type") == "function":
+        return {**_OF_FUNCTION, **tool}
+    return {name: value for name, value in tool.items() if name not in _SECRET}
+
+
+def _filled(defaults: Json, fields: Json) -> Json:
+    return {**defaults, **{name: value for name, value in fields.items() if value is not None}}
+
+
+def _left_out(tools: Sequence[str]) -> Json:
+    return {"left_out_tools": ", ".join(dict.fromkeys(tools))[:_VALUE_CHARS]} if tools else {}
+
+
+def _count(tokens: object) -> int:
+    return tokens if isinstance(tokens, int) and not isinstance(tokens, bool) else 0
