@@ -6,8 +6,7 @@ from typing import Final, NoReturn
 
 from gateway.contracts.store import Json
 from gateway.contracts.tools import model_name
-from gateway.dialects.dialect import Offer
-from gateway.dialects.responses.checks import (
+from gateway.dialects.checks import (
     ID,
     LIST,
     NAME,
@@ -19,6 +18,7 @@ from gateway.dialects.responses.checks import (
     refuse,
     unsupported,
 )
+from gateway.dialects.dialect import Offer
 from gateway.dialects.responses.tools import Tools, read_tools
 from gateway.errors import GatewayError
 

@@ -143,7 +143,7 @@ class _Conversation:
         self._unseal = unseal
         self._places = places
         self._thoughts: list[str] = []
-        self._text: str | None = None
+        self._text = ""
         self._calls: list[Json] = []
         self._outputs: list[Json] = []  # tool messages behind the calls, and then the files of their outputs
         self._files: list[Json] = []
@@ -177,13 +177,13 @@ class _Conversation:
             self._close()
             self.messages.append({"role": _ROLES[role], "content": chat_content(item["content"])})
             return
-        if self._text is not None or self._calls:
+        if self._text or self._calls:
             self._close()
         content = chat_content(item["content"], between="")
         self._text = content if isinstance(content, str) else ""
 
     def _add_thoughts(self, item: Json) -> None:
-        if self._text is not None or self._calls:
+        if self._text or self._calls:
             self._close()
         self._thoughts += [text_of(part) for part in item.get("content") or item.get("summary") or ()]
 
@@ -225,8 +225,8 @@ class _Conversation:
 
     def _close(self) -> None:
         """End the message of the assistant that items are added to."""
-        if self._text is not None or self._calls:
-            message: Json = {"role": "assistant", "content": self._text}
+        if self._text or self._calls:
+            message: Json = {"role": "assistant", "content": self._text or None}
             if self._thoughts:
                 message["reasoning_content"] = "\n".join(self._thoughts)
             if self._calls:
@@ -234,7 +234,7 @@ class _Conversation:
             self.messages += [message, *self._outputs]
             if self._files:
                 self.messages.append({"role": "user", "content": self._files})
-            self._text, self._calls, self._outputs, self._files = None, [], [], []
+            self._text, self._calls, self._outputs, self._files = "", [], [], []
         self._thoughts = []
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.contracts.store import Json
-from gateway.dialects.responses.checks import (
+from gateway.dialects.checks import (
     ANYTHING,
     ID,
     ID_CHARS,
@@ -28,7 +28,7 @@ from gateway.dialects.responses.checks import (
     unsupported,
     whole,
 )
-from gateway.dialects.responses.checks import number as ranged
+from gateway.dialects.checks import number as ranged
 from gateway.errors import GatewayError
 
 INCLUDABLE: Final = (

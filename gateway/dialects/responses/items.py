@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.contracts.store import Json
-from gateway.dialects.responses.checks import (
+from gateway.dialects.checks import (
     ANYTHING,
     ID,
     LIST,

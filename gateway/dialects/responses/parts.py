@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from gateway.contracts.store import Json
-from gateway.dialects.responses.checks import (
+from gateway.dialects.checks import (
     ID_CHARS,
     OBJECT,
     TEXT,

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from gateway.contracts.store import Json
+from gateway.dialects.checks import missing, refuse
 from gateway.dialects.json_object import json_object
-from gateway.dialects.responses.checks import missing, refuse
 from gateway.dialects.responses.choice import tools_of
 from gateway.dialects.responses.fields import check_compaction, check_fields, conversation_id_of
 from gateway.dialects.responses.items import item_at

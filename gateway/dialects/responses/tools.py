@@ -5,9 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.contracts.store import Json
-from gateway.dialects.dialect import Offer
-from gateway.dialects.responses.calls import CLIENT_RUN, INPUT, ClientTool
-from gateway.dialects.responses.checks import (
+from gateway.dialects.checks import (
     ID,
     LIST,
     NAME,
@@ -24,6 +22,8 @@ from gateway.dialects.responses.checks import (
     refuse,
     unsupported,
 )
+from gateway.dialects.dialect import Offer
+from gateway.dialects.responses.calls import CLIENT_RUN, INPUT, ClientTool
 from gateway.errors import GatewayError
 
 #: How the types of tools begin that other servers run. Each has several, such as `web_search_preview_2025_03_11`.
