@@ -8,8 +8,8 @@ from typing import Final
 
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.store import Json
-from gateway.dialects.responses.calls import ClientTool
 from gateway.dialects.responses.events import Events
+from gateway.dialects.responses.facts import ResponseFacts
 from gateway.dialects.responses.gateway_calls import GatewayCalls
 from gateway.dialects.responses.ids import output_id
 from gateway.dialects.responses.output_items import (
@@ -24,7 +24,6 @@ from gateway.dialects.responses.output_items import (
     Texts,
     WholeItem,
 )
-from gateway.dialects.responses.resource import ResponseFacts
 from gateway.dialects.turn import Turn
 
 #: How ids of calls begin, by the kind of the tool.
@@ -207,7 +206,7 @@ class Output:
                 self._tell_arguments(call, "function_call_arguments.delta", delta=arguments)
 
     def _begin_call(self, name: str, call_id: str, index: object) -> ClientCall:
-        tool = self._facts.client.get(name) or ClientTool(kind="function", name=name)
+        tool = self._facts.tool(name)
         item_id, place = self.place(_PREFIXES[tool.kind])
         call_id = call_id or output_id("call", self._response_id, place)
         call = ClientCall(id=item_id, index=place, call_id=call_id, tool=tool)

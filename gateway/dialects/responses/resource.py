@@ -4,13 +4,12 @@ Each lifecycle event holds all of it. What does not change, such as tools and in
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import orjson
 
 from gateway.contracts.store import Json
-from gateway.dialects.responses.calls import ClientTool
+from gateway.dialects.responses.facts import ResponseFacts
 from gateway.errors import CODES, GatewayError
 
 #: Fields that a response repeats as they were sent, and their values where a request leaves them out or sends null.
@@ -39,22 +38,6 @@ _OF_SCHEMA: Final[Json] = {"description": None, "strict": False}
 _SECRET: Final = frozenset(("authorization", "headers"))
 #: Longest value in a response's metadata.
 _VALUE_CHARS: Final = 512
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResponseFacts:
-    """The facts of a request that its response depends on.
-
-    `fields` are those of the request as sent, without `input`. `client` are the client's tools by the names that models
-    know. `left_out` are the types of hosted tools that the gateway does not have, `listed` the labels whose tools the
-    conversation has listed already. `shows_calls`: it names tools of the gateway, so their calls are items.
-    """
-
-    fields: Json
-    client: Mapping[str, ClientTool] = field(default_factory=dict)
-    left_out: Sequence[str] = ()
-    listed: Sequence[str] = ()
-    shows_calls: bool = False
 
 
 class Resource:

@@ -1,0 +1,52 @@
+"""The Responses API as a dialect: items in requests, items and events in answers.
+
+Its pages are of its own (gateway/api/responses/), because a request may go on from earlier ones, which are stored.
+"""
+
+from typing import NoReturn
+
+from gateway.clock import SystemClock
+from gateway.dialects.dialect import Asked, Dialect
+from gateway.dialects.responses import ENDPOINT
+from gateway.dialects.responses.answer import ResponseAnswer
+from gateway.dialects.responses.conversation import ResponseAsked, asked_of
+from gateway.dialects.responses.described import DESCRIBED
+from gateway.dialects.responses.facts import ResponseFacts
+from gateway.dialects.responses.ids import response_id_of
+from gateway.dialects.responses.request import request_of
+from gateway.errors import GatewayError
+from gateway.http.error_response import error_body
+
+
+class ResponsesDialect:
+    """See `Dialect`."""
+
+    endpoint = ENDPOINT
+    stateful = True
+    described = DESCRIBED
+
+    def parse(self, content: bytes, *, needs_model: bool) -> ResponseAsked:
+        """Return a request that goes on from nothing which is stored. Raises GatewayError."""
+        return asked_of(request_of(content, needs_model=needs_model), unseal=_unknown)
+
+    def answer(self, asked: Asked, *, run_id: str, created_s: float) -> ResponseAnswer:
+        """Return the writer of the response to what `parse` returned."""
+        assert isinstance(asked, ResponseAsked)
+        return ResponseAnswer(
+            ResponseFacts.of(asked),
+            response_id=response_id_of(run_id),
+            created_s=created_s,
+            now_s=SystemClock().time,
+            background=asked.request.background,
+        )
+
+    def error(self, error: GatewayError, *, request_id: str) -> bytes:
+        """Return the error in OpenAI's shape."""
+        return error_body(error, request_id=request_id)
+
+
+def _unknown(sealed: str) -> NoReturn:
+    raise ValueError(sealed)
+
+
+DIALECT: Dialect = ResponsesDialect()
