@@ -33,7 +33,8 @@ _ALLOWED: Final = {"mode": one_of("auto", "required"), "tools": needed(LIST)}
 
 def tools_of(fields: Mapping[str, object]) -> Tools:
     """Return the tools of a request, by its `tools`, as its `tool_choice` leaves them. Raises GatewayError."""
-    return chosen(read_tools(fields.get("tools")), fields.get("tool_choice"))
+    tools, choice = fields.get("tools"), fields.get("tool_choice")
+    return Tools() if tools is choice is None else chosen(read_tools(tools), choice)
 
 
 def chosen(tools: Tools, choice: object) -> Tools:
@@ -56,87 +57,87 @@ def _specific(tools: Tools, choice: Json) -> Tools:
         missing(f"{_PLACE}.type", "the type of a tool, or allowed_tools")
     if kind == "allowed_tools":
         return _allowed(tools, choice)
-    name, offer = _found(tools, _PLACE, choice)
-    if offer is not None:
-        only = replace(tools, functions=(), client={}, offers=(offer,))
+    found = _Named(tools).find(_PLACE, choice)
+    if isinstance(found, Offer):
+        only = replace(tools, functions=(), client={}, offers=(found,))
         return replace(only, notes=(_must_call(only),))
-    if name is None:
+    if found is None:
         _refuse_hosted(tools, str(kind))
-    return replace(tools, choice={"type": "function", "function": {"name": name}})
+    return replace(tools, choice={"type": "function", "function": {"name": found}})
 
 
 def _allowed(tools: Tools, choice: Json) -> Tools:
     """Return the tools that the model may call. All others are gone, so that it cannot call one."""
     check(_PLACE, choice, _ALLOWED)
-    names: set[str] = set()
-    offers: dict[str, Offer] = {}
+    named, own = _Named(tools), set[str]()
+    offers: dict[str, tuple[Offer, dict[str, None] | None]] = {}  # each with the names that are allowed; None: all
     for i, reference in enumerate(choice["tools"]):
         place = f"{_PLACE}.tools[{i}]"
-        name, offer = _found(tools, place, object_at(place, reference))
-        if name is not None:
-            names.add(name)
-        elif offer is not None:
-            offers[offer.label] = _joined(offers.get(offer.label), offer)
+        found = named.find(place, object_at(place, reference))
+        if isinstance(found, Offer):
+            _, names = offers.setdefault(found.label, (found, {}))
+            if found.names is None or names is None:
+                offers[found.label] = found, None
+            else:
+                names.update(dict.fromkeys(found.names))
+        elif found is not None:
+            own.add(found)
     left = replace(
         tools,
-        functions=tuple(tool for tool in tools.functions if tool["function"]["name"] in names),
-        client={name: tool for name, tool in tools.client.items() if name in names},
-        offers=None if tools.offers is None else tuple(offers.values()),
+        functions=tuple(tool for tool in tools.functions if tool["function"]["name"] in own),
+        client={name: tool for name, tool in tools.client.items() if name in own},
+        offers=None
+        if tools.offers is None
+        else tuple(replace(offer, names=None if names is None else tuple(names)) for offer, names in offers.values()),
         no_tools=not offers,
     )
     return _required(left, place=f"{_PLACE}.mode") if choice.get("mode") == "required" else _offered(left)
 
 
-def _found(tools: Tools, place: str, choice: Json) -> tuple[str | None, Offer | None]:
-    """Return the name of the client's tool, or the offer, that a choice names. Neither: it is a hosted tool left out.
+class _Named:
+    """The tools of a request by the names that a choice has for them."""
 
-    Raises GatewayError for one that the request does not bring.
-    """
-    kind = choice.get("type")
-    if type(kind) is not str:
-        refuse(f"{place}.type", "the type of a tool")
-    if kind == "mcp":
-        check(place, choice, _MCP)
-        return None, _narrowed(place, _offer(tools, place, choice["server_label"]), choice.get("name"))
-    name = None
-    if kind in ("function", "custom"):
-        check(place, choice, _NAMED)
-        name = choice["name"]
-    for found, tool in tools.client.items():
-        if tool.kind == kind and name in (None, tool.name):
-            return found, None
-    if kind not in tools.left_out.values():
-        _refuse_unknown(place)
-    return None, None
+    def __init__(self, tools: Tools) -> None:
+        self._own = {(tool.kind, tool.name): name for name, tool in reversed([*tools.client.items()])}
+        self._offers = {offer.label: offer for offer in tools.offers or ()}
+        self._names = {offer.label: frozenset(offer.names or ()) for offer in tools.offers or ()}
+        self._left_out = frozenset(tools.left_out.values())
+
+    def find(self, place: str, choice: Json) -> str | Offer | None:
+        """Return the client's tool, by the name that models know, or the offer. None: it is a hosted tool left out.
+
+        Raises GatewayError for one that the request does not bring.
+        """
+        kind = choice.get("type")
+        if type(kind) is not str:
+            refuse(f"{place}.type", "the type of a tool")
+        if kind == "mcp":
+            check(place, choice, _MCP)
+            return self._offer(place, choice["server_label"], choice.get("name"))
+        if kind in ("function", "custom"):
+            check(place, choice, _NAMED)
+            found = self._own.get((kind, choice["name"]))
+        else:
+            found = self._own.get((kind, kind))
+        if found is None and kind not in self._left_out:
+            _refuse_unknown(place)
+        return found
+
+    def _offer(self, place: str, label: str, name: str | None) -> Offer:
+        """Return an offer, narrowed to one tool if the choice names one."""
+        offer = self._offers.get(label)
+        if offer is None:
+            _refuse_unknown(f"{place}.server_label")
+        if name is None:
+            return offer
+        if offer.names is not None and name not in self._names[label]:
+            _refuse_unknown(f"{place}.name")
+        return replace(offer, names=(name,))
 
 
 def _refuse_unknown(place: str) -> NoReturn:
     text = f"'{place}' names no tool of this request: name one that 'tools' has."
     raise GatewayError("invalid_field", text, param=place)
-
-
-def _offer(tools: Tools, place: str, label: str) -> Offer:
-    found = next((offer for offer in tools.offers or () if offer.label == label), None)
-    if found is None:
-        _refuse_unknown(f"{place}.server_label")
-    return found
-
-
-def _narrowed(place: str, offer: Offer, name: str | None) -> Offer:
-    if name is None:
-        return offer
-    if offer.names is not None and name not in offer.names:
-        _refuse_unknown(f"{place}.name")
-    return replace(offer, names=(name,))
-
-
-def _joined(earlier: Offer | None, offer: Offer) -> Offer:
-    """Return the offer that two references to one server make."""
-    if earlier is None:
-        return offer
-    if earlier.names is None or offer.names is None:
-        return replace(offer, names=None)
-    return replace(offer, names=tuple(dict.fromkeys((*earlier.names, *offer.names))))
 
 
 def _offered(tools: Tools, choice: str = "auto") -> Tools:

@@ -143,8 +143,10 @@ def check_fields(fields: Json) -> None:
     if (config := fields.get("text")) is not None:
         check("text", config, _TEXT, closed=True)
         _check_format(config.get("format"))
-    check("reasoning", fields.get("reasoning") or {}, _REASONING, closed=True)
-    check("stream_options", fields.get("stream_options") or {}, _STREAM_OPTIONS, closed=True)
+    if (reasoning := fields.get("reasoning")) is not None:
+        check("reasoning", reasoning, _REASONING, closed=True)
+    if (options := fields.get("stream_options")) is not None:
+        check("stream_options", options, _STREAM_OPTIONS, closed=True)
     _check_metadata(fields.get("metadata") or {})
     _check_state(fields)
 
@@ -155,13 +157,16 @@ def check_compaction(fields: Json) -> None:
 
 
 def _check_known(fields: Json, known: Mapping[str, Kind]) -> None:
-    for name in fields:
-        if name not in known:
+    """Check each field that there is: none is required here."""
+    for name, value in fields.items():
+        kind = known.get(name)
+        if kind is None:
             if (now := _MOVED.get(name)) is not None:
                 text = f"Unsupported parameter: '{name}'. The Responses API has it as '{now}'."
                 raise GatewayError("unsupported_parameter", text, param=name)
             raise unknown(name[:ID_CHARS])
-    check("", fields, known)
+        if value is not None and not kind.accepts(value):
+            refuse(name, kind.described)
 
 
 def _check_offered(fields: Json) -> None:
