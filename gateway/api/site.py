@@ -83,7 +83,7 @@ class Site:
             app.router.add_get("/metrics", self._metrics)
         if self._console is not None:
             for path in (CONSOLE, CONSOLE + "/{rest:.*}"):
-                app.router.add_route("*", path, self._console)  # without a route, aiohttp's 404 leaves a cycle
+                app.router.add_route("*", path, self._of_console)  # without a route, aiohttp's 404 leaves a cycle
         for method, path, handler in self._further:
             app.router.add_route(method, path, handler)
         app.on_response_prepare.append(self._sharing.share)
@@ -107,6 +107,10 @@ class Site:
         assert self._exposition is not None
         return web.Response(body=await self._exposition(), headers={"Content-Type": EXPOSITION_TYPE})
 
+    async def _of_console(self, request: web.Request) -> web.StreamResponse:
+        assert self._console is not None
+        return await self._console(request)
+
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
@@ -116,7 +120,7 @@ class Site:
             if request.path != ROOT:
                 _check_tool(request)
             if self._console is not None and (request.path == CONSOLE or request.path.startswith(CONSOLE + "/")):
-                return await self._console(request)  # it checks by itself who asks
+                return await self._of_console(request)  # it checks by itself who asks
             if request.path not in OPEN:
                 self._recognise(request)
                 check_type(request)
