@@ -147,7 +147,7 @@ def check_fields(fields: Json) -> None:
         check("reasoning", reasoning, _REASONING, closed=True)
     if (options := fields.get("stream_options")) is not None:
         check("stream_options", options, _STREAM_OPTIONS, closed=True)
-    _check_metadata(fields.get("metadata") or {})
+    check_metadata(fields.get("metadata") or {})
     _check_state(fields)
 
 
@@ -194,7 +194,8 @@ def _check_format(shape: Json | None) -> None:
         check("text.format", shape, _SCHEMA if shape["type"] == "json_schema" else _FORMAT, closed=True)
 
 
-def _check_metadata(metadata: Json) -> None:
+def check_metadata(metadata: Json) -> None:
+    """Check metadata. Raises GatewayError."""
     if len(metadata) > _METADATA_PAIRS:
         refuse("metadata", f"an object with at most {_METADATA_PAIRS} pairs")
     for name, value in metadata.items():
