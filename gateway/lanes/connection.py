@@ -80,7 +80,7 @@ EMPTY_LINES_LIMIT = 4
 
 
 class ClientConnection(asyncio.Protocol):
-    """One client, from accept to close."""
+    """One client, from accept to close. `is_inner`: it is the console of this process."""
 
     __slots__ = (
         "_held",
@@ -93,13 +93,15 @@ class ClientConnection(asyncio.Protocol):
         "closing",
         "deadline",
         "deadline_name",
+        "is_inner",
         "listener",
         "transaction",
         "transport",
     )
 
-    def __init__(self, listener: Shared) -> None:
+    def __init__(self, listener: Shared, *, is_inner: bool = False) -> None:
         self.listener = listener
+        self.is_inner = is_inner
         self.transport: asyncio.Transport = None  # type: ignore[assignment]  # set before anything can happen
         self.transaction: Transaction | None = None
         self.closing = False
@@ -121,7 +123,9 @@ class ClientConnection(asyncio.Protocol):
         listener = self.listener
         self._expect("connect", listener.router.timeouts.head_s)
         listener.connections.add(self)
-        if len(listener.connections) > listener.most_connections:
+        if self.is_inner:
+            listener.inner += 1
+        elif listener.clients > listener.most_connections:
             if listener.refuse():
                 error = GatewayError("overloaded", "Too many connections are open; try again shortly.", retry_after_s=1)
                 self._refuse(error)
@@ -149,6 +153,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self.listener.connections.discard(self)
+        self.listener.inner -= self.is_inner
         self.listener.paused.discard(self)
         transaction, self.transaction = self.transaction, None
         if transaction is not None:

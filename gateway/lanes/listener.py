@@ -59,6 +59,7 @@ class Listener:
         self.wrong_keys = wrong_keys
         self.access_log = access_log
         self.connections: set[ClientConnection] = set()
+        self.inner = 0  # of these, the console's to its own gateway
         self.paused: set[ClientConnection] = set()
         self.websockets: set[WebSocketTransaction] = set()
         self.inflight = 0
@@ -73,6 +74,10 @@ class Listener:
     def connection(self) -> ClientConnection:
         return ClientConnection(self)
 
+    def inner_connection(self) -> ClientConnection:
+        """Return the protocol of a connection that the console of this process opens: it takes no client's place."""
+        return ClientConnection(self, is_inner=True)
+
     def start(self) -> None:
         """Begins sweeping."""
         self._sweeper = self.loop.call_later(SWEEP_S, self._sweep, self.clock() + SWEEP_S)
@@ -84,12 +89,18 @@ class Listener:
             self._watcher = self.loop.call_later(PAUSED_LOOK_S, self._look_at_paused)
 
     @property
+    def clients(self) -> int:
+        """Return how many clients are connected."""
+        return len(self.connections) - self.inner
+
+    @property
     def most_connections(self) -> int:
         """Return how many clients are let in: `limits.connections`, or fewer where open files would not last for all.
 
         Each client may need a second file for its upstream; new clients are refused before requests of old ones fail.
+        A connection of the console takes two files as well, one for each of its ends.
         """
-        return min(self.router.limits.connections, self._by_files)
+        return min(self.router.limits.connections, max(self._by_files - self.inner, 1))
 
     def refuse(self) -> bool:
         """Count a client too many, and log it now and then. Return whether it can still get an error."""
@@ -101,7 +112,7 @@ class Listener:
                 "limits.connections" if most == self.router.limits.connections else "the limit of open files (nofile)"
             )
             log.warning("clients are refused: %d connections are open, as many as %s allows", most, cause)
-        return len(self.connections) <= most + TOLD_AT_ONCE
+        return self.clients <= most + TOLD_AT_ONCE
 
     def swap(self, router: Router) -> None:
         """Use another configuration from the next request on; requests under way end on what they began with."""
@@ -178,9 +189,7 @@ class Listener:
 
     def families(self) -> Iterator[Metric]:
         """Yield what is open right now, for a scrape."""
-        connections = GaugeMetricFamily(
-            "gateway_client_connections", "Open client connections", value=len(self.connections)
-        )
+        connections = GaugeMetricFamily("gateway_client_connections", "Open client connections", value=self.clients)
         inflight = GaugeMetricFamily("gateway_inflight_requests", "Requests under way", labels=["mode"])
         modes = [c.transaction.mode for c in self.connections if c.transaction is not None]
         for mode in ("passthrough", "tunnel", "context", "own", "websocket"):

@@ -113,9 +113,12 @@ class Shared(Clients, Protocol):
     """The shared state as a connection needs it."""
 
     inflight: int
+    inner: int
 
     @property
     def connections(self) -> set[Any]: ...
+    @property
+    def clients(self) -> int: ...
     @property
     def paused(self) -> set[Any]: ...
     @property

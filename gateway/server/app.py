@@ -342,7 +342,7 @@ class Gateway:
             lent=self._lent,
             in_use=lambda: InUse(self._loaded.settings, self._listeners[DATA].router.keys),
             wrong_keys=self._wrong_keys,
-            listeners=lambda: {name: listener.connection for name, listener in self._listeners.items()},
+            listeners=lambda: {name: listener.inner_connection for name, listener in self._listeners.items()},
         )
 
     def _identify(self, head: RequestHead, has_key: bool, scope: str) -> Identity:

@@ -3,10 +3,8 @@
 import asyncio
 import hashlib
 import logging
-import tempfile
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
@@ -17,6 +15,7 @@ from gateway.contracts.store import Store
 from gateway.errors import GatewayError
 from gateway.lanes.keys import LOCAL, Key, KeyRing, LentKeys
 from gateway.lanes.wrong_keys import WrongKeys
+from gateway.server.console_sockets import SocketFolder, remove_left_folders
 
 if TYPE_CHECKING:
     from gateway.console.assembly import Assemble, Assembled
@@ -27,7 +26,6 @@ log = logging.getLogger("gateway")
 
 #: The secret of the store that signs sessions.
 SECRET: Final = "console"  # noqa: S105 - its name
-SOCKETS: Final = "gateway-console-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +119,7 @@ class ConsoleEntry:
         self._store = store
         self._clock = clock
         self._listeners = listeners
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: SocketFolder | None = None
         self._servers: list[asyncio.Server] = []
         self._building: asyncio.Task[Assembled] | None = None
 
@@ -165,10 +163,11 @@ class ConsoleEntry:
         """
         paths: dict[str, str] = {}
         loop = asyncio.get_running_loop()
+        await asyncio.to_thread(remove_left_folders)
         try:
-            self._folder = tempfile.TemporaryDirectory(prefix=SOCKETS)
+            self._folder = SocketFolder.created()
             for number, (name, factory) in enumerate(self._listeners().items()):
-                paths[name] = str(Path(self._folder.name) / f"{number}.sock")
+                paths[name] = self._folder.socket(number)
                 self._servers.append(await loop.create_unix_server(factory, paths[name]))
         except OSError as error:
             self._unlisten()
@@ -182,7 +181,7 @@ class ConsoleEntry:
             server.close()
         self._servers.clear()
         if self._folder is not None:
-            self._folder.cleanup()
+            self._folder.remove()
             self._folder = None
 
 

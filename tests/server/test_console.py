@@ -16,8 +16,8 @@ def sockets() -> list[Path]:
 
 
 @pytest.fixture(autouse=True)
-def own_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A socket's path has at most 107 characters."""
+def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A socket's path has at most 107 characters. pytest's own folders are made before."""
     with tempfile.TemporaryDirectory(prefix="con-") as folder:
         monkeypatch.setattr(tempfile, "tempdir", folder)
         yield
@@ -66,6 +66,15 @@ async def test_a_console_without_a_place_for_its_sockets_says_so(
                 assert seen.status == 500 and b"set TMPDIR" in seen.body
                 assert "no sockets in the folder" in caplog.text and not list(long.iterdir())
         assert (await browser.signed_in("ann")).key
+
+
+async def test_the_console_takes_no_place_of_a_client(tmp_path: Path) -> None:
+    """Its connections to its own gateway are not among those that `limits.connections` counts."""
+    async with served(tmp_path, key("ann"), limits={"connections": 1}) as browser:
+        ann = await browser.signed_in("ann")
+        for page in ("/console", "/console/runs", "/console/tools"):
+            assert (await ann.get(page)).status == 200
+        assert "gateway_client_connections 1.0" in (await ann.api().get("/metrics")).html.splitlines()
 
 
 async def test_requests_of_the_console_need_no_more_than_its_socket_and_a_token(tmp_path: Path) -> None:
