@@ -13,8 +13,8 @@ from gateway.contracts.exchange import Chunk
 from gateway.contracts.store import Json
 from gateway.dialects.responses.events import DONE, KEEPALIVE, Events, NoEvents
 from gateway.dialects.responses.facts import ResponseFacts
-from gateway.dialects.responses.output import Output
-from gateway.dialects.responses.resource import Resource, error_of, usage_of
+from gateway.dialects.responses.output.assembly import Output
+from gateway.dialects.responses.output.resource import Resource, error_of, usage_of
 from gateway.errors import GatewayError
 
 #: Why an answer ends early, in the words of chat completions and of responses.

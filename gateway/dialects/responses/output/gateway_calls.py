@@ -11,7 +11,7 @@ import orjson
 from gateway.contracts.store import Json
 from gateway.dialects.responses.events import Events
 from gateway.dialects.responses.facts import ResponseFacts
-from gateway.dialects.responses.output_items import GatewayCall, Item, WholeItem
+from gateway.dialects.responses.output.items import GatewayCall, Item, WholeItem
 
 #: The label of the tools that belong to no service.
 OWN_LABEL: Final = "gateway"

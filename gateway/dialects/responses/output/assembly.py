@@ -1,7 +1,7 @@
 """The output of a response: what a run tells, put together to items, with the events of each change.
 
 One item takes pieces at a time, such as the message that is being said. It ends when the next item begins. Calls of the
-gateway's tools stand beside it: several may be under way (gateway/dialects/responses/gateway_calls.py).
+gateway's tools stand beside it: several may be under way (gateway/dialects/responses/output/gateway_calls.py).
 """
 
 from typing import Final
@@ -10,9 +10,9 @@ from gateway.contracts.exchange import Chunk
 from gateway.contracts.store import Json
 from gateway.dialects.responses.events import Events
 from gateway.dialects.responses.facts import ResponseFacts
-from gateway.dialects.responses.gateway_calls import GatewayCalls
 from gateway.dialects.responses.ids import output_id
-from gateway.dialects.responses.output_items import (
+from gateway.dialects.responses.output.gateway_calls import GatewayCalls
+from gateway.dialects.responses.output.items import (
     REFUSAL,
     TEXT,
     THOUGHT,
