@@ -13,7 +13,8 @@ from gateway.contracts.exchange import Chunk
 from gateway.contracts.store import Json
 from gateway.dialects.responses.events import DONE, KEEPALIVE, Events, NoEvents
 from gateway.dialects.responses.facts import ResponseFacts
-from gateway.dialects.responses.output.assembly import Output
+from gateway.dialects.responses.output.assembly import Output, thought_of
+from gateway.dialects.responses.output.items import REFUSAL, THOUGHT
 from gateway.dialects.responses.output.resource import Resource, error_of, usage_of
 from gateway.errors import GatewayError
 
@@ -71,11 +72,9 @@ class ResponseAnswer:
 
     def open(self) -> None:
         """Begin the response. In the background its run may begin later."""
-        self._tell("response.created")
-        if self._resource.status == "queued":
-            self._tell("response.queued")
-        else:
-            self._tell("response.in_progress")
+        response = self._resource.dump()
+        self._output.events.add_response("response.created", response)
+        self._output.events.add_response(f"response.{self._resource.status}", response)
 
     def begin(self) -> None:
         """Note that the run has begun."""
@@ -121,10 +120,7 @@ class ResponseAnswer:
             resource.metadata["usage_estimated"] = "true"
 
     def _tell(self, kind: str) -> None:
-        if self._output.events.are_read:
-            self._output.events.add_response(kind, self._resource.dump())
-        else:
-            self._output.events.number += 1
+        self._output.events.add_response(kind, self._resource.dump())
 
 
 class ResponseStream:
@@ -165,8 +161,8 @@ class ResponseStream:
     def _write(self) -> Generator[bytes, Chunk, None]:
         """Yield the frames of each chunk that is sent.
 
-        Nearly all chunks are pieces of a text that has begun. A loop of their own makes them as cheap as those of chat
-        completions, which need no number and are not put together.
+        Nearly all chunks are pieces of a text or of thoughts that have begun. A loop of their own makes them as cheap
+        as those of chat completions, which have no numbers and are not put together.
         """
         answer, output, dumps = self._answer, self._output, orjson.dumps
         events = output.events
@@ -174,20 +170,20 @@ class ResponseStream:
         answer.begin()
         while True:
             output.take(chunk)
-            frames = events.taken()
-            part = output.text_part
-            if part is None or not events.are_read:
+            frames, part = events.taken(), output.part
+            if part is None or not events.are_read or part.kind is REFUSAL:
                 chunk = yield frames
                 continue
-            pieces, head = part.pieces, part.head
+            thinks, pieces, head = part.kind is THOUGHT, part.pieces, part.head
             add, before = pieces.append, len(pieces)
             try:
                 for end in events.ends():
                     chunk = yield frames
-                    if not isinstance(chunk, str) or not chunk:
+                    piece = thought_of(chunk) if thinks else chunk
+                    if not isinstance(piece, str) or not piece:
                         break
-                    add(chunk)
-                    frames = head + dumps(chunk) + end
+                    add(piece)
+                    frames = head + dumps(piece) + end
                 else:
                     chunk = yield frames
             finally:

@@ -5,7 +5,7 @@ is the same for every stream.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 import orjson
@@ -17,7 +17,7 @@ DONE: Final = event(b"[DONE]")
 #: For a silent time: a comment, which has no number.
 KEEPALIVE: Final = b": keep-alive\n\n"
 #: Ends of events are made for so many numbers at once, and kept for the next streams up to number 16,384.
-_BLOCK: Final = 1024
+_BLOCK: Final = 512
 
 
 class Events:
@@ -90,6 +90,7 @@ def payloads(frames: bytes) -> list[bytes]:
     return [frame.partition(b"\ndata: ")[2] for frame in frames.split(b"\n\n") if frame.startswith(b"event: ")]
 
 
+@cache
 def _head(kind: str) -> bytes:
     return b"event: %b\ndata: " % kind.encode()
 
@@ -98,6 +99,6 @@ def _end(number: int) -> bytes:
     return b',"sequence_number":%d}\n\n' % number
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=32)
 def _ends(block: int) -> tuple[bytes, ...]:
     return tuple(map(_end, range(block * _BLOCK, (block + 1) * _BLOCK)))

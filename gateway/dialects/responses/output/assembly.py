@@ -28,6 +28,7 @@ from gateway.dialects.turn import Turn
 
 #: How ids of calls begin, by the kind of the tool.
 _PREFIXES: Final = {"function": "fc", "custom": "ctc", "local_shell": "lsh", "shell": "sh", "apply_patch": "apc"}
+_TEXTS: Final = ("text", "output_text")
 
 
 class Output:
@@ -40,16 +41,11 @@ class Output:
         self._facts = facts
         self._response_id = response_id
         self._open: Texts | ClientCall | None = None
-        self._part: Part | None = None  # the last one of `_open`, if that consists of parts
+        self.part: Part | None = None  # the last one of `_open`, if that consists of parts: it takes pieces
         self._call_index: object = None  # the upstream's, of `_open` if that is a call
         self._known: set[str] = set()  # ids of the client's calls
         self._said_chars = 0  # of texts, those of `_open` excepted
         self._of_gateway = GatewayCalls(facts, self)
-
-    @property
-    def text_part(self) -> Part | None:
-        """Return the part that the next text continues. None: it begins one."""
-        return self._part if self._part is not None and self._part.kind is TEXT else None
 
     def take(self, chunk: Chunk) -> None:
         """Add a chunk of a run."""
@@ -70,22 +66,27 @@ class Output:
         self._of_gateway.end()
 
     def _take_delta(self, delta: Json) -> None:
-        thought = delta.get("reasoning_content") or delta.get("reasoning")  # some upstreams send both
-        if isinstance(thought, str) and thought:
-            self._add_piece(THOUGHT, thought)
-        content = delta.get("content")
-        if isinstance(content, str):
-            self._say(content)
-        for part in (*_objects(content), *_objects(delta.get("images"))):
-            self._take_part(part)
-        if isinstance(refusal := delta.get("refusal"), str) and refusal:
-            self._add_piece(REFUSAL, refusal)
-        for annotation in _objects(delta.get("annotations")):
-            self._annotate(annotation)
-        for call in _objects(delta.get("tool_calls")):
-            self._take_call(call, call.get("index"))
-        if isinstance(function := delta.get("function_call"), dict):
-            self._take_call({"function": function}, "function_call")
+        for field, value in delta.items():
+            match field:
+                case "content":
+                    self._take_content(value)
+                case "reasoning_content":
+                    self._take_text(THOUGHT, value)
+                case "reasoning":
+                    if not delta.get("reasoning_content"):  # some upstreams send both
+                        self._take_text(THOUGHT, value)
+                case "refusal":
+                    self._take_text(REFUSAL, value)
+                case "tool_calls":
+                    for call in _objects(value):
+                        self._take_call(call, call.get("index"))
+                case "function_call":
+                    self._take_call({"function": value}, "function_call")
+                case "annotations":
+                    for annotation in _objects(value):
+                        self._annotate(annotation)
+                case "images":
+                    self._take_content(value)
 
     def _tell(self, event: Json) -> None:
         if event["type"] == "run.resumed":
@@ -109,8 +110,22 @@ class Output:
 
     # Texts.
 
+    def _take_text(self, kind: PartKind, text: object) -> None:
+        if isinstance(text, str) and text:
+            self._add_piece(kind, text)
+
+    def _take_content(self, content: object) -> None:
+        """Add a text, or parts: texts, and images in the answer itself. A client gets no others."""
+        if isinstance(content, str):
+            self._say(content)
+        for part in _objects(content):
+            if part.get("type") in _TEXTS and isinstance(part.get("text"), str):
+                self._say(part["text"])
+            elif (image := _image(part)) is not None:
+                self._add_image(image)
+
     def _say(self, text: str) -> None:
-        if self.text_part is None and not (isinstance(self._open, Texts) and not self._open.thinks):
+        if not isinstance(self._open, Texts) or self._open.thinks:
             said = text.lstrip("\n")  # a message begins with its first line
             self._said_chars += len(text) - len(said)
             text = said
@@ -118,7 +133,7 @@ class Output:
             self._add_piece(TEXT, text)
 
     def _add_piece(self, kind: PartKind, text: str) -> None:
-        part = self._part
+        part = self.part
         if part is None or part.kind is not kind:
             part = self._begin_part(kind)
         part.pieces.append(text)
@@ -133,22 +148,22 @@ class Output:
             item = Texts(*self.place("rs" if thinks else "msg"), thinks=thinks)
             self.add(item)
             self._open = item
-        self._part = part = item.part(kind)
+        self.part = part = item.part(kind)
         self.events.add(kind.added, {**part.place, "part": part.view()})
         return part
 
     def _close_part(self) -> None:
-        if (part := self._part) is None:
+        if (part := self.part) is None:
             return
         kind = part.kind
         self.events.add(kind.text_done, {**part.place, kind.text: part.close(), **kind.of_texts})
         self.events.add(kind.done, {**part.place, "part": part.view()})
-        self._part = None
+        self.part = None
 
     def _annotate(self, annotation: Json) -> None:
         """Add a citation to the text that is being said."""
-        part = self.text_part
-        if part is None or (citation := _citation(annotation)) is None:
+        part = self.part
+        if part is None or part.kind is not TEXT or (citation := _citation(annotation)) is None:
             return
         fields = {**part.place, "annotation_index": len(part.annotations), "annotation": citation}
         part.annotations.append(citation)
@@ -231,17 +246,6 @@ class Output:
     def _tell_arguments(self, call: ClientCall, kind: str, **told: str) -> None:
         self.events.add(f"response.{kind}", {"item_id": call.id, "output_index": call.index, **told})
 
-    def _take_part(self, part: Json) -> None:
-        """Add a part of a content: a text, or an image in the answer itself. A client gets no others."""
-        if part.get("type") in ("text", "output_text") and isinstance(part.get("text"), str):
-            self._say(part["text"])
-            return
-        image = part.get("image_url")
-        url = image.get("url") if isinstance(image, dict) else image
-        head, _, data = url.partition(",") if isinstance(url, str) else ("", "", "")
-        if head.startswith("data:") and head.endswith(";base64"):
-            self._add_image(data)
-
     def _add_image(self, data: str) -> None:
         item_id, index = self.place("ig")
         fields = {"id": item_id, "type": "image_generation_call"}
@@ -253,8 +257,28 @@ class Output:
         self.end_item(index)
 
 
+def thought_of(chunk: Chunk) -> str | None:
+    """Return the piece of a thought that a chunk consists of. None: there is something else in it."""
+    if isinstance(chunk, str) or len(chunk) != 1:
+        return None
+    choices: list[Json] = chunk.get("choices") or []
+    if len(choices) != 1 or len(choice := choices[0]) != 2 or choice.get("index") != 0:
+        return None
+    delta: Json = choice.get("delta") or {}
+    thought: str | None = (delta.get("reasoning_content") or delta.get("reasoning")) if len(delta) == 1 else None
+    return thought
+
+
 def _objects(value: object) -> list[Json]:
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def _image(part: Json) -> str | None:
+    """Return the image that a part consists of, in Base64. None: it is no image, or stands elsewhere."""
+    image = part.get("image_url")
+    url = image.get("url") if isinstance(image, dict) else image
+    head, _, data = url.partition(",") if isinstance(url, str) else ("", "", "")
+    return data if head.startswith("data:") and head.endswith(";base64") else None
 
 
 def _citation(annotation: Json) -> Json | None:

@@ -36,6 +36,7 @@ _OF_FUNCTION: Final[Json] = {"description": None, "parameters": None, "strict": 
 _OF_SCHEMA: Final[Json] = {"description": None, "strict": False}
 #: Fields of a tool that hold credentials.
 _SECRET: Final = frozenset(("authorization", "headers"))
+_NOTHING: Final[Json] = {}
 #: Longest value in a response's metadata.
 _VALUE_CHARS: Final = 512
 
@@ -80,18 +81,19 @@ class Resource:
 
 def usage_of(usage: Json | None) -> Json:
     """Return the tokens of a turn in the names of responses; zeros where nothing was counted, as clients expect."""
-    told = usage or {}
-    read, written = (_count(told.get(f"{kind}_tokens")) for kind in ("prompt", "completion"))
-    of_prompt, of_completion = (told.get(f"{kind}_tokens_details") or {} for kind in ("prompt", "completion"))
+    told = usage or _NOTHING
+    read, written = _count(told, "prompt_tokens"), _count(told, "completion_tokens")
+    of_prompt = told.get("prompt_tokens_details") or _NOTHING
+    of_completion = told.get("completion_tokens_details") or _NOTHING
     return {
         "input_tokens": read,
         "input_tokens_details": {
-            "cached_tokens": _count(of_prompt.get("cached_tokens")),
-            "cache_write_tokens": _count(of_prompt.get("cache_write_tokens")),
+            "cached_tokens": _count(of_prompt, "cached_tokens"),
+            "cache_write_tokens": _count(of_prompt, "cache_write_tokens"),
         },
         "output_tokens": written,
-        "output_tokens_details": {"reasoning_tokens": _count(of_completion.get("reasoning_tokens"))},
-        "total_tokens": _count(told.get("total_tokens")) or read + written,
+        "output_tokens_details": {"reasoning_tokens": _count(of_completion, "reasoning_tokens")},
+        "total_tokens": _count(told, "total_tokens") or read + written,
     }
 
 
@@ -139,5 +141,6 @@ def _left_out(tools: Sequence[str]) -> Json:
     return {"left_out_tools": ", ".join(dict.fromkeys(tools))[:_VALUE_CHARS]} if tools else {}
 
 
-def _count(tokens: object) -> int:
-    return tokens if isinstance(tokens, int) and not isinstance(tokens, bool) else 0
+def _count(fields: object, name: str) -> int:
+    tokens = fields.get(name) if isinstance(fields, dict) else None
+    return tokens if type(tokens) is int else 0
