@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeAlias
 
 import orjson
 
@@ -37,6 +38,10 @@ OFTEN = 200
 LOOK_S = 5.0
 
 
+#: Follows a stored run that goes on in this worker without a client.
+TakenUp: TypeAlias = Callable[[StoredRun, LiveRun], Awaitable[None]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatedRequest:
     """A request that contains a decision, or repeats one that has a stored run."""
@@ -59,13 +64,16 @@ class Resumption:
         feed: EventFeed,
         store: Journal,
         clock: Clock,
+        taken_up: TakenUp | None = None,
     ) -> None:
+        """Set the services. `taken_up` is awaited for each run that goes on without a client."""
         self._lane = lane
         self._runs = runs
         self._keeper = leases
         self._feed = feed
         self._store = store
         self._clock = clock
+        self._taken_up = taken_up
 
     async def go_on(self, run: StoredRun, *, header: bytes = b"", credential: bytes = b"") -> None:
         """Continue a claimed run without a client. Its header lines are used if known. Raises StoreError."""
@@ -75,7 +83,20 @@ class Resumption:
             return
         request_key = RequestKey(run.fingerprint, None, repeats=False, size_bytes=len(run.request))
         exchange = exchange_of(Resume(run), approvals="turn", header=header, credential=credential)
-        self._runs.begin(exchange, request_key, handler, detached=True, request_id=new_run_id())
+        live = self._runs.begin(exchange, request_key, handler, detached=True, request_id=new_run_id())
+        if self._taken_up is not None and exchange.background:
+            await self._taken_up(run, live)
+
+    async def is_over(self, run: StoredRun) -> bool:
+        """Return whether the turn of a run is over: no worker drives it, or will soon. Raises StoreError."""
+        return not await self._goes_on(run)
+
+    async def told(self, run: StoredRun) -> Sequence[Chunk]:
+        """Return the answer of a run whose turn is over. Raises its error, StoreError."""
+        exchange = exchange_of(Resume(run), approvals="turn")
+        request_key = RequestKey(run.fingerprint, None, repeats=False)
+        repeated = RepeatedRequest(body=exchange.body, request_key=request_key, exchange=exchange)
+        return await self._chunks_of(run, repeated, decided=())
 
     async def decided(self, run_id: str) -> None:
         """Continue a run that waits for nobody any more, unless a worker drives it. Raises StoreError."""

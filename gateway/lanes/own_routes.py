@@ -12,7 +12,8 @@ _STORED = tuple(b"/" + name.encode() + b"/" for name in COLLECTIONS)
 def route_of_own(path: bytes) -> tuple[str, str]:
     """Return route and mode: `chat` of the lane `context`; `health`, `polling`, `console` or `pages` of `own`.
 
-    `health` is for monitoring. `polling` is where clients look again and again, or listen: runs, approvals, events, stored responses.
+    `health` is for monitoring. `polling` is where clients look again and again, or listen: runs, approvals, events,
+    stored responses.
     """
     if path.endswith(_CHAT):
         return "chat", "context"

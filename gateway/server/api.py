@@ -21,6 +21,14 @@ from gateway.api.operating.tools import ToolPages
 from gateway.api.prompts import PromptPages
 from gateway.api.remembered import RememberedPages
 from gateway.api.request import VIA, caller_with
+from gateway.api.responses.compaction import CompactionPage
+from gateway.api.responses.conversations import ConversationPages
+from gateway.api.responses.creating import Creation
+from gateway.api.responses.following import Following
+from gateway.api.responses.kept import KeptResponses
+from gateway.api.responses.pages import ResponsePages
+from gateway.api.responses.sealing import Sealing
+from gateway.api.responses.socket import SocketResponses
 from gateway.api.runs import RunPages
 from gateway.api.site import Route
 from gateway.api.workflow_runs import WorkflowRuns
@@ -40,6 +48,7 @@ class ApiPages:
 
     shared: Shared
     resumption: Resumption
+    kept: KeptResponses
     current: Callable[[], Assembled]
     identify: Identify
     admit: Callable[[], None]
@@ -50,13 +59,7 @@ class ApiPages:
     def of_context(self) -> Sequence[Route]:
         """Return the routes of chats, their explanation, prompts, workflows and the description of all pages."""
         current, identify, admit = self.current, self.identify, self.admit
-        requests = ContextRequests(
-            current=lambda: (current().lane, current().core),
-            resumption=self.resumption,
-            identify=identify,
-            admit=admit,
-        )
-        chat = ChatPages(requests)
+        chat = ChatPages(self._requests())
         explain = ExplainPages(current=lambda: current().explainer, identify=identify, admit=admit)
         prompts = PromptPages(
             prompts=lambda: current().prompts, enhancer=lambda: current().enhancer, authorise=self._authorise
@@ -69,6 +72,26 @@ class ApiPages:
         )
         pages = (chat, explain, prompts, workflows)
         return [*(route for page in pages for route in page.routes()), *description_routes()]
+
+    def of_responses(self) -> Sequence[Route]:
+        """Return the routes of the Responses API."""
+        store, clock = self.shared.store, self.shared.clock
+        creation = Creation(self._requests(), self.kept, Sealing(store))
+        following = Following(self.kept, keepalive_s=self.current().lane.keepalive_s)
+        socket = SocketResponses(creation)
+        self.held_open += [following.close, socket.close]
+        responses = ResponsePages(creation=creation, kept=self.kept, following=following, authorise=self._authorise)
+        conversations = ConversationPages(store=store, clock=clock, authorise=self._authorise)
+        pages = (CompactionPage(creation), responses, socket, conversations)
+        return [route for page in pages for route in page.routes()]
+
+    def _requests(self) -> ContextRequests:
+        return ContextRequests(
+            current=lambda: (self.current().lane, self.current().core),
+            resumption=self.resumption,
+            identify=self.identify,
+            admit=self.admit,
+        )
 
     def of_operating(self) -> Sequence[Route]:
         """Return the routes of pages that show the gateway itself, except for MCP services."""

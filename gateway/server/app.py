@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from aiohttp import web
 
 from gateway.api.request import caller_with
+from gateway.api.responses.kept import KeptResponses
 from gateway.api.site import Readiness, Route, Site
 from gateway.approvals.webhooks import webhooks_of
 from gateway.clock import SystemClock
@@ -24,6 +25,7 @@ from gateway.lanes.listener import Listener
 from gateway.lanes.local import head_of
 from gateway.lanes.router import Router
 from gateway.lanes.wrong_keys import WrongKeys
+from gateway.runs.answer_log import AnswerLogs
 from gateway.runs.live import LiveRuns
 from gateway.server.api import ApiPages
 from gateway.server.backlog import Backlog
@@ -98,6 +100,7 @@ class Gateway:
         self._notices: Notices
         self._shared: Shared
         self._resumption: Resumption
+        self._kept: KeptResponses
         self._context: Assembled
         self._reloading: asyncio.Task[None] | None = None
         self._reloads_due = 0
@@ -125,7 +128,8 @@ class Gateway:
         self._stack.push_async_callback(self._console.close)
         rooms, admin = self._pages(), settings.admin.listen
         services = rooms.of_services()
-        pages = [*rooms.of_context(), *rooms.of_runs(), *rooms.of_operating(), *(services if admin is None else ())]
+        pages = [*rooms.of_context(), *rooms.of_responses(), *rooms.of_runs(), *rooms.of_operating()]
+        pages += services if admin is None else ()
         self._held_open = [*rooms.held_open, self._console.leave]
         self._listeners[DATA] = listener = await self._listener(router, pages)
         further = (self._wrong_keys.families, self._backlog.families, self._shared.mcp_servers.families)
@@ -155,6 +159,14 @@ class Gateway:
             resume=resume,
             equipment=lambda: self._current().equipment,
         )
+        kept = KeptResponses(
+            store=store,
+            logs=AnswerLogs(store, clock=self._clock),
+            clock=self._clock,
+            is_over=lambda run: self._resumption.is_over(run),
+            told=lambda run: self._resumption.told(run),
+        )
+        self._kept = kept
         self._resumption = Resumption(
             lane=lambda: self._current().lane,
             runs=self._runs,
@@ -162,12 +174,14 @@ class Gateway:
             feed=shared.feed,
             store=store,
             clock=self._clock,
+            taken_up=kept.goes_on,
         )
         self._notices = Notices(shared, on_duty=self._index == 0)
         self._stack.push_async_callback(shared.mcp_servers.close)
         self._stack.push_async_callback(shared.feed.close)
         self._stack.push_async_callback(self._notices.close)
         self._stack.push_async_callback(shared.leases.close)
+        self._stack.push_async_callback(kept.logs.close)
         self._stack.push_async_callback(self._runs.close)
 
     def connection_factory(self, name: str) -> Callable[[], ClientConnection]:
@@ -329,6 +343,7 @@ class Gateway:
             status=StatusFacts(lambda: self._loaded, self._current, *told).read,
             shared=self._shared,
             resumption=self._resumption,
+            kept=self._kept,
             current=self._current,
             identify=self._identify,
             admit=lambda: self._listeners[DATA].admit_own(),

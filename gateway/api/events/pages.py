@@ -27,7 +27,7 @@ EVENTS = "/context/runs/{id}/events"
 KEEPALIVE_S = 10.0
 BATCH = 200
 _LAST = "Last-Event-ID"
-_HEADERS: Final[Mapping[str, str]] = {
+STREAM_HEADERS: Final[Mapping[str, str]] = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-cache, no-transform",
     "X-Accel-Buffering": "no",
@@ -58,7 +58,7 @@ class EventPages:
         after = _after(request)
         if await self._api.store.run(request.match_info["id"], tenant=caller.tenant) is None:
             raise not_found()
-        response = web.StreamResponse(headers=_HEADERS)
+        response = web.StreamResponse(headers=STREAM_HEADERS)
         news = asyncio.Event()
         self._open.add(news)
         try:

@@ -1,0 +1,110 @@
+"""POST /responses/compact: a conversation as a summary that takes its place, sealed (decision 0046).
+
+The model of the request writes the summary, in one call without stages and tools. Messages of systems and developers
+stay as they are. The summary counts as a stranger's text: it may repeat what a stranger wrote.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from aiohttp import web
+
+from gateway.api.asking import ContextRequests, Entered
+from gateway.api.content import aside
+from gateway.api.responses.creating import Creation
+from gateway.api.site import REQUEST_ID, Route
+from gateway.api.views import json_answer
+from gateway.context.lane import new_run_id
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.store import Json
+from gateway.dialects.endpoints import paths_of
+from gateway.dialects.responses.answer import ResponseAnswer
+from gateway.dialects.responses.conversation import ResponseAsked
+from gateway.dialects.responses.facts import ResponseFacts
+from gateway.dialects.responses.ids import response_id_of
+from gateway.dialects.responses.items import listed
+from gateway.dialects.responses.request import compaction_of
+from gateway.errors import GatewayError
+from gateway.runs.asking import RequestKey
+
+_TASK: Final = "compaction"
+_WISH: Final = (
+    "Summarise this conversation, so that another model can continue it without having read it. Keep every fact, "
+    "decision, name, number, open question and result of a tool that may matter later, and what the user wants. Write "
+    "the summary only."
+)
+_KEPT_ROLES: Final = ("system", "developer")
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPage:
+    """The page that compacts."""
+
+    creation: Creation
+
+    def routes(self) -> list[Route]:
+        """Return (method, path, handler) for `add_route` of aiohttp's router."""
+        return [("POST", path + "/compact", self._compact) for path in paths_of("responses")]
+
+    async def _compact(self, request: web.Request) -> web.Response:
+        requests = self.creation.requests
+        async with requests.entered(request) as entered:
+            content = await requests.content(request, entered)
+            wanted = await aside(partial(compaction_of, content), content=content)
+            _, asked = await self.creation.asked(entered, wanted, content)
+            run_id = request[REQUEST_ID] = new_run_id()
+            answer = await self._summary(requests, entered, asked, run_id=run_id)
+            resource = answer.resource()
+            text = "".join(part["text"] for item in resource["output"] for part in _texts(item))
+            if not text.strip():
+                raise GatewayError("upstream_error", "The model wrote no summary: try again, or use another model.")
+            seal = await self.creation.sealing.of(entered.caller.tenant)
+            item = {
+                "id": "cmp_" + run_id.removeprefix("run_"),
+                "type": "compaction",
+                "encrypted_content": seal.sealed(text),
+            }
+            own = listed(asked.items, response_id=resource["id"])
+            kept = [one for one in own if one.get("role") in _KEPT_ROLES]
+            return json_answer(
+                {
+                    "id": resource["id"],
+                    "object": "response.compaction",
+                    "output": [*kept, item],
+                    "created_at": resource["created_at"],
+                    "usage": resource["usage"],
+                }
+            )
+
+    async def _summary(
+        self, requests: ContextRequests, entered: Entered, asked: ResponseAsked, *, run_id: str
+    ) -> ResponseAnswer:
+        """Return the model's answer. Raises GatewayError."""
+        lane, core, head = entered.lane, entered.core, entered.head
+        body = {**asked.body, "messages": [*asked.body["messages"], {"role": "user", "content": _WISH}]}
+        target = core.target_of(body)
+        identity = entered.identities.get(target.has_key) or requests.identify(head, target.has_key, "context")
+        exchange: Exchange = await lane.exchange(head, body, identity=identity, run_id=run_id)
+        exchange = replace(exchange, task=_TASK, prompt=None)
+        key = RequestKey(run_id, None, repeats=False)
+        run = lane.runs.begin(exchange, key, lane.held(lane.plain))
+        answer = ResponseAnswer(
+            ResponseFacts.of(asked),
+            response_id=response_id_of(run_id),
+            created_s=run.created_s,
+            now_s=self.creation.kept.clock.time,
+        )
+        lane.runs.join(run)
+        whole = False
+        try:
+            answer.whole(await run.transcript.whole())
+            whole = True
+        finally:
+            lane.runs.leave(run, whole=whole)
+        return answer
+
+
+def _texts(item: Json) -> list[Json]:
+    parts = item.get("content") or ()
+    return [part for part in parts if item["type"] == "message" and part.get("type") == "output_text"]

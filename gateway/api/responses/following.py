@@ -1,0 +1,78 @@
+"""A background response as a stream of events, read from its log: from any event on, as often as somebody asks."""
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from typing import Final
+
+from aiohttp import HttpVersion11, web
+
+from gateway.api.events.pages import STREAM_HEADERS
+from gateway.api.responses.kept import KeptResponses
+from gateway.contracts.responses import StoredResponse
+from gateway.contracts.store import StoreError
+from gateway.runs.answer_log import end_of
+
+log = logging.getLogger("gateway")
+
+#: A reader that has waited so long looks whether the run has ended in a process that died before it said so.
+LOOK_S: Final = 2.0
+
+
+@dataclass(slots=True)
+class Following:
+    """The open streams of one worker."""
+
+    kept: KeptResponses
+    keepalive_s: float
+    _open: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def close(self) -> None:
+        """End all streams now. A client continues from its last event elsewhere. Idempotent."""
+        for task in list(self._open):
+            task.cancel()
+
+    async def stream(
+        self, request: web.Request, row: StoredResponse, *, after: int, headers: dict[str, str]
+    ) -> web.StreamResponse:
+        """Write the events behind number `after` as they come, up to the end."""
+        response = web.StreamResponse(headers=STREAM_HEADERS)
+        response.headers.update(headers)
+        if request.version >= HttpVersion11:
+            response.enable_chunked_encoding()
+        await response.prepare(request)
+        task = asyncio.get_running_loop().create_task(self._follow(response, row, after=after))
+        self._open.add(task)
+        try:
+            await asyncio.wait({task})
+            task.result()
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                raise
+        except StoreError as error:
+            # The head is out: the client comes back for what it lacks.
+            log.error("the stream of response %s ends early: the store failed: %s", row.id, error)
+        finally:
+            task.cancel()
+            self._open.discard(task)
+        await response.write_eof()
+        return response
+
+    async def _follow(self, response: web.StreamResponse, row: StoredResponse, *, after: int) -> None:
+        loop, at_s = asyncio.get_running_loop(), row.created_s
+        stream = self.kept.answer_of(row, now_s=lambda: at_s).stream(after)
+        frames = stream.first()
+        written_s = looked_s = loop.time()
+        async for chunks in self.kept.logs.read(row.id, tenant=row.tenant):
+            frames += b"".join(stream.frames(chunk) for chunk in chunks if end_of(chunk) is None)
+            if chunks and (end := end_of(chunks[-1])) is not None:
+                at_s, failure = end
+                frames += stream.finish() if failure is None else stream.error(failure, request_id=row.id)
+            if not frames and loop.time() - written_s >= self.keepalive_s:
+                frames = stream.keepalive()
+            if frames:
+                await response.write(frames)
+                frames, written_s = b"", loop.time()
+            if not chunks and loop.time() - looked_s >= LOOK_S:
+                looked_s = loop.time()
+                await self.kept.find(row.id, tenant=row.tenant)

@@ -1,0 +1,293 @@
+"""Responses that are kept: as rows of the store from their end on, and before that by what the store has of their run.
+
+1. A row with an output is the truth: nothing changes it any more.
+2. Before that, the run is the truth. A response whose client left, or whose process died, is built from the record of
+   its run when somebody asks for it.
+3. Only a background response, and one that continues a stored run, has a row before its end.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import orjson
+
+from gateway.contracts.exchange import Chunk
+from gateway.contracts.journal import Approval, ConflictError, StoredRun
+from gateway.contracts.plugin import Clock
+from gateway.contracts.responses import StoredResponse
+from gateway.contracts.store import Json, Store, StoreError, unwritten
+from gateway.dialects.responses.answer import ResponseAnswer
+from gateway.dialects.responses.facts import ResponseFacts
+from gateway.dialects.responses.output.gateway_calls import OWN_LABEL
+from gateway.dialects.responses.ids import response_of, run_id_of
+from gateway.dialects.responses.items import listed
+from gateway.errors import GatewayError
+from gateway.runs.answer_log import AnswerLogs, Recorded, end_of, ended
+from gateway.runs.live import LiveRun
+
+#: Responses of one chain that a request reads.
+CHAIN_LIMIT: Final = 10_000
+#: Entries of a log that are read at once.
+_BATCH: Final = 1000
+#: The mark of our requests among the clients of runs (`Exchange.client`).
+API: Final = "responses"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptResponses:
+    """The kept responses of one store, as one worker sees them.
+
+    `is_over` returns whether the turn of a stored run is over, and `told` its answer then, or raises its error.
+    """
+
+    store: Store
+    logs: AnswerLogs
+    clock: Clock
+    is_over: Callable[[StoredRun], Awaitable[bool]]
+    told: Callable[[StoredRun], Awaitable[Sequence[Chunk]]]
+
+    async def find(self, response_id: str, *, tenant: str) -> StoredResponse:
+        """Return a response as it is at this moment. Raises GatewayError (response_not_found), StoreError."""
+        row = await self.store.response(response_id, tenant=tenant) or await self._of_run(response_id, tenant=tenant)
+        if row is None or row.output == b"":
+            raise not_found()
+        return row if row.output is not None else await self._settled(row)
+
+    async def resource(self, row: StoredResponse) -> Json:
+        """Return the Response object of a response. Raises StoreError."""
+        if row.output is not None:
+            found: Json = orjson.loads(row.output)
+            return found
+        answer = self.answer_of(row)
+        if row.background:
+            _write(answer, await self._log_of(row), failure=None, over=False)
+        return answer.resource()
+
+    async def chain(self, response_id: str, *, tenant: str) -> Sequence[StoredResponse]:
+        """Return a response and all before it, the oldest first.
+
+        Raises GatewayError (previous_response_not_found, invalid_field), StoreError.
+        """
+        chain: list[StoredResponse] = []
+        wanted: str | None = response_id
+        while wanted is not None:
+            further = list(await self.store.responses_up_to(wanted, tenant=tenant, limit=CHAIN_LIMIT))
+            if not further or further[-1].output is None:
+                try:
+                    further = [await self.find(wanted, tenant=tenant)]
+                except GatewayError:
+                    raise no_previous(wanted) from None
+            chain[:0] = further
+            wanted = chain[0].previous_id
+            if len(chain) > CHAIN_LIMIT:
+                raise GatewayError(
+                    "invalid_field",
+                    f"The chain of earlier responses is longer than {CHAIN_LIMIT}: POST it to /responses/compact.",
+                    param="previous_response_id",
+                )
+        for row in chain:
+            if row.output is None:
+                raise GatewayError(
+                    "invalid_field",
+                    f"The response {row.id} is {row.state}: wait until it has ended, or cancel it.",
+                    param="previous_response_id",
+                )
+        return chain
+
+    async def referenced(self, references: Sequence[tuple[str, str]], *, tenant: str) -> Mapping[str, Json]:
+        """Return the items that a request refers to, each pair a place and an id, by their ids.
+
+        Raises GatewayError (item_not_found), StoreError.
+        """
+        rows: dict[str, Mapping[str, Json]] = {}
+        found: dict[str, Json] = {}
+        for place, item_id in references:
+            response_id = response_of(item_id) or ""
+            if response_id and response_id not in rows:
+                row = await self.store.response(response_id, tenant=tenant)
+                rows[response_id] = {} if row is None else {item["id"]: item for item in items_of(row)}
+            item = rows.get(response_id, {}).get(item_id)
+            if item is None and (approval := await self.store.approval(item_id.lower(), tenant=tenant)) is not None:
+                item = _question(approval)
+            if item is None:
+                raise GatewayError(
+                    "item_not_found",
+                    "There is no item with this id; items of responses with 'store' false are not kept. Send the item "
+                    "itself.",
+                    param=f"{place}.id",
+                )
+            found[item_id] = item
+        return found
+
+    async def put(self, row: StoredResponse) -> None:
+        """Store a response. Raises GatewayError (store_full, store_uncertain)."""
+        try:
+            await self.store.put_response(row)
+        except StoreError as error:
+            raise unwritten(error, "The gateway cannot store the response; its log says why.") from None
+
+    async def keep(self, row: StoredResponse, answer: ResponseAnswer) -> None:
+        """Store a response as it has ended, and add it to its conversation. Raises GatewayError."""
+        resource = answer.resource()
+        await self.put(replace(row, state=resource["status"], output=orjson.dumps(resource)))
+        if row.conversation is None or resource["status"] not in ("completed", "incomplete"):
+            return
+        added = [*orjson.loads(row.input), *resource["output"]]
+        items = [(item["id"], orjson.dumps(item)) for item in added]
+        try:
+            await self.store.add_items(row.conversation, items, tenant=row.tenant, now_s=self.clock.time())
+        except StoreError as error:
+            raise unwritten(error, "The gateway cannot add to the conversation; its log says why.") from None
+
+    async def cancelled(self, row: StoredResponse) -> None:
+        """Store a response whose run was cancelled, with what its log has. Raises GatewayError, StoreError."""
+        entries = await self._log_of(row)
+        answer = self.answer_of(row)
+        failure = GatewayError("run_cancelled", "The response was cancelled.")
+        _write(answer, entries, failure=failure, over=True)
+        await self.keep(row, answer)
+
+    async def delete(self, row: StoredResponse) -> None:
+        """Delete a response that has ended. Raises StoreError.
+
+        One that only its run leads to leaves an empty row, which hides it.
+        """
+        if not await self.store.delete_response(row.id, tenant=row.tenant):
+            await self.store.put_response(replace(row, state="cancelled", request=b"{}", input=b"[]", output=b""))
+
+    def answer_of(self, row: StoredResponse, *, now_s: Callable[[], float] | None = None) -> ResponseAnswer:
+        """Return the writer of a stored response's answer."""
+        return ResponseAnswer(
+            ResponseFacts.of_stored(orjson.loads(row.request)),
+            response_id=row.id,
+            created_s=row.created_s,
+            now_s=now_s or self.clock.time,
+            background=row.background,
+        )
+
+    def record(self, row: StoredResponse, run: LiveRun, *, fence: int, start: int = 0) -> None:
+        """Record the answer of a background response from its run, behind the entries that are there, to its end."""
+        answer = Recorded(response_id=row.id, tenant=row.tenant, fence=fence, start=start)
+
+        async def over() -> None:
+            await self._finished(row, await self._log_of(row))
+
+        self.logs.record(answer, run, over=over)
+
+    async def goes_on(self, stored: StoredRun, run: LiveRun) -> None:
+        """Record the answer of a run that this worker has taken up, if it is a background response's."""
+        row = await self.store.open_response_of(stored.id, tenant=stored.tenant)
+        if row is not None and row.background and not self.logs.is_recording(row.id):
+            self.record(row, run, fence=stored.fence, start=len(await self._log_of(row)))
+
+    async def _of_run(self, response_id: str, *, tenant: str) -> StoredResponse | None:
+        """Return the response of the stored run that began with its request; None: there is none."""
+        run_id = run_id_of(response_id)
+        run = None if run_id is None else await self.store.run(run_id, tenant=tenant)
+        client = None if run is None else orjson.loads(run.request).get("client")
+        if run is None or client is None or client.get("api") != API:
+            return None
+        return StoredResponse(
+            id=response_id,
+            tenant=run.tenant,
+            caller=run.caller,
+            state="in_progress",
+            created_s=run.created_s,
+            run_id=run.id,
+            previous_id=client["previous_id"],
+            conversation=client["conversation"],
+            request=orjson.dumps(client["request"]),
+            input=orjson.dumps(listed(client["input"], response_id=response_id)),
+        )
+
+    async def _settled(self, row: StoredResponse) -> StoredResponse:
+        """Return a response whose turn is over as it ended, and store that. One that goes on is returned as it is."""
+        run = await self.store.run(row.run_id, tenant=row.tenant)
+        if run is None or self.logs.is_recording(row.id) or not await self.is_over(run):
+            return row
+        failure: GatewayError | None = None
+        chunks: Sequence[Chunk] = ()
+        try:
+            chunks = await self.told(run)
+        except GatewayError as error:
+            failure = error
+        if row.background:
+            await self._end_log(row, run, [*chunks, ended(run.updated_s, failure)])
+            return await self._finished(row, await self._log_of(row))
+        answer = self.answer_of(row, now_s=lambda: run.updated_s)
+        _write(answer, chunks, failure=failure, over=True)
+        await self.keep(row, answer)
+        return await self.store.response(row.id, tenant=row.tenant) or row
+
+    async def _finished(self, row: StoredResponse, entries: Sequence[Chunk]) -> StoredResponse:
+        """Return a background response as its log ends, and store that. Without an end it is returned as it is."""
+        if not entries or (end := end_of(entries[-1])) is None:
+            return row
+        at_s, failure = end
+        answer = self.answer_of(row, now_s=lambda: at_s)
+        _write(answer, entries, failure=failure, over=True)
+        await self.keep(row, answer)
+        return await self.store.response(row.id, tenant=row.tenant) or row
+
+    async def _log_of(self, row: StoredResponse) -> list[Chunk]:
+        """Return all entries of a log."""
+        entries: list[Chunk] = []
+        while True:
+            found = await self.store.answer_from(row.id, tenant=row.tenant, start=len(entries), limit=_BATCH)
+            entries += map(orjson.loads, found)
+            if len(found) < _BATCH:
+                return entries
+
+    async def _end_log(self, row: StoredResponse, run: StoredRun, chunks: Sequence[Chunk]) -> None:
+        """Append the end of an answer whose worker died before it wrote it, unless somebody has just done so."""
+        entries = await self._log_of(row)
+        if entries and end_of(entries[-1]) is not None:
+            return
+        answer = Recorded(response_id=row.id, tenant=row.tenant, fence=run.fence, start=len(entries))
+        try:
+            await self.logs.append(answer, chunks)
+        except ConflictError:
+            return
+
+
+def _write(answer: ResponseAnswer, chunks: Sequence[Chunk], *, failure: GatewayError | None, over: bool) -> None:
+    """Write an answer from its chunks, for its Response object."""
+    answer.read([chunk for chunk in chunks if end_of(chunk) is None])
+    if failure is not None:
+        answer.fail(failure, request_id="")
+    elif over:
+        answer.end()
+
+
+def _question(approval: Approval) -> Json:
+    """Return the request for an approval as the item that its response has."""
+    service, _, name = approval.tool.rpartition(".")
+    return {
+        "id": approval.id,
+        "type": "mcp_approval_request",
+        "server_label": service or OWN_LABEL,
+        "name": name,
+        "arguments": approval.arguments,
+    }
+
+
+def items_of(row: StoredResponse) -> list[Json]:
+    """Return the input items of a response, and its output items once it has ended."""
+    items: list[Json] = orjson.loads(row.input)
+    return items if not row.output else [*items, *orjson.loads(row.output)["output"]]
+
+
+def not_found() -> GatewayError:
+    """Return the error of a missing response. A response of another tenant gets the same answer."""
+    return GatewayError("response_not_found", "There is no response with this id; 'store' false keeps none.")
+
+
+def no_previous(response_id: str) -> GatewayError:
+    """Return the error of a request that goes on from a response that is not there."""
+    return GatewayError(
+        "previous_response_not_found",
+        f"Previous response with id '{response_id[:80]}' not found: send the whole input, or the id of a response that "
+        "is stored.",
+        param="previous_response_id",
+    )

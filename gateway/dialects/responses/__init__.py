@@ -1,0 +1,7 @@
+"""The Responses API, as clients speak it. `ENDPOINT` and `BELOW` are what gateway/dialects/endpoints.py finds."""
+
+from typing import Final
+
+ENDPOINT: Final = "responses"
+#: Collections of what is stored: the dialect has pages below each.
+BELOW: Final = ("responses", "conversations")

@@ -1,0 +1,195 @@
+"""The log of an answer that no client reads from its run: its chunks in the store, in order, as they come.
+
+1. A chunk is in the store before any reader gets it. So every reader sees the same answer, after a crash, too.
+2. A worker that lost the run appends nothing: each append names the fence of the run, and the number of chunks before.
+3. The last entry is the end (`ended`). A log without one belongs to a run that goes on, in this process or another.
+
+Theory of operation. `record` follows the transcript of a live run in a task of its own. The transcript passes all
+chunks that came while the last append was under way, so a slow store makes larger entries and not more of them, and a
+very slow one holds the run back. At the end of the transcript, `record` asks the store what became of the run: one that
+stopped because its process stops, or because it lost the run, has no end here.
+
+`read` yields what is in the store, and waits for more: for a signal where this worker records the answer, else it looks
+again after `LOOK_S`.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+import orjson
+
+from gateway.contracts.exchange import Chunk
+from gateway.contracts.journal import ConflictError
+from gateway.contracts.plugin import Clock
+from gateway.contracts.store import Json, Store, StoreError
+from gateway.errors import CODES, GatewayError
+from gateway.runs.live import LiveRun
+
+log = logging.getLogger("gateway")
+
+#: The pauses between two looks for entries of another worker, and after the store failed.
+LOOK_S, STORE_PAUSE_S = 0.2, 2.0
+#: Entries of one look.
+BATCH: Final = 500
+_ENDED: Final = "answer.ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """An answer that is recorded. `fence` is the one of its run; `start` counts the entries that are there already."""
+
+    response_id: str
+    tenant: str
+    fence: int
+    start: int = 0
+
+
+@dataclass(slots=True)
+class _News:
+    """The signal to the readers of one answer in this worker."""
+
+    readers: int = 0
+    event: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class AnswerLogs:
+    """The logs of one worker."""
+
+    def __init__(self, store: Store, *, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._news: dict[str, _News] = {}
+
+    def record(self, answer: Recorded, run: LiveRun, *, over: Callable[[], Awaitable[None]]) -> None:
+        """Record the answer of a run until it ends. `over` is awaited once its end is in the store."""
+        task = asyncio.get_running_loop().create_task(self._record(answer, run, over))
+        self._tasks[answer.response_id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(answer.response_id, None))
+
+    def is_recording(self, response_id: str) -> bool:
+        """Return whether this worker records the answer."""
+        return response_id in self._tasks
+
+    async def read(self, response_id: str, *, tenant: str, start: int = 0) -> AsyncIterator[Sequence[Chunk]]:
+        """Yield the entries from number `start` on as they come, up to the end; () when none came for a while.
+
+        Raises StoreError.
+        """
+        news = self._news.setdefault(response_id, _News())
+        news.readers += 1
+        try:
+            while True:
+                news.event.clear()
+                found = await self._store.answer_from(response_id, tenant=tenant, start=start, limit=BATCH)
+                start += len(found)
+                chunks: list[Chunk] = [orjson.loads(entry) for entry in found]
+                yield chunks
+                if chunks and end_of(chunks[-1]) is not None:
+                    return
+                if len(found) < BATCH:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(LOOK_S):
+                            await news.event.wait()
+        finally:
+            news.readers -= 1
+            if not news.readers:
+                self._news.pop(response_id, None)
+
+    async def append(self, answer: Recorded, chunks: Sequence[Chunk]) -> None:
+        """Append entries behind those that are there. Raises ConflictError, StoreError."""
+        entries = [orjson.dumps(chunk) for chunk in chunks]
+        await self._store.append_answer(
+            answer.response_id, tenant=answer.tenant, fence=answer.fence, start=answer.start, chunks=entries
+        )
+        if (news := self._news.get(answer.response_id)) is not None:
+            news.event.set()
+
+    async def close(self) -> None:
+        """Wait until what the runs said is recorded. Call it once the runs of this worker have ended. Idempotent."""
+        tasks = list(self._tasks.values())
+        if tasks:
+            await asyncio.wait(tasks, timeout=STORE_PAUSE_S)
+        for task in tasks:
+            task.cancel()
+
+    async def _record(self, answer: Recorded, run: LiveRun, over: Callable[[], Awaitable[None]]) -> None:
+        writer = _Writer(self, answer)
+        failure: GatewayError | None = None
+        try:
+            try:
+                await run.transcript.read(writer)
+            except GatewayError as error:
+                failure = error
+            except ConflictError:
+                raise
+            except Exception:
+                log.exception("the run %s failed, whose answer is recorded", run.exchange.id)
+                failure = GatewayError("internal_error", "The gateway failed; its log has the id of the response.")
+            if failure is not None and await self._goes_on(run, tenant=answer.tenant):
+                return
+            await writer.put([ended(self._clock.time(), failure)])
+            await over()
+        except ConflictError:
+            log.info("the answer %s is recorded by another worker", answer.response_id)
+        except Exception:
+            log.exception("the answer %s is not recorded to its end", answer.response_id)
+
+    async def _goes_on(self, run: LiveRun, *, tenant: str) -> bool:
+        """Return whether the run that stopped here continues elsewhere, or later."""
+        found = await self._store.run(run.exchange.id, tenant=tenant)
+        return found is not None and found.state in ("running", "unknown")
+
+
+class _Writer:
+    """The reader of a transcript that appends what comes. It always owes something, so that it may wait."""
+
+    def __init__(self, logs: AnswerLogs, answer: Recorded) -> None:
+        self._logs = logs
+        self._answer = answer
+        self._owed: list[Chunk] = []
+        self._count = answer.start
+
+    def take(self, chunks: Sequence[Chunk]) -> bool:
+        self._owed += chunks
+        return False
+
+    async def caught_up(self) -> None:
+        owed, self._owed = self._owed, []
+        await self.put(owed)
+
+    async def put(self, chunks: Sequence[Chunk]) -> None:
+        """Append chunks; a store that fails is tried again until it works. Raises ConflictError."""
+        answer = self._answer
+        at = Recorded(response_id=answer.response_id, tenant=answer.tenant, fence=answer.fence, start=self._count)
+        while True:
+            try:
+                await self._logs.append(at, chunks)
+            except StoreError as error:
+                log.error("the store failed: %s; the answer %s waits for it", error, answer.response_id)
+                await asyncio.sleep(STORE_PAUSE_S)
+            else:
+                self._count += len(chunks)
+                return
+
+
+def ended(now_s: float, error: GatewayError | None) -> Json:
+    """Return the last entry of a log."""
+    told = None if error is None else {"code": error.code, "message": error.message, "param": error.param}
+    return {"choices": [], "context": {"type": _ENDED, "at": now_s, "error": told}}
+
+
+def end_of(chunk: Chunk) -> tuple[float, GatewayError | None] | None:
+    """Return the time and the error that an entry ends the answer with; None: it is none that does."""
+    told = None if isinstance(chunk, str) else chunk.get("context")
+    if not isinstance(told, dict) or told.get("type") != _ENDED:
+        return None
+    error = told["error"]
+    if error is None:
+        return told["at"], None
+    code = error["code"] if error["code"] in CODES else "internal_error"
+    return told["at"], GatewayError(code, error["message"], param=error["param"])
