@@ -5,13 +5,13 @@ An approval does not exist for another tenant, whatever its key may do. `Approva
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal, cast, get_args
 
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.decisions import ApiContext, DecisionBody, go_on
+from gateway.api.decisions import ApiContext, DecisionBody, carried_out, go_on
 from gateway.api.request import VIEWING, Body, body_of, gone, limit_of, query_of, via_of, word_of
 from gateway.api.site import Route, readable
 from gateway.api.views import decided_view, error_view, json_answer, list_answer, page_answer, preview_view
@@ -109,10 +109,8 @@ class ApprovalPages:
         caller = self._api.authorise(request, *VIEWING)
         query_of(request)
         decision = await body_of(request, DecisionBody, caller)
-        approval = await self._api.decide(
-            request.match_info["id"], decision.to_decision(via_of(request)), caller=caller
-        )
-        await go_on(self._api.resume, approval)
+        wish = decision.to_decision(via_of(request))
+        approval = await carried_out(self._api.decide_and_go_on(request.match_info["id"], wish, caller=caller))
         return json_answer(decided_view(approval))
 
     async def _decide_all(self, request: web.Request) -> web.Response:
@@ -124,9 +122,15 @@ class ApprovalPages:
             (one.id, Decision(approve=batch.decision == "approve", via=via, sha256=one.sha256, comment=batch.reason))
             for one in batch.approvals
         ]
+        made = await carried_out(self._all_made(wishes, caller))
+        return list_answer([_result(listed.id, one) for listed, one in zip(batch.approvals, made, strict=True)])
+
+    async def _all_made(
+        self, wishes: Sequence[tuple[str, Decision]], caller: Caller
+    ) -> Sequence[Approval | GatewayError]:
         made = await asyncio.gather(*(self._made(approval_id, wish, caller) for approval_id, wish in wishes))
         await go_on(self._api.resume, *(one for one in made if isinstance(one, Approval)))
-        return list_answer([_result(listed.id, one) for listed, one in zip(batch.approvals, made, strict=True)])
+        return made
 
     async def _made(self, approval_id: str, wish: Decision, caller: Caller) -> Approval | GatewayError:
         try:

@@ -1,10 +1,11 @@
 """Decisions of people, whichever way they arrive: they are stored first, then their runs go on."""
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from aiohttp import ClientConnectionResetError, web
 from pydantic import Field
@@ -21,6 +22,8 @@ from gateway.runs.event_feed import EventFeed
 from gateway.tools.catalog import Catalog
 
 log = logging.getLogger("gateway")
+
+T = TypeVar("T")
 
 
 class DecisionBody(Body):
@@ -69,6 +72,17 @@ class ApiContext:
         """Store a decision and return the approval as it is afterwards. Raises GatewayError."""
         with written("a decision"):
             return await self.approvals().decide(approval_id, wish, caller=caller)
+
+    async def decide_and_go_on(self, approval_id: str, wish: Decision, *, caller: Caller) -> Approval:
+        """Store a decision, let its run go on, and return the approval. Raises GatewayError."""
+        approval = await self.decide(approval_id, wish, caller=caller)
+        await go_on(self.resume, approval)
+        return approval
+
+
+async def carried_out(work: Coroutine[Any, Any, T]) -> T:
+    """Do work to its end, although the client leaves: the run of a stored decision would wait until somebody looks."""
+    return await asyncio.shield(asyncio.create_task(work))
 
 
 async def go_on(resume: Resume, *decided: Approval | StoredRun) -> None:

@@ -10,7 +10,7 @@ import orjson
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.decisions import ApiContext, go_on, written
+from gateway.api.decisions import ApiContext, carried_out, go_on, written
 from gateway.api.request import (
     VIEWING,
     Body,
@@ -137,13 +137,16 @@ class RunPages:
         settlement = settle.Settlement(
             step=body.step, outcome=body.outcome, via=via_of(request), result=body.result, trusted=body.trusted
         )
-        run_id = request.match_info["id"]
+        run = await carried_out(self._settled(request.match_info["id"], settlement, caller))
+        return json_answer(run_view(run, pending=await self._pending(run)))
+
+    async def _settled(self, run_id: str, settlement: settle.Settlement, caller: Caller) -> StoredRun:
         with written("what a person says about a call"):
             run = await settle.resolve(self._api.store, run_id, settlement, caller=caller, clock=self._api.clock)
         self._api.feed.nudge()
         if run.state == "running":
             await go_on(self._api.resume, run)
-        return json_answer(run_view(run, pending=await self._pending(run)))
+        return run
 
     async def _go_on(self, run_id: str, caller: Caller) -> web.Response:
         """Resume a run without its client: it waits for that client, or for an upstream that had failed."""

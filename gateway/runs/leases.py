@@ -71,6 +71,7 @@ class Leases:
         self._resume = resume
         self._held: dict[str, asyncio.Task[None]] = {}
         self._owed: dict[str, Change] = {}
+        self._left: set[asyncio.Task[None]] = set()
         self._ahead_s = clock.time() - clock.monotonic()
         self._patient_until_s = float("-inf")
 
@@ -84,10 +85,19 @@ class Leases:
             del self._held[run_id]
 
     async def claim(self, run_id: str, *states: RunState) -> StoredRun | None:
-        """Claim and return a run in one of these states that no worker drives, or return None. Raises StoreError."""
+        """Claim and return a run in one of these states that no worker drives, or return None. Raises StoreError.
+
+        The run of a caller that is cancelled meanwhile goes on without it: the store claims the run all the same.
+        """
         if run_id in self._held or run_id in self._owed:
             return None
-        found = await self._claim(states, run_id=run_id)
+        claiming = asyncio.create_task(self._claim(states, run_id=run_id))
+        try:
+            found = await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            self._left.add(taking := asyncio.create_task(self._take_up_left(claiming)))
+            taking.add_done_callback(self._left.discard)
+            raise
         return found[0] if found else None
 
     def owe(self, change: Change) -> None:
@@ -115,6 +125,8 @@ class Leases:
 
         Call it once the runs of this worker have ended.
         """
+        if self._left:
+            await asyncio.wait(self._left)
         try:
             await self._pay()
             await self._store.release(owner=self.owner)
@@ -138,6 +150,12 @@ class Leases:
             if loop.time() - due_s < BUSY_S and len(self._held) < UNDER_WAY:
                 return True
         return False
+
+    async def _take_up_left(self, claiming: "asyncio.Task[list[StoredRun]]") -> None:
+        """Continue the run that a caller wanted which is gone."""
+        with suppress(StoreError):  # logged by the search for runs
+            for run in await claiming:
+                await self._take_up(run)
 
     async def _take_up(self, run: StoredRun) -> None:
         """Continue a run. A run that cannot go on must not stop the others."""

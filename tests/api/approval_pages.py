@@ -1,5 +1,6 @@
 """The pages of approvals and runs behind the real listener, on a real store, with keys of two tenants."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -59,9 +60,14 @@ class Wall:
 
 
 class Ledger(SqliteStore):
-    """The real store; `full` is its disk."""
+    """The real store; `full` is its disk. A decision is told once `answers` is set."""
 
     full = False
+
+    def __init__(self, place: str) -> None:
+        super().__init__(place)
+        self.ruled, self.answers = asyncio.Event(), asyncio.Event()
+        self.answers.set()
 
     async def write(self, change: Change) -> None:
         self._fail_if_full()
@@ -69,7 +75,10 @@ class Ledger(SqliteStore):
 
     async def rule_all(self, writes: Sequence[DecisionWrite]) -> Sequence[tuple[DecisionResult, Approval | None]]:
         self._fail_if_full()
-        return await super().rule_all(writes)
+        ruled = await super().rule_all(writes)
+        self.ruled.set()
+        await self.answers.wait()
+        return ruled
 
     async def events(self, **which: object) -> list[RunEvent]:  # type: ignore[override]
         self._fail_if_full()

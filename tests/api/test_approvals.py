@@ -371,6 +371,20 @@ async def test_waits_end_when_the_gateway_stops() -> None:
         await desk.office.approval_pages.close()
 
 
+@pytest.mark.parametrize("path", [ONE, BATCH])
+async def test_the_run_of_one_who_leaves_goes_on(path: str) -> None:
+    """A browser is closed while the decision is stored: who looks next finds its run under way."""
+    async with opened() as desk:
+        desk.office.store.answers.clear()
+        body = APPROVE if path == ONE else {**APPROVE, "approvals": [{"id": "ap_1"}]}
+        asking = asyncio.create_task(desk.post(path, body))
+        await desk.office.store.ruled.wait()
+        asking.cancel()
+        await until(lambda: not desk.lane.listener.connections)
+        desk.office.store.answers.set()
+        await until(lambda: desk.office.resumed == ["run_1"])
+
+
 async def test_one_who_leaves_waits_no_more() -> None:
     """The page notices."""
     async with opened() as desk:

@@ -100,6 +100,19 @@ async def test_a_run_is_never_driven_twice(workers: tuple[Worker, Worker]) -> No
     assert {found.fence for found in got} == {1}
 
 
+async def test_a_run_goes_on_although_who_claimed_it_has_left(workers: tuple[Worker, Worker]) -> None:
+    """The store claims it all the same, and nobody else could take it before its lease is over."""
+    one, _ = workers
+    await one.store.write(new(run(owner=None)))
+    claiming = asyncio.create_task(one.leases.claim("run_1", *ALL))
+    await asyncio.sleep(0)
+    claiming.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await claiming
+    await one.leases.close()
+    assert [taken.id for taken in one.took] == ["run_1"]
+
+
 async def test_a_run_of_a_process_that_died_is_taken_up(workers: tuple[Worker, Worker], clock: ManualClock) -> None:
     """Not before its lease is over, and by one; what its old owner writes afterwards is refused."""
     one, two = workers

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from gateway.api.decisions import ApiContext, DecisionBody, go_on
+from gateway.api.decisions import ApiContext, DecisionBody, carried_out
 from gateway.api.events.audience import WAITING_MOST, Audience, Outbox, words_of
 from gateway.api.request import VIEWING, Body, number_of, parsed, query_of, value_of
 from gateway.api.site import Route
@@ -144,10 +144,10 @@ class SocketPages:
         try:
             caller = self._api.caller(request)
             message = parsed(Decide, value)
-            approval = await self._api.decide(message.id, message.to_decision("websocket"), caller=caller)
+            wish = message.to_decision("websocket")
+            approval = await carried_out(self._api.decide_and_go_on(message.id, wish, caller=caller))
         except GatewayError as error:
             return {**told, "status": error.facts.status, "error": error_view(error)}
-        await go_on(self._api.resume, approval)
         return {**told, "status": 200, "approval": decided_view(approval)}
 
 
