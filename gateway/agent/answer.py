@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from gateway.agent.output.scanner import AnswerScanner, Calls, Outcome, Prose
-from gateway.contracts.exchange import Chunk, Emit, Pause, Reply
+from gateway.contracts.exchange import Chunk, Emit, Exchange, Pause, Reply
 from gateway.contracts.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.beside import ECHOED, Beside, Gathered, TooDeepError, safe
+from gateway.dialects.chat_request import wants_text
 from gateway.dialects.imitation import Defuser
 from gateway.dialects.meaning import content_text
 from gateway.dialects.usage import Usage
@@ -47,13 +48,19 @@ class Further:
 
 
 class Answer:
-    """The reader of one reply. `spoken` is called with each text for the client and returns the text to send."""
+    """The reader of one reply. `spoken` is called with each text for the client and returns the text to send.
 
-    def __init__(self, *, usage: Usage, spoken: Callable[[str], str], further: Further | None = None) -> None:
+    `scans`: calls are looked for in its text, too.
+    """
+
+    def __init__(
+        self, *, usage: Usage, spoken: Callable[[str], str], further: Further | None = None, scans: bool = True
+    ) -> None:
         self.reason: str | None = None
         self._usage = usage
         self._spoken = spoken
         self._scanner = AnswerScanner()
+        self._unread: list[str] | None = None if scans else []
         self._defuser = Defuser()
         self._further = further or Further()
         self._echoed = Gathered()
@@ -62,11 +69,11 @@ class Answer:
     @property
     def content(self) -> str:
         """Return the text without the call."""
-        return self._scanner.text
+        return self._scanner.text if self._unread is None else "".join(self._unread)
 
     async def read(self, reply: Reply, emit: Emit) -> None:
         """Send the client its part of the reply: text that is certainly no call, and fields beside the text."""
-        said, feed = self._usage.said, self._scanner.feed
+        said, feed = self._usage.said, self._scanner.feed if self._unread is None else self._take_unread
 
         def take(chunk: Chunk) -> Pause | None:
             pause = None
@@ -97,6 +104,11 @@ class Answer:
                 beside["content"] = self._content_parts
             found = replace(found, beside=beside)
         return self._spoken(rest) if rest else "", found
+
+    def _take_unread(self, text: str) -> str:
+        assert self._unread is not None
+        self._unread.append(text)
+        return text
 
     def _opened(self, chunk: Json) -> tuple[Json, str]:
         """Return a chunk's fields for the client, and its text. Native tool calls go to the scanner."""
@@ -187,6 +199,15 @@ class PlainAnswer:
     def finish(self) -> tuple[str, Outcome]:
         """Return no text and `Prose`: nothing was held back, and no call is looked for."""
         return "", Prose()
+
+
+def reader_of(
+    exchange: Exchange, *, usage: Usage, spoken: Callable[[str], str], further: Further
+) -> Answer | PlainAnswer:
+    """Return the reader of a reply to this request. An answer in another format than text contains no calls of ours."""
+    if exchange.workflow is not None:
+        return PlainAnswer(usage=usage)
+    return Answer(usage=usage, spoken=spoken, further=further, scans=wants_text(exchange.body))
 
 
 def _parts(chunk: Json) -> Iterator[tuple[str | None, Json]]:

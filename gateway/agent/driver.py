@@ -48,19 +48,19 @@ from itertools import chain
 
 import orjson
 
-from gateway.agent.answer import Answer, Further, PlainAnswer
+from gateway.agent.answer import Further, reader_of
 from gateway.agent.budget import TimeBudget
 from gateway.agent.doubt import doubted
 from gateway.agent.effect import Effects
 from gateway.agent.hidden_turns import HiddenTurns
 from gateway.agent.loop import Action, Ask, Execute, Finish, Loop
 from gateway.agent.machine import new_machine
-from gateway.agent.outcome import count, defused_end, outcome_of, timeout
+from gateway.agent.outcome import count, defused_end, last_chunks, outcome_of, stored_answer, timeout
 from gateway.agent.output.scanner import Calls, Malformed
 from gateway.agent.parts import AgentParts
 from gateway.agent.patience import Patience, left
 from gateway.agent.progress import PARKED, Progress, lacks_credential, reopen, report_unknown
-from gateway.agent.questions import Questions
+from gateway.agent.questions import Questions, Reports
 from gateway.agent.retries import is_resumable, parked, pause_s
 from gateway.agent.round import Round
 from gateway.agent.workflow_loop import WorkflowLoop
@@ -73,6 +73,7 @@ from gateway.contracts.store import Json, StoreError
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.usage import Usage
 from gateway.errors import GatewayError
+from gateway.runs.call_events import opening
 from gateway.runs.live import ANSWERS, CALLS, EFFECTS, RECORDED, STOPPING
 from gateway.runs.live import PARKED as PARKED_MARK
 from gateway.runs.recorder import RunRecorder
@@ -101,7 +102,6 @@ class RunDriver:
         self._messages: list[Json] = exchange.body["messages"]
         self._tell: Emit  # from `stream` on
         self._quiet = True  # nothing was said in this round
-        self._questions = Questions(parts.approvals, exchange)
         self._before_question: int | None = None  # so many texts came before the question of an open answer
         self._expired = self._dropped = False
         self._closing: asyncio.Task[None] | None = None
@@ -123,6 +123,8 @@ class RunDriver:
             progress=partial(self._progress.snapshot, self._loop, self._budget),
             wrote=parts.feed.nudge,
         )
+        self._questions = Questions(parts, exchange, self._record)
+        self._reports = Reports(exchange, self._record, self._progress, parts.in_use, self._hidden.mark_calls)
         self._patience = Patience(self._record, self._budget, clock=parts.clock, counters=parts.counters)
 
     async def remember(self) -> None:
@@ -135,6 +137,8 @@ class RunDriver:
             snapshot = orjson.loads(resume.run.progress)
             self._progress.restore(snapshot, self._loop, steps, self._parts.in_use.judge, exchange)
             self._budget.restore(snapshot["spent_s"])
+            if exchange.shows_calls:
+                await self._hidden.mark_calls(self._progress.strangers, steps)
         elif exchange.intent is not None and exchange.intent.rule == ASK_BEFORE and not exchange.dry:
             self._progress.asked_for = True
             await self._parts.approvals.remembered.ask_before(exchange)
@@ -145,10 +149,9 @@ class RunDriver:
         self._tell = emit
         self._budget.start(self._expire)
         try:
-            if self._exchange.events:
-                await self._emit(chunks.event({"type": "run.started", "run_id": self._exchange.id}))
-            if self._exchange.resume is not None and (text := self._hidden.retold()):
-                await self._emit(text)
+            said, progress, catalog = self._hidden.retold(), self._progress, self._parts.in_use.judge.catalog
+            for chunk in opening(self._exchange, said, self._record.steps[progress.shown :], catalog):
+                await self._emit(chunk)
             if self._exchange.brings:
                 await self._emit(self._spoken(self._exchange.brings))
             await self._begin()
@@ -176,11 +179,13 @@ class RunDriver:
                 count(self._loop, self._outcome, self._parts.counters)
 
     async def _begin(self) -> None:
-        """Store a workflow before its first step, and read whether its user wants to be asked before each step."""
-        if isinstance(self._loop, WorkflowLoop):
+        """Store a workflow or a background run before its first step. Read whether each step of a workflow asks."""
+        is_workflow = isinstance(self._loop, WorkflowLoop)
+        if is_workflow or (self._exchange.background and not self._exchange.dry):
             if not self._record.begun:
                 await self._record.begin()
             await self._emit({RECORDED: True})
+        if is_workflow:
             await self._check_remembered()
 
     async def _emit(self, chunk: Chunk) -> None:
@@ -197,7 +202,8 @@ class RunDriver:
             await self._emit({CALLS: self._drop})
             del self._progress.said[n_said:]
             self._dropped, self._quiet = False, True
-            answer = self._new_answer()
+            usage, further = self._progress.usage, self._further
+            answer = reader_of(self._exchange, usage=usage, spoken=self._spoken, further=further)
             try:
                 with self._timed():
                     reply = await self._call()
@@ -238,11 +244,6 @@ class RunDriver:
         with suppress(GatewayError):  # its time is over, or its client is gone: the next step sees that
             await self._budget.within(asyncio.sleep(wait_s))
         return True
-
-    def _new_answer(self) -> Answer | PlainAnswer:
-        if isinstance(self._loop, WorkflowLoop):
-            return PlainAnswer(usage=self._progress.usage)
-        return Answer(usage=self._progress.usage, spoken=self._spoken, further=self._further)
 
     def _read_so_far(self) -> Iterable[Json]:
         """Return the messages that the model has read."""
@@ -342,6 +343,7 @@ class RunDriver:
             say=self._emit_round,
             begun=self._begun,
             questions=self._questions,
+            reports=self._reports,
             left=self._left_in_question,
             reopened=reopened,
         )
@@ -357,7 +359,7 @@ class RunDriver:
         """Park the hidden turns of an answer that its user stops: a chat program goes on from the text it has."""
         if self._before_question is not None:
             before = "".join(self._progress.said[: self._before_question])
-            await self._hidden.park(self._loop.hidden, replayed_text=before)
+            await self._hidden.park(self._loop.hidden, steps=self._record.steps, replayed_text=before)
 
     def _begun(self) -> None:
         """Send the mark of the first effect without waiting for the client."""
@@ -380,23 +382,17 @@ class RunDriver:
             last.append(self._spoken(finish.text))
         usage = self._progress.usage.chunk()
         if self._state in PARKED:
-            await self._hidden.park(self._loop.hidden)
+            await self._hidden.park(self._loop.hidden, steps=self._record.steps)
             await self._patience.until(partial(self._record.park, self._state))
             await self._emit({PARKED_MARK: run_of_question(self._context)})
         else:
             if (asks := run_of_question(self._context)) is not None:
                 await self._emit({PARKED_MARK: asks})
             await self._hidden.store(self._loop.hidden, finish.tool_calls)
-            answer: Json = {"content": "".join(self._progress.said), "tool_calls": finish.tool_calls}
-            answer |= {"finish_reason": finish.reason, "usage": usage["usage"], "context": usage.get("context", {})}
-            await self._record.end(self._state, answer=orjson.dumps(answer))
-        last += chunks.called(finish.tool_calls, reason=finish.reason)
-        if self._exchange.events:
-            last.append(chunks.event({"type": "run.finished", "run_id": self._exchange.id, "state": self._state}))
-        last.append(chunks.finish(finish.reason))
-        if self._context:
-            usage["context"] = {**usage.get("context", {}), **self._context}
-        return [*last, usage]
+            answer = stored_answer(finish, said=self._progress.said, usage=usage)
+            await self._record.end(self._state, answer=answer)
+        asked = self._questions.asked
+        return last + last_chunks(finish, self._exchange, self._state, usage=usage, context=self._context, asked=asked)
 
     async def _failed(self, failure: Exception) -> Exception:
         """Return the error for the run's client. After an effect it must not make the client try again."""

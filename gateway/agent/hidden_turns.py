@@ -8,6 +8,9 @@ Answers and conversations that strangers had a part in are marked. A client that
 still taints the run that reads it. Each such answer is marked by its words, and a named conversation before any of it
 is sent.
 
+A client that calls are shown to has them itself, and nothing of its run is hidden. Each of these calls with a result
+that strangers may have written is marked by its id, before the client gets the result.
+
 An answer is recognised by its keys. There are three kinds of keys, the surest first:
 
 1. The id of a call that the client was given, if it is a random one. It is found in text, too: some clients rewrite
@@ -23,7 +26,7 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,9 +34,11 @@ import orjson
 
 from gateway.agent.progress import Progress, Question
 from gateway.contracts.exchange import Exchange
+from gateway.contracts.journal import StoredStep
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import HiddenTurn, Json, Store, StoreError
 from gateway.dialects.meaning import Meaning, meaning_of
+from gateway.runs.call_events import with_results
 
 log = logging.getLogger("gateway")
 
@@ -80,6 +85,9 @@ class HiddenTurns:
 
     async def conversation(self) -> list[Json]:
         """Return the client's messages, with the hidden messages of earlier turns around their answers."""
+        if self._run.tainted:
+            self._progress.read_tainted = True
+            await self.mark()
         messages: list[Json] = self._run.body["messages"]
         keys = await self._keys(messages)
         marks = [own.words for own in keys.values()] + ([] if self._named is None else [self._named])
@@ -94,8 +102,9 @@ class HiddenTurns:
             return messages
         if not known:
             return messages
-        places = places_of(keys, known)
-        if any(key in known for key in marks) or any(turn.tainted for turns in places.values() for turn in turns):
+        marked = {key for key, turn in known.items() if _is_mark(turn, key)}
+        places = places_of(keys, {key: turn for key, turn in known.items() if key not in marked})
+        if marked or any(turn.tainted for turns in places.values() for turn in turns):
             self._progress.read_tainted = True
             await self.mark()
         return put_back(messages, places)
@@ -110,22 +119,38 @@ class HiddenTurns:
         self._marked = True
         await self._put_mark(self._named)
 
-    async def park(self, hidden: Sequence[Json], *, replayed_text: str = "") -> None:
+    async def mark_calls(self, numbers: Collection[int], steps: Sequence[StoredStep]) -> None:
+        """Mark calls that the client is shown, whose results strangers may have written.
+
+        Only the first calls of a long answer are looked up, so the first one is marked for those behind them.
+        """
+        ids = {steps[number].call_id for number in numbers}
+        await self._mark_ids(ids | {steps[0].call_id for number in numbers if number >= _IDS_LIMIT})
+
+    async def park(self, hidden: Sequence[Json], *, steps: Sequence[StoredStep] = (), replayed_text: str = "") -> None:
         """Store the run's hidden messages up to the question that ends its turn, however its client goes on.
 
-        `replayed_text` is the text before the question, for a client that did not wait for the end of its answer.
+        `steps` are those of the run. `replayed_text` is the text before the question, for a client that did not wait
+        for the end of its answer.
         """
         progress = self._progress
+        if self._run.shows_calls:
+            hidden, progress.asked_behind = (), with_results(steps)
         if progress.question is None:
-            keys = await self._answered(())
-            progress.question = Question(keys.prefix, keys.place, progress.start, len(hidden), replayed_text)
+            keys, start = await self._answered(()), min(progress.start, len(hidden))
+            progress.question = Question(keys.prefix, keys.place, start, len(hidden), replayed_text)
         progress.kept = len(hidden)
         if hidden or progress.tainted:
             await self._store_question(hidden, progress.question, ())
         await self._mark_answer(())
 
     async def store(self, hidden: Sequence[Json], tool_calls: Sequence[Json]) -> None:
-        """Store the hidden messages of a run that is over."""
+        """Store the hidden messages of a run that is over. `tool_calls` are the client's own."""
+        if self._run.shows_calls:
+            if self._progress.tainted:
+                await self._mark_ids({call["id"] for call in tool_calls})
+            await self._mark_answer(tool_calls)
+            return
         start = self._progress.start
         if (question := self._progress.question) is not None:
             said = "".join(self._progress.said)
@@ -147,6 +172,7 @@ class HiddenTurns:
             return question.retold
         is_seen = any(keys.prefix == question.prefix for keys in self._keys_of(asked).values())
         progress.question, progress.start = None, progress.kept if is_seen else 0
+        progress.shown = progress.asked_behind
         return ""
 
     async def _store_question(self, hidden: Sequence[Json], question: Question, told: Sequence[Json]) -> None:
@@ -156,6 +182,11 @@ class HiddenTurns:
     async def _mark_answer(self, tool_calls: Sequence[Json]) -> None:
         if self._progress.tainted:
             await self._put_mark((await self._answered(tool_calls)).words)
+
+    async def _mark_ids(self, call_ids: Iterable[str]) -> None:
+        whose = orjson.dumps([self._run.caller.tenant, self._run.caller.name])
+        for call_id in sorted(call_ids):
+            await self._put_mark(_call_key(whose, call_id))
 
     async def _put_mark(self, key: str) -> None:
         await self._write(HiddenTurn(id=key, run_id=self._run.id, start=0, end=0, tainted=True), key=key)
@@ -241,7 +272,7 @@ def keys_of(messages: Sequence[Json], *, tenant: str, caller: str, conversation:
             name = ["", meant.ids[0]]
         behind, told = _behind(meant, asked), _told(meant)
         place = None if name is None else _key(whose, orjson.dumps(name), behind, told)
-        calls = tuple(_key(whose, b"call", call_id.encode()) for call_id in meant.ids[:_IDS_LIMIT])
+        calls = tuple(_call_key(whose, call_id) for call_id in meant.ids[:_IDS_LIMIT])
         found[index] = Keys(calls, digest.hexdigest(), place, _key(whose, b"words", behind, told))
     return found
 
@@ -249,6 +280,15 @@ def keys_of(messages: Sequence[Json], *, tenant: str, caller: str, conversation:
 def conversation_key(*, tenant: str, caller: str, conversation: str) -> str:
     """Return the key of a conversation as a whole. It finds whether strangers had a part in it."""
     return _key(orjson.dumps([tenant, caller]), b"conversation", conversation.encode())
+
+
+def _call_key(whose: bytes, call_id: str) -> str:
+    return _key(whose, b"call", call_id.encode())
+
+
+def _is_mark(turn: HiddenTurn, key: str) -> bool:
+    """Return whether a turn contains nothing and only says that strangers had a part in what this key recognises."""
+    return turn.id == key
 
 
 def places_of(keys: Mapping[int, Keys], known: Mapping[str, HiddenTurn]) -> dict[int, list[HiddenTurn]]:

@@ -61,7 +61,8 @@ Plan = Callable[[FoundCall, str], PlannedCall]
 class Loop:
     """One run. `plan` validates and judges a call; `client_tools` are the names of the client's own tools.
 
-    A client that brought its tools as `functions` gets one call at a time. `answered` and `executed` raise GatewayError
+    A client that brought its tools as `functions` gets one call at a time. `is_lowered`: the limit of calls is the
+    client's, so the model is told of it once more before the run ends. `answered` and `executed` raise GatewayError
     where the run must end (agent_malformed_tool_call, agent_iteration_limit).
     """
 
@@ -71,6 +72,7 @@ class Loop:
     new_id: Callable[[], str]
     run_id: str
     functions_only: bool = False
+    is_lowered: bool = False
     #: The hidden turns so far, which the client never sees.
     hidden: list[Json] = field(default_factory=list)
     #: Calls asked for, executed or answered with an error.
@@ -176,17 +178,19 @@ class Loop:
         )
         if not ours:
             return self._left_to_client()
-        if self.asked >= self.limits.max_tool_calls:
+        most = self.limits.max_tool_calls
+        if self.asked >= most + self.is_lowered:
+            whose = "your request" if self.is_lowered else "the agent_loop"
             raise GatewayError(
                 "agent_iteration_limit",
-                f"The model wanted to call more than {self.limits.max_tool_calls} tools in one turn and was stopped. "
-                f"Ask for less at once, or raise 'max_tool_calls' of the agent_loop (run {self.run_id}).",
+                f"The model wanted to call more than {most} tools in one turn and was stopped. "
+                f"Ask for less at once, or raise 'max_tool_calls' of {whose} (run {self.run_id}).",
             )
         planned = tuple(self.plan(call, call.id or self.new_id()) for call in ours)
         further = {p.call.id: call.further for p, call in zip(planned, ours, strict=True) if call.further}
         self._beside = {"message": found.beside, "calls": further} if found.beside or further else {}
-        if self.asked + len(planned) > self.limits.max_tool_calls:
-            self.asked = self.limits.max_tool_calls
+        if self.asked + len(planned) > most:
+            self.asked = max(most, self.asked + 1)
             refusal = "Not run: this group of calls crosses the limit of this turn. Answer with what you know."
             planned = tuple(PlannedCall(p.call, p.spec, p.verdict, refusal) for p in planned)
         else:

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from gateway.agent.loop import Loop
@@ -13,6 +14,7 @@ from gateway.contracts.exchange import Exchange
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import Json
 from gateway.dialects.chat_request import client_tools, knows_functions_only
+from gateway.dialects.meaning import is_random
 from gateway.workflows.definition import Workflow
 from gateway.workflows.templates import Values
 
@@ -24,19 +26,26 @@ def new_machine(parts: AgentParts, limits: LoopLimits, exchange: Exchange, progr
     if workflow is not None:
         definition, parameters = Workflow.model_validate(workflow["definition"]), workflow["parameters"]
         return WorkflowLoop(definition, parameters, plan=plan, new_id=_new_call_id, run_id=exchange.id, fill=fill)
-    body = exchange.body
+    body, wanted = exchange.body, exchange.max_tool_calls
+    is_lowered = wanted is not None and wanted < limits.max_tool_calls
     return Loop(
-        limits,
+        limits if wanted is None else replace(limits, max_tool_calls=min(wanted, limits.max_tool_calls)),
         plan=plan,
         client_tools=client_tools(body),
         functions_only=knows_functions_only(body),
+        is_lowered=is_lowered,
         new_id=_new_call_id,
         run_id=exchange.id,
     )
 
 
 def _plan(parts: AgentParts, exchange: Exchange, progress: Progress, found: FoundCall, call_id: str) -> PlannedCall:
-    """Judge a call as `Plan` does, with the taint and the user's request to be asked."""
+    """Judge a call as `Plan` does, with the taint and the user's request to be asked.
+
+    The client knows a call that it is shown by an id that no other call has.
+    """
+    if exchange.shows_calls and not is_random(call_id):
+        call_id = _new_call_id()
     planned = parts.in_use.judge.plan(found, call_id, exchange, tainted=progress.tainted, asked_for=progress.asked_for)
     parts.counters.count("risk_decisions", decision=planned.verdict.decision, basis=planned.verdict.basis)
     if found.doubt is not None:

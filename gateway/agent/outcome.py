@@ -1,12 +1,18 @@
 """The outcome of a run: the word of its metric, and the errors that a run ends with by itself."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+import orjson
+
 from gateway.agent.loop import Action, Finish, Loop
 from gateway.agent.workflow_loop import WorkflowLoop
+from gateway.contracts.exchange import Chunk, Exchange
+from gateway.contracts.journal import RunState
 from gateway.contracts.plugin import Counters
+from gateway.contracts.store import Json
+from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.imitation import defused
 from gateway.errors import GatewayError
 
@@ -42,3 +48,27 @@ def timeout(limit_s: float, run_id: str) -> GatewayError:
 def defused_end(action: Action) -> Action:
     """Return the action with its text defused, so that a tool's or a model's text cannot pass for the gateway's own."""
     return replace(action, text=defused(action.text)) if isinstance(action, Finish) and action.text else action
+
+
+def stored_answer(finish: Finish, *, said: Sequence[str], usage: Json) -> bytes:
+    """Return the answer of a turn as it is stored. `usage` is the chunk with its tokens."""
+    answer: Json = {"content": "".join(said), "tool_calls": finish.tool_calls}
+    return orjson.dumps(
+        answer | {"finish_reason": finish.reason, "usage": usage["usage"], "context": usage.get("context", {})}
+    )
+
+
+def last_chunks(
+    finish: Finish, run: Exchange, state: RunState, *, usage: Json, context: Json, asked: Json | None
+) -> list[Chunk]:
+    """Return the chunks behind the text of a turn: the client's calls, the end, the tokens with facts about the turn.
+
+    `asked` is the event of the question that the turn ends with, if the client gets it as one.
+    """
+    last: list[Chunk] = [] if asked is None else [chunks.event(asked)]
+    last += chunks.called(finish.tool_calls, reason=finish.reason)
+    if run.events:
+        last.append(chunks.event({"type": "run.finished", "run_id": run.id, "state": state}))
+    if context:
+        usage = {**usage, "context": {**usage.get("context", {}), **context}}
+    return [*last, chunks.finish(finish.reason), usage]

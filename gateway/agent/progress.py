@@ -56,6 +56,9 @@ class Progress:
     `rounds` are the numbers of the calls of each round, with the text before them and the other fields of the answer.
     The last round is open until all its results are there. `read_tainted`: strangers wrote some of the earlier turns of
     the conversation. `strangers` are the steps of this run whose results strangers wrote, or may have written.
+
+    Of the calls that the client is shown, the first `asked_behind` had results before the question, and the first
+    `shown` belong to earlier answers.
     """
 
     usage: Usage
@@ -63,6 +66,8 @@ class Progress:
     question: Question | None = None
     start: int = 0
     kept: int = 0
+    asked_behind: int = 0
+    shown: int = 0
     rounds: list[tuple[str, list[int], Json]] = field(default_factory=list)
     is_open: bool = False
     read_tainted: bool = False
@@ -87,6 +92,8 @@ class Progress:
             "question": None if self.question is None else asdict(self.question),
             "start": self.start,
             "kept": self.kept,
+            "asked_behind": self.asked_behind,
+            "shown": self.shown,
             "rounds": self.rounds,
             "is_open": self.is_open,
             "read_tainted": self.read_tainted,
@@ -103,6 +110,7 @@ class Progress:
         question = snapshot.get("question")  # a run that an earlier version parked has none
         self.question = None if question is None else Question(**question)
         self.start, self.kept = snapshot.get("start", 0), snapshot.get("kept", 0)
+        self.asked_behind, self.shown = snapshot.get("asked_behind", 0), snapshot.get("shown", 0)  # as above
         self.is_open = snapshot["is_open"]
         self.rounds = [(content, numbers, *(beside or ({},))) for content, numbers, *beside in snapshot["rounds"]]
         self.read_tainted = snapshot.get("read_tainted", True) is True  # an earlier version did not write it

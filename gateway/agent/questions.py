@@ -1,29 +1,43 @@
-"""The question about calls that wait for a person, as the client of their run gets it: once in each answer."""
+"""The client of a run and its calls: the question about those that wait for a person, and reports on the others.
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+The question comes once in each answer: as text, or as an event to a client that calls are shown to.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from gateway.agent.parts import AgentParts
+from gateway.agent.progress import Progress
 from gateway.approvals import chat_texts as spoken
 from gateway.approvals import texts
-from gateway.approvals.approvals import Approvals, approval_view
+from gateway.approvals.approvals import approval_view
 from gateway.approvals.escaping import Language
+from gateway.contracts.calls import PlannedCall
+from gateway.contracts.canonical import canonical
 from gateway.contracts.exchange import Chunk, Exchange
 from gateway.contracts.journal import Approval, StoredStep
 from gateway.contracts.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.chat_request import last_user_text
+from gateway.runs import call_events
+from gateway.runs.recorder import RunRecorder
+from gateway.tools.in_use import InUse
 
 #: Sends the client a chunk of its answer.
 Say: TypeAlias = Callable[[Chunk], Awaitable[None]]
+#: Marks calls of these numbers, among the steps of a run, whose results strangers may have written.
+Mark: TypeAlias = Callable[[Collection[int], Sequence[StoredStep]], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class Questions:
-    """The questions of one answer."""
+    """The questions of one answer. `asked` is the event that it ends with, if its client gets the question as one."""
 
-    approvals: Approvals
+    parts: AgentParts
     exchange: Exchange
+    recorder: RunRecorder
+    asked: Json | None = None
     _stands: list[str] = field(default_factory=list)  # the approvals that the question in this answer is about
 
     @property
@@ -37,17 +51,24 @@ class Questions:
         Programs get an event.
         """
         asked = [approval.id for approval in pending]
-        if self._stands != asked:
-            self._stands = asked
+        is_new, self._stands = self._stands != asked, asked
+        if self.exchange.shows_calls:
+            await say(chunks.event(self._event(self.exchange.id, pending, self.recorder.steps)))
+            return
+        if is_new:
             await say(self._question(pending, held_s=held_s))
         told = {"type": "approval.required", "approvals": [approval_view(approval) for approval in pending]}
         await say(chunks.event({**told, "run_id": self.exchange.id}))
 
     def last(self, pending: Sequence[Approval]) -> str:
-        """Return the text that ends the answer of a turn that waits for these approvals."""
-        if self._stands != [approval.id for approval in pending]:
+        """Return the text that ends the answer of a turn that waits for these approvals; "" if `asked` does instead."""
+        is_new = self._stands != [approval.id for approval in pending]
+        if self.exchange.shows_calls:
+            self.asked = self._event(self.exchange.id, pending, self.recorder.steps) if is_new else None
+            return ""
+        if is_new:
             return self._question(pending)
-        may_decide = self.approvals.answering(self.exchange.caller).may_decide
+        may_decide = self.parts.approvals.answering(self.exchange.caller).may_decide
         return texts.still_undecided_text(may_decide=may_decide, language=self.language)
 
     @property
@@ -59,14 +80,22 @@ class Questions:
         return self.exchange.workflow is None and self.exchange.resume is None
 
     async def already(self, steps: Sequence[StoredStep]) -> tuple[str, Json] | None:
-        """Return the question of another run that waits for one of these calls, and its facts. None: no run does."""
+        """Return the question of another run that waits for one of these calls, and its facts. None: no run does.
+
+        The text is "" if `asked` has the question instead.
+        """
         if not self.are_shared:
             return None
+        approvals = self.parts.approvals
         for step in steps:
-            asked = await self.approvals.pending_for(step, self.exchange)
-            of_run = {} if asked is None else await self.approvals.of_run(asked.run_id, tenant=asked.tenant)
+            asked = await approvals.pending_for(step, self.exchange)
+            of_run = {} if asked is None else await approvals.of_run(asked.run_id, tenant=asked.tenant)
             pending = [approval for approval in of_run.values() if approval.state == "pending"]
             if asked is not None and pending:  # else somebody has decided this moment
+                if self.exchange.shows_calls:
+                    of_other = await self.parts.store.steps(asked.run_id, tenant=asked.tenant)
+                    self.asked = self._event(asked.run_id, pending, of_other)
+                    return "", spoken.waiting(asked.run_id, pending)
                 before = texts.waiting_already_text(
                     [other.tool for other in steps if other.sha256 != asked.sha256], language=self.language
                 )
@@ -74,5 +103,49 @@ class Questions:
         return None
 
     def _question(self, pending: Sequence[Approval], *, held_s: float | None = None) -> str:
-        answering = self.approvals.answering(self.exchange.caller, held_s=held_s)
+        answering = self.parts.approvals.answering(self.exchange.caller, held_s=held_s)
         return spoken.turn_text(pending, language=self.language, answering=answering)
+
+    def _event(self, run_id: str, pending: Sequence[Approval], steps: Sequence[StoredStep]) -> Json:
+        catalog = self.parts.in_use.judge.catalog
+        return spoken.question(run_id, pending, steps, service_of=catalog.service_of)
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """The reports on the calls of a run: whole if its client is shown calls, brief if it wants events, else none."""
+
+    exchange: Exchange
+    recorder: RunRecorder
+    progress: Progress
+    in_use: InUse
+    mark: Mark
+
+    async def started(
+        self, number: int, planned: PlannedCall, approval: Approval | None, say: Say, *, place: int
+    ) -> None:
+        """Report that a call begins: the one of this number in the record, and at `place` in its group."""
+        if self.exchange.shows_calls:
+            step = replace(self.recorder.steps[number], arguments=canonical(planned.call.arguments))
+            step = step if approval is None else replace(step, approval_id=approval.id)
+            await say(call_events.started(step, self.in_use.judge.catalog))
+        elif self.exchange.events:
+            await say(chunks.event({**_named(planned, place), "type": "tool.started"}))
+
+    async def finished(self, number: int, planned: PlannedCall, say: Say, *, place: int) -> None:
+        """Report that a call has run. The client gets no result that strangers wrote before the call is marked."""
+        if self.exchange.shows_calls:
+            if number in self.progress.strangers:
+                await self.mark((number,), self.recorder.steps)
+            await say(call_events.finished(self.recorder.steps[number], self.in_use.judge.catalog))
+        elif self.exchange.events:
+            await say(chunks.event({**_named(planned, place), "type": "tool.finished"}))
+
+    async def refused(self, number: int, say: Say) -> None:
+        """Report that a call does not run, and why, to a client that is shown calls."""
+        if self.exchange.shows_calls:
+            await say(call_events.finished(self.recorder.steps[number], self.in_use.judge.catalog))
+
+
+def _named(planned: PlannedCall, place: int) -> Json:
+    return {"tool": planned.call.tool, "call_id": planned.call.id, "number": place}

@@ -54,7 +54,7 @@ from gateway.agent.effect import Effects
 from gateway.agent.loop import Finish
 from gateway.agent.parts import ApprovalSettings
 from gateway.agent.progress import Progress
-from gateway.agent.questions import Questions
+from gateway.agent.questions import Questions, Reports
 from gateway.approvals import chat_texts as spoken
 from gateway.approvals import texts
 from gateway.approvals.approvals import Approvals, approval_view, was_rejected
@@ -104,6 +104,7 @@ class Round:
     say: Callable[[Chunk], Awaitable[None]]  # to the client: texts, events, and marks of `gateway.runs.live`
     begun: Callable[[], None]  # there may be an effect from here on
     questions: Questions
+    reports: Reports
     left: Callable[[], Awaitable[None]]  # the client left its answer open, with the question in it
     reopened: bool = False  # another process, or another request, began this round
     outcome: list[CallOutcome] = field(default_factory=list)
@@ -129,6 +130,8 @@ class Round:
             outcome = self.done.get(number) or await self._through(i)
             if outcome is not None:
                 self.outcome.append(outcome)
+                if self.planned[i].refusal is not None and number not in self.done:
+                    await self.reports.refused(number, self.say)
         await self.recorder.refused()
 
     async def _through(self, i: int) -> CallOutcome | None:
@@ -173,8 +176,7 @@ class Round:
         entry = equipment.judge.catalog.find(planned.call.tool, self.exchange)
         if entry is None or self._looked.get(number) != self._sight(i):
             return None
-        if self.exchange.events:
-            await self.say(chunks.event({**_named(planned, i), "type": "tool.started"}))
+        await self.reports.started(number, planned, approval, self.say, place=i)
         outcome = await self.effects.run(
             number,
             planned,
@@ -186,8 +188,7 @@ class Round:
         )
         if outcome is not None:
             self._moments += 1
-            if self.exchange.events:
-                await self.say(chunks.event({**_named(planned, i), "type": "tool.finished"}))
+            await self.reports.finished(number, planned, self.say, place=i)
         return outcome
 
     # The look at what may run.
@@ -426,7 +427,3 @@ class _Emitted(TypedDict):
 
 def _refused(planned: PlannedCall) -> CallOutcome | None:
     return None if planned.refusal is None else CallOutcome(planned.refusal, planned.refusal, ok=False)
-
-
-def _named(planned: PlannedCall, number: int) -> Json:
-    return {"tool": planned.call.tool, "call_id": planned.call.id, "number": number}

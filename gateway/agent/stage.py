@@ -1,6 +1,7 @@
 """The agent loops of one configuration, as their chains use them."""
 
 import logging
+from dataclasses import replace
 
 from gateway.agent.driver import RunDriver
 from gateway.agent.parts import AgentParts
@@ -34,7 +35,9 @@ class _AgentLoop:
 
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
         if exchange.workflow is None and not wants_text(exchange.body):
-            return await unlooped(call_next)(exchange)  # a JSON answer is the client's, whatever it looks like
+            if not exchange.background:
+                return await unlooped(call_next)(exchange)  # a JSON answer is the client's, whatever it looks like
+            exchange = replace(exchange, no_tools=True)  # it has a run, for the record
         run = RunDriver(self._parts, self._limits, exchange, call_next)
         try:
             await run.remember()

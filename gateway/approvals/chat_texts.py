@@ -1,13 +1,13 @@
 """The messages to a client about approvals that its run waits for: as text, and as facts beside it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import orjson
 
 from gateway.approvals import texts
 from gateway.approvals.approvals import approval_view, word_of
 from gateway.approvals.escaping import Language
-from gateway.contracts.journal import Approval
+from gateway.contracts.journal import Approval, StoredStep
 from gateway.contracts.store import Json
 
 
@@ -61,6 +61,17 @@ def waiting(run_id: str, pending: Sequence[Approval]) -> Json:
     """Return the facts beside the text of a turn that waits."""
     approvals = [approval_view(approval) for approval in pending]
     return {"run_id": run_id, "status": "awaiting_approval", "approvals": approvals}
+
+
+def question(
+    run_id: str, pending: Sequence[Approval], steps: Sequence[StoredStep], *, service_of: Callable[[str], str | None]
+) -> Json:
+    """Return the event of a run that waits, for a client that calls are shown to. `steps` are those of the run."""
+    call_ids = {step.number: step.call_id for step in steps}
+    approvals = [
+        {**approval_view(one), "service": service_of(one.tool), "call_id": call_ids.get(one.step)} for one in pending
+    ]
+    return {"type": "approval.required", "run_id": run_id, "approvals": approvals}
 
 
 def run_of_question(context: Json) -> str | None:

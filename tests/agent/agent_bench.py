@@ -23,7 +23,7 @@ from gateway.runs.leases import Leases
 from gateway.runs.snapshot import exchange_of
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
-from gateway.tools.catalog import Configured, load_catalog
+from gateway.tools.catalog import Configured, Services, load_catalog
 from gateway.tools.gate import Gate, Policy, Rule
 from gateway.tools.in_use import Equipment, InUse
 from gateway.tools.judge import Judge
@@ -98,7 +98,7 @@ async def _agrees(_call: ToolCall) -> Verdict | None:
 class Bench:
     """An agent loop around `answers` of a model, one after the other; an exception is raised in its place.
 
-    Its tools are `look`, and `peek`, which may run twice.
+    Its tools are `look`, and `peek`, which may run twice, and those of the services `further`.
     """
 
     answers: Sequence[list[Json] | BaseException]
@@ -111,6 +111,7 @@ class Bench:
     policy: Policy = field(default_factory=lambda: Policy(trust_llm="always", default="confirm"))
     assessors: dict[str, RiskAssessor] = field(default_factory=dict)
     rules: dict[str, Rule] = field(default_factory=dict)
+    further: Services = tuple
     store: SqliteStore = field(default_factory=lambda: SqliteStore(":memory:"))
     clock: ManualClock = field(default_factory=ManualClock)
     counters: ContextCounters = field(default_factory=ContextCounters)
@@ -130,7 +131,9 @@ class Bench:
         look = ExaminingSource(spec(parameters=schema), does=self._does, refuses=self.refuses, doubts=self.doubts)
         peek = Source(spec("peek", parameters=schema, idempotent=True), does=self._does)
         judge = Judge(
-            await load_catalog({"look": Configured(look, untrusted=self.untrusted), "peek": Configured(peek)}),
+            await load_catalog(
+                {"look": Configured(look, untrusted=self.untrusted), "peek": Configured(peek)}, further=self.further
+            ),
             Gate(self.policy, self.assessors, rules=self.rules),
         )
         self.feed = EventFeed(self.store)
@@ -164,8 +167,8 @@ class Bench:
         self.equipment = replace(now, judge=Judge(now.judge.catalog, Gate(self.policy, self.assessors, rules=rules)))
 
     async def reply(self, **facts: object) -> Reply:
-        given: dict[str, object] = {"body": BODY, "caller": CALLER, "chain": "main", **facts}
-        exchange = Exchange(id="run_1", **given)  # type: ignore[arg-type]
+        given: dict[str, object] = {"id": "run_1", "body": BODY, "caller": CALLER, "chain": "main", **facts}
+        exchange = Exchange(**given)  # type: ignore[arg-type]
         return await (await self.agents()).stage(self.limits)(exchange, self._model)
 
     async def run(self, **facts: object) -> list[Json]:

@@ -1,10 +1,13 @@
 """One answer as it streams: what the client gets of it at once, and what the loop gets at its end."""
 
+from dataclasses import replace
+
 import pytest
 
-from gateway.agent.answer import Answer, PlainAnswer
+from gateway.agent.answer import Answer, Further, PlainAnswer, reader_of
 from gateway.agent.output.scanner import Calls, Malformed, Outcome, Prose
-from gateway.contracts.exchange import Chunk
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Chunk, Exchange
 from gateway.contracts.store import Json
 from gateway.dialects.usage import Usage
 from gateway.errors import GatewayError
@@ -178,3 +181,19 @@ async def test_a_plain_answer_has_a_longest_length() -> None:
     with pytest.raises(GatewayError, match="grew over") as error:
         await plainly(half, half, "y")
     assert error.value.code == "upstream_error"
+
+
+@pytest.mark.parametrize(
+    "text", ['{"tool": "look", "parameters": {}, "terminate": false}', '{"tool": "look"', "``` {}"]
+)
+async def test_no_call_is_looked_for_in_an_answer_of_another_format(text: str) -> None:
+    """It flows on as it comes; a workflow's is read for its text alone."""
+    body: Json = {"messages": [], "response_format": {"type": "json_object"}}
+    exchange = Exchange(id="run_1", body=body, caller=Caller("c", "t", frozenset()), chain="main")
+    usage, told = Usage(), list[Chunk]()
+    answer = reader_of(exchange, usage=usage, spoken=str, further=Further())
+    await answer.read(reply_of(text[:5], text[5:], chunk(finish="stop")), told.append)
+    assert "".join(one for one in told if isinstance(one, str)) == answer.content == text
+    assert answer.finish() == ("", Prose())
+    of_workflow = replace(exchange, workflow={"definition": {}, "parameters": {}})
+    assert isinstance(reader_of(of_workflow, usage=usage, spoken=str, further=Further()), PlainAnswer)

@@ -105,6 +105,61 @@ async def test_the_limits_are_those_of_the_stage() -> None:
     assert samples(bench.counters)["gateway_agent_runs_total", ("limit",)] == 1
 
 
+# Runs without a client.
+
+
+class Ordered(SqliteStore):
+    """A store that notes how often the model was called before each line."""
+
+    def __init__(self, asked: Sequence[object]) -> None:
+        super().__init__(":memory:")
+        self.asked = asked
+        self.lines: list[tuple[str, int]] = []
+
+    async def write(self, change: Change) -> None:
+        await super().write(change)
+        self.lines.append((change.run.state, len(self.asked)))
+
+
+async def test_a_background_run_is_on_record_before_its_first_model_call() -> None:
+    """Also if it needs no tool; its end and its answer are there, too."""
+    bench = Bench([answer("Done.")])
+    bench.store = store = Ordered(bench.asked)
+    reply, marks = await bench.reply(background=True), list[Json]()
+    await reply.stream(lambda one: marks.append(one) if isinstance(one, dict) and RECORDED in one else None)
+    await reply.release()
+    assert store.lines == [("running", 0), ("completed", 1)] and marks == [{RECORDED: True}]
+    run = await bench.stored()
+    assert run.kind == "chat" and not run.effects and orjson.loads(run.answer or b"")["content"] == "Done."
+    await bench.close()
+
+
+async def test_an_explanation_of_a_background_run_is_on_no_record() -> None:
+    """It does nothing."""
+    bench = Bench([answer("Done.")])
+    await bench.run(background=True, dry=True)
+    assert await bench.store.run("run_1", tenant="t") is None
+    await bench.close()
+
+
+@pytest.mark.parametrize("text", [call(), "{}", '{"tool": "look", "parameters": '])
+async def test_an_answer_in_json_is_on_record_as_it_came(text: str) -> None:
+    """In the background it has a run, without our tools; a call of the client's own is one."""
+    theirs = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "theirs", "arguments": "{}"}}
+    body: Json = {
+        "messages": [{"role": "user", "content": "Hi"}],
+        "response_format": {"type": "json_object"},
+        "tools": [{"type": "function", "function": {"name": "theirs"}}],
+    }
+    native: Json = {"choices": [{"index": 0, "delta": {"tool_calls": [theirs]}, "finish_reason": None}]}
+    bench = Bench([[chunk(text[:3]), chunk(text[3:]), native, *answer()]], limits=LoopLimits(tool_format="native"))
+    told = await bench.run(body=body, background=True)
+    assert texts(told) == text and bench.asked[0].body == body and bench.calls == []
+    stored = orjson.loads((await bench.stored()).answer or b"")
+    assert stored["content"] == text and [one["function"]["name"] for one in stored["tool_calls"]] == ["theirs"]
+    await bench.close()
+
+
 # The budget.
 
 

@@ -15,6 +15,7 @@ from gateway.dialects.usage import Usage
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.testing.clock import ManualClock
 from tests.plugins.stores.records import run as stored
+from tests.plugins.stores.records import step
 
 from .doubles import Clock
 
@@ -228,3 +229,24 @@ async def test_the_keys_of_long_messages_leave_the_event_loop_to_others(
     message.threads = set()
     assert await conversation(store, ASKED, message) == [ASKED, message]
     assert message.threads == {threading.get_ident()} if is_here else threading.get_ident() not in message.threads
+
+
+async def test_calls_that_are_shown_are_marked_by_their_ids(store: Watched) -> None:
+    """Nothing else of their run is stored; of a long answer the first call stands for those that are not looked up."""
+    shown = replace(RUN, id="run_2", shows_calls=True)
+    steps = [replace(step(number), call_id=f"call_{number:02}0123456789abcdef0123") for number in range(20)]
+    hidden = turns(store, shown, tainted=True)
+    await hidden.park(FIRST, steps=steps)
+    await hidden.store(FIRST, [CALL])
+    await hidden.mark_calls([3, 17], steps)
+
+    async def is_tainted(*call_ids: str) -> bool:
+        calls = [{**CALL, "id": call_id} for call_id in call_ids]
+        messages = [{"role": "assistant", "content": None, "tool_calls": calls}, AND]
+        progress = Progress(Usage())
+        asked = replace(RUN, id="run_3", body={"messages": messages})
+        assert await HiddenTurns(asked, progress, store=store, clock=CLOCK).conversation() == messages
+        return progress.read_tainted
+
+    assert [await is_tainted(steps[number].call_id) for number in (0, 3, 4, 17)] == [True, True, False, True]
+    assert await is_tainted(CALL["id"]), "the client's own call of the same answer"

@@ -28,7 +28,7 @@ def found(
 class Run:
     """A loop whose tools are all allowed but `forbidden`, which is refused, and `theirs`, the client's."""
 
-    def __init__(self, **limits: object) -> None:
+    def __init__(self, *, is_lowered: bool = False, **limits: object) -> None:
         numbers = itertools.count(1)
         self.loop = Loop(
             limits=LoopLimits(**limits),  # type: ignore[arg-type]
@@ -36,6 +36,7 @@ class Run:
             client_tools=frozenset(("theirs",)),
             new_id=lambda: f"call_{next(numbers)}",
             run_id="run_1",
+            is_lowered=is_lowered,
         )
 
     @staticmethod
@@ -275,6 +276,18 @@ def test_after_the_last_call_the_model_is_asked_once_more() -> None:
         assert isinstance(run.round(found(i=i)), Ask)
     error = refused("agent_iteration_limit", lambda: run.called(found(i=3)))
     assert "3 tools" in error.message
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_beyond_a_limit_of_the_client_the_model_is_told_once(most: int) -> None:
+    """It may answer then; if it calls again, the run ends with an error that names the request."""
+    run = Run(is_lowered=True, max_tool_calls=most)
+    for i in range(most):
+        assert isinstance(run.round(found(i=i)), Ask)
+    action = run.called(found(i=most))
+    assert isinstance(action, Execute) and "limit" in (action.planned[0].refusal or "")
+    assert isinstance(run.outcome(action), Ask)
+    assert "your request" in refused("agent_iteration_limit", lambda: run.called(found(i=9))).message
 
 
 def test_text_after_the_last_call_is_a_normal_end() -> None:

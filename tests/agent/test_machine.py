@@ -1,5 +1,7 @@
 """The machine of a run, and what it is fed with."""
 
+import pytest
+
 from gateway.agent.loop import Ask, Execute, Loop
 from gateway.agent.machine import new_machine
 from gateway.agent.output.scanner import Calls
@@ -9,6 +11,7 @@ from gateway.contracts.calls import FoundCall
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import Json
+from gateway.dialects.meaning import is_random
 from gateway.dialects.usage import Usage
 
 from .agent_bench import BODY, CALLER, Bench, answer, call, texts, workflow
@@ -35,6 +38,33 @@ async def test_a_chat_is_a_loop_whose_calls_are_judged_and_counted() -> None:
     assert [planned.verdict.decision for planned in action.planned] == ["confirm", "confirm"]
     assert len({planned.call.id for planned in action.planned}) == 2
     assert samples(bench.counters)["gateway_risk_decisions_total", ("confirm", "default")] == 2
+    await bench.close()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "most", "is_lowered"), [(None, 10, False), (3, 3, True), (0, 0, True), (99, 10, False)]
+)
+async def test_a_request_lowers_the_limit_of_calls(wanted: int | None, most: int, is_lowered: bool) -> None:
+    """And never raises it."""
+    bench = Bench([])
+    machine = await machine_of(bench, max_tool_calls=wanted)
+    assert isinstance(machine, Loop)
+    assert (machine.limits.max_tool_calls, machine.is_lowered) == (most, is_lowered)
+    await bench.close()
+
+
+@pytest.mark.parametrize("given", ["call_1", "functions.look:0", "call_0123456789abcdef01234567"])
+async def test_a_call_that_is_shown_has_an_id_that_no_other_has(given: str) -> None:
+    """The model's own, if it is one; without a client that sees it the model's in any case."""
+    bench = Bench([])
+    found = Calls((FoundCall("look", {"x": 1}, terminate=False, id=given),))
+    for shows_calls in (True, False):
+        machine = await machine_of(bench, shows_calls=shows_calls)
+        action = machine.answered("", found, finish_reason="stop")
+        assert isinstance(action, Execute)
+        (planned,) = action.planned
+        assert is_random(planned.call.id) or not shows_calls
+        assert (planned.call.id == given) is (is_random(given) or not shows_calls)
     await bench.close()
 
 

@@ -1,10 +1,16 @@
 """The word for a run that is over, and how it is counted."""
 
+from dataclasses import replace
+
+import orjson
 import pytest
 
-from gateway.agent.loop import Loop
-from gateway.agent.outcome import count, outcome_of, timeout
+from gateway.agent.loop import Finish, Loop
+from gateway.agent.outcome import count, last_chunks, outcome_of, stored_answer, timeout
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange
 from gateway.contracts.plugin import LoopLimits
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.telemetry.counters import ContextCounters
 
@@ -34,3 +40,31 @@ def test_a_run_is_counted_with_its_calls() -> None:
     counted = dict(counters.counted())
     assert counted["gateway_agent_runs", ("completed",)] == (1,)
     assert ("gateway_agent_run_steps", ()) in counted
+
+
+def test_an_answer_is_stored_with_its_facts() -> None:
+    """Its text as one; the tokens as they are told."""
+    usage: Json = {"choices": [], "usage": {"total_tokens": 3}, "context": {"usage_estimated": True}}
+    assert orjson.loads(stored_answer(Finish("", "length"), said=["a", "b"], usage=usage)) == {
+        "content": "ab",
+        "tool_calls": [],
+        "finish_reason": "length",
+        "usage": {"total_tokens": 3},
+        "context": {"usage_estimated": True},
+    }
+
+
+def test_a_turn_ends_with_its_question_the_end_of_its_run_and_its_tokens() -> None:
+    """Each where the client gets it; facts of the turn stand beside those of the tokens."""
+    run = Exchange(id="run_1", body={}, caller=Caller("c", "t", frozenset()), chain="main")
+    usage: Json = {"choices": [], "usage": {"total_tokens": 3}, "context": {"usage_estimated": True}}
+    plain = last_chunks(Finish("", "stop"), run, "completed", usage=usage, context={}, asked=None)
+    assert plain == [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}, usage]
+    events = replace(run, events=True)
+    asked: Json = {"type": "approval.required"}
+    told = last_chunks(Finish("", "stop"), events, "completed", usage=usage, context={"a": 1}, asked=asked)
+    assert [one["context"] for one in told[:2]] == [  # type: ignore[index]
+        asked,
+        {"type": "run.finished", "run_id": "run_1", "state": "completed"},
+    ]
+    assert told[-1]["context"] == {"usage_estimated": True, "a": 1}  # type: ignore[index]

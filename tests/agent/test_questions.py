@@ -5,6 +5,7 @@ from dataclasses import replace
 from gateway.agent.questions import Questions
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Chunk, Exchange
+from gateway.runs.recorder import RunRecorder
 from tests.plugins.stores.records import approval
 
 from .agent_bench import Bench
@@ -16,6 +17,14 @@ RUN = Exchange(
     caller=Caller("ann", "acme", frozenset(("context", "approve"))),
     chain="main",
 )
+
+
+def record(bench: Bench) -> RunRecorder:
+    """The recorder of a run that has done nothing so far."""
+    parts = bench.parts
+    return RunRecorder(
+        store=parts.store, exchange=RUN, leases=parts.leases, clock=parts.clock, progress=dict, wrote=parts.feed.nudge
+    )
 
 
 async def held(questions: Questions, *pending: str) -> list[Chunk]:
@@ -33,7 +42,7 @@ async def test_a_held_answer_has_its_question_once() -> None:
     """An event each time that it waits; the question only where it is about other calls than the one that stands."""
     bench = Bench([])
     await bench.agents()
-    questions = Questions(bench.approvals, RUN)
+    questions = Questions(bench.parts, RUN, record(bench))
     assert [isinstance(chunk, str) for chunk in await held(questions, "ap_1", "ap_2")] == [True, False]
     assert [isinstance(chunk, str) for chunk in await held(questions, "ap_1", "ap_2")] == [False]
     assert questions.last([FIRST, SECOND]).startswith("Nobody has decided so far")
@@ -46,9 +55,10 @@ async def test_who_may_not_decide_is_asked_nothing() -> None:
     """But told who may; what ends a held answer says when to come back."""
     bench = Bench([])
     await bench.agents()
-    questions = Questions(bench.approvals, replace(RUN, caller=Caller("bob", "acme", frozenset(("context",)))))
+    other = replace(RUN, caller=Caller("bob", "acme", frozenset(("context",))))
+    questions = Questions(bench.parts, other, record(bench))
     (question, _) = await held(questions, "ap_1")
     assert isinstance(question, str) and "Your key may not decide" in question and "To answer" not in question
     assert "repeat your request" in questions.last([FIRST])
-    assert Questions(bench.approvals, RUN).language == "en"
+    assert Questions(bench.parts, RUN, record(bench)).language == "en"
     await bench.close()

@@ -1,0 +1,112 @@
+"""The events of a run for a client that its calls are shown to: as they happen, and once more from its record.
+
+Each call has an id, by which a reader knows it again: events may come twice.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+
+from gateway.contracts.exchange import Chunk, Exchange
+from gateway.contracts.journal import StoredStep
+from gateway.contracts.store import Json
+from gateway.dialects import chat_chunks as chunks
+from gateway.dialects.chat_request import client_tools
+from gateway.tools.catalog import Catalog
+
+#: States of a step that ran, and of one that did not, whose results the model may read.
+_RAN, _NOT_RUN = frozenset(("finished", "failed")), frozenset(("refused", "rejected"))
+
+
+def opening(exchange: Exchange, said: str, steps: Sequence[StoredStep], catalog: Catalog) -> Iterator[Chunk]:
+    """Yield the chunks that an answer begins with.
+
+    `said` is the text of its turn so far. `steps` are those that the turn may have shown.
+    """
+    if exchange.events:
+        yield chunks.event({"type": "run.started", "run_id": exchange.id})
+    if exchange.resume is None:
+        if exchange.shows_calls:
+            yield listed(exchange, catalog)
+        return
+    if exchange.shows_calls or exchange.background:
+        yield chunks.event({"type": "run.resumed", "run_id": exchange.id, "said": said})
+    elif said:
+        yield said
+    if exchange.shows_calls:
+        yield from calls_of(steps, catalog)
+
+
+def listed(exchange: Exchange, catalog: Catalog) -> Chunk:
+    """Return the event with all of our tools that the request may use. A client's tool of the same name wins."""
+    theirs = client_tools(exchange.body)
+    tools = [
+        {
+            "tool": entry.spec.name,
+            "service": None if entry.service is None else entry.service.name,
+            "description": entry.spec.description,
+            "parameters": entry.spec.parameters,
+        }
+        for entry in catalog.listed(exchange)
+        if entry.model_name not in theirs
+    ]
+    return chunks.event({"type": "tools.listed", "tools": tools})
+
+
+def started(step: StoredStep, catalog: Catalog) -> Chunk:
+    """Return the event of a call that begins, with the arguments that run."""
+    return chunks.event({"type": "tool.started", **_call(step, catalog)})
+
+
+def finished(step: StoredStep, catalog: Catalog) -> Chunk:
+    """Return the event of a call that has its result, also of one that never began."""
+    result = step.shown or step.result or ""
+    return chunks.event(
+        {"type": "tool.finished", **_call(step, catalog), "ok": step.state == "finished", "result": result}
+    )
+
+
+def calls_of(steps: Sequence[StoredStep], catalog: Catalog) -> Iterator[Chunk]:
+    """Yield the events of all calls that have results, as the record has them."""
+    for step in filter(_has_result, steps):
+        if step.state in _RAN:
+            yield started(step, catalog)
+        yield finished(step, catalog)
+
+
+def with_results(steps: Sequence[StoredStep]) -> int:
+    """Return the number of the first calls that all have results."""
+    return sum(1 for _ in takewhile(_has_result, steps))
+
+
+def answer_of(
+    content: str, rounds: Sequence[tuple[str, Sequence[int]]], steps: Sequence[StoredStep], catalog: Catalog
+) -> Iterator[Chunk]:
+    """Yield the text of an answer with the events of its calls between its pieces.
+
+    `rounds` are the texts that came before calls, and the numbers of those. A text that is not found in the answer
+    belongs to an earlier turn, or was changed on its way: its calls come where the last one was found.
+    """
+    at = 0
+    for text, numbers in rounds:
+        if text and (begin := content.find(text, at)) >= 0:
+            end = begin + len(text)
+            yield content[at:end]
+            at = end
+        yield from calls_of([steps[number] for number in numbers], catalog)
+    if content[at:]:
+        yield content[at:]
+
+
+def _has_result(step: StoredStep) -> bool:
+    return step.state in _RAN or (step.state in _NOT_RUN and step.result is not None)
+
+
+def _call(step: StoredStep, catalog: Catalog) -> Json:
+    return {
+        "tool": step.tool,
+        "service": catalog.service_of(step.tool),
+        "call_id": step.call_id,
+        "number": step.number,
+        "arguments": step.arguments,
+        "approval_id": step.approval_id,
+    }

@@ -1,0 +1,124 @@
+"""The events of calls as they are made of a run's record: whole, in order, and between the texts that they came of."""
+
+from dataclasses import replace
+
+import pytest
+
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Chunk, Exchange, Resume
+from gateway.contracts.journal import StepState, StoredStep
+from gateway.contracts.store import Json
+from gateway.runs.call_events import answer_of, calls_of, finished, listed, opening, started, with_results
+from gateway.tools.catalog import Catalog, Configured, load_catalog
+from tests.plugins.stores.records import run, step
+from tests.tools.doubles import Source, spec
+from tests.tools.managed import Managed
+
+ASKED = Exchange(id="run_1", body={"messages": []}, caller=Caller("c", "t", frozenset()), chain="main")
+SHOWN = replace(ASKED, shows_calls=True)
+
+
+async def catalog() -> Catalog:
+    """Our tool `look`, and the service `time` with `now`."""
+    service = Managed("time")
+    service.becomes("running", now="1")
+    services = (Configured(service),)
+    return await load_catalog({"look": Configured(Source(spec()))}, further=lambda: services)
+
+
+def ended(number: int, state: StepState = "finished", **facts: object) -> StoredStep:
+    given: dict[str, object] = {"tool": "look", "call_id": f"call_{number}", "state": state, "result": "seen", **facts}
+    return replace(step(number), **given)  # type: ignore[arg-type]
+
+
+def event_of(chunk: Chunk) -> Json:
+    assert isinstance(chunk, dict) and chunk["choices"] == [{"index": 0, "delta": {}}]
+    return chunk["context"]
+
+
+def briefly(*chunks: Chunk) -> list[object]:
+    """Texts as they are, and of an event its type and number."""
+    return [one if isinstance(one, str) else (event_of(one)["type"], event_of(one).get("number")) for one in chunks]
+
+
+async def test_a_call_has_its_service_its_arguments_and_its_approval() -> None:
+    """As they are in the record; the result is the one that the model is shown."""
+    tools = await catalog()
+    of_service = ended(
+        3, tool="time.now", arguments='{"x":1}', approval_id="ap_1", shown="se[...]", result="seen whole"
+    )
+    facts = {"tool": "time.now", "service": "time", "call_id": "call_3", "number": 3, "arguments": '{"x":1}'}
+    facts["approval_id"] = "ap_1"
+    assert event_of(started(of_service, tools)) == {"type": "tool.started", **facts}
+    done = event_of(finished(of_service, tools))
+    assert done == {"type": "tool.finished", **facts, "ok": True, "result": "se[...]"}
+    assert event_of(finished(replace(of_service, result=None, shown=None), tools))["result"] == ""
+
+
+@pytest.mark.parametrize(
+    ("state", "result", "kinds"),
+    [
+        ("finished", "seen", ["tool.started", "tool.finished"]),
+        ("failed", "Error: no", ["tool.started", "tool.finished"]),
+        ("refused", "Not run", ["tool.finished"]),
+        ("rejected", "Not run", ["tool.finished"]),
+        ("rejected", None, []),
+        ("started", None, []),
+        ("unknown", None, []),
+        ("requested", None, []),
+        ("cancelled", None, []),
+    ],
+)
+async def test_a_call_without_a_result_is_not_told(state: StepState, result: str | None, kinds: list[str]) -> None:
+    """One that never began has only its end; only one that was done is ok."""
+    found = [event_of(one) for one in calls_of([replace(ended(0, state), result=result)], await catalog())]
+    assert [one["type"] for one in found] == kinds
+    assert all(one["ok"] is (state == "finished") for one in found if "ok" in one)
+
+
+def test_results_are_counted_from_the_first_call_on() -> None:
+    """Up to the one that a person is asked about; what is refused behind it was not told either."""
+    assert with_results([ended(0), ended(1, "failed"), ended(2, "requested"), ended(3, "refused")]) == 2
+    assert with_results([]) == 0
+
+
+async def test_an_answer_begins_with_the_tools() -> None:
+    """Those of the request: a tool of its own that has the name of one of ours is not ours."""
+    tools = await catalog()
+    theirs = {"type": "function", "function": {"name": "look"}}
+    body: Json = {"messages": [], "tools": [theirs]}
+    assert list(opening(ASKED, "", (), tools)) == []
+    assert briefly(*opening(replace(SHOWN, events=True), "", (), tools)) == [
+        ("run.started", None),
+        ("tools.listed", None),
+    ]
+    (own,) = event_of(listed(SHOWN, tools))["tools"]
+    assert own == {"tool": "look", "service": None, "description": "Does look.", "parameters": {"type": "object"}}
+    named = replace(SHOWN, body=body, services=("time",))
+    assert [(one["tool"], one["service"]) for one in event_of(listed(named, tools))["tools"]] == [("time.now", "time")]
+    assert event_of(listed(replace(named, no_tools=True), tools))["tools"] == []
+
+
+async def test_an_answer_that_goes_on_begins_with_what_was_said() -> None:
+    """As text, or as an event to a client that has it already; with the calls, where they are shown."""
+    tools, resume = await catalog(), Resume(run("run_1"))
+    steps = [ended(0), ended(1, "requested")]
+    again = replace(ASKED, resume=resume)
+    assert list(opening(again, "So far.", steps, tools)) == ["So far."] and list(opening(again, "", steps, tools)) == []
+    for exchange, told in ((replace(SHOWN, resume=resume), 2), (replace(again, background=True), 0)):
+        first, *rest = opening(exchange, "So far.", steps, tools)
+        assert event_of(first) == {"type": "run.resumed", "run_id": "run_1", "said": "So far."}
+        assert briefly(*rest) == [("tool.started", 0), ("tool.finished", 0)][:told]
+
+
+async def test_calls_stand_between_the_texts_of_an_answer() -> None:
+    """Where the text before them ends."""
+    tools = await catalog()
+    steps = [ended(number) for number in range(3)]
+    rounds = [("Let me see. ", [0]), ("", [1]), ("And this. ", [2])]
+    told = briefly(*answer_of("Let me see. And this. Done.", rounds, steps, tools))
+    kinds = "tool.started", "tool.finished"
+    both = {number: [(kind, number) for kind in kinds] for number in range(3)}
+    assert told == ["Let me see. ", *both[0], *both[1], "And this. ", *both[2], "Done."]
+    assert briefly(*answer_of("Other.", rounds, steps, tools)) == [*both[0], *both[1], *both[2], "Other."]
+    assert briefly(*answer_of("", (), (), tools)) == []
