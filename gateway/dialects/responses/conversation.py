@@ -21,7 +21,7 @@ from gateway.dialects.responses.calls import ClientTool, call_of, name_for_model
 from gateway.dialects.responses.choice import tool_name
 from gateway.dialects.responses.decisions import decisions_of, shown_last
 from gateway.dialects.responses.fields import for_models
-from gateway.dialects.responses.items import COMPACTIONS, OUTPUT_OF, OUTPUTS
+from gateway.dialects.responses.items import COMPACTION, OUTPUT_OF, OUTPUTS
 from gateway.dialects.responses.pairs import Pairs, pairs_of
 from gateway.dialects.responses.parts import chat_content, text_and_files, text_of
 from gateway.dialects.responses.request import ResponseRequest
@@ -168,7 +168,7 @@ class _Conversation:
             self._add_thoughts(item)
         elif kind == "mcp_call":
             self._add_own_call(item)
-        elif kind in COMPACTIONS:
+        elif kind == COMPACTION:
             self._add_summary(index, item)
 
     def _add_message(self, item: Json) -> None:

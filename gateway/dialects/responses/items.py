@@ -39,8 +39,9 @@ OUTPUT_OF: Final[Mapping[str, str]] = {
     "apply_patch_call": "apply_patch_call_output",
 }
 OUTPUTS: Final = frozenset(OUTPUT_OF.values())
-#: Summaries of a conversation that the gateway made, under the names that clients send them back.
-COMPACTIONS: Final = ("compaction", "compaction_summary")
+#: A summary of a conversation that the gateway made. Codex sends it back under another name.
+COMPACTION: Final = "compaction"
+_RENAMED: Final[Mapping[str, str]] = {"compaction_summary": COMPACTION}
 #: Traces of tools that other servers run. A model server gets nothing of them.
 HOSTED: Final = frozenset(
     (
@@ -58,7 +59,7 @@ HOSTED: Final = frozenset(
 )
 #: What a response consists of. All else comes from the client.
 OF_RESPONSES: Final = frozenset(
-    (*OUTPUT_OF, *COMPACTIONS, "reasoning", "mcp_list_tools", "mcp_call", "mcp_approval_request")
+    (*OUTPUT_OF, COMPACTION, "reasoning", "mcp_list_tools", "mcp_call", "mcp_approval_request")
 ) | (HOSTED - {"computer_call_output", "tool_search_output", "program_output"})
 
 _ID_TEXT: Final = Kind(lambda value: value == "" or ID.accepts(value), ID.described)
@@ -95,7 +96,7 @@ _FIELDS: Final[Mapping[str, Mapping[str, Kind]]] = {
         "reason": TEXT,
     },
     "item_reference": {"id": needed(ID)},
-    **{kind: {**_EACH, "encrypted_content": needed(TEXT)} for kind in COMPACTIONS},
+    COMPACTION: {**_EACH, "encrypted_content": needed(TEXT)},
     **dict.fromkeys(HOSTED, _EACH),
 }
 _SHELL: Final = {"commands": needed(TEXTS), "timeout_ms": WHOLE, "max_output_length": WHOLE}
@@ -130,12 +131,12 @@ _PREFIXES: Final[Mapping[str, str]] = {
     "mcp_call": "mcp",
     "mcp_list_tools": "mcpl",
     "mcp_approval_response": "mcpr",
-    "compaction": "cmp",
+    COMPACTION: "cmp",
 }
 _PREFIX: Final = "item"
 #: Kinds of items that have no status.
 _WITHOUT_STATUS: Final = frozenset(
-    ("reasoning", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "compaction", "compaction_summary")
+    ("reasoning", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", COMPACTION)
 )
 _ITEM: Final = "an object with a 'type', or a message with a 'role'"
 
@@ -147,8 +148,9 @@ def item_at(place: str, value: object) -> Json:
     """
     item = object_at(place, value, _ITEM)
     kind = item.get("type")
-    if kind is None and (kind := _kind_of(item)) is not None:
-        item = {**item, "type": kind}
+    named = _kind_of(item) if kind is None else _RENAMED.get(kind) if type(kind) is str else None
+    if named is not None:
+        item = {**item, "type": (kind := named)}
     if kind == "message":
         _check_message(place, item)
     elif kind is None:

@@ -1,0 +1,223 @@
+"""Items as messages of chat completions, and what else an answer needs of a request."""
+
+import pytest
+
+from gateway.contracts.store import Json
+from gateway.dialects.chat_request import client_tools
+from gateway.dialects.responses.conversation import asked_of
+
+from .requests import APPROVAL, CALL, FUNCTION, HI, OUTPUT, QUESTION, asked, messages, opened, refusal, request
+from .test_items import (
+    COMPACTION,
+    CUSTOM,
+    CUSTOM_OUTPUT,
+    GOOD,
+    LOCAL_SHELL,
+    LOCAL_SHELL_OUTPUT,
+    OWN_CALL,
+    PATCH,
+    PATCH_OUTPUT,
+    REASONING,
+    SHELL,
+    SHELL_OUTPUT,
+    TOOLS,
+)
+
+SAID: Json = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]}
+CALLED: Json = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"at":"sky"}'}}
+TOLD: Json = {"role": "tool", "tool_call_id": "call_1", "content": "blue"}
+
+
+def test_messages() -> None:
+    items = [
+        {"role": "system", "content": "a"},
+        {"role": "developer", "content": "b"},
+        {"role": "user", "content": "c"},
+        {"role": "assistant", "content": "d", "phase": "commentary"},
+        {"role": "assistant", "content": "e", "phase": "final_answer"},
+        {"role": "user", "content": "f"},
+    ]
+    found = [(message["role"], message["content"]) for message in messages(*items)]
+    assert found == [
+        ("system", "a"),
+        ("system", "b"),
+        ("user", "c"),
+        ("assistant", "d"),
+        ("assistant", "e"),
+        ("user", "f"),
+    ]
+
+
+def test_instructions_stand_first_and_are_not_carried_over() -> None:
+    found = messages(HI, earlier=[{**HI, "content": "Before"}], instructions="Be brief.")
+    assert found == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Before"},
+        {"role": "user", "content": "Hi"},
+    ]
+    items = [{"role": "developer", "content": "a"}, HI]
+    assert [message["role"] for message in messages(HI, instructions=items)] == ["system", "user", "user"]
+
+
+def test_the_last_message_of_a_user_is_the_text() -> None:
+    assert asked(HI).text == "Hi" and asked(CALL, OUTPUT).text == ""
+    assert asked({"role": "user", "content": [{"type": "input_text", "text": "a"}] * 2}).text == "a\na"
+
+
+def test_text_and_calls_are_one_message_and_outputs_follow() -> None:
+    second = {**CALL, "id": "fc_2", "call_id": "call_2"}
+    assert messages(HI, SAID, CALL, second, OUTPUT, {**OUTPUT, "call_id": "call_2"}) == [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "I look.", "tool_calls": [CALLED, {**CALLED, "id": "call_2"}]},
+        TOLD,
+        {**TOLD, "tool_call_id": "call_2"},
+    ]
+
+
+def test_an_output_stands_behind_its_call_wherever_the_client_put_it() -> None:
+    """Codex puts a note of the developer between them; model servers take nothing there."""
+    found = messages(CALL, {"role": "developer", "content": "note"}, OUTPUT, HI)
+    assert [message["role"] for message in found] == ["assistant", "tool", "system", "user"]
+    assert found[0] == {"role": "assistant", "content": None, "tool_calls": [CALLED]}
+
+
+def test_text_behind_a_call_is_a_message_of_its_own() -> None:
+    found = messages(CALL, SAID, OUTPUT)
+    assert [message["role"] for message in found] == ["assistant", "tool", "assistant"]
+
+
+def test_thoughts_stand_beside_the_answer_that_they_led_to() -> None:
+    assert messages(HI, REASONING, SAID, CALL, OUTPUT)[1] == {
+        "role": "assistant",
+        "content": "I look.",
+        "reasoning_content": "Hm.",
+        "tool_calls": [CALLED],
+    }
+    thought = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "So."}]}
+    assert messages(HI, REASONING, thought, SAID)[1]["reasoning_content"] == "Hm.\nSo."
+    both = {**REASONING, "content": thought["content"]}
+    assert messages(HI, both, SAID)[1]["reasoning_content"] == "So."
+
+
+def test_thoughts_of_nothing_are_left_out() -> None:
+    sealed = {"type": "reasoning", "summary": [], "encrypted_content": "opaque"}
+    assert messages(HI, sealed, SAID) == messages(HI, SAID)
+    assert messages(REASONING, HI) == messages(HI)
+    assert messages(HI, REASONING) == messages(HI)
+    again = {**REASONING, "id": "rs_2"}
+    found = messages(HI, REASONING, SAID, again, CALL, OUTPUT)
+    assert [message.get("reasoning_content") for message in found] == [None, "Hm.", "Hm.", None]
+
+
+def test_an_empty_answer_is_no_message() -> None:
+    for content in ("", []):
+        assert messages(HI, {"role": "assistant", "content": content}, HI) == messages(HI, HI)
+    assert messages({"role": "assistant", "content": ""}, CALL, OUTPUT) == messages(CALL, OUTPUT)
+
+
+@pytest.mark.parametrize(
+    ("call", "output", "name", "said"),
+    [
+        (CUSTOM, CUSTOM_OUTPUT, "sql", "1"),
+        (LOCAL_SHELL, LOCAL_SHELL_OUTPUT, "local_shell", "a.txt"),
+        (
+            SHELL,
+            SHELL_OUTPUT,
+            "shell",
+            '[{"stdout":"a","stderr":"","outcome":{"type":"exit","exit_code":0}}]',
+        ),
+        (PATCH, PATCH_OUTPUT, "apply_patch", "completed"),
+        (PATCH, {**PATCH_OUTPUT, "status": "failed", "output": "no such file"}, "apply_patch", "no such file"),
+    ],
+)
+def test_calls_of_other_tools_of_the_client(call: Json, output: Json, name: str, said: str) -> None:
+    ours, theirs = messages(call, output)
+    assert ours["tool_calls"][0]["function"]["name"] == name
+    assert theirs == {"role": "tool", "tool_call_id": call["call_id"], "content": said}
+
+
+def test_an_output_that_names_its_tool_gets_a_call() -> None:
+    """Codex reports what happened on its own; models know outputs of calls only."""
+    alone = {"type": "function_call_output", "id": "fco_1", "name": "tick", "namespace": "clock", "output": "one"}
+    ours, theirs, _ = messages(alone, HI)
+    assert ours["tool_calls"][0]["function"] == {"name": "clock__tick", "arguments": "{}"}
+    assert theirs == {"role": "tool", "tool_call_id": "fco_1", "content": "one"}
+
+
+def test_calls_of_the_gateways_tools_are_calls_with_results() -> None:
+    own = {**OWN_CALL, "id": "mcp_2", "server_label": "gateway", "name": "run_command"}
+    found = messages(HI, TOOLS, QUESTION, APPROVAL, OWN_CALL, own, SAID, HI)
+    assert found[1:4] == [
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "mcp_1", "type": "function", "function": {"name": "box__t", "arguments": "{}"}},
+                {"id": "mcp_2", "type": "function", "function": {"name": "run_command", "arguments": "{}"}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "mcp_1", "content": "done"},
+        {"role": "tool", "tool_call_id": "mcp_2", "content": "done"},
+    ]
+    assert [message["role"] for message in found] == ["user", "assistant", "tool", "tool", "assistant", "user"]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("it broke", "it broke"),
+        ({"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": "it broke"}]}, "it broke"),
+        ({"type": "http_error", "code": 500, "message": "it broke"}, "it broke"),
+        ({"type": "odd"}, '{"type":"odd"}'),
+    ],
+)
+def test_a_failed_call_has_its_error(error: object, said: str) -> None:
+    assert messages(HI, {**OWN_CALL, "output": None, "error": error})[2]["content"] == said
+
+
+def test_a_call_that_has_not_ended_is_left_out() -> None:
+    assert messages(HI, {**OWN_CALL, "output": None, "status": "in_progress"}) == messages(HI)
+
+
+def test_a_summary_taints() -> None:
+    found = asked(COMPACTION, HI)
+    assert found.body["messages"][0] == {
+        "role": "system",
+        "content": "Summary of the conversation so far:\n\nThey said hi.",
+    }
+    assert found.wishes.tainted and not asked(HI).wishes.tainted
+
+
+def test_a_foreign_summary_is_refused_with_its_place() -> None:
+    foreign = {**COMPACTION, "encrypted_content": "foreign"}
+    error = refusal(HI, foreign)
+    assert (error.code, error.param) == ("invalid_field", "input[1].encrypted_content")
+    assert refusal(HI, earlier=[foreign], conversation="conv_1").param == "conversation"
+
+
+def test_references_are_resolved() -> None:
+    reference = {"type": "item_reference", "id": "msg_1"}
+    found = asked(reference, HI, referenced={"msg_1": {**SAID, "id": "msg_1"}})
+    assert found.items == ({**SAID, "id": "msg_1"}, HI)
+    assert [message["role"] for message in found.body["messages"]] == ["assistant", "user"]
+    error = refusal(HI, reference)
+    assert (error.code, error.param) == ("item_not_found", "input[1].id")
+
+
+def test_a_request_with_nothing_for_a_model_is_refused() -> None:
+    assert refusal(TOOLS).param == "input"
+    assert refusal(QUESTION).param == "input"
+    assert asked(APPROVAL).body["messages"] == []
+
+
+def test_what_the_answer_needs() -> None:
+    found = asked(HI, earlier=[TOOLS], tools=[FUNCTION, {"type": "web_search"}], stream=True)
+    assert found.streams and found.request.streams
+    assert found.items == (HI,) and found.listed == {"box"} and found.left_out == ("web_search",)
+    assert client_tools(found.body) == found.client_tools.keys() == {"look"}
+
+
+def test_the_whole_of_a_conversation_at_once() -> None:
+    """Every kind of item has its place, and the conversation can be read again as earlier items."""
+    found = asked_of(request(*GOOD[:-2], HI), earlier=(), unseal=opened)
+    assert found.body["messages"] == asked_of(request(HI), earlier=GOOD[:-2], unseal=opened).body["messages"]

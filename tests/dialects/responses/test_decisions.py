@@ -1,0 +1,73 @@
+"""The decisions of a request, and the questions that its conversation shows."""
+
+from gateway.dialects.dialect import ChatDecision
+from gateway.dialects.responses.decisions import shown_last
+
+from .requests import APPROVAL, CALL, HI, OUTPUT, QUESTION, asked, refusal
+from .test_items import OWN_CALL, TOOLS
+
+ANSWER = {"type": "message", "role": "assistant", "content": "Shall I?"}
+OTHER = {**QUESTION, "id": "ap_2", "arguments": "{}"}
+
+
+def test_a_response_decides_and_shows_the_call_of_its_question() -> None:
+    found = asked(HI, TOOLS, QUESTION, {**APPROVAL, "reason": "go on"})
+    assert found.decisions == (
+        ChatDecision(
+            approve=True,
+            ids=("ap_1",),
+            comment="go on",
+            shown=(("ap_1", QUESTION["arguments"]),),
+            in_field=True,
+        ),
+    )
+    assert found.wishes.shown == ()
+
+
+def test_a_response_alone_decides_with_what_came_before() -> None:
+    behind = asked(APPROVAL, earlier=[HI, QUESTION], previous_response_id="resp_1").decisions
+    assert behind[0].shown == (("ap_1", QUESTION["arguments"]),)
+    alone = asked({**APPROVAL, "approve": False, "reason": ""}).decisions
+    assert alone == (ChatDecision(approve=False, ids=("ap_1",), in_field=True),)
+
+
+def test_several_responses_are_several_decisions() -> None:
+    second = {**APPROVAL, "approval_request_id": "AP_2", "approve": False}
+    found = asked(HI, QUESTION, OTHER, second, APPROVAL).decisions
+    assert [(decision.ids, decision.approve) for decision in found] == [(("ap_2",), False), (("ap_1",), True)]
+
+
+def test_responses_before_a_later_answer_are_history() -> None:
+    found = asked(HI, QUESTION, APPROVAL, OWN_CALL, ANSWER, {**HI, "content": "Thanks"})
+    assert found.decisions == () and found.text == "Thanks"
+    found = asked(HI, QUESTION, APPROVAL, OTHER, {**APPROVAL, "approval_request_id": "ap_2"})
+    assert [decision.ids for decision in found.decisions] == [("ap_2",)]
+
+
+def test_outputs_of_the_clients_tools_may_stand_beside_decisions() -> None:
+    found = asked(HI, CALL, QUESTION, OUTPUT, APPROVAL)
+    assert len(found.decisions) == 1 and found.body["messages"][-1]["role"] == "tool"
+
+
+def test_a_message_beside_a_decision_is_refused_with_its_place() -> None:
+    for items in ((HI, QUESTION, APPROVAL, HI), (HI, QUESTION, HI, APPROVAL)):
+        error = refusal(*items)
+        place = max(i for i, item in enumerate(items) if item is HI)
+        assert (error.code, error.param) == ("invalid_field", f"input[{place}]")
+
+
+def test_two_decisions_on_one_call_are_refused() -> None:
+    error = refusal(HI, QUESTION, APPROVAL, {**APPROVAL, "approval_request_id": "AP_1", "approve": False})
+    assert (error.code, error.param) == ("invalid_field", "input[3].approval_request_id")
+
+
+def test_questions_of_the_last_answer_are_shown() -> None:
+    assert asked(HI, QUESTION, OTHER, HI).wishes.shown == ("ap_1", "ap_2")
+    assert asked(HI, earlier=[HI, QUESTION]).wishes.shown == ("ap_1",)
+    assert asked(HI, QUESTION, HI, ANSWER, HI).wishes.shown == ()
+
+
+def test_questions_that_a_response_follows_are_not_shown() -> None:
+    assert shown_last([HI, QUESTION, OTHER, APPROVAL, HI]) == ("ap_2",)
+    assert shown_last([HI, ANSWER, QUESTION, OUTPUT]) == ("ap_1",)
+    assert shown_last([]) == ()
