@@ -26,6 +26,10 @@ _IMPORTING = (
     "test_mixed_turns.py",
     "test_objects.py",
     "test_patience.py",
+    "test_responses_agents.py",
+    "test_responses_libraries.py",
+    "test_responses_openai.py",
+    "test_responses_pydantic_ai.py",
     "test_workflows.py",
 )
 collect_ignore = () if importlib.util.find_spec("openai") else _IMPORTING

@@ -45,13 +45,14 @@ DONE: Final = "Sunny in Malmö, and noted."
 class MixedModel(InThread):
     """`with MixedModel() as model`: wants `execute_sql` unless the conversation has it already, then the client's tool.
 
-    `ours` False: wants the client's tool alone, as a client of the gateway sees it. `asked` are the messages it got.
+    `ours` False: wants the client's tool alone, as a client of the gateway sees it. `theirs` is that tool with its
+    arguments. `asked` are the messages it got.
     """
 
-    def __init__(self, *, ours: bool = True) -> None:
+    def __init__(self, *, ours: bool = True, theirs: tuple[str, str] = ("get_weather", ARGUMENTS)) -> None:
         super().__init__()
         self.asked: list[list[Json]] = []
-        self._ours = ours
+        self._ours, self._theirs = ours, theirs
 
     def _app(self) -> web.Application:
         app = web.Application()
@@ -79,12 +80,13 @@ class MixedModel(InThread):
     def _wanted(self, messages: list[Json]) -> tuple[Json, str]:
         called = {call["function"]["name"] for m in messages for call in m.get("tool_calls") or ()}
         if self._ours and "execute_sql" not in called:
-            (name, risk), *_ = re.findall(r"Note (\w+)( at no risk)?", json.dumps(messages))
+            (name, risk), *_ = re.findall(r"Note (\w+)( at no risk)?, and", json.dumps(messages))
             parameters = {"sql": f"INSERT INTO log VALUES ('{name}', 1)", **({"risk_level": "low"} if risk else {})}
             call = {"tool": "execute_sql", "parameters": parameters, "terminate": False}
             return {"content": json.dumps(call)}, "stop"
-        if "get_weather" not in called:
-            function = {"name": "get_weather", "arguments": ARGUMENTS}
+        name, arguments = self._theirs
+        if name not in called:
+            function = {"name": name, "arguments": arguments}
             return {"tool_calls": [{"id": CALL_ID, "type": "function", "function": function}]}, "tool_calls"
         return {"content": DONE}, "stop"
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from gateway.cli.operator.remote import Remote
 from tests.clients.conftest import running
+from tests.clients.in_thread import InThread
 from tests.clients.lane import KEEPALIVE_S, Lane, configuration, shop
-from tests.clients.provider import Provider
 
 Json = dict[str, Any]
 
@@ -31,17 +31,26 @@ _POLL_S: Final = 0.01
 
 @contextmanager
 def asking(
-    provider: Provider, folder: Path, *, keepalive_s: float = KEEPALIVE_S, inline_wait_s: float = PATIENCE_S
+    provider: InThread,
+    folder: Path,
+    *,
+    keepalive_s: float = KEEPALIVE_S,
+    inline_wait_s: float = PATIENCE_S,
+    **settings: object,
 ) -> Iterator[Lane]:
-    """The lane of a gateway with two tools that change something; streams are held for `inline_wait_s`."""
+    """The lane of a gateway with two tools that change something; streams are held for `inline_wait_s`.
+
+    `settings` are further sections of its configuration, or replace those that it has.
+    """
     database = shop(folder)
     (folder / "work").mkdir()
     tools = {
         "file_operations": {"roots": [str(folder / "work")], "write": True},
         "execute_sql": {"url": f"sqlite:///{database}", "read_only": False},
     }
-    config = configuration(provider.base_url, tools=tools, keepalive_s=keepalive_s)
-    with running(json.dumps({**json.loads(config), "approvals": {"inline_wait": f"{inline_wait_s}s"}})) as process:
+    config = json.loads(configuration(provider.base_url, tools=tools, keepalive_s=keepalive_s))
+    approvals = {"approvals": {"inline_wait": f"{inline_wait_s}s"}}
+    with running(json.dumps({**config, **approvals, **settings})) as process:
         yield Lane(f"{process.base_url}/context", database)
 
 

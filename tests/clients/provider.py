@@ -48,6 +48,11 @@ class Provider(InThread):
         super().__init__()
         self.seen: list[Seen] = []
 
+    @property
+    def keyed(self) -> list[dict[str, str]]:
+        """The section `upstreams` of a gateway that has a key of its own."""
+        return [{"name": "provider", "base_url": f"{self.base_url}/v1", "api_key": PROVIDER_KEY}]
+
     def _app(self) -> web.Application:
         app = create_app()
         app.middlewares.insert(0, self._watch)

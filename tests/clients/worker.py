@@ -61,8 +61,11 @@ class Worker:
 
         return client
 
-    def call(self, method: str, argument: Json | str | None = None, *, root: str) -> Any:
-        """What the method of the OpenAI client (`embeddings.create`) answers, a stream as a list; Node only."""
+    def call(self, method: str, argument: Json | str | list[Json | str] | None = None, *, root: str) -> Any:
+        """What the method of the OpenAI client (`embeddings.create`) answers, a stream as a list; Node only.
+
+        A list is several arguments. Of a stream that the client accumulates there are its `chunks` and `final`.
+        """
         ask = Ask(root=root, prompt="")
         return self._exchange({"method": method, "argument": argument, "ask": asdict(ask)})
 
@@ -70,6 +73,13 @@ class Worker:
         """What this client answers with a tool of its own, and its messages for the next turn; Node only."""
         ask = Ask(root=root, prompt="", stream=stream)
         return self._exchange({"talk": name, "messages": messages, "tool": tool, "ask": asdict(ask)})
+
+    def converse(self, name: str, conversation: str, text: str, options: Json) -> Json:
+        """What a client of the Responses API answers in this conversation, which begins with `options`; Node only."""
+        question = {"responses": name, "conversation": conversation, "text": text, "options": options}
+        told: Json = self._exchange(question)
+        assert "failure" not in told, told
+        return told
 
     def _exchange(self, question: Json) -> Json:
         assert self._process.stdin is not None and self._process.stdout is not None

@@ -8,6 +8,8 @@ import { ChatOpenAI } from "@langchain/openai";
 import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
 import OpenAI from "openai";
 
+import { said } from "./responses.mjs";
+
 const MAX_TOKENS = 20_000;
 
 async function* openai(ask) {
@@ -136,17 +138,19 @@ async function outcome({ client, ask }) {
   }
 }
 
-// One call of the OpenAI client by the name of its method, such as "embeddings.create"; a stream is the list of its
-// chunks.
+// One call of the OpenAI client by the name of its method, such as "embeddings.create", with one argument or a list of
+// them; a stream is the list of its chunks, and one that the client accumulates has its `final` response, too.
 async function called({ method, argument, ask }) {
   const names = method.split(".");
   const last = names.pop();
   const resource = names.reduce((object, name) => object[name], new OpenAI(options(ask, "/v1")));
-  const answer = await resource[last](argument ?? undefined);
-  if (!argument?.stream) return answer;
+  const given = Array.isArray(argument) ? argument : [argument ?? undefined];
+  const answer = await resource[last](...given);
+  const accumulates = typeof answer?.finalResponse === "function";
+  if (!accumulates && !given.some((each) => each?.stream)) return answer ?? null;
   const chunks = [];
   for await (const chunk of answer) chunks.push(chunk);
-  return chunks;
+  return accumulates ? { chunks, final: await answer.finalResponse() } : chunks;
 }
 
 // One turn of a client with a tool of its own: its answer, and the messages that it goes on with.
@@ -189,8 +193,10 @@ function failure(error) {
 
 for await (const line of readline.createInterface({ input: process.stdin })) {
   const question = JSON.parse(line);
-  const answer = await (question.talk
-    ? TALKS[question.talk](question)
-    : question.method ? called(question) : outcome(question));
+  const answer = await (question.responses
+    ? said(question).catch((error) => ({ failure: failure(error) }))
+    : question.talk
+      ? TALKS[question.talk](question)
+      : question.method ? called(question) : outcome(question));
   process.stdout.write(JSON.stringify(answer) + "\n");
 }
