@@ -2,5 +2,6 @@
 
 It stands for somebody else's server, so it imports nothing of the gateway and nothing of the gateway imports its
 inside: `gateway.demo.app.start_demo` is the way in. A prompt's first words choose the behaviour; they are the table
-`WORDS` in words.py, and `python -m gateway.demo --words` prints them as Markdown.
+`WORDS` in words.py. Without them a prompt may still call a function that the client brings: functions.py.
+`python -m gateway.demo --words` prints both as Markdown.
 """

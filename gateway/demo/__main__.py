@@ -6,6 +6,7 @@ import signal
 import sys
 
 from gateway.demo.app import start_demo
+from gateway.demo.functions import NOTE
 from gateway.demo.words import words_table
 
 
@@ -15,10 +16,10 @@ def main() -> None:
     parser.add_argument(
         "--port", type=int, default=8090, help="port to listen on, 0 for a free one (default: %(default)s)"
     )
-    parser.add_argument("--words", action="store_true", help="print the table of magic words and leave")
+    parser.add_argument("--words", action="store_true", help="print what the model obeys, and leave")
     options = parser.parse_args()
     if options.words:
-        sys.stdout.write(words_table())
+        sys.stdout.write(f"{words_table()}\n{NOTE}")
     else:
         asyncio.run(_serve(host=options.host, port=options.port))
 

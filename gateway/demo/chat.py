@@ -17,6 +17,7 @@ from gateway.demo.conversation import (
     said,
 )
 from gateway.demo.dialect import Dialect, call_id, sse
+from gateway.demo.functions import read_functions
 from gateway.demo.script import CREATED, Answer, pieces
 
 DONE: Final = b"data: [DONE]\n\n"
@@ -32,6 +33,7 @@ def read(body: Json) -> Conversation:
         entries=[_read_message(message) for message in read_list(body, "messages")],
         max_tokens=("max_completion_tokens", "max_tokens"),
         include_usage=wants_usage(body),
+        functions=read_functions(body.get("tools"), choice=body.get("tool_choice")),
     )
 
 

@@ -8,6 +8,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import orjson
 
+from gateway.demo.functions import NO_FUNCTIONS, Functions
+
 Json: TypeAlias = dict[str, Any]
 Kind = Literal["system", "user", "result", "answer", "call", "broken_call"]
 
@@ -56,6 +58,7 @@ class Conversation:
     max_tokens: int | None
     include_usage: bool = False
     native_calls: bool = True
+    functions: Functions = NO_FUNCTIONS
 
 
 def read_body(raw: bytes | str) -> Json:
@@ -78,6 +81,7 @@ def read_conversation(
     max_tokens: Sequence[str],
     include_usage: bool = False,
     native_calls: bool = True,
+    functions: Functions = NO_FUNCTIONS,
 ) -> Conversation:
     """Read the fields that all the APIs share, around the entries that each API reads in its own way."""
     model = body.get("model", "demo")
@@ -90,6 +94,7 @@ def read_conversation(
         max_tokens=_read_limit(body, max_tokens),
         include_usage=include_usage,
         native_calls=native_calls,
+        functions=functions,
     )
 
 

@@ -18,12 +18,14 @@ from gateway.demo.conversation import (
     said,
 )
 from gateway.demo.dialect import Dialect, call_id, sse
+from gateway.demo.functions import Functions, read_functions
 from gateway.demo.script import Answer, Finish, pieces
 from gateway.demo.words import Call
 
 _STOP_REASONS: Final[Mapping[Finish, str]] = MappingProxyType(
     {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 )
+_CHOICES: Final[Mapping[str, str]] = MappingProxyType({"any": "required", "none": "none"})
 _SIGNATURE: Final = "ZGVtbw=="  # what a thinking block is sent back with; here it proves nothing
 _BROKEN: Final = "__broken_json"
 
@@ -32,7 +34,7 @@ def read(body: Json) -> Conversation:
     entries = [Entry("system", read_texts(body.get("system"), param="system"))]
     for message in read_list(body, "messages"):
         entries += _read_message(message)
-    return read_conversation(body, entries=entries, max_tokens=("max_tokens",))
+    return read_conversation(body, entries=entries, max_tokens=("max_tokens",), functions=_read_functions(body))
 
 
 def render(answer: Answer) -> Json:
@@ -54,6 +56,25 @@ def frames(answer: Answer, _: Conversation) -> Iterator[bytes]:
     ending = {"stop_reason": _STOP_REASONS[answer.finish], "stop_sequence": None}
     yield _frame("message_delta", delta=ending, usage={"output_tokens": answer.completion_tokens})
     yield _frame("message_stop")
+
+
+def _read_functions(body: Json) -> Functions:
+    """Return the functions of a request: its tools with a schema. The others run at the provider."""
+    tools = body.get("tools")
+    functions = [
+        {"type": "function", "name": tool.get("name"), "parameters": tool["input_schema"]}
+        for tool in (tools if isinstance(tools, list) else ())
+        if isinstance(tool, dict) and "input_schema" in tool
+    ]
+    return read_functions(functions, choice=_choice(body.get("tool_choice")))
+
+
+def _choice(choice: object) -> object:
+    """Return the choice of a tool as OpenAI's APIs write it."""
+    if not isinstance(choice, dict):
+        return None
+    kind = choice.get("type")
+    return {**choice, "type": "function"} if kind == "tool" else _CHOICES.get(str(kind))
 
 
 def _read_message(message: Json) -> list[Entry]:

@@ -16,6 +16,7 @@ from gateway.demo.conversation import (
     said,
 )
 from gateway.demo.dialect import Dialect, call_id, sse
+from gateway.demo.functions import read_functions
 from gateway.demo.script import CREATED, Answer, pieces
 
 
@@ -25,7 +26,8 @@ def read(body: Json) -> Conversation:
         entries.append(Entry("user", (body["input"],)))
     else:
         entries += [entry for item in read_list(body, "input") if (entry := _read_item(item)) is not None]
-    return read_conversation(body, entries=entries, max_tokens=("max_output_tokens",))
+    functions = read_functions(body.get("tools"), choice=body.get("tool_choice"))
+    return read_conversation(body, entries=entries, max_tokens=("max_output_tokens",), functions=functions)
 
 
 def render(answer: Answer) -> Json:
@@ -80,21 +82,30 @@ def _response(answer: Answer, *, status: str) -> Json:
         "object": "response",
         "created_at": CREATED,
         "status": status,
+        "background": False,
+        "completed_at": CREATED if status == "completed" else None,
         "error": None,
+        "frequency_penalty": 0.0,
         "incomplete_details": incomplete,
         "instructions": None,
         "max_output_tokens": None,
+        "max_tool_calls": None,
         "metadata": {},
         "model": answer.model,
         "output": [],
         "parallel_tool_calls": True,
+        "presence_penalty": 0.0,
         "previous_response_id": None,
+        "prompt_cache_key": None,
         "reasoning": {"effort": None, "summary": None},
+        "safety_identifier": None,
+        "service_tier": "default",
         "store": False,
         "temperature": 1.0,
         "text": {"format": {"type": "text"}},
         "tool_choice": "auto",
         "tools": [],
+        "top_logprobs": 0,
         "top_p": 1.0,
         "truncation": "disabled",
         "usage": None,

@@ -8,6 +8,7 @@ from typing import Final, Literal
 import orjson
 
 from gateway.demo.conversation import Conversation, Entry, RefusalError
+from gateway.demo.functions import Functions
 from gateway.demo.words import STEP, Ask, Call, read_ask
 
 Finish = Literal["stop", "length", "tool_calls"]
@@ -52,11 +53,11 @@ class _Progress:
 
 def answer_to(conversation: Conversation, *, digest: str) -> Answer:
     """Return the answer to a conversation; `digest` is the request's hash in hex, from which every id is made."""
-    ask, since = _find_ask(_current_turn(conversation.entries))
+    ask, since = _find_ask(_current_turn(conversation.entries), functions=conversation.functions)
     if not conversation.native_calls:
         ask = replace(ask, native=False)
     progress = _read_progress(since)
-    calls = _calls(ask, progress=progress) if progress.rounds < ask.wanted_rounds else ()
+    calls = _calls(ask, progress=progress) if _has_calls(ask, progress=progress) else ()
     native = calls if ask.native else ()
     text = () if native else _text(ask, progress=progress, calls=calls)
     finish: Finish = "tool_calls" if native else "stop"
@@ -101,23 +102,29 @@ def _current_turn(entries: Sequence[Entry]) -> Sequence[Entry]:
     return entries
 
 
-def _find_ask(turn: Sequence[Entry]) -> tuple[Ask, Sequence[Entry]]:
+def _find_ask(turn: Sequence[Entry], *, functions: Functions) -> tuple[Ask, Sequence[Entry]]:
     """Return the ask of a turn and the entries after it.
 
     It is in the last user message. Only when that has no words, an earlier one may still be worked on: gateways also
     put results and complaints into user messages.
     """
     asks = [(_ask_of(entry), turn[index + 1 :]) for index, entry in enumerate(turn) if entry.kind == "user"]
-    if not asks:
-        return Ask(), turn
+    asks = [(_with_function(ask, functions), since) for ask, since in asks or [(Ask(), turn)]]
     last = asks[-1]
     if last[0].scripted:
         return last
-    return next((asked for asked in reversed(asks) if _is_under_way(*asked)), last)
+    under_way = next((asked for asked in reversed(asks) if _is_under_way(*asked)), last)
+    return last if _is_next_question(last[0], *under_way) else under_way
 
 
 def _is_under_way(ask: Ask, since: Sequence[Entry]) -> bool:
     return ask.broken > 0 or (ask.wanted_rounds > 0 and any(entry.kind == "call" for entry in since))
+
+
+def _is_next_question(last: Ask, earlier: Ask, since: Sequence[Entry]) -> bool:
+    """Return whether the last ask is about a function anew, behind the result that an earlier one of the kind got."""
+    is_question = last.calls and not last.tagged and not earlier.scripted
+    return bool(is_question) and any(entry.kind == "result" for entry in since)
 
 
 def _ask_of(entry: Entry) -> Ask:
@@ -127,8 +134,14 @@ def _ask_of(entry: Entry) -> Ask:
     """
     asks = [read_ask(text) for text in entry.texts]
     scripted = [ask for ask in asks if ask.scripted]
-    written = [ask for ask in asks if not ask.rest.startswith("<")]
+    written = [ask for ask in asks if not ask.tagged]
     return (scripted or written or asks or [Ask()])[-1]
+
+
+def _with_function(ask: Ask, functions: Functions) -> Ask:
+    """Return the ask with the call of the client's function that it is about, if it has no words."""
+    call = None if ask.scripted else functions.call_for(ask.rest, by_words=not ask.tagged)
+    return ask if call is None else replace(ask, calls=(call,), native=True)
 
 
 def _read_progress(since: Sequence[Entry]) -> _Progress:
@@ -146,6 +159,11 @@ def _read_progress(since: Sequence[Entry]) -> _Progress:
             complaints += 1
         before = entry.kind
     return _Progress(rounds, complaints, tuple(results))
+
+
+def _has_calls(ask: Ask, *, progress: _Progress) -> bool:
+    """Return whether the answer is a round of calls; a client's function is called only before any result."""
+    return progress.rounds < ask.wanted_rounds and (ask.scripted or not progress.results)
 
 
 def _calls(ask: Ask, *, progress: _Progress) -> tuple[Call, ...]:

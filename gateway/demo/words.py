@@ -49,6 +49,11 @@ class Ask:
     summary: bool = False
 
     @property
+    def tagged(self) -> bool:
+        """Return whether the text begins with a tag, as the parts that clients add around a prompt do."""
+        return self.rest.startswith("<")
+
+    @property
     def wanted_rounds(self) -> int:
         """Return how often the model calls tools before it answers with text."""
         if self.rounds is not None:

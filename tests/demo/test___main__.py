@@ -6,6 +6,7 @@ import sys
 
 import aiohttp
 
+from gateway.demo.functions import NOTE
 from gateway.demo.words import words_table
 
 
@@ -16,9 +17,9 @@ async def start(*arguments: str) -> asyncio.subprocess.Process:
 
 
 async def test_words() -> None:
-    """--words prints the table and leaves."""
+    """--words prints the table, says when a function is called without words, and leaves."""
     output, _ = await (await start("--words")).communicate()
-    assert output.decode() == words_table()
+    assert output.decode() == f"{words_table()}\n{NOTE}"
 
 
 async def test_serves_until_told_to_stop() -> None:

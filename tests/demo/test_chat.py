@@ -74,6 +74,24 @@ async def test_native_calls_in_a_stream(client: aiohttp.ClientSession) -> None:
     assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
 
 
+async def test_function_of_the_client(client: aiohttp.ClientSession) -> None:
+    """A message about a function of the request is answered with its call, as far as tool_choice lets it."""
+    prompt = "What's the weather like in San Francisco?"
+    parameters = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    tools = [{"type": "function", "function": {"name": "get_weather", "parameters": parameters}}]
+    message = (await chat(client, prompt, tools=tools))["choices"][0]["message"]
+    (call,) = message["tool_calls"]
+    assert call["function"] == {"name": "get_weather", "arguments": '{"city":"San Francisco"}'}
+    result = {"role": "tool", "tool_call_id": call["id"], "content": "sunny"}
+    answer = await chat(client, prompt, message, result, tools=tools)
+    assert "sunny" in answer["choices"][0]["message"]["content"]
+    assert (await chat(client, prompt, tools=tools, tool_choice="none"))["choices"][0]["message"]["content"]
+    named = {"type": "function", "function": {"name": "get_weather"}}
+    for choice in ("required", named):
+        (forced,) = (await chat(client, "hello", tools=tools, tool_choice=choice))["choices"]
+        assert forced["message"]["tool_calls"][0]["function"]["arguments"] == '{"city":"hello"}'
+
+
 async def test_roles(client: aiohttp.ClientSession) -> None:
     """System and developer messages are not prompts; parts without text are left out."""
     image = {"type": "image_url", "image_url": {"url": "data:,"}}

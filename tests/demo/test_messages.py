@@ -74,6 +74,40 @@ async def test_calls(client: aiohttp.ClientSession) -> None:
         assert "sunny" in answer["content"][0]["text"]
 
 
+async def test_function_of_the_client(client: aiohttp.ClientSession) -> None:
+    """A message about a tool with a schema is answered with its call, as far as tool_choice lets it."""
+    prompt = "What's the weather like in San Francisco?"
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    tools = [{"type": "weather_20260101", "name": "weather"}, {"name": "get_weather", "input_schema": schema}]
+    first = await ask(client, prompt, tools=tools)
+    (use,) = first["content"]
+    assert (first["stop_reason"], use["name"], use["input"]) == ("tool_use", "get_weather", {"city": "San Francisco"})
+    result = {"type": "tool_result", "tool_use_id": use["id"], "content": "sunny"}
+    turn = {"role": "assistant", "content": first["content"]}
+    answer = await ask(client, prompt, turn, {"role": "user", "content": [result]}, tools=tools)
+    assert "sunny" in answer["content"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "kind"),
+    [
+        (None, "text"),
+        ({"type": "auto"}, "text"),
+        ({"type": "none"}, "text"),
+        ({"type": "any"}, "tool_use"),
+        ({"type": "tool", "name": "get_weather"}, "tool_use"),
+        ({"type": "tool", "name": "other"}, "text"),
+    ],
+)
+async def test_choice_of_a_function(client: aiohttp.ClientSession, choice: Json | None, kind: str) -> None:
+    """`any` and a named tool call one that no word fits."""
+    tools = [{"type": "custom", "name": "get_weather", "input_schema": {"type": "object"}}]
+    (block,) = (await ask(client, "hello", tools=tools, tool_choice=choice))["content"]
+    assert block["type"] == kind
+    (block,) = (await ask(client, "weather", tools=tools, tool_choice={"type": "none"}))["content"]
+    assert block["type"] == "text"
+
+
 async def test_calls_in_a_stream(client: aiohttp.ClientSession) -> None:
     """The pieces of JSON add up to the input; a malformed call's do not make JSON."""
     for prompt, whole in (('native a {"b": 1}', '{"b": 1}'), ('malformed native a {"b": 1}', '{"b": 1')):

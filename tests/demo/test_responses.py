@@ -23,6 +23,7 @@ async def test_answer(client: aiohttp.ClientSession) -> None:
     answer = await ask(client, "hello", instructions="Be kind.")
     (message,) = answer["output"]
     assert (answer["object"], answer["status"], answer["error"]) == ("response", "completed", None)
+    assert answer["completed_at"] == answer["created_at"]
     assert '"hello"' in message["content"][0]["text"]
     assert answer["usage"]["total_tokens"] == answer["usage"]["input_tokens"] + answer["usage"]["output_tokens"]
 
@@ -44,6 +45,7 @@ async def test_stream(client: aiohttp.ClientSession) -> None:
         "response.completed",
     ]
     assert events[-1]["response"]["output"] == [events[-2]["item"]]
+    assert events[0]["response"]["completed_at"] is None
     assert events[2]["item"] == {**events[-2]["item"], "status": "in_progress", "content": []}
 
 
@@ -72,6 +74,23 @@ async def test_calls(client: aiohttp.ClientSession) -> None:
     answer = await ask(client, [{"type": "message", **user(prompt)}, reasoning, *calls, *outputs])
     assert "from a" in answer["output"][0]["content"][0]["text"]
     assert "from b" in answer["output"][0]["content"][0]["text"]
+
+
+async def test_function_of_the_client(client: aiohttp.ClientSession) -> None:
+    """A message about a function of the request is answered with its call, as far as tool_choice lets it."""
+    prompt = "What's the weather like in San Francisco?"
+    parameters = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    tools = [{"type": "function", "name": "get_weather", "parameters": parameters}]
+    (call,) = (await ask(client, prompt, tools=tools))["output"]
+    assert (call["type"], call["name"]) == ("function_call", "get_weather")
+    assert call["arguments"] == '{"city":"San Francisco"}'
+    output = {"type": "function_call_output", "call_id": call["call_id"], "output": "sunny"}
+    (message,) = (await ask(client, [user(prompt), call, output], tools=tools))["output"]
+    assert "sunny" in message["content"][0]["text"]
+    assert (await ask(client, prompt, tools=tools, tool_choice="none"))["output"][0]["type"] == "message"
+    for choice in ("required", {"type": "function", "name": "get_weather"}):
+        (forced,) = (await ask(client, "hello", tools=tools, tool_choice=choice))["output"]
+        assert forced["arguments"] == '{"city":"hello"}'
 
 
 async def test_calls_in_a_stream(client: aiohttp.ClientSession) -> None:

@@ -6,16 +6,25 @@ from typing import Any
 import pytest
 
 from gateway.demo.conversation import Conversation, Entry, RefusalError, said
+from gateway.demo.functions import NO_FUNCTIONS, Function, Functions
 from gateway.demo.script import GREETING, Answer, answer_to, count_tokens, pieces, refuse_when_asked
 
+WEATHER = Function("get_weather", {"properties": {"city": {"type": "string"}}, "required": ["city"]})
 
-def ask(*entries: Entry | str, max_tokens: int | None = None, native_calls: bool = True) -> Answer:
+
+def ask(
+    *entries: Entry | str,
+    max_tokens: int | None = None,
+    native_calls: bool = True,
+    functions: Functions = NO_FUNCTIONS,
+) -> Answer:
     conversation = Conversation(
         model="demo",
         entries=tuple(Entry("user", (entry,)) if isinstance(entry, str) else entry for entry in entries),
         stream=False,
         max_tokens=max_tokens,
         native_calls=native_calls,
+        functions=functions,
     )
     return answer_to(conversation, digest="0" * 64)
 
@@ -220,6 +229,62 @@ def test_result_of_an_unscripted_call() -> None:
     """A tool's result is mentioned even if the demo model never asked for it."""
     assert "sunny" in text_of(ask("weather?", Entry("call", ("{}",)), result("sunny")))
     assert "sunny" in text_of(ask("weather?", result("sunny")))
+
+
+def test_function_of_the_client() -> None:
+    """A message about a function is answered with its call, once, and the result is told; so is the next message."""
+    functions = Functions((WEATHER,))
+    prompt = "What's the weather in New York?"
+    first = ask(prompt, functions=functions)
+    assert (first.text, first.finish) == ((), "tool_calls")
+    assert [(call.name, call.arguments) for call in first.calls] == [("get_weather", '{"city":"New York"}')]
+    history = [prompt, said_by(first), result("sunny")]
+    told = ask(*history, functions=functions)
+    assert told.calls == () and "sunny" in text_of(told)
+    (again,) = ask(*history, said_by(told), "And the weather in Rome?", functions=functions).calls
+    assert again.arguments == '{"city":"Rome"}'
+    assert ask(prompt, result("sunny"), functions=functions).calls == ()
+
+
+@pytest.mark.parametrize("prompt", ["tool x {}", "weather in Rome?"])
+def test_result_about_a_function(prompt: str) -> None:
+    """A result as a user message is no question, whatever it is about."""
+    functions = Functions((WEATHER,))
+    told = ask(prompt, said_by(ask(prompt, functions=functions)), "The weather is sunny", functions=functions)
+    assert told.calls == () and "is sunny" in text_of(told)
+
+
+def test_next_question_behind_a_result() -> None:
+    """A user message behind a result may be about a function anew; what a client adds there is not."""
+    functions = Functions((WEATHER,))
+    history = ["weather in Rome?", said_by(ask("weather in Rome?", functions=functions)), result("sunny")]
+    (again,) = ask(*history, "And the weather in Oslo?", functions=functions).calls
+    assert again.arguments == '{"city":"Oslo"}'
+    reminded = ask(*history, "<reminder>weather</reminder>", functions=functions)
+    assert reminded.calls == () and "sunny" in text_of(reminded)
+
+
+def test_function_that_nothing_asks_for() -> None:
+    """Other messages, scripted ones, and parts that a client adds are about no function."""
+    functions = Functions((WEATHER,))
+    assert '"Hello"' in text_of(ask("Hello", functions=functions))
+    assert text_of(ask("long 1 weather", functions=functions)) == "word1 "
+    assert ask("<environment>the weather is fine</environment>", functions=functions).calls == ()
+    assert '"thanks"' in text_of(ask("weather?", "thanks", functions=functions))
+
+
+@pytest.mark.parametrize("prompt", ["Hello", "<task>Hello</task>"])
+@pytest.mark.parametrize("behind", [(), ("<reminder>be kind</reminder>",)])
+def test_forced_function(prompt: str, behind: tuple[str, ...]) -> None:
+    """A forced call needs no word, is made once, and scripted messages do as they say."""
+    functions = Functions((WEATHER,), forced=True)
+    first = ask(prompt, functions=functions)
+    assert [call.name for call in first.calls] == ["get_weather"]
+    told = ask(prompt, said_by(first), result("sunny"), *behind, functions=functions)
+    assert told.calls == () and "sunny" in text_of(told)
+    assert text_of(ask("long 1", functions=functions)) == "word1 "
+    assert ask(Entry("system", ("Be kind.",)), functions=functions).calls and ask(functions=functions).calls
+    assert "sunny" in text_of(ask(result("sunny"), functions=functions))
 
 
 @pytest.mark.parametrize("text", ["", " a  b\n", "x" * 100, "你好，世界 " * 9, "\t\n"])
