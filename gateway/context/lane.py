@@ -19,6 +19,7 @@ from gateway.approvals.approvals import Approvals
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.bringing import Brought, bringing
 from gateway.context.chain import Chain
+from gateway.context.offers import Addresses, with_wishes
 from gateway.context.program_tasks import asked_task
 from gateway.context.steering import end_user, narrowed, no_such, steering_of
 from gateway.contracts.caller import Caller
@@ -35,6 +36,7 @@ from gateway.lanes.local import Facade, note
 from gateway.runs.asking import RequestKey
 from gateway.runs.live import LiveRun, LiveRuns
 from gateway.runs.transcript import Transcript
+from gateway.tools.catalog import Catalog
 from gateway.workflows.definition import Workflow
 
 log = logging.getLogger("gateway")
@@ -82,7 +84,8 @@ class ContextLane:
     body_values: int
     approval_modes: ApprovalModes
     approvals: Approvals
-    tool_names: Callable[[], Sequence[str]]  # `Catalog.names`
+    catalog: Catalog
+    service_urls: Callable[[], Mapping[str, str]]
     runs: LiveRuns
     earlier: Callable[[RequestKey, Caller], Awaitable[StoredRun | None]]
     close: Callable[[], Awaitable[None]]
@@ -148,7 +151,7 @@ class ContextLane:
             names = await self.prompt_names(identity.caller.tenant)
             raise no_such("prompt", "system prompt", prompt, names, code="prompt_not_found")
         header, credential = forwarded(head, identity.consumed)
-        return Exchange(
+        exchange = Exchange(
             id=run_id,
             body=body,
             caller=identity.caller,
@@ -157,7 +160,7 @@ class ContextLane:
             task=task,
             conversation=steering.get("conversation"),
             user=end_user(steering, body),
-            only_tools=narrowed(steering["tools"], self.tool_names()) if "tools" in steering else (),
+            only_tools=narrowed(steering["tools"], self.catalog.names()) if "tools" in steering else (),
             approvals=self.approval_modes.of(steering.get("approvals"), caller=identity.caller.name, chain=chain),
             fingerprint="" if request_key is None else request_key.fingerprint,
             idempotency_key=None
@@ -169,6 +172,17 @@ class ContextLane:
             credential=credential,
             credential_header=credential_header(head),
         )
+        if wishes is None:
+            return exchange
+        addresses = Addresses(services=self.service_urls(), host=(head.value(b"host") or b"").decode("latin-1"))
+        wished = with_wishes(exchange, wishes, catalog=self.catalog, addresses=addresses)
+        if wished.background and self.looping(chain) is None:
+            raise GatewayError(
+                "unsupported_parameter",
+                f"A response in the background needs a chain with 'agent_loop', and {chain!r} has none.",
+                param="background",
+            )
+        return wished
 
     def begin(
         self, exchange: Exchange, request_key: RequestKey, *, detached: bool = False, brought: Brought | None = None

@@ -79,11 +79,15 @@ def no_such(
     header: str, kind: str, given: str, known: Collection[str], *, code: str = "invalid_header"
 ) -> GatewayError:
     """Return the refusal of a name in the header X-Context-`header`. `known` are the valid names."""
+    return GatewayError(code, no_such_text(kind, given, known, place=_title(header)), param=_PREFIX + header)
+
+
+def no_such_text(kind: str, given: str, known: Collection[str], *, place: str) -> str:
+    """Return the text of a refused name at this place of a request. `known` are the valid names."""
     names = sorted(known)
     there_are = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
     hint = nearest(given, names) or "."
-    text = f"There is no {kind} {shown(given)} ({_title(header)}){hint} There are: {there_are or 'none'}."
-    return GatewayError(code, text, param=_PREFIX + header)
+    return f"There is no {kind} {shown(given)} ({place}){hint} There are: {there_are or 'none'}."
 
 
 def _unknown_header(name: str) -> GatewayError:

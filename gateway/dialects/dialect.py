@@ -53,7 +53,7 @@ class Wishes:
     `offers`: tools that it names; their calls are shown to the client, and it has no others; None: it names none.
     `no_tools`: the model calls none of the gateway's. `tainted`: strangers may have written a part of the conversation.
     `background`: the run has no client. `shown`: approvals that the conversation shows last, as `shown_last` finds them
-    in texts.
+    in texts. `results`: label and name of each call of a gateway's tool whose result the conversation contains.
     """
 
     offers: tuple[Offer, ...] | None = None
@@ -63,6 +63,7 @@ class Wishes:
     background: bool = False
     notes: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
+    results: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,6 +103,11 @@ class McpServers:
             self._snapshot = tuple(Configured(one.service, untrusted=True, origin="mcp") for one in members)
         return self._snapshot
 
+    def urls(self) -> Mapping[str, str]:
+        """Return the addresses of the services that have one, as they were configured or registered."""
+        servers = ((name, member.wanted.server) for name, member in self._members.items())
+        return {name: str(server.url) for name, server in servers if server is not None and server.url is not None}
+
     async def refresh(self) -> None:
         """Apply the changes of the store and the configuration, if there are any. Raises StoreError."""
         async with self._turn:

@@ -25,10 +25,11 @@ from gateway.runs.event_feed import EventFeed
 from gateway.runs.live import LiveRuns
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
-from gateway.tools.catalog import Catalog
+from gateway.tools.catalog import Catalog, CatalogEntry
 from gateway.tools.gate import Gate, Policy
 from gateway.tools.judge import Judge
 from tests.lanes.assembled import read
+from tests.tools.doubles import Source, spec
 
 BODY: Json = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 NOBODY = Identity(LOCAL, frozenset((b"x-gateway-key",)))
@@ -40,6 +41,11 @@ Told = tuple[int, Mapping[str, str], bytes]
 
 def head(*lines: bytes) -> RequestHead:
     return read(b"\r\n".join((b"POST /context/v1/chat/completions HTTP/1.1", b"Host: gw", *lines, b"", b"")))
+
+
+def _entry(name: str) -> CatalogEntry:
+    source = Source(spec(name))
+    return CatalogEntry(source.specs[0], source, name)
 
 
 @dataclass
@@ -56,7 +62,8 @@ class World:
     def __post_init__(self) -> None:
         clock = Clock(ManualClock())
         self.lane = ContextLane(
-            tool_names=lambda: ("read_note", "now"),
+            catalog=Catalog([_entry("read_note"), _entry("now")]),
+            service_urls=dict,
             chains={name: Chain(name, (), self._handle, ()) for name in ("main", "other")},
             chain="main",
             prompt="default",

@@ -40,7 +40,8 @@ class Worker(Bench):
         self.chains = {"main": fold("main", links, self._model, counters=self.counters, clock=clock)}
         self.runs = LiveRuns(clock=clock)
         self.lane = ContextLane(
-            tool_names=tuple,
+            catalog=self.parts.in_use.judge.catalog,
+            service_urls=dict,
             chains=self.chains,
             chain="main",
             prompt="default",

@@ -88,6 +88,7 @@ def asked_of(
         background=request.background,
         notes=tools.notes,
         shown=() if decisions else shown_last(items),
+        results=tuple(conversation.results),
     )
     return ResponseAsked(
         body=body,
@@ -138,6 +139,7 @@ class _Conversation:
 
     def __init__(self, pairs: Pairs, unseal: Callable[[str], str], places: _Places) -> None:
         self.messages: list[Json] = []
+        self.results: dict[tuple[str, str], None] = {}  # label and name of each tool of the gateway that was called
         self.tainted = False
         self._pairs = pairs
         self._unseal = unseal
@@ -206,6 +208,7 @@ class _Conversation:
         """Add a call of a gateway's tool, if it has ended."""
         output = _result_of(item)
         if output is not None:
+            self.results.setdefault((item["server_label"], item["name"]))
             call_id, name = (
                 item.get("id") or f"call_{len(self.messages)}",
                 tool_name(item["server_label"], item["name"]),
