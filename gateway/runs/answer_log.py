@@ -135,7 +135,7 @@ class AnswerLogs:
             await writer.put([ended(self._clock.time(), failure)])
             await over()
         except ConflictError:
-            log.info("the answer %s is recorded by another worker", answer.response_id)
+            log.info("the run of %s is not this worker's any more, so it records no more of it", answer.response_id)
         except Exception:
             log.exception("the answer %s is not recorded to its end", answer.response_id)
 

@@ -141,12 +141,16 @@ class KeptResponses:
             raise unwritten(error, "The gateway cannot add to the conversation; its log says why.") from None
 
     async def cancelled(self, row: StoredResponse) -> None:
-        """Store a response whose run was cancelled, with what its log has. Raises GatewayError, StoreError."""
-        entries = await self._log_of(row)
-        answer = self.answer_of(row)
+        """Store a background response whose run was cancelled, as far as its log goes. Raises GatewayError, StoreError.
+
+        The worker that drove the run has lost it, so the end of the log is written here.
+        """
+        run = await self.store.run(row.run_id, tenant=row.tenant)
+        if run is None:
+            return
         failure = GatewayError("run_cancelled", "The response was cancelled.")
-        _write(answer, entries, failure=failure, over=True)
-        await self.keep(row, answer)
+        await self._end_log(row, run, [ended(self.clock.time(), failure)])
+        await self._finished(row, await self._log_of(row))
 
     async def delete(self, row: StoredResponse) -> None:
         """Delete a response that has ended. Raises StoreError.
