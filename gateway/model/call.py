@@ -122,7 +122,10 @@ class ModelCall:
         if style != first:
             self._styles.learn(endpoint.name, model, style)
             log.warning(
-                "upstream %r refused to stream model %r so far: it is asked as %r now", endpoint.name, model, style
+                "upstream %r refused how model %r was asked so far: it is asked with %r now",
+                endpoint.name,
+                model,
+                style,
             )
         read = stream if head.event_stream else whole
 
@@ -177,7 +180,7 @@ def _request(exchange: Exchange, target: Target, *, model: str | None, style: St
             exchange.header,
             _credential(exchange.credential, endpoint, header=exchange.credential_header),
             b"Accept: %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-            % (b"application/json" if style == "never" else b"text/event-stream", len(content)),
+            % (b"application/json" if style.streams == "never" else b"text/event-stream", len(content)),
             content,
         )
     )

@@ -1,17 +1,19 @@
-"""The styles of model requests: a stream with usage, a plain stream, or no stream.
+"""The styles of model requests: a stream with usage, a plain stream, or no stream; and the name of the limit of tokens.
 
-The configuration sets the style (`upstreams[].stream`), or it is learnt. An upstream that refuses a field of streams is
-called again without it. If that helped, the field is left out from then on.
+The configuration sets the style of streams (`upstreams[].stream`), or it is learnt. An upstream that refuses a field of
+streams is called again without it. One that knows `max_tokens` by its newer name only, as OpenAI does for some models,
+is called again with that. What helped is done from then on.
 """
 
 import re
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final, Literal, TypeAlias
 
 from gateway.contracts.store import Json
 
 #: usage: `stream` and `stream_options`; plain: `stream` alone; never: neither.
-Style: TypeAlias = Literal["usage", "plain", "never"]
+Streams: TypeAlias = Literal["usage", "plain", "never"]
 #: What an upstream refuses a field with that it does not know, or cannot do.
 REFUSALS: Final = frozenset((HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.NOT_IMPLEMENTED))
 #: So many models are remembered; clients can name any.
@@ -32,6 +34,15 @@ _NO_STREAM = re.compile(
     re.IGNORECASE,
 )
 _NAMES_STREAMS = re.compile(_STREAM, re.IGNORECASE)
+_OLD_LIMIT, _LIMIT = "max_tokens", "max_completion_tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """A style of requests. `new_limit`: the limit of tokens has its newer name, `max_completion_tokens`."""
+
+    streams: Streams = "usage"
+    new_limit: bool = False
 
 
 class Styles:
@@ -40,9 +51,9 @@ class Styles:
     def __init__(self) -> None:
         self._learnt: dict[tuple[str, str], Style] = {}
 
-    def of(self, upstream: str, model: str, *, configured: Style) -> Style:
+    def of(self, upstream: str, model: str, *, configured: Streams) -> Style:
         """Return the request style for this model."""
-        return self._learnt.get((upstream, model), configured)
+        return self._learnt.get((upstream, model)) or Style(configured)
 
     def learn(self, upstream: str, model: str, style: Style) -> None:
         """Store a style that worked where the one before was refused."""
@@ -53,18 +64,24 @@ class Styles:
 
 
 def without(style: Style, *, status: int, refusal: bytes) -> Style | None:
-    """Return the style to try after this error answer, or None if the error is not about streams."""
-    if status not in REFUSALS or style == "never":
+    """Return the style to try after this error answer, or None if the error is about something else."""
+    if status not in REFUSALS:
         return None
-    if style == "usage" and _OPTIONS.search(refusal):
-        return "plain"
+    if not style.new_limit and _LIMIT.encode() in refusal and _OLD_LIMIT.encode() in refusal:
+        return replace(style, new_limit=True)
+    if style.streams == "never":
+        return None
+    if style.streams == "usage" and _OPTIONS.search(refusal):
+        return replace(style, streams="plain")
     says_so = _NAMES_STREAMS if status == HTTPStatus.NOT_IMPLEMENTED else _NO_STREAM
-    return "never" if says_so.search(refusal) else None
+    return replace(style, streams="never") if says_so.search(refusal) else None
 
 
 def completed_request(body: Json, style: Style) -> Json:
     """Return the request body for this style."""
-    match style:
+    if style.new_limit and _OLD_LIMIT in body:
+        body = {_LIMIT if key == _OLD_LIMIT else key: value for key, value in body.items() if key != _LIMIT}
+    match style.streams:
         case "usage":
             return {**body, "stream": True, "stream_options": {"include_usage": True}}
         case "plain":
