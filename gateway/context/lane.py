@@ -19,7 +19,7 @@ from gateway.approvals.approvals import Approvals
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.bringing import Brought, bringing
 from gateway.context.chain import Chain
-from gateway.context.offers import Addresses, with_wishes
+from gateway.context.offers import NO_WISHES, Addresses, with_wishes
 from gateway.context.program_tasks import asked_task
 from gateway.context.steering import end_user, narrowed, no_such, steering_of
 from gateway.contracts.caller import Caller
@@ -85,7 +85,7 @@ class ContextLane:
     approval_modes: ApprovalModes
     approvals: Approvals
     catalog: Catalog
-    service_urls: Callable[[], Mapping[str, str]]
+    service_url: Callable[[str], str | None]  # as the operator configured it, with its secrets
     runs: LiveRuns
     earlier: Callable[[RequestKey, Caller], Awaitable[StoredRun | None]]
     close: Callable[[], Awaitable[None]]
@@ -133,7 +133,7 @@ class ContextLane:
         identity: Identity,
         run_id: str,
         request_key: RequestKey | None = None,
-        wishes: Wishes | None = None,
+        wishes: Wishes = NO_WISHES,
         client: Json | None = None,
     ) -> Exchange:
         """Return the request as the chain gets it. `client` is `Exchange.client`. Raises GatewayError."""
@@ -143,7 +143,7 @@ class ContextLane:
             raise no_such("chain", "chain", chain, self.chains)
         prompt, task = (
             steering.get("prompt"),
-            asked_task(steering.get("task"), body["messages"], look=self.tasks == "plain"),
+            asked_task(steering.get("task"), body["messages"], look=self.tasks == "plain" and not wishes.background),
         )
         if prompt is None and not any(m.get("role") in ("system", "developer") for m in body["messages"]):
             prompt = self.prompt
@@ -172,14 +172,15 @@ class ContextLane:
             credential=credential,
             credential_header=credential_header(head),
         )
-        if wishes is None:
+        if wishes == NO_WISHES:
             return exchange
-        addresses = Addresses(services=self.service_urls(), host=(head.value(b"host") or b"").decode("latin-1"))
+        addresses = Addresses(service=self.service_url, host=(head.value(b"host") or b"").decode("latin-1"))
         wished = with_wishes(exchange, wishes, catalog=self.catalog, addresses=addresses)
-        if wished.background and self.looping(chain) is None:
+        if wished.background and (task is not None or self.looping(chain) is None):
+            why = f"the chain {chain!r} has none" if task is None else "X-Context-Task sends the request past it"
             raise GatewayError(
                 "unsupported_parameter",
-                f"A response in the background needs a chain with 'agent_loop', and {chain!r} has none.",
+                f"An answer in the background needs a chain with 'agent_loop', and {why}: leave 'background' out.",
                 param="background",
             )
         return wished
@@ -201,6 +202,7 @@ class ContextLane:
         if brought is not None:
             handler = bringing(handler, brought, loops=self.looping(name) is not None)
         handler = self.held(handler)
+        detached = detached or exchange.background
         return self.runs.find(request_key) or self.runs.begin(exchange, request_key, handler, detached=detached)
 
     def looping(self, chain: str) -> Handler | None:

@@ -1,10 +1,10 @@
 """The tools that a request names, and its other wishes, as the fields of its exchange.
 
-1. A wish narrows the tools and tightens the gate. It loosens nothing, and no request makes the gateway connect anywhere.
+1. A wish narrows the tools and tightens the gate. It loosens nothing, and makes the gateway connect nowhere.
 2. A name that means nothing is refused, with the names that there are. Of a service that does not run, any is accepted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from glob import escape, has_magic
@@ -19,10 +19,11 @@ from gateway.dialects.chat_request import wants_text
 from gateway.dialects.dialect import Offer, Wishes
 from gateway.errors import GatewayError
 from gateway.tools.catalog import Catalog
+from gateway.tools.results import READ_RESULT
 
 #: The label of the tools that belong to no service.
 OWN: Final = "gateway"
-_NONE: Final = Wishes()
+NO_WISHES: Final = Wishes()
 _PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
 
 
@@ -55,12 +56,12 @@ class Addresses:
     `host` is the gateway's, as the client of the request wrote it.
     """
 
-    services: Mapping[str, str]
+    service: Callable[[str], str | None]
     host: str
 
     def has(self, url: str, label: str) -> bool:
         """Return whether a URL is the address of the service with this label, or leads to this gateway."""
-        known = self.services.get(label)
+        known = None if label == OWN else self.service(label)
         return self._is_own(url) or (known is not None and compare_digest(_bare(known), _bare(url)))
 
     def _is_own(self, url: str) -> bool:
@@ -75,8 +76,6 @@ class Addresses:
 
 def with_wishes(exchange: Exchange, wishes: Wishes, *, catalog: Catalog, addresses: Addresses) -> Exchange:
     """Return the exchange with these wishes. Raises GatewayError."""
-    if wishes == _NONE:
-        return exchange
     wished = replace(
         exchange,
         no_tools=wishes.no_tools,
@@ -89,14 +88,14 @@ def with_wishes(exchange: Exchange, wishes: Wishes, *, catalog: Catalog, address
 
 
 def _is_trusted(label: str, name: str, catalog: Catalog) -> bool:
-    """Return whether no stranger can have written the result of a tool."""
-    entry = catalog.named(name) if label == OWN else None
+    """Return whether no stranger can have written the result of a tool; one that reads on shows those of others."""
+    entry = catalog.named(name) if label == OWN and name != READ_RESULT else None
     return entry is not None and entry.service is None and not entry.spec.untrusted
 
 
 def _offered(exchange: Exchange, offers: Sequence[Offer], catalog: Catalog, addresses: Addresses) -> Exchange:
     """Return the exchange with the tools that these offers name, and no others."""
-    if not wants_text(exchange.body):
+    if offers and not wants_text(exchange.body):
         text = "The gateway's tools need an answer in text: leave these tools out, or the format of the answer."
         raise GatewayError("unsupported_parameter", text, param=offers[0].place)
     services = {service.name: service for service in catalog.services() if service.name != OWN}

@@ -103,10 +103,11 @@ class McpServers:
             self._snapshot = tuple(Configured(one.service, untrusted=True, origin="mcp") for one in members)
         return self._snapshot
 
-    def urls(self) -> Mapping[str, str]:
-        """Return the addresses of the services that have one, as they were configured or registered."""
-        servers = ((name, member.wanted.server) for name, member in self._members.items())
-        return {name: str(server.url) for name, server in servers if server is not None and server.url is not None}
+    def url_of(self, name: str) -> str | None:
+        """Return the URL of a service, with its secrets; None: it has none, or there is no such service."""
+        member = self._members.get(name)
+        server = None if member is None else member.wanted.server
+        return None if server is None or server.url is None else server.url.reveal()
 
     async def refresh(self) -> None:
         """Apply the changes of the store and the configuration, if there are any. Raises StoreError."""

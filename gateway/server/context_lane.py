@@ -182,7 +182,7 @@ async def build_context_lane(
         approval_modes=_approval_modes(settings),
         approvals=parts.approvals,
         catalog=catalog,
-        service_urls=shared.mcp_servers.urls,
+        service_url=shared.mcp_servers.url_of,
         runs=shared.runs,
         earlier=_earlier(store, clock),
         close=partial(_close, catalog),

@@ -63,7 +63,7 @@ class World:
         clock = Clock(ManualClock())
         self.lane = ContextLane(
             catalog=Catalog([_entry("read_note"), _entry("now")]),
-            service_urls=dict,
+            service_url={}.get,
             chains={name: Chain(name, (), self._handle, ()) for name in ("main", "other")},
             chain="main",
             prompt="default",

@@ -12,6 +12,7 @@ from gateway.context.chain import Link, fold
 from gateway.context.lane import forwarded, new_run_id
 from gateway.contracts.exchange import Exchange, Handler, Intent, Reply, Stage
 from gateway.contracts.store import Json
+from gateway.dialects.dialect import Offer, Wishes
 from gateway.errors import GatewayError
 from gateway.lanes.keys import LOCAL
 from gateway.runs.asking import RequestKey
@@ -81,6 +82,55 @@ def test_run_ids_are_of_our_form_and_new() -> None:
     """`run_` and 24 hex digits."""
     ids = {new_run_id() for _ in range(100)}
     assert len(ids) == 100 and all(len(one) == 28 and one.startswith("run_") for one in ids)
+
+
+async def test_wishes_narrow_what_headers_name() -> None:
+    """Both at once; a request without wishes has those of nobody."""
+    world = World()
+    offers = (Offer(label="gateway", place="tools[0]", names=("now",)),)
+    for line, only in ((b"X-Context-Tools: n*", ("now",)), (b"X-Context-Tools: read_note", ())):
+        wished = await world.lane.exchange(
+            head(line), BODY, identity=NOBODY, run_id="run_7", wishes=Wishes(offers=offers), client={"a": 1}
+        )
+        assert (wished.only_tools, wished.no_tools, wished.shows_calls, wished.client) == (
+            only,
+            not only,
+            True,
+            {"a": 1},
+        )
+    assert not (await world.exchange()).shows_calls
+
+
+async def _passes(exchange: Exchange, call_next: Handler) -> Reply:
+    return await call_next(exchange)
+
+
+@pytest.mark.parametrize("line", [(), (b"X-Context-Task: title",)])
+async def test_a_background_request_needs_a_chain_that_keeps_a_record(line: tuple[bytes, ...]) -> None:
+    """One with an agent loop; a task goes past it. Words that only look like a task do not."""
+    world = World()
+    loop = Link("agent_loop", _passes, runs_tools=True)
+    clock, counters = Clock(ManualClock()), ContextCounters()
+    looping = fold("main", (loop,), world.lane.plain, counters=counters, clock=clock)
+    titled = {"messages": [{"role": "user", "content": "### Task:\nGenerate a concise title for the chat."}]}
+
+    async def asked(body: Json) -> Exchange:
+        return await world.lane.exchange(
+            head(*line), body, identity=NOBODY, run_id="run_7", wishes=Wishes(background=True)
+        )
+
+    with pytest.raises(GatewayError, match="agent_loop") as error:
+        await asked(BODY)
+    assert (error.value.code, error.value.param) == ("unsupported_parameter", "background")
+    world.lane.chains = {"main": looping}
+    if line:
+        with pytest.raises(GatewayError, match="X-Context-Task"):
+            await asked(BODY)
+    else:
+        assert (await asked(titled)).task is None and (await world.exchange(**titled)).task == "title"
+        run = world.lane.begin(await asked(BODY), RequestKey("f" * 64, None, repeats=False))
+        assert run.detached
+        await world.lane.runs.close()
 
 
 # What goes on.

@@ -41,7 +41,7 @@ class Worker(Bench):
         self.runs = LiveRuns(clock=clock)
         self.lane = ContextLane(
             catalog=self.parts.in_use.judge.catalog,
-            service_urls=dict,
+            service_url={}.get,
             chains=self.chains,
             chain="main",
             prompt="default",

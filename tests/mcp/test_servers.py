@@ -51,6 +51,13 @@ async def test_configuring_waits_for_nothing(workers: Workers) -> None:
     assert names(mcp_servers) == ["git"]
 
 
+async def test_the_address_of_a_service_is_the_one_of_its_settings(workers: Workers) -> None:
+    """Whole, to compare it with another; a program has none."""
+    url = "https://mcp.example/x?token=1"
+    mcp_servers = await workers.start(web={"url": url}, time=X)
+    assert [mcp_servers.url_of(name) for name in ("web", "time", "gone")] == [url, None, None]
+
+
 async def test_a_reload_keeps_up_what_stays_the_same(workers: Workers) -> None:
     """Other settings are another service; what is gone is stopped."""
     mcp_servers = await workers.start(same=X, other=X, gone=X)
