@@ -1,4 +1,4 @@
-"""POST /context/explain: shows the model request of a chat completion, without side effects. It calls no model.
+"""POST /context/explain: shows the model request of a chat or a response, without side effects. It calls no model.
 
 The chain of the request is folded once more, around a recorder instead of the model. So the answer shows the actual
 results of the stages. The run ends where the first model call would begin.
@@ -6,53 +6,59 @@ results of the stages. The run ends where the first model call would begin.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 import orjson
 from aiohttp import web
 
-from gateway.api.asking import identities_of
-from gateway.api.content import aside, check_values, content_of
+from gateway.api.asking import ContextRequests, Entered
+from gateway.api.content import aside
+from gateway.api.responses.creating import Creation
 from gateway.api.site import REQUEST_ID, Route
 from gateway.context.explain import Explainer
 from gateway.context.lane import new_run_id
 from gateway.contracts.store import Json
 from gateway.dialects.chat.body import chat_request
+from gateway.dialects.chat.dialect import asked_of
+from gateway.dialects.dialect import Asked
+from gateway.dialects.json_object import json_object
+from gateway.dialects.responses.request import request_from
 from gateway.errors import GatewayError
-from gateway.lanes.keys import Identify
-from gateway.lanes.local import head_of
 
 EXPLAIN_PATH = "/context/explain"
 #: Calls that are judged in one request.
 CALLS_LIMIT = 100
+#: Fields of which a request for a response has one, and a chat none.
+_OF_RESPONSES: Final = ("input", "previous_response_id", "conversation")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainPages:
     """The page of one worker. `current` returns the explainer of the configuration in use."""
 
-    def __init__(self, *, current: Callable[[], Explainer], identify: Identify, admit: Callable[[], None]) -> None:
-        self._current = current
-        self._identify = identify
-        self._admit = admit
+    current: Callable[[], Explainer]
+    requests: ContextRequests
+    creation: Creation
 
     def routes(self) -> list[Route]:
+        """Return (method, path, handler) for `add_route` of aiohttp's router."""
         return [("POST", EXPLAIN_PATH, self._explain)]
 
     async def _explain(self, request: web.Request) -> web.StreamResponse:
-        self._admit()
-        explainer = self._current()
-        lane, core, head = explainer.lane, explainer.core, head_of(request)
-        identities = identities_of(head, core, self._identify)
-        async with lane.in_use():
-            caller = next(iter(identities.values())).caller
-            content = await content_of(request, caller, limit_bytes=lane.body_bytes, limit_name="limits.context_body")
-            await check_values(content, limit=lane.body_values)
-            body = await aside(partial(chat_request, content, needs_model=False), content=content)
+        async with self.requests.entered(request) as entered:
+            explainer = self.current()
+            content = await self.requests.content(request, entered)
+            body = await aside(partial(json_object, content), content=content)
             calls = _calls(body.pop("calls", None))
-            has_key = core.target_of(body).pool.endpoint.api_key is not None
-            identity = identities.get(has_key) or self._identify(head, has_key, "context")
+            asked = await self._asked(entered, body, content)
+            has_key = entered.core.target_of(asked.body).has_key
+            identity = entered.identities.get(has_key) or self.requests.identify(entered.head, has_key, "context")
             run_id = request[REQUEST_ID] = new_run_id()
-            exchange = await lane.exchange(head, body, identity=identity, run_id=run_id)
+            exchange = await entered.lane.exchange(
+                entered.head, asked.body, identity=identity, run_id=run_id, wishes=asked.wishes
+            )
             answer = await explainer.explain(exchange)
             if calls is not None:
                 answer["would_be_verdicts"] = await asyncio.gather(
@@ -60,6 +66,13 @@ class ExplainPages:
                 )
         headers = {"Content-Type": "application/json", "x-request-id": run_id}
         return web.Response(body=orjson.dumps(answer), headers=headers)
+
+    async def _asked(self, entered: Entered, body: Json, content: bytes) -> Asked:
+        """Return the request, which is one of either API. Raises GatewayError, StoreError."""
+        if "messages" in body or not any(name in body for name in _OF_RESPONSES):
+            return asked_of(await aside(partial(chat_request, orjson.dumps(body), needs_model=False), content=content))
+        wanted = await aside(partial(request_from, body, needs_model=False), content=content)
+        return (await self.creation.asked(entered, wanted, content))[1]
 
 
 def _calls(calls: object) -> Sequence[Json] | None:

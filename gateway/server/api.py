@@ -60,7 +60,9 @@ class ApiPages:
         """Return the routes of chats, their explanation, prompts, workflows and the description of all pages."""
         current, identify, admit = self.current, self.identify, self.admit
         chat = ChatPages(self._requests())
-        explain = ExplainPages(current=lambda: current().explainer, identify=identify, admit=admit)
+        explain = ExplainPages(
+            current=lambda: current().explainer, requests=self._requests(), creation=self._creation()
+        )
         prompts = PromptPages(
             prompts=lambda: current().prompts, enhancer=lambda: current().enhancer, authorise=self._authorise
         )
@@ -76,7 +78,7 @@ class ApiPages:
     def of_responses(self) -> Sequence[Route]:
         """Return the routes of the Responses API."""
         store, clock = self.shared.store, self.shared.clock
-        creation = Creation(self._requests(), self.kept, Sealing(store))
+        creation = self._creation()
         following = Following(self.kept, keepalive_s=self.current().lane.keepalive_s)
         socket = SocketResponses(creation)
         self.held_open += [following.close, socket.close]
@@ -84,6 +86,9 @@ class ApiPages:
         conversations = ConversationPages(store=store, clock=clock, authorise=self._authorise)
         pages = (CompactionPage(creation), responses, socket, conversations)
         return [route for page in pages for route in page.routes()]
+
+    def _creation(self) -> Creation:
+        return Creation(self._requests(), self.kept, Sealing(self.shared.store))
 
     def _requests(self) -> ContextRequests:
         return ContextRequests(

@@ -106,3 +106,16 @@ async def test_the_configured_model_is_shown() -> None:
     """`context.model` replaces the client's."""
     async with talking(context={"model": "better"}) as world:
         assert (await explained(world)).json["model"] == "better"
+
+
+async def test_a_response_is_explained_like_a_chat(tmp_path: Path) -> None:
+    """Its instructions and the tools that it names are in the request for the model, and a wrong label is refused."""
+    tools = desk(tmp_path)
+    wanted = {"model": "m", "input": "Hello?", "instructions": "Be short."}
+    mcp = {"type": "mcp", "server_label": "gateway", "allowed_tools": ["execute_sql"]}
+    async with talking(tools=tools) as world:
+        shown = (await world.post({**wanted, "tools": [mcp]}, path=EXPLAIN_PATH)).json
+        wrong = await world.post({**wanted, "tools": [{**mcp, "server_label": "nope"}]}, path=EXPLAIN_PATH)
+    assert [tool["name"] for tool in shown["tools"]] == ["execute_sql"]
+    assert "Be short." in shown["messages"][0]["content"] and shown["messages"][-1]["content"] == "Hello?"
+    assert (wrong.status, wrong.json["error"]["param"]) == (400, "tools[0].server_label")
