@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from statistics import median
 
 REFERENCE = "nginx"
+# The name of chat completions in the unit of ratios within one system.
+CHAT = "chat"
 
 # One round of one system: its figures by measure; a run that failed has none.
 Row = dict[str, float]
@@ -12,7 +14,7 @@ Row = dict[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """A column of the first table; `bar` and `aim` are multiples of the reference's figure, or in `unit`."""
+    """A column of the first table; `bar` and `aim` are multiples of another figure, or in `unit`."""
 
     key: str
     title: str
@@ -23,6 +25,12 @@ class Measure:
     unit: str | None = None  # of an absolute bar; None: the bar is a ratio
     above: str | None = None  # the measure of the same system that an absolute bar counts from
     against: str | None = None  # the reference's measure that a ratio is to, where it is another one
+    beside: str | None = None  # the measure of the same system, of chat, that a ratio is to
+
+    @property
+    def suffix(self) -> str:
+        """Return the unit, as it stands behind a figure."""
+        return f" {self.unit}" if self.unit else f" x {CHAT if self.beside else REFERENCE}"
 
 
 MEASURES = (
@@ -53,6 +61,23 @@ MEASURES = (
         aim=1.5,
         against="event_us",
     ),
+    Measure(
+        key="response_us", title="us/resp", what="CPU per response, 8 events, stored", bar=1.3, beside="context_us"
+    ),
+    Measure(
+        key="response_stream_us", title="us/resp str", what="the same, streamed", bar=1.3, beside="context_stream_us"
+    ),
+    Measure(
+        key="response_64_us", title="us/resp 64", what="the same, whole, 64 events", bar=1.3, beside="context_64_us"
+    ),
+    Measure(
+        key="response_event_us",
+        title="us/resp event",
+        what="CPU per event of responses at 10,000 events/s",
+        digits=1,
+        bar=1.3,
+        beside="context_event_us",
+    ),
     Measure(key="first_us", title="+first us", what="added p50 to the first text", bar=3000, unit="us"),
     Measure(key="text_us", title="text us", what="p50 from upstream's to client's first text", bar=3000, unit="us"),
     Measure(key="ready_s", title="ready s", what="ready after start", digits=2, bar=1.0, aim=0.5, unit="s"),
@@ -77,11 +102,11 @@ class Figures:
         They are ratios within one round, so that a change of the machine cancels.
         """
         own = self.rows.get(system, [])
-        other = own if measure.above else self.rows.get(REFERENCE, [])
+        other = own if measure.above or measure.beside else self.rows.get(REFERENCE, [])
         if measure.unit and not measure.above:
             return self.of(system, measure.key)
         combine: Callable[[float, float], float] = float.__sub__ if measure.above else float.__truediv__
-        key = measure.above or measure.against or measure.key
+        key = measure.above or measure.beside or measure.against or measure.key
         pairs = ((a.get(measure.key), b.get(key)) for a, b in zip(own, other, strict=False))
         return [combine(mine, its) for mine, its in pairs if mine is not None and its]
 
@@ -100,7 +125,7 @@ def bar_table(figures: Figures, system: str) -> str:
     lines = []
     for measure in MEASURES:
         held = figures.held(system, measure)
-        suffix = f" {measure.unit}" if measure.unit else f" x {REFERENCE}"
+        suffix = measure.suffix
         found = f"{number(median(held), 2)}{suffix}" if held else "-"
         spread = f"{number(min(held), 2)} to {number(max(held), 2)}" if len(held) > 1 else "-"
         limits = (f"<= {limit:g}{suffix}" if limit is not None else "-" for limit in (measure.bar, measure.aim))

@@ -9,7 +9,7 @@
  *
  *     requests   answered whole, with status 200
  *     errors     everything else; first_error tells the first
- *     events     server-sent events received, of unfinished streams too ([DONE] is one)
+ *     events     server-sent events with a piece of the upstream's text, of unfinished streams too
  *     streaming  connections in the middle of a stream at the end
  *     p50_us     median time from due (closed loop: sent) to the last byte
  *     first_us   median time from due to the first text of a stream
@@ -30,7 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { REQUEST_BYTES = 65536, HEAD_BYTES = 8192, READ_BYTES = 262144, BATCH = 256 };
+enum { REQUEST_BYTES = 65536, HEAD_BYTES = 8192, READ_BYTES = 262144, BATCH = 256, TAIL_BYTES = 12 };
 
 typedef long long nanoseconds;
 
@@ -44,9 +44,9 @@ struct connection {
     size_t head_bytes;
     bool in_body, last; /* last: the answer said Connection: close */
     long long body_left; /* -1: chunked */
-    char tail[5];        /* the last bytes of a chunked body */
-    int events;          /* of the answer under way */
-    bool text;           /* some of its text is here */
+    char tail[TAIL_BYTES]; /* the last bytes of a chunked body */
+    int events;            /* of the answer under way */
+    bool text;             /* some of its text is here */
 };
 
 /* Times of which the median is told. */
@@ -170,12 +170,19 @@ static size_t take_head(struct connection *c, const char *bytes, size_t size) {
     return used;
 }
 
-/* An event ends in an empty line: two LFs in a row, which the framing (CR LF) never has. */
+/*
+ * The upstream's texts begin with " @". Chunks of chat completions have them as the "content" of a delta, events of
+ * the Responses API as a "delta"; what those say again at their end has another name.
+ */
 static void count_events(struct connection *c, const char *bytes, size_t size) {
     const char *end = bytes + size;
-    if (c->tail[4] == '\n' && bytes[0] == '\n') c->events++, events++;
-    for (const char *at = bytes; (at = memchr(at, '\n', end - at)) && at + 1 < end; at++)
-        if (at[1] == '\n') c->events++, events++;
+    for (const char *at = bytes; (at = memchr(at, '@', end - at)); at++) {
+        char before[TAIL_BYTES];
+        size_t here = at - bytes < TAIL_BYTES ? at - bytes : TAIL_BYTES;
+        memcpy(before, c->tail + here, TAIL_BYTES - here);
+        memcpy(before + TAIL_BYTES - here, at - here, here);
+        if (!memcmp(before, "\"content\":\" ", 12) || !memcmp(before + 2, "\"delta\":\" ", 10)) c->events++, events++;
+    }
 }
 
 /* The upstream's texts are an '@' and the nanosecond of their writing in 19 digits. */
@@ -188,9 +195,9 @@ static void look_for_text(struct connection *c, const char *bytes, size_t size) 
 }
 
 static void keep_tail(struct connection *c, const char *bytes, size_t size) {
-    size_t taken = size < 5 ? size : 5;
-    memmove(c->tail, c->tail + taken, 5 - taken);
-    memcpy(c->tail + 5 - taken, bytes + size - taken, taken);
+    size_t taken = size < TAIL_BYTES ? size : TAIL_BYTES;
+    memmove(c->tail, c->tail + taken, TAIL_BYTES - taken);
+    memcpy(c->tail + TAIL_BYTES - taken, bytes + size - taken, taken);
 }
 
 static void take(struct connection *c, const char *bytes, size_t size) {
@@ -205,7 +212,7 @@ static void take(struct connection *c, const char *bytes, size_t size) {
         count_events(c, bytes, size);
         look_for_text(c, bytes, size);
         keep_tail(c, bytes, size);
-        if (!memcmp(c->tail, "0\r\n\r\n", 5)) answered(c);
+        if (!memcmp(c->tail + TAIL_BYTES - 5, "0\r\n\r\n", 5)) answered(c);
         return;
     }
     c->body_left -= size;

@@ -18,6 +18,10 @@ from bench.workloads import (
     EVENTS_10K,
     FIRST_TEXTS,
     LOW_LOAD,
+    RESPONSES,
+    RESPONSES_64,
+    RESPONSES_EVENTS,
+    RESPONSES_STREAMS,
     SATURATED,
     STREAMS_64,
     STREAMS_OPEN,
@@ -35,9 +39,13 @@ CPU_MEASURES = (
 )
 CONTEXT_MEASURES = (
     ("context_us", CONTEXT, "requests"),
+    ("response_us", RESPONSES, "requests"),
     ("context_stream_us", CONTEXT_STREAMS, "requests"),
+    ("response_stream_us", RESPONSES_STREAMS, "requests"),
     ("context_64_us", CONTEXT_64, "requests"),
+    ("response_64_us", RESPONSES_64, "requests"),
     ("context_event_us", CONTEXT_EVENTS, "events"),
+    ("response_event_us", RESPONSES_EVENTS, "events"),
 )
 SETTLE_S = 1.0
 

@@ -66,9 +66,11 @@ class Workload:
     def _body(self) -> dict[str, object]:
         if self.path.endswith("/embeddings"):
             return {"input": USER_PROMPT, "model": self.model, "encoding_format": "float"}
-        messages = [{"role": "system", "content": SYSTEM_PROMPT}, {"role": "user", "content": USER_PROMPT}]
-        more = {"max_tokens": 256, "temperature": 0.7, "stream": self.stream}
-        return {"messages": messages, "model": self.model, **more}
+        more = {"model": self.model, "temperature": 0.7, "stream": self.stream}
+        asked = {"role": "user", "content": USER_PROMPT}
+        if self.path.endswith("/responses"):
+            return {"instructions": SYSTEM_PROMPT, "input": [asked], "max_output_tokens": 256, **more}
+        return {"messages": [{"role": "system", "content": SYSTEM_PROMPT}, asked], "max_tokens": 256, **more}
 
 
 SATURATED = Workload(connections=32)
@@ -81,6 +83,11 @@ CONTEXT = Workload(path="/context/v1/chat/completions", model="bench-8x0ms", con
 CONTEXT_STREAMS = replace(CONTEXT, stream=True)
 CONTEXT_64 = replace(CONTEXT, model="bench-64x0ms", connections=16)
 CONTEXT_EVENTS = replace(EVENTS_10K, path=CONTEXT.path)
+#: The same requests of the Responses API: each response is stored.
+RESPONSES = replace(CONTEXT, path="/context/v1/responses")
+RESPONSES_STREAMS = replace(CONTEXT_STREAMS, path=RESPONSES.path)
+RESPONSES_64 = replace(CONTEXT_64, path=RESPONSES.path)
+RESPONSES_EVENTS = replace(CONTEXT_EVENTS, path=RESPONSES.path)
 #: Streams at low load, for the time to their first text; the same straight to the upstream.
 FIRST_TEXTS = Workload(model="bench-8x10ms", stream=True, connections=32, rate=50)
 CONTEXT_FIRST_TEXTS = replace(FIRST_TEXTS, path=CONTEXT.path)
