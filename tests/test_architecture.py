@@ -306,6 +306,7 @@ MAY_NAME_CHAT = {
     "gateway/config/upstreams.py": "finds an endpoint at the end of an upstream's base URL",
     "gateway/model/answer.py": "reads a model's stream",
     "gateway/model/refusal.py": "names the path of the model call",
+    "gateway/dialects/responses/events.py": "ends a stream with the same word",
     "gateway/dialects/meaning.py": "finds the ids that model servers give to calls",
     "gateway/lanes/classify.py": "names the endpoint in an error message",
 }

@@ -182,8 +182,8 @@ class ResponseStream:
                     piece = thought_of(chunk) if thinks else chunk
                     if not isinstance(piece, str) or not piece:
                         break
-                    add(piece)
                     frames = head + dumps(piece) + end
+                    add(piece)
                 else:
                     chunk = yield frames
             finally:

@@ -60,7 +60,7 @@ class Output:
 
     def end(self, status: Status) -> None:
         """End what is open with a status. An answer that consists of nothing is a message without text."""
-        if not self.items and status == "completed":
+        if not self.items and self._open is None and status == "completed":
             self._begin_part(TEXT)
         self.close(status)
         self._of_gateway.end()
@@ -68,8 +68,10 @@ class Output:
     def _take_delta(self, delta: Json) -> None:
         for field, value in delta.items():
             match field:
-                case "content":
-                    self._take_content(value)
+                case "content" if isinstance(value, str):
+                    self._say(value)
+                case "content" | "images":
+                    self._take_parts(value)
                 case "reasoning_content":
                     self._take_text(THOUGHT, value)
                 case "reasoning":
@@ -85,8 +87,6 @@ class Output:
                 case "annotations":
                     for annotation in _objects(value):
                         self._annotate(annotation)
-                case "images":
-                    self._take_content(value)
 
     def _tell(self, event: Json) -> None:
         if event["type"] == "run.resumed":
@@ -114,11 +114,9 @@ class Output:
         if isinstance(text, str) and text:
             self._add_piece(kind, text)
 
-    def _take_content(self, content: object) -> None:
-        """Add a text, or parts: texts, and images in the answer itself. A client gets no others."""
-        if isinstance(content, str):
-            self._say(content)
-        for part in _objects(content):
+    def _take_parts(self, parts: object) -> None:
+        """Add texts, and images in the answer itself. A client gets no others."""
+        for part in _objects(parts):
             if part.get("type") in _TEXTS and isinstance(part.get("text"), str):
                 self._say(part["text"])
             elif (image := _image(part)) is not None:
@@ -136,8 +134,8 @@ class Output:
         part = self.part
         if part is None or part.kind is not kind:
             part = self._begin_part(kind)
-        part.pieces.append(text)
         self.events.add_delta(part.head, text)
+        part.pieces.append(text)
 
     def _begin_part(self, kind: PartKind) -> Part:
         thinks = kind is THOUGHT
@@ -191,14 +189,15 @@ class Output:
         item = self._open
         if item is None:
             return
+        self._open = None
+        item.status = status
         if isinstance(item, Texts):
             self._close_part()
             self._said_chars += item.said_chars
-            item.status = status
+        elif item.begins_whole and status == "incomplete":
+            return  # a part of it could not be shown
         else:
-            item.status = status
             self._close_call(item)
-        self._open = None
         self.end_item(item.index)
 
     # Calls of the client's tools, and images.
@@ -226,7 +225,7 @@ class Output:
         call_id = call_id or output_id("call", self._response_id, place)
         call = ClientCall(id=item_id, index=place, call_id=call_id, tool=tool)
         self._known.add(call_id)
-        if tool.kind in ("function", "custom"):
+        if not call.begins_whole:
             self.add(call)
         self._open, self._call_index = call, index
         return call

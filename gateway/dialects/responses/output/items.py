@@ -144,6 +144,11 @@ class ClientCall:
         return self.tool.kind == "function"
 
     @property
+    def begins_whole(self) -> bool:
+        """Return whether the item shows the arguments in fields, so that it begins once they are whole."""
+        return self.tool.kind not in ("function", "custom")
+
+    @property
     def arguments(self) -> str:
         """Return the arguments so far."""
         return "".join(self.pieces)

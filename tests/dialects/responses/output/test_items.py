@@ -1,0 +1,102 @@
+"""Items while they are made, and as clients see them."""
+
+from typing import Any
+
+import pytest
+
+from gateway.dialects.responses.calls import ClientTool
+from gateway.dialects.responses.output.items import REFUSAL, TEXT, THOUGHT, ClientCall, GatewayCall, Texts, WholeItem
+
+
+def test_a_message_has_texts_and_refusals() -> None:
+    """Each part with the pieces so far."""
+    message = Texts("msg_1", 0)
+    assert message.view() == {
+        "id": "msg_1",
+        "type": "message",
+        "status": "in_progress",
+        "role": "assistant",
+        "content": [],
+    }
+    message.part(TEXT).pieces += ["a", "b"]
+    message.part(REFUSAL).pieces.append("No.")
+    message.status = "completed"
+    assert message.view()["content"] == [
+        {"type": "output_text", "text": "ab", "logprobs": [], "annotations": []},
+        {"type": "refusal", "refusal": "No."},
+    ]
+    assert message.said_chars == 2
+
+
+def test_thoughts_are_a_summary() -> None:
+    """Its events are in the schemas and in the SDKs; they are no text of the answer."""
+    thoughts = Texts("rs_1", 0, thinks=True)
+    thoughts.part(THOUGHT).pieces.append("Hm.")
+    assert thoughts.view() == {
+        "id": "rs_1",
+        "type": "reasoning",
+        "status": "in_progress",
+        "summary": [{"type": "summary_text", "text": "Hm."}],
+    }
+    assert thoughts.said_chars == 0
+
+
+def test_a_part_that_is_whole_stays_as_it_is() -> None:
+    """And an open one can be looked at any number of times."""
+    part = Texts("msg_1", 0).part(TEXT)
+    part.pieces += ["a", "b"]
+    assert (part.text, part.text, part.pieces) == ("ab", "ab", ["a", "b"])
+    assert part.close() == part.text == "ab"
+
+
+def call(kind: str, arguments: str, **fields: Any) -> ClientCall:
+    return ClientCall(id="1", index=0, call_id="c", tool=ClientTool(kind=kind, name="t"), pieces=[arguments], **fields)
+
+
+@pytest.mark.parametrize("status", ["in_progress", "completed", "incomplete"])
+def test_a_function_shows_its_arguments_as_they_come(status: Any) -> None:
+    """Half of a JSON text is half of the arguments."""
+    item = call("function", '{"a', status=status)
+    assert (item.view()["arguments"], item.view()["status"], item.streams) == ('{"a', status, True)
+
+
+def test_a_custom_tool_shows_its_input_at_last() -> None:
+    """Before that, the JSON around it would be in the way."""
+    assert call("custom", '{"inp').view()["input"] == ""
+    assert call("custom", '{"input":"x"}', status="completed").view() == {
+        "id": "1",
+        "type": "custom_tool_call",
+        "status": "completed",
+        "call_id": "c",
+        "name": "t",
+        "input": "x",
+    }
+
+
+@pytest.mark.parametrize(("kind", "whole"), [("function", False), ("custom", False), ("shell", True)])
+def test_only_items_with_fields_of_their_own_begin_whole(kind: str, *, whole: bool) -> None:
+    """A shell call has its commands from the beginning."""
+    assert call(kind, "{}").begins_whole is whole
+
+
+def test_a_call_of_the_gateway_has_an_output_or_an_error() -> None:
+    """Never both, and neither before its end."""
+    item = GatewayCall(id="mcp_1", index=0, label="notes", name="find", approval_id="ap_1", result="r")
+    seen = {}
+    for status in ("in_progress", "completed", "failed", "incomplete"):
+        item.status = status  # type: ignore[assignment]
+        seen[status] = (item.view()["output"], item.view()["error"])
+    failed = {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": "r"}]}
+    assert seen == {
+        "in_progress": (None, None),
+        "completed": ("r", None),
+        "failed": (None, failed),
+        "incomplete": (None, None),
+    }
+    assert item.view()["approval_request_id"] == "ap_1"
+
+
+def test_a_whole_item_is_its_fields() -> None:
+    """Its id is one of them."""
+    item = WholeItem({"id": "ap_1", "type": "mcp_approval_request"})
+    assert (item.id, item.view()) == ("ap_1", item.fields)

@@ -1,0 +1,65 @@
+"""Events on the wire: numbered, as server-sent events, and as the JSON that a WebSocket sends."""
+
+import orjson
+import pytest
+
+from gateway.dialects.responses.events import DONE, KEEPALIVE, Events, NoEvents, delta_head, payloads
+from tests.dialects.responses.schema import events_of
+
+HEAD = delta_head("response.output_text.delta", {"item_id": "i"})
+
+
+def three(*, after: int) -> bytes:
+    """Return the frames of an event of each kind, as far as they stand behind `after`."""
+    events = Events(after=after)
+    events.add_response("response.created", b'{"id":"r"}')
+    events.add("response.x", {"a": "\u2028\n"})
+    events.add_delta(HEAD, "\n\n")
+    assert events.number == 3
+    frames = events.taken()
+    assert events.taken() == b""
+    return frames
+
+
+def test_an_event_names_its_type_twice_and_its_number_last() -> None:
+    """And is one line of JSON, whatever it holds."""
+    assert events_of(three(after=-1)) == [
+        {"type": "response.created", "response": {"id": "r"}, "sequence_number": 0},
+        {"type": "response.x", "a": "\u2028\n", "sequence_number": 1},
+        {"type": "response.output_text.delta", "item_id": "i", "delta": "\n\n", "sequence_number": 2},
+    ]
+
+
+@pytest.mark.parametrize("after", [-1, 0, 1, 2, 3, 10**9])
+def test_events_that_the_client_has_are_counted_only(after: int) -> None:
+    """Those behind have the same bytes."""
+    numbers = [event["sequence_number"] for event in events_of(three(after=after))]
+    assert numbers == [n for n in range(3) if n > after]
+    assert three(after=-1).endswith(three(after=after))
+
+
+@pytest.mark.parametrize("number", [0, 1, 511, 512, 16_384, 10**6])
+def test_the_ends_of_pieces_have_the_next_numbers(number: int) -> None:
+    """One of them at least."""
+    events = Events()
+    events.number = number
+    ends = events.ends()
+    assert len(ends) >= 1
+    for further, end in enumerate(ends):
+        assert orjson.loads(b"{" + end.strip().removeprefix(b",")) == {"sequence_number": number + further}
+
+
+def test_a_response_that_is_no_stream_has_no_events() -> None:
+    """They would cost, and nobody would read them."""
+    events = NoEvents()
+    events.add("response.x", {})
+    events.add_response("response.created", b"{}")
+    events.add_delta(HEAD, "a")
+    assert events.taken() == b""
+
+
+def test_a_websocket_gets_the_json_of_each_event() -> None:
+    """No comments, and no end: it has frames of its own."""
+    frames = three(after=-1)
+    assert [orjson.loads(payload) for payload in payloads(KEEPALIVE + frames + DONE)] == events_of(frames)
+    assert payloads(b"") == payloads(DONE) == payloads(KEEPALIVE) == []

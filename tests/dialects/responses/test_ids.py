@@ -1,0 +1,43 @@
+"""Ids of responses and items: made of the id of a request, and leading back to it."""
+
+import pytest
+
+from gateway.dialects.responses.ids import input_id, output_id, response_id_of, response_of, run_id_of
+
+RUN, RESPONSE = "run_" + "0a" * 12, "resp_" + "0a" * 12
+
+
+def test_a_response_has_the_digits_of_its_request() -> None:
+    """In both directions."""
+    assert response_id_of(RUN) == RESPONSE
+    assert run_id_of(RESPONSE) == RUN
+
+
+@pytest.mark.parametrize("index", [0, 1, 65_535, 65_536, 1_000_000])
+def test_items_lead_to_their_response(index: int) -> None:
+    """Those of the output and those of the input, which differ, however many there are."""
+    ids = output_id("msg", RESPONSE, index), input_id("msg", RESPONSE, index)
+    assert len({*ids}) == 2
+    assert [response_of(item_id) for item_id in ids] == [RESPONSE, RESPONSE]
+
+
+def test_ids_of_items_look_alike() -> None:
+    """A prefix, the digits of the response, and the place."""
+    assert output_id("msg", RESPONSE, 2) == f"msg_{'0a' * 12}0002"
+    assert input_id("fc", RESPONSE, 10) == f"fc_{'0a' * 12}i000a"
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    ["", "msg_1", RESPONSE, RESPONSE.upper(), f"msg_{'0a' * 12}", f"msg_{'0a' * 12}00", f"msg_{'zz' * 14}", "ap_1" * 9],
+)
+def test_foreign_ids_lead_nowhere(foreign: str) -> None:
+    """Clients send any text as an id."""
+    assert response_of(foreign) is None
+    assert run_id_of(foreign) == (RUN if foreign == RESPONSE else None)
+
+
+@pytest.mark.parametrize("foreign", [RESPONSE + "\n", RESPONSE + "0", "x" + RESPONSE, "resp_" + "é" * 24])
+def test_no_other_text_is_the_id_of_a_response(foreign: str) -> None:
+    """Not even with a line end."""
+    assert run_id_of(foreign) is None
