@@ -19,9 +19,9 @@ from gateway.contracts.responses import StoredResponse
 from gateway.contracts.store import Json, Store, StoreError, unwritten
 from gateway.dialects.responses.answer import ResponseAnswer
 from gateway.dialects.responses.facts import ResponseFacts
-from gateway.dialects.responses.output.gateway_calls import OWN_LABEL
 from gateway.dialects.responses.ids import response_of, run_id_of
 from gateway.dialects.responses.items import listed
+from gateway.dialects.responses.output.gateway_calls import OWN_LABEL
 from gateway.errors import GatewayError
 from gateway.runs.answer_log import AnswerLogs, Recorded, end_of, ended
 from gateway.runs.live import LiveRun
@@ -48,11 +48,11 @@ class KeptResponses:
     told: Callable[[StoredRun], Awaitable[Sequence[Chunk]]]
 
     async def find(self, response_id: str, *, tenant: str) -> StoredResponse:
-        """Return a response as it is at this moment. Raises GatewayError (response_not_found), StoreError."""
-        row = await self.store.response(response_id, tenant=tenant) or await self._of_run(response_id, tenant=tenant)
-        if row is None or row.output == b"":
+        """Return a response as it is at this moment. Raises GatewayError (response_not_found, store_full), StoreError."""
+        row = await self._found(response_id, tenant=tenant)
+        if row is None:
             raise not_found()
-        return row if row.output is not None else await self._settled(row)
+        return row
 
     async def resource(self, row: StoredResponse) -> Json:
         """Return the Response object of a response. Raises StoreError."""
@@ -73,11 +73,11 @@ class KeptResponses:
         wanted: str | None = response_id
         while wanted is not None:
             further = list(await self.store.responses_up_to(wanted, tenant=tenant, limit=CHAIN_LIMIT))
-            if not further or further[-1].output is None:
-                try:
-                    further = [await self.find(wanted, tenant=tenant)]
-                except GatewayError:
-                    raise no_previous(wanted) from None
+            if not further or not further[-1].output:
+                found = await self._found(wanted, tenant=tenant)
+                further = [] if found is None else [found]
+            if (gone := next((row.id for row in further if _is_hidden(row)), None if further else wanted)) is not None:
+                raise no_previous(gone)
             chain[:0] = further
             wanted = chain[0].previous_id
             if len(chain) > CHAIN_LIMIT:
@@ -105,7 +105,7 @@ class KeptResponses:
         for place, item_id in references:
             response_id = response_of(item_id) or ""
             if response_id and response_id not in rows:
-                row = await self.store.response(response_id, tenant=tenant)
+                row = await self._found(response_id, tenant=tenant)
                 rows[response_id] = {} if row is None else {item["id"]: item for item in items_of(row)}
             item = rows.get(response_id, {}).get(item_id)
             if item is None and (approval := await self.store.approval(item_id.lower(), tenant=tenant)) is not None:
@@ -153,12 +153,14 @@ class KeptResponses:
         await self._finished(row, await self._log_of(row))
 
     async def delete(self, row: StoredResponse) -> None:
-        """Delete a response that has ended. Raises StoreError.
+        """Delete a response with its log. Raises GatewayError, StoreError.
 
-        One that only its run leads to leaves an empty row, which hides it.
+        An empty row hides one that could come back: made of its run, or written by the worker that still answers it.
         """
-        if not await self.store.delete_response(row.id, tenant=row.tenant):
-            await self.store.put_response(replace(row, state="cancelled", request=b"{}", input=b"[]", output=b""))
+        await self.store.delete_response(row.id, tenant=row.tenant)
+        if row.output is None or await self._of_run(row.id, tenant=row.tenant) is not None:
+            nothing = replace(row, state="cancelled", previous_id=None, conversation=None, request=b"{}", input=b"[]")
+            await self.put(replace(nothing, created_s=self.clock.time(), output=b""))
 
     def answer_of(self, row: StoredResponse, *, now_s: Callable[[], float] | None = None) -> ResponseAnswer:
         """Return the writer of a stored response's answer."""
@@ -184,6 +186,13 @@ class KeptResponses:
         row = await self.store.open_response_of(stored.id, tenant=stored.tenant)
         if row is not None and row.background and not self.logs.is_recording(row.id):
             self.record(row, run, fence=stored.fence, start=len(await self._log_of(row)))
+
+    async def _found(self, response_id: str, *, tenant: str) -> StoredResponse | None:
+        """Return a response as it is at this moment. None: there is none. Raises GatewayError, StoreError."""
+        row = await self.store.response(response_id, tenant=tenant) or await self._of_run(response_id, tenant=tenant)
+        if row is None or _is_hidden(row):
+            return None
+        return row if row.output is not None else await self._settled(row)
 
     async def _of_run(self, response_id: str, *, tenant: str) -> StoredResponse | None:
         """Return the response of the stored run that began with its request; None: there is none."""
@@ -262,6 +271,11 @@ def _write(answer: ResponseAnswer, chunks: Sequence[Chunk], *, failure: GatewayE
         answer.fail(failure, request_id="")
     elif over:
         answer.end()
+
+
+def _is_hidden(row: StoredResponse) -> bool:
+    """Return whether a row only says that its response was deleted."""
+    return row.output == b""
 
 
 def _question(approval: Approval) -> Json:
