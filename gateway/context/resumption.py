@@ -8,26 +8,23 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
-import orjson
-
 from gateway.approvals import chat_texts as spoken
 from gateway.approvals import texts as approval_text
 from gateway.approvals.approvals import Decision, is_asked_by
 from gateway.approvals.chat_replies import ChatDecision
 from gateway.context.bringing import Brought
 from gateway.context.lane import ContextLane, new_run_id
+from gateway.context.retelling import Retelling, language_of
 from gateway.context.shown_calls import is_of_what_was_shown, shown_last
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Reply, Resume
 from gateway.contracts.journal import Approval, Journal, StoredRun
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json, StoreError
-from gateway.dialects import chat_chunks as chunks
-from gateway.dialects.chat_request import last_user_text
 from gateway.errors import GatewayError
 from gateway.runs.asking import RequestKey
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases, abandon
-from gateway.runs.live import PARKED, LiveRun, LiveRuns, interrupted
+from gateway.runs.live import PARKED, LiveRun, LiveRuns
 from gateway.runs.snapshot import exchange_of
 
 log = logging.getLogger("gateway")
@@ -74,6 +71,7 @@ class Resumption:
         self._store = store
         self._clock = clock
         self._taken_up = taken_up
+        self._retelling = Retelling(lane, store, clock)
 
     async def go_on(self, run: StoredRun, *, header: bytes = b"", credential: bytes = b"") -> None:
         """Continue a claimed run without a client. Its header lines are used if known. Raises StoreError."""
@@ -93,10 +91,7 @@ class Resumption:
 
     async def told(self, run: StoredRun) -> Sequence[Chunk]:
         """Return the answer of a run whose turn is over. Raises its error, StoreError."""
-        exchange = exchange_of(Resume(run), approvals="turn")
-        request_key = RequestKey(run.fingerprint, None, repeats=False)
-        repeated = RepeatedRequest(body=exchange.body, request_key=request_key, exchange=exchange)
-        return await self._chunks_of(run, repeated, decided=())
+        return await self._retelling.answer(run, exchange_of(Resume(run), approvals="turn"), decided=())
 
     async def decided(self, run_id: str) -> None:
         """Continue a run that waits for nobody any more, unless a worker drives it. Raises StoreError."""
@@ -158,11 +153,8 @@ class Resumption:
         tenant, desk = repeated.exchange.caller.tenant, self._lane().approvals
         runs = [await desk.of_run(run_id, tenant=tenant) for run_id in dict.fromkeys(one.run_id for one in waiting)]
         pending = [one for run in runs for one in run.values() if one.state == "pending"] or waiting
-        language = approval_text.language_of(last_user_text(repeated.body["messages"]))
-        answering = desk.answering(repeated.exchange.caller)
-        text = spoken.undecided_text(pending, language=language, now_s=self._clock.time(), answering=answering)
-        run_id = pending[0].run_id
-        return self._answered_run(repeated, run_id, *_text(text), chunks.facts(spoken.waiting(run_id, pending)))
+        told = await self._retelling.undecided(pending, repeated.exchange)
+        return self._answered_run(repeated, pending[0].run_id, *told)
 
     async def repeated_run(self, repeated: RepeatedRequest) -> LiveRun | None:
         """Answer a request that got a question before: with the question while it waits, else with its result.
@@ -200,12 +192,12 @@ class Resumption:
         Raises StoreError.
         """
         exchange = repeated.exchange
-        for approval_id in shown_last(exchange.body["messages"]):
+        for approval_id in dict.fromkeys((*shown_last(exchange.body["messages"]), *repeated.shown)):
             approval = await self._store.approval(approval_id, tenant=exchange.caller.tenant)
             if approval is None or not is_asked_by(approval, exchange):
                 continue
             run = await self._store.run(approval.run_id, tenant=approval.tenant)
-            if run is not None and not (run.state == "awaiting_approval" and await self._pending(run)):
+            if run is not None and not (run.state == "awaiting_approval" and await self._retelling.pending(run)):
                 return partial(self._brings, run, repeated)
         return None
 
@@ -216,13 +208,12 @@ class Resumption:
             await self.go_on(claimed, header=own.header, credential=own.credential)
         ended = await self._over(run)
         try:
-            told = await self._chunks_of(ended, repeated, decided=())
+            told = await self._retelling.answer(ended, replace(own, shows_calls=False), decided=())
             text = "".join(chunk for chunk in told if isinstance(chunk, str))
         except GatewayError as error:
             text = error.message
         self._runs.waiting.forget(run.fingerprint)
-        language = approval_text.language_of(last_user_text(own.body["messages"]))
-        return approval_text.meanwhile_text(text, language=language)
+        return approval_text.meanwhile_text(text, language=language_of(own))
 
     async def repeat(self, run: StoredRun, repeated: RepeatedRequest) -> LiveRun:
         """Answer a request whose run is in the store. Raises GatewayError, StoreError."""
@@ -246,7 +237,12 @@ class Resumption:
             raise GatewayError("run_cancelled", f"This run was ended: {_no_tools(run)}.")
         own = repeated.exchange
         exchange = exchange_of(
-            Resume(run, messages), approvals=own.approvals, header=own.header, credential=own.credential
+            Resume(run, messages),
+            approvals=own.approvals,
+            shows_calls=own.shows_calls,
+            background=own.background,
+            header=own.header,
+            credential=own.credential,
         )
         return self._runs.begin(
             exchange, repeated.request_key, handler, detached=True, body=repeated.body, request_id=own.id
@@ -256,7 +252,7 @@ class Resumption:
         await abandon(run, reason, store=self._store, clock=self._clock)
 
     async def _as_it_is(self, run: StoredRun, repeated: RepeatedRequest, *, decided: Sequence[str]) -> LiveRun:
-        told = await self._chunks_of(run, repeated, decided=decided)
+        told = await self._retelling.answer(run, repeated.exchange, decided=decided)
         answer = self._answered_run(repeated, run.id, *told)
         answer.asks = _run_of_question(told)
         return answer
@@ -272,50 +268,22 @@ class Resumption:
         """Return whether a worker drives the run or will soon: it waits for nobody. Claims keep the state."""
         if run.state == "running" or (run.owner is not None and run.lease_s > self._clock.time()):
             return True
-        return run.state == "awaiting_approval" and not await self._pending(run)
-
-    async def _chunks_of(self, run: StoredRun, repeated: RepeatedRequest, *, decided: Sequence[str]) -> list[Chunk]:
-        """Return the answer of a run that no worker drives. Raises GatewayError if there is none."""
-        language = approval_text.language_of(last_user_text(repeated.body["messages"]))
-        if run.answer is not None:
-            return _chunks(orjson.loads(run.answer))
-        if run.state == "awaiting_approval":
-            pending = await self._pending(run)
-            if pending:
-                if decided:
-                    text = spoken.still_pending_text(pending, decided, language=language, now_s=self._clock.time())
-                else:
-                    answering = self._lane().approvals.answering(repeated.exchange.caller)
-                    text = spoken.turn_text(pending, language=language, answering=answering)
-                return [*_text(text), chunks.facts(spoken.waiting(run.id, pending))]
-        if run.state == "unknown":
-            steps = await self._store.steps(run.id, tenant=run.tenant)
-            step = next((step for step in steps if step.state == "unknown"), steps[-1])
-            return _text(approval_text.unknown_text(step.tool, run_id=run.id, step=step.number, language=language))
-        if run.state == "cancelled":
-            raise GatewayError("run_cancelled", f"The run {run.id} was cancelled.").after_effects()
-        if run.error_code is not None and run.error is not None:
-            raise GatewayError(run.error_code, run.error).after_effects()
-        raise interrupted(run.id)
-
-    async def _pending(self, run: StoredRun) -> list[Approval]:
-        approvals = await self._lane().approvals.of_run(run.id, tenant=run.tenant)
-        return [approval for approval in approvals.values() if approval.state == "pending"]
+        return run.state == "awaiting_approval" and not await self._retelling.pending(run)
 
     def _noted(self, approval: Approval, repeated: RepeatedRequest) -> Chunk:
         """Return the answer to a decision on a run whose own request is still there."""
-        language = approval_text.language_of(last_user_text(repeated.body["messages"]))
+        language = language_of(repeated.exchange)
         if approval.state == "rejected":
             text = approval_text.rejected_text(approval.tool, approval.comment, language=language)
         else:
             text = approval_text.resumed_elsewhere_text(approval.run_id, language=language)
-        return _text(text)[0]
+        return text
 
     def _following(self, run: StoredRun, repeated: RepeatedRequest) -> Handler:
         """Return a handler that waits for a run of another process, and emits its answer."""
 
         async def follow(emit: Emit) -> None:
-            told = await self._chunks_of(await self._over(run), repeated, decided=())
+            told = await self._retelling.answer(await self._over(run), repeated.exchange, decided=())
             for chunk in told:
                 emit(chunk)
             if (asks := _run_of_question(told)) is not None:
@@ -348,24 +316,10 @@ def _no_tools(run: StoredRun) -> str:
     return f"its chain {run.chain!r} runs no tools any more"
 
 
-def _text(text: str) -> list[Chunk]:
-    return [text, chunks.finish("stop")]
-
-
 def _run_of_question(told: Sequence[Chunk]) -> str | None:
     """Return the id of the run whose question ends this answer, or None."""
     last = told[-1]
     return None if isinstance(last, str) else spoken.run_of_question(last.get("context") or {})
-
-
-def _chunks(answer: Json) -> list[Chunk]:
-    """Return a stored answer as chunks."""
-    told: list[Chunk] = []
-    if answer["content"]:
-        told.append(answer["content"])
-    told += chunks.called(answer["tool_calls"], reason=answer["finish_reason"])
-    told.append(chunks.finish(answer["finish_reason"]))
-    return [*told, {**chunks.facts(answer["context"]), "usage": answer["usage"]}]
 
 
 async def _released() -> None:

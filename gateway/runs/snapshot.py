@@ -49,13 +49,14 @@ def exchange_of(
     *,
     approvals: Literal["hold", "turn", "reject"],
     shows_calls: bool | None = None,
+    background: bool | None = None,
     header: bytes = b"",
     credential: bytes = b"",
 ) -> Exchange:
     """Return the exchange of a stored run that continues.
 
-    Facts that were never stored come from the request that brings it, and so does `shows_calls`; None: there is no such
-    request.
+    Facts that were never stored come from the request that brings it, and so do `shows_calls` and `background`. They
+    are None if there is no such request.
     """
     run, asked = resume.run, orjson.loads(resume.run.request)
     return Exchange(
@@ -77,7 +78,7 @@ def exchange_of(
         resume=resume,
         events=asked["events"],
         shows_calls=asked.get("shows_calls", False) if shows_calls is None else shows_calls,
-        background=asked.get("background", False),
+        background=asked.get("background", False) if background is None else background,
         client=asked.get("client"),
         tainted=asked.get("tainted", False),
         workflow=asked.get("workflow"),

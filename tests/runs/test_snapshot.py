@@ -66,11 +66,12 @@ WISHES: Json = {
 
 
 def test_a_run_goes_on_with_what_its_request_wished() -> None:
-    """Each wish, whatever its value; only whether calls are shown is the matter of the request that brings it on."""
+    """Each wish, whatever its value; the request that brings it on says how it is answered itself."""
     wished = replace(ASKED, **WISHES)
     again = exchange_of(Resume(stored(wished)), approvals="hold")
     assert {name: getattr(again, name) for name in WISHES} == WISHES
-    assert not exchange_of(Resume(stored(wished)), approvals="hold", shows_calls=False).shows_calls
+    brought = exchange_of(Resume(stored(wished)), approvals="hold", shows_calls=False, background=False)
+    assert (brought.shows_calls, brought.background) == (False, False)
     assert exchange_of(Resume(stored(ASKED)), approvals="hold", shows_calls=True).shows_calls
 
 

@@ -1,0 +1,132 @@
+"""The answer of a stored run as chunks, for a request that repeats it, or decides on it once no worker drives it.
+
+A client that calls are shown to gets them from the record: those of the turn that the request is about.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from gateway.approvals import chat_texts as spoken
+from gateway.approvals import texts as approval_text
+from gateway.approvals.escaping import Language
+from gateway.context.lane import ContextLane
+from gateway.contracts.exchange import Chunk, Exchange
+from gateway.contracts.journal import Approval, Journal, StoredRun, StoredStep
+from gateway.contracts.plugin import Clock
+from gateway.contracts.store import Json
+from gateway.dialects import chat_chunks as chunks
+from gateway.dialects.chat_request import last_user_text
+from gateway.errors import GatewayError
+from gateway.runs import call_events
+from gateway.runs.live import interrupted
+
+
+@dataclass(frozen=True, slots=True)
+class Retelling:
+    """The answers of stored runs in one worker. `lane` returns the context lane of the configuration in use."""
+
+    lane: Callable[[], ContextLane]
+    store: Journal
+    clock: Clock
+
+    async def answer(self, run: StoredRun, exchange: Exchange, *, decided: Sequence[str]) -> list[Chunk]:
+        """Return the answer of a run that no worker drives to this request. Raises GatewayError if there is none.
+
+        `decided` are the approvals that the request decides on.
+        """
+        if run.answer is not None:
+            return await self._ended(run, orjson.loads(run.answer), exchange, decided=bool(decided))
+        if run.state == "awaiting_approval" and (pending := await self.pending(run)):
+            return await self._waiting(run, pending, exchange, decided=decided)
+        if run.state == "unknown":
+            steps = await self.store.steps(run.id, tenant=run.tenant)
+            step = next((step for step in steps if step.state == "unknown"), steps[-1])
+            text = approval_text.unknown_text(
+                step.tool, run_id=run.id, step=step.number, language=language_of(exchange)
+            )
+            return [*await self._calls(run, "", exchange, decided=bool(decided)), *text_alone(text)]
+        if run.state == "cancelled":
+            raise GatewayError("run_cancelled", f"The run {run.id} was cancelled.").after_effects()
+        if run.error_code is not None and run.error is not None:
+            raise GatewayError(run.error_code, run.error).after_effects()
+        raise interrupted(run.id)
+
+    async def pending(self, run: StoredRun) -> list[Approval]:
+        """Return the approvals that a run waits for."""
+        approvals = await self.lane().approvals.of_run(run.id, tenant=run.tenant)
+        return [approval for approval in approvals.values() if approval.state == "pending"]
+
+    async def undecided(self, pending: Sequence[Approval], exchange: Exchange) -> list[Chunk]:
+        """Return the answer to a message that names pending calls, which may be of several runs, and decides none."""
+        runs = list(dict.fromkeys(approval.run_id for approval in pending))
+        facts = chunks.facts(spoken.waiting(runs[0], pending))
+        if exchange.shows_calls:
+            of_runs = {run_id: [one for one in pending if one.run_id == run_id] for run_id in runs}
+            asked = [await self._question(run_id, of_run, exchange) for run_id, of_run in of_runs.items()]
+            return [*asked, chunks.finish("stop"), facts]
+        answering = self.lane().approvals.answering(exchange.caller)
+        language, now_s = language_of(exchange), self.clock.time()
+        text = spoken.undecided_text(pending, language=language, now_s=now_s, answering=answering)
+        return [*text_alone(text), facts]
+
+    async def _ended(self, run: StoredRun, answer: Json, exchange: Exchange, *, decided: bool) -> list[Chunk]:
+        told = await self._calls(run, answer["content"], exchange, decided=decided)
+        told += chunks.called(answer["tool_calls"], reason=answer["finish_reason"])
+        told.append(chunks.finish(answer["finish_reason"]))
+        return [*told, {**chunks.facts(answer["context"]), "usage": answer["usage"]}]
+
+    async def _waiting(
+        self, run: StoredRun, pending: Sequence[Approval], exchange: Exchange, *, decided: Sequence[str]
+    ) -> list[Chunk]:
+        facts = chunks.facts(spoken.waiting(run.id, pending))
+        if exchange.shows_calls:
+            was_shown = orjson.loads(run.request).get("shows_calls", False)  # else its text contains the question
+            said = orjson.loads(run.progress)["said"] if was_shown and not decided else ""
+            told = await self._calls(run, said, exchange, decided=bool(decided))
+            return [*told, await self._question(run.id, pending, exchange), chunks.finish("stop"), facts]
+        language = language_of(exchange)
+        if decided:
+            text = spoken.still_pending_text(pending, decided, language=language, now_s=self.clock.time())
+        else:
+            answering = self.lane().approvals.answering(exchange.caller)
+            text = spoken.turn_text(pending, language=language, answering=answering)
+        return [*text_alone(text), facts]
+
+    async def _question(self, run_id: str, pending: Sequence[Approval], exchange: Exchange) -> Chunk:
+        steps = await self.store.steps(run_id, tenant=exchange.caller.tenant)
+        return chunks.event(spoken.question(run_id, pending, steps, service_of=self.lane().catalog.service_of))
+
+    async def _calls(self, run: StoredRun, content: str, exchange: Exchange, *, decided: bool) -> list[Chunk]:
+        """Return the text of an answer, with the calls of its turn if they are shown to the client.
+
+        The turn of a request that decides begins behind the question.
+        """
+        if not exchange.shows_calls:
+            return [content] if content else []
+        catalog = self.lane().catalog
+        steps = await self.store.steps(run.id, tenant=run.tenant)
+        progress: Json = orjson.loads(run.progress) if run.progress else {}
+        before = progress.get("asked_behind" if decided else "shown", 0)
+        told = [] if decided else [call_events.listed(exchange, catalog)]
+        return [*told, *call_events.answer_of(content, _rounds(progress, before, steps), steps, catalog)]
+
+
+def language_of(exchange: Exchange) -> Language:
+    """Return the language of the last message of a request."""
+    return approval_text.language_of(last_user_text(exchange.body["messages"]))
+
+
+def text_alone(text: str) -> list[Chunk]:
+    """Return an answer that is nothing but a text."""
+    return [text, chunks.finish("stop")]
+
+
+def _rounds(progress: Json, before: int, steps: Sequence[StoredStep]) -> list[tuple[str, list[int]]]:
+    """Return the rounds of a run, without calls and texts of earlier answers: those of the first `before` calls."""
+    rounds = []
+    for text, numbers, *_ in progress.get("rounds", ()):
+        own = [number for number in numbers if before <= number < len(steps)]
+        rounds.append((text if own == numbers else "", own))
+    return rounds
