@@ -210,9 +210,11 @@ def _is_text(chunk: Chunk) -> bool:
 
 
 def _chars_of(chunk: Json) -> int:
-    """Return the length of the texts in a chunk. Other values count as they would be printed."""
+    """Return the length of the texts in a chunk, also of an event. Other values of deltas count as they would print."""
     chars = 0
     for choice in chunk.get("choices") or ():
         for said in (choice.get("delta") or {}).values():
             chars += len(said if isinstance(said, str) else repr(said))
+    if isinstance(told := chunk.get("context"), dict):
+        chars += sum(len(fact) for fact in told.values() if isinstance(fact, str))
     return chars

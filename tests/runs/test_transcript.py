@@ -163,3 +163,18 @@ async def test_what_is_not_settled_can_be_forgotten() -> None:
     transcript.end()
     await reading
     assert client.got == [text("kept"), text("new")]
+
+
+async def test_results_in_events_count() -> None:
+    """In memory, and for a client that is behind: they may be longer than the text."""
+    transcript, slow = Transcript(), Client(slow=True)
+    reading = asyncio.create_task(transcript.read(slow))
+    transcript.add(text("x"))
+    await idle()
+    before = transcript.size_bytes
+    event: Json = {"choices": [], "context": {"type": "tool.finished", "ok": True, "result": "y" * (BEHIND_CHARS + 1)}}
+    assert not transcript.add(event) and transcript.size_bytes - before > BEHIND_CHARS
+    slow.ready.set()
+    transcript.end()
+    await reading
+    assert slow.got == [text("x"), event]
