@@ -2,7 +2,7 @@
 
 `gateway.approvals.escaping` writes out what does not show, as in a chat. A page can do more: a text of several lines
 stands on as many numbered lines, what was written out is marked, and two texts stand beside each other as lines that
-were removed and added.
+were removed and added. More than 8 equal lines in a row are counted, as characters are: nothing is padded away.
 """
 
 import difflib
@@ -11,12 +11,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
+from operator import eq
 from typing import Any, Final, Literal, TypeAlias
 
 import orjson
 from markupsafe import Markup, escape
 
-from gateway.approvals.escaping import Language, left_out, remarks, shown, shown_json, shown_name
+from gateway.approvals.escaping import RUN_CHARS, Language, left_out, remarks, shown, shown_json, shown_name
 from gateway.contracts.canonical import canonical
 
 #: So much of one value stands on a page of many.
@@ -25,21 +27,28 @@ BRIEF_LINES: Final = 24
 #: So many arguments stand there at most, and so much HTML of them; the shortest ones first.
 BRIEF_ARGUMENTS: Final = 40
 BRIEF_HTML_CHARS: Final = 24_000
+#: So many lines have a row with a number each; the ones behind them stand in one block, each on a line of its own.
+NUMBERED_LINES: Final = 5_000
 #: The largest texts that are compared line by line, and the most pairs of equal lines in them: a model could write a
 #: text whose comparison takes minutes, in which the worker does nothing else.
 COMPARED_LINES: Final = 2_000
 COMPARED_PAIRS: Final = 20_000
 #: Unchanged lines around a change.
 CONTEXT_LINES: Final = 3
+#: So many lines of a comparison are shown.
+DIFFERENCE_LINES: Final = 5_000
 
 #: What `shown` and `shown_json` write in place of a character that does not show, or of many.
 _NOT_ASCII = re.compile("[^\n\x20-\x7e]")
 _WRITTEN_OUT = re.compile(r"(?:\\(?:\\|u\{[0-9a-f]+\}|u[0-9a-f]{4}|\{[^{}]*(?:\{[0-9a-f]+\})?[^{}]*\}|[ntrbf]))+")
 
+#: The begin of an element, and the HTML in it.
+Row: TypeAlias = tuple[str, str]
+_LINE, _REST = '<span class="line">', '<span class="line rest">'
 #: What changed: old lines from and to, new lines from and to.
 ChangeKind = Literal["replace", "delete", "insert", "equal"]
 Change: TypeAlias = tuple[ChangeKind, int, int, int, int]
-LineKind = Literal["same", "removed", "added", "skipped"]
+LineKind = Literal["same", "removed", "added", "skipped", "rest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +76,7 @@ class ShownArguments:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceLine:
-    """One line of a comparison; `skipped`: so many unchanged lines stand in its place, as text."""
+    """One line of a comparison; `skipped`, `rest`: so many lines, unchanged or further ones, stand in its place."""
 
     kind: LineKind
     text: Markup
@@ -81,16 +90,44 @@ def exact_text(text: str, *, limit: int | None = None) -> Markup:
     lines = text.split("\n") if limit is None else text[:limit].split("\n")[:BRIEF_LINES]
     head = "\n".join(lines)
     rest = shown(text[len(head) :], 0) if len(head) < len(text) else ""
-    shown_lines = _plain_lines(head) or [_span("line", _marked(shown(line))) for line in lines]
-    return _joined([*shown_lines, _span("line rest", _marked(rest))] if rest else shown_lines)
+    rows = _plain_rows(head, lines) or _counted_rows(lines)
+    spans = [f"{start}{body}</span>" for start, body in rows[:NUMBERED_LINES]]
+    if len(rows) > NUMBERED_LINES:
+        spans.append(_span("line many", "\n".join(body for _, body in rows[NUMBERED_LINES:])))
+    return _joined([*spans, _span("line rest", _marked(rest))] if rest else spans)
 
 
-def _plain_lines(text: str) -> Sequence[str]:
-    """Return the lines of a text in which nothing is written out, as most are, in a fifth of the time; else ()."""
+def _plain_rows(text: str, lines: Sequence[str]) -> Sequence[Row]:
+    """Return a text's rows if nothing is written out or counted, as in most, in a fifth of the time; else ()."""
     in_one = text.replace("\n", " ")
-    if "\\" in text or shown(in_one) != in_one:
+    if "\\" in text or shown(in_one) != in_one or any(map(eq, lines, lines[RUN_CHARS:])):
         return ()
-    return [_span("line", line) for line in str(escape(text)).split("\n")]
+    return [(_LINE, line) for line in str(escape(text)).split("\n")]
+
+
+def _counted_rows(lines: Sequence[str]) -> Sequence[Row]:
+    """Return the rows of lines. Those behind equal ones that were counted bring their numbers along."""
+    rows: list[Row] = []
+    number, counted = 0, False
+    for line, count in _runs(lines):
+        body = _marked(shown(line))
+        for _ in range(count if count <= RUN_CHARS else 1):
+            number += 1
+            rows.append((f'<span class="line" data-line="{number}">' if counted else _LINE, body))
+        if count > RUN_CHARS:
+            rows.append((_REST, _repeated(count)))
+            number, counted = number + count - 1, True
+    return rows
+
+
+def _runs(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Yield each line with the number of equal ones in a row."""
+    return ((line, sum(1 for _ in group)) for line, group in groupby(lines))
+
+
+def _repeated(count: int) -> Markup:
+    """Return the note behind the first of so many equal lines."""
+    return Markup(f"<mark>\\{{{count - 1} more lines like this one}}</mark>")  # noqa: S704 - a number
 
 
 def exact_value(value: Any, *, limit: int | None = None) -> Markup:
@@ -165,7 +202,9 @@ def exact_difference(before: str, after: str) -> Sequence[DifferenceLine]:
             else:
                 found += [*_lines("removed", old[old_from:old_to]), *_lines("added", new[new_from:new_to])]
         end = group[-1][2]
-    return [*found, *_skipped(len(old) - end)]
+    found += _skipped(len(old) - end)
+    rest = len(found) - DIFFERENCE_LINES
+    return found if rest <= 0 else [*found[:DIFFERENCE_LINES], DifferenceLine("rest", escape(rest))]
 
 
 def _changes(old: Sequence[str], new: Sequence[str]) -> Iterable[Sequence[tuple[str, int, int, int, int]]]:
@@ -206,7 +245,11 @@ def _is_comparable(old: Sequence[str], new: Sequence[str]) -> bool:
 
 
 def _lines(kind: LineKind, lines: Sequence[str]) -> Iterator[DifferenceLine]:
-    return (DifferenceLine(kind, _marked(shown(line))) for line in lines)
+    for line, count in _runs(lines):
+        body = _marked(shown(line))
+        yield from [DifferenceLine(kind, body)] * (count if count <= RUN_CHARS else 1)
+        if count > RUN_CHARS:
+            yield DifferenceLine(kind, _repeated(count))
 
 
 def _skipped(count: int) -> Iterator[DifferenceLine]:

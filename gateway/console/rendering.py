@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from gateway.approvals.escaping import NAME_CHARS, Language, shown, shown_name
 from gateway.approvals.texts import utc
-from gateway.console.exact import exact_arguments, exact_difference, exact_json, exact_text, exact_value
+from gateway.console.exact import exact_arguments, exact_json, exact_text, exact_value
 from gateway.console.translation import translator
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -60,7 +60,7 @@ class Rendering:
             pretty=pretty_json,
             editable=exact_json,
         )
-        self._environment.globals.update(exact_arguments=exact_arguments, exact_difference=exact_difference)
+        self._environment.globals.update(exact_arguments=exact_arguments)
 
     def compile(self) -> None:
         """Compile every template now, so that no request waits for it."""

@@ -2,7 +2,9 @@
 
 import random
 import re
+from collections.abc import Iterable
 from html import unescape
+from itertools import groupby
 
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from gateway.approvals.escaping import shown, shown_json
 from gateway.console.exact import (
     BRIEF_LINES,
+    DIFFERENCE_LINES,
     exact_arguments,
     exact_difference,
     exact_text,
@@ -24,14 +27,28 @@ TEXTS = st.text(st.characters(exclude_categories=("Cs",)) | st.sampled_from("\n\
 
 
 def lines_of(html: str) -> list[str]:
-    return [line.raw_text for line in read_html(html).all("span") if "line" in line.attributes["class"].split()]
+    found = [line for line in read_html(html).all("span") if "line" in line.attributes["class"].split()]
+    return [
+        one
+        for line in found
+        for one in (line.raw_text.split("\n") if "many" in line.attributes["class"] else [line.raw_text])
+    ]
+
+
+def counted(lines: Iterable[str]) -> list[str]:
+    """The lines as a reader sees them: more than 8 equal ones in a row are counted."""
+    found: list[str] = []
+    for line, group in groupby(lines):
+        count = sum(1 for _ in group)
+        found += [shown(line)] * count if count <= 8 else [shown(line), f"\\{{{count - 1} more lines like this one}}"]
+    return found
 
 
 @given(TEXTS)
 def test_a_text_stands_there_line_by_line_as_it_is_shown_elsewhere(text: str) -> None:
     """The lines are those of the text; each shows what `shown` writes, and no element of the text's own."""
     html = exact_text(text)
-    assert lines_of(html) == [shown(line) for line in text.split("\n")]
+    assert lines_of(html) == counted(text.split("\n"))
     assert set(re.findall(r"<(/?\w+)", html)) <= {"span", "/span", "mark", "/mark"}
 
 
@@ -39,13 +56,40 @@ def test_a_text_stands_there_line_by_line_as_it_is_shown_elsewhere(text: str) ->
 def test_what_was_written_out_is_marked(text: str) -> None:
     """An invisible character that was written out is told from the same letters in the text."""
     assert "".join(unescape(part) for part in re.split(r"<[^>]*>", exact_text(text))) == "".join(
-        shown(line) for line in text.split("\n")
+        counted(text.split("\n"))
     )
     assert "mark" in exact_text("a\u202eb") and "mark" not in exact_text("u{202e}")
     assert [one.raw_text for one in read_html(exact_text("\\u{202e}\u202e\u200b")).all("mark")] == [
         "\\\\",
         "\\u{202e}\\u{200b}",
     ]
+
+
+def test_nothing_is_padded_away() -> None:
+    """Equal lines in a row are counted; what comes behind them has the number of its line."""
+    html = exact_text("first\n" + "\n" * 50_000 + "rm -rf /\nlast")
+    assert lines_of(html) == ["first", "", "\\{49999 more lines like this one}", "rm -rf /", "last"]
+    assert [line.attributes.get("data-line") for line in read_html(html).all("span")] == [None] * 3 + ["50002", "50003"]
+    assert lines_of(exact_text("a\n" * 8)) == ["a"] * 8 + [""]
+    assert lines_of(exact_text("\u202e\n" * 9)) == ["\\u{202e}", "\\{8 more lines like this one}", ""]
+    (forged, _) = lines_of(exact_text("\\{8 more lines like this one}\n"))
+    assert forged == "\\\\{8 more lines like this one}"
+    note = "\\{18 more lines like this one}"
+    assert kinds("", "x" + "\n" * 20) == [("added", "x"), ("added", ""), ("added", note), ("same", "")]
+
+
+@pytest.mark.parametrize("text", ["\n", "a\n", "a\nb\n", "\n\n\n\n\n\na", "\n\n\n\n\n\n\n\n\na", "\u200b\na\n"])
+def test_a_page_of_many_lines_is_bounded(text: str) -> None:
+    """100 kB of line ends were 2.6 MB of HTML. All of them are still there."""
+    text *= 100_000 // len(text)
+    html = exact_text(text)
+    assert len(html) < 400_000 + 20 * text.count("\u200b") and lines_of(html) == counted(text.split("\n"))
+    assert len(exact_difference("", text)) <= DIFFERENCE_LINES + 1
+
+
+def test_a_long_comparison_says_how_much_is_missing() -> None:
+    found = exact_difference("", "a\nb\n" * 10_000)
+    assert (len(found), found[-1].kind, str(found[-1].text)) == (5_001, "rest", "15001")
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | TEXTS, lambda inner: st.lists(inner, max_size=3)))
@@ -60,8 +104,8 @@ def test_a_text_and_a_value_that_read_alike_can_be_told_apart() -> None:
 
 
 def test_a_brief_value_says_how_much_is_missing() -> None:
-    brief = lines_of(exact_value("line\n" * 10_000, limit=2_000))
-    assert len(brief) == BRIEF_LINES + 1 and brief[:2] == ["line", "line"]
+    brief = lines_of(exact_value("line\nmore\n" * 5_000, limit=2_000))
+    assert len(brief) == BRIEF_LINES + 1 and brief[:2] == ["line", "more"]
     assert re.match(r"\\\{49881 more characters, SHA-256 [0-9a-f]+", brief[-1]), brief[-1]
     wide = lines_of(exact_value("x" * 3_000 + "\ny", limit=2_000))
     assert len(wide) == 2 and len(wide[0]) == 2_000 and "more characters" in wide[1]

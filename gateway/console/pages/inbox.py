@@ -7,6 +7,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway.console.client import Api, ApiError
+from gateway.console.exact import exact_arguments, exact_difference
 from gateway.console.live import Live, View, sse_frame
 from gateway.console.rendering import Rendering, shown_line
 from gateway.console.schema_form import FieldError, fields_of, object_in, values_of
@@ -81,12 +82,15 @@ class Inbox:
     ) -> web.Response:
         arguments = approval["edited_arguments"] or approval["arguments"]
         fields = fields_of(approval["parameters"], arguments)
+        # In a thread: some of a million characters take seconds.
+        shown_arguments = await asyncio.to_thread(exact_arguments, arguments, language=visit.language)
         return await visit.page(
             "approval.html",
             title="Approval",
             status=status,
             approval=approval,
             bases=BASES,
+            shown_arguments=shown_arguments,
             fields=fields,
             as_json=visit.query.get("as") == "json" or WHOLE in form,
             editing="edit" in visit.query or visit.query.get("as") == "json" or problem is not None,
@@ -96,9 +100,11 @@ class Inbox:
 
     async def _preview(self, visit: Visit) -> web.Response:
         preview = await visit.api.get("context", "approvals", visit.match["id"], "preview")
+        lines = await asyncio.to_thread(exact_difference, preview["before"] or "", preview["after"] or "")
         if "HX-Request" in visit.request.headers:
-            return visit.answer("preview.html", preview=preview)
-        return await visit.page("preview_page.html", title="What it changes", preview=preview, id=visit.match["id"])
+            return visit.answer("preview.html", preview=preview, lines=lines)
+        title, approval_id = "What it changes", visit.match["id"]
+        return await visit.page("preview_page.html", title=title, preview=preview, lines=lines, id=approval_id)
 
     async def _decide(self, visit: Visit) -> web.Response:
         approval_id, form = visit.match["id"], visit.form
@@ -123,7 +129,7 @@ class Inbox:
         except ApiError as error:
             return await self._failed(visit, approval_id, error.status, error.message)
         if form.get("back") == "approval":
-            return see_other("approvals", approval_id, done=_past(decision))
+            return see_other("approvals", approval_id, done=_past(decision), run=decided["run_id"])
         if form.get("back") == "run":
             return see_other("runs", decided["run_id"], done=_past(decision))
         return see_other(done=_past(decision), run=decided["run_id"])
@@ -153,7 +159,8 @@ class Inbox:
         results = (await visit.api.post("context", "approvals", "batch", body=body))["data"]
         failed = [result for result in results if result["status"] != 200]
         if not failed:
-            return see_other(done=_past(str(decision)))
+            runs = {result["approval"]["run_id"] for result in results}
+            return see_other(done=_past(str(decision)), run=runs.pop() if len(runs) == 1 else None)
         done = len(results) - len(failed)
         return await visit.page("batch.html", title="Decisions", status=409, failed=failed, count=done)
 

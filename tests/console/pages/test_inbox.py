@@ -40,9 +40,9 @@ async def test_a_rejection_has_a_reason(tmp_path: Path) -> None:
         approval_id = await ann.asks()
         page = await ann.get(f"/console/approvals/{approval_id}")
         after = await ann.submit(page, "Reject", {"reason": "<b>not</b> today\u202e"})
-        assert after.path == f"/console/approvals/{approval_id}?done=rejected"
-        assert "Rejected. The call does not run." in after.main and "<b>not</b> today\\u{202e}" in after.main
         decided = await ann.until(approval_id, "rejected")
+        assert after.path == f"/console/approvals/{approval_id}?done=rejected&run={decided['run_id']}"
+        assert "Rejected. The call does not run." in after.main and "<b>not</b> today\\u{202e}" in after.main
         assert decided["comment"] == "<b>not</b> today\u202e"
         assert "Reject" not in [one.name for one in after.root.all("button")]
     assert not (tmp_path / "files" / "note.txt").exists()
@@ -119,6 +119,27 @@ async def test_several_are_decided_at_once(tmp_path: Path) -> None:
         assert (await ann.until(ids[0], "rejected"))["comment"] == "no"
         for approval_id in ids[2:]:
             await ann.until(approval_id)
+
+
+async def test_a_decision_leads_to_its_run(tmp_path: Path) -> None:
+    """From the inbox, from the page of the approval, and from several decisions on one run."""
+    async with served(tmp_path, *KEYS) as browser:
+        ann = await browser.signed_in("ann")
+        ids = [await ann.asks(operation="write", path=f"{i}.txt", content="x") for i in range(5)]
+        runs = [(await ann.until(approval_id, "pending"))["run_id"] for approval_id in ids]
+        page = await ann.get("/console")
+        entries = [one.attributes["value"] for one in page.root.all("input", name="approval")]
+        decided = [
+            await ann.submit(page, "Approve the call of file_operations", action=f"/console/approvals/{ids[0]}"),
+            await ann.submit(await ann.get(f"/console/approvals/{ids[1]}"), "Approve"),
+            await ann.submit(page, "Approve", {"approval": entries[2:3]}, action="/console/approvals/batch"),
+        ]
+        for run_id, after in zip(runs, decided, strict=False):
+            (notice,) = after.root.all(role="status")
+            assert notice.text == "Approved. The run goes on. See what the run does"
+            assert [link.attributes["href"] for link in notice.all("a")] == [f"/console/runs/{run_id}"]
+        several = await ann.submit(page, "Approve", {"approval": entries[3:]}, action="/console/approvals/batch")
+        assert [notice.text for notice in several.root.all(role="status")] == ["Approved. The run goes on."]
 
 
 async def test_who_may_not_decide_sees_and_has_no_button(tmp_path: Path) -> None:

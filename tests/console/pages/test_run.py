@@ -297,6 +297,14 @@ async def test_a_run_of_a_workflow_has_its_name_and_result(tmp_path: Path) -> No
         assert "/console/workflows/report" in page.links
 
 
+async def test_a_run_without_a_model_has_no_tokens(tmp_path: Path) -> None:
+    answer = json.dumps({"content": "Done.", "usage": {"prompt_tokens": 0, "completion_tokens": 0}}).encode()
+    (call,) = finished().steps
+    await stored(tmp_path, new(ran(answer=answer), steps=(call,)))
+    async with read_by_ann(tmp_path) as browser:
+        assert "Tokens" not in (await browser.get(RUN)).main
+
+
 def test_json_is_seen_as_it_is() -> None:
     """It is the same value, with an escape for each character that does not show."""
     value = {"a\u202eb": '\x1b \u200b \U000e0041 \ufeff \xa0 e\u0301 <b> \\ " 中文 é', "n": [1, 2.5, None]}
