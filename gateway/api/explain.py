@@ -20,16 +20,16 @@ from gateway.api.site import REQUEST_ID, Route
 from gateway.context.explain import Explainer
 from gateway.context.lane import new_run_id
 from gateway.contracts.store import Json
-from gateway.dialects.chat.body import chat_request
-from gateway.dialects.chat.dialect import asked_of
 from gateway.dialects.dialect import Asked
 from gateway.dialects.json_object import json_object
-from gateway.dialects.responses.request import request_from
+from gateway.dialects.table import DIALECTS
 from gateway.errors import GatewayError
 
 EXPLAIN_PATH = "/context/explain"
 #: Calls that are judged in one request.
 CALLS_LIMIT = 100
+#: The dialect of a request that is no response's.
+_CHAT: Final = next(dialect for dialect in DIALECTS if not dialect.stateful)
 #: Fields of which a request for a response has one, and a chat none.
 _OF_RESPONSES: Final = ("input", "previous_response_id", "conversation")
 
@@ -69,10 +69,9 @@ class ExplainPages:
 
     async def _asked(self, entered: Entered, body: Json, content: bytes) -> Asked:
         """Return the request, which is one of either API. Raises GatewayError, StoreError."""
-        if "messages" in body or not any(name in body for name in _OF_RESPONSES):
-            return asked_of(await aside(partial(chat_request, orjson.dumps(body), needs_model=False), content=content))
-        wanted = await aside(partial(request_from, body, needs_model=False), content=content)
-        return (await self.creation.asked(entered, wanted, content))[1]
+        if "messages" not in body and any(name in body for name in _OF_RESPONSES):
+            return await self.creation.asked_in(entered, body, content)
+        return await aside(partial(_CHAT.parse, orjson.dumps(body), needs_model=False), content=content)
 
 
 def _calls(calls: object) -> Sequence[Json] | None:

@@ -25,12 +25,18 @@ from gateway.lanes.listener import Listener
 from gateway.lanes.local import head_of
 from gateway.lanes.router import Router
 from gateway.lanes.wrong_keys import WrongKeys
-from gateway.runs.answer_log import AnswerLogs
 from gateway.runs.live import LiveRuns
 from gateway.server.api import ApiPages
 from gateway.server.backlog import Backlog
 from gateway.server.console import ConsoleEntry, InUse
-from gateway.server.context_lane import Assembled, Shared, build_context_lane, build_shared, open_store
+from gateway.server.context_lane import (
+    Assembled,
+    Shared,
+    build_context_lane,
+    build_resumption,
+    build_shared,
+    open_store,
+)
 from gateway.server.notices import Notices
 from gateway.server.page_runner import running
 from gateway.server.passthrough_lane import (
@@ -123,7 +129,7 @@ class Gateway:
         await self._follow_services()
         router = self._entry()
         self._context = await self._assemble(self._loaded, router)
-        self._stack.push_async_callback(self._retire)
+        self._stack.push_async_callback(lambda: self._context.lane.retire())
         self._console = self._console_entry(store)
         self._stack.push_async_callback(self._console.close)
         rooms, admin = self._pages(), settings.admin.listen
@@ -159,29 +165,13 @@ class Gateway:
             resume=resume,
             equipment=lambda: self._current().equipment,
         )
-        kept = KeptResponses(
-            store=store,
-            logs=AnswerLogs(store, clock=self._clock),
-            clock=self._clock,
-            is_over=lambda run: self._resumption.is_over(run),
-            told=lambda run: self._resumption.told(run),
-        )
-        self._kept = kept
-        self._resumption = Resumption(
-            lane=lambda: self._current().lane,
-            runs=self._runs,
-            leases=shared.leases,
-            feed=shared.feed,
-            store=store,
-            clock=self._clock,
-            taken_up=kept.goes_on,
-        )
+        self._resumption, self._kept = build_resumption(shared, lane=lambda: self._current().lane)
         self._notices = Notices(shared, on_duty=self._index == 0)
         self._stack.push_async_callback(shared.mcp_servers.close)
         self._stack.push_async_callback(shared.feed.close)
         self._stack.push_async_callback(self._notices.close)
         self._stack.push_async_callback(shared.leases.close)
-        self._stack.push_async_callback(kept.logs.close)
+        self._stack.push_async_callback(self._kept.logs.close)
         self._stack.push_async_callback(self._runs.close)
 
     def connection_factory(self, name: str) -> Callable[[], ClientConnection]:
@@ -333,9 +323,6 @@ class Gateway:
 
     def _current(self) -> Assembled:
         return self._context
-
-    async def _retire(self) -> None:
-        await self._context.lane.retire()
 
     def _pages(self) -> ApiPages:
         told = (self._exposition, self._history, self._clock, self._started_s, self._demo_url)

@@ -10,6 +10,7 @@ from typing import Any
 from gateway.agent.parts import AgentParts, ApprovalSettings
 from gateway.agent.stage import AgentLoops
 from gateway.agent.unlooped import unlooped
+from gateway.api.responses.kept import KeptResponses
 from gateway.approvals.approvals import Approvals
 from gateway.config import ConfigError, Problem, Settings
 from gateway.config.schema.context import StageUse
@@ -18,6 +19,7 @@ from gateway.context.chain import Chain, Link, fold
 from gateway.context.explain import Explainer
 from gateway.context.lane import ContextLane
 from gateway.context.prompts import BasePrompts
+from gateway.context.resumption import Resumption
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import StoredRun
 from gateway.contracts.managed import ManagedService
@@ -30,6 +32,7 @@ from gateway.model.metering import metered
 from gateway.model.target import Target
 from gateway.registry.find import PluginProblem, build_plugin, find_plugin
 from gateway.registry.stores import build_store
+from gateway.runs.answer_log import AnswerLogs
 from gateway.runs.asking import RequestKey
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases
@@ -127,6 +130,31 @@ def build_shared(
     leases = Leases(store, clock=clock, resume=resume)
     servers = make_servers(store, worker=leases.owner, counters=counters, clock=clock)
     return Shared(store, runs, EventFeed(store), leases, counters, clock, servers, InUse(equipment), Results())
+
+
+def build_resumption(shared: Shared, *, lane: Callable[[], ContextLane]) -> tuple[Resumption, KeptResponses]:
+    """Return what continues stored runs, and the kept responses, which follow those of the background.
+
+    `lane` returns the context lane of the configuration in use.
+    """
+    store, clock = shared.store, shared.clock
+    kept = KeptResponses(
+        store=store,
+        logs=AnswerLogs(store, clock=clock),
+        clock=clock,
+        is_over=lambda run: resumption.is_over(run),
+        told=lambda run: resumption.told(run),
+    )
+    resumption = Resumption(
+        lane=lane,
+        runs=shared.runs,
+        leases=shared.leases,
+        feed=shared.feed,
+        store=store,
+        clock=clock,
+        taken_up=kept.goes_on,
+    )
+    return resumption, kept
 
 
 def make_servers(store: Store, *, worker: str, counters: Counters, clock: Clock) -> McpServers:

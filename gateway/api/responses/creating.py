@@ -20,7 +20,7 @@ from gateway.dialects.responses.conversation import ResponseAsked, asked_of
 from gateway.dialects.responses.facts import ResponseFacts
 from gateway.dialects.responses.ids import response_id_of
 from gateway.dialects.responses.items import listed
-from gateway.dialects.responses.request import ResponseRequest, request_of
+from gateway.dialects.responses.request import ResponseRequest, request_from, request_of
 from gateway.errors import GatewayError
 from gateway.runs.asking import RequestKey
 from gateway.runs.live import LiveRun
@@ -118,6 +118,11 @@ class Creation:
         seal = await self.sealing.of(tenant)
         asked = partial(asked_of, wanted, earlier=earlier, referenced=referenced, unseal=seal.opened)
         return earlier, await aside(asked, content=content)
+
+    async def asked_in(self, entered: Entered, body: Json, content: bytes) -> ResponseAsked:
+        """Return the request that a JSON object is, as the lane gets it. Raises GatewayError, StoreError."""
+        wanted = await aside(partial(request_from, body, needs_model=False), content=content)
+        return (await self.asked(entered, wanted, content))[1]
 
     async def _earlier(self, wanted: ResponseRequest, *, tenant: str, local: Local) -> Sequence[Json]:
         """Return the items that a request goes on from. Raises GatewayError, StoreError."""
