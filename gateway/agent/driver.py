@@ -149,11 +149,13 @@ class RunDriver:
         self._tell = emit
         self._budget.start(self._expire)
         try:
-            said, progress, catalog = self._hidden.retold(), self._progress, self._parts.in_use.judge.catalog
-            for chunk in opening(self._exchange, said, self._record.steps[progress.shown :], catalog):
-                await self._emit(chunk)
-            if self._exchange.brings:
-                await self._emit(self._spoken(self._exchange.brings))
+            run = self._exchange
+            if run.events or run.shows_calls or run.resume is not None:
+                said, progress, catalog = self._hidden.retold(), self._progress, self._parts.in_use.judge.catalog
+                for chunk in opening(run, said, self._record.steps[progress.shown :], catalog):
+                    await self._emit(chunk)
+            if run.brings:
+                await self._emit(self._spoken(run.brings))
             await self._begin()
             self._action = Execute(()) if self._progress.is_open else defused_end(self._loop.begin())
             while not isinstance(self._action, Finish):
