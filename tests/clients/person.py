@@ -26,7 +26,7 @@ DONE: Final = (
 REJECTED: Final = "The call of `execute_sql` was rejected, because: `Not today`. Nothing ran."
 #: For so long streams are held, and people look for a question.
 PATIENCE_S: Final = 20.0
-_POLL_S: Final = 0.01
+POLL_S: Final = 0.01
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def pending(lane: Lane, name: str) -> Json:
     give_up_s = time.monotonic() + PATIENCE_S
     while not (waiting := [each for each in asked_about(lane, name) if each["state"] == "pending"]):
         assert time.monotonic() < give_up_s, f"nobody asks about {name}: {asked_about(lane, name)}"
-        time.sleep(_POLL_S)
+        time.sleep(POLL_S)
     [approval] = waiting
     assert lane.count(name) == 0 and not written(lane, name).exists()
     return approval
@@ -119,5 +119,14 @@ def person(lane: Lane, name: str, decision: str) -> Iterator[None]:
 def ended(lane: Lane, name: str, decision: str) -> None:
     """There was one question, and what was decided became of it, once."""
     [approval] = asked_about(lane, name)
-    assert approval["state"] == ("done" if decision == "approve" else "rejected")
+    assert approval["state"] == ("done" if decision == "approve" else "rejected"), approval
     assert lane.count(name) == (decision == "approve")
+
+
+def until(lane: Lane, name: str, state: str) -> None:
+    """The run about this name is in this state."""
+    [approval] = asked_about(lane, name)
+    give_up_s = time.monotonic() + PATIENCE_S
+    while (run := approvals(lane).get("context", "runs", approval["run_id"]))["state"] != state:
+        assert time.monotonic() < give_up_s, run
+        time.sleep(POLL_S)

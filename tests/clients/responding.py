@@ -49,7 +49,7 @@ _SUNNY: Final = "Sunny"
 class Options:
     """The tools of the gateway that a client names (`label` None: none), and its answer to whatever it is asked.
 
-    `base_url` ends with `/v1`; `server_url` is for clients that cannot leave it out.
+    `base_url` ends with `/v1`.
     """
 
     base_url: str
@@ -259,8 +259,7 @@ class NodeConversation:
     def __init__(self, options: Options, *, worker: Worker, name: str) -> None:
         self._worker, self._name = worker, name
         self._id = str(next(self._numbers))
-        # AI SDK names an address in any case.
-        self._options = {**asdict(options), "server_url": options.base_url, "tool": WEATHER}
+        self._options = {**asdict(options), "tool": WEATHER}
 
     def say(self, text: str) -> Told:
         told = self._worker.converse(self._name, self._id, text, self._options)

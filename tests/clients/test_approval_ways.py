@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,7 +26,6 @@ from tests.clients.person import (
     PATIENCE_S,
     REJECTED,
     Json,
-    approvals,
     asked_about,
     asking,
     behind_question,
@@ -37,6 +35,7 @@ from tests.clients.person import (
     line,
     pending,
     person,
+    until,
     writing,
     written,
 )
@@ -175,15 +174,6 @@ def streamed(client: openai.OpenAI, messages: list[ChatCompletionMessageParam]) 
     """As every tutorial does it."""
     chunks = client.chat.completions.create(model="demo", messages=messages, stream=True)
     return "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
-
-
-def until(lane: Lane, name: str, state: str) -> None:
-    """The run about this name is in this state."""
-    [approval] = asked_about(lane, name)
-    give_up_s = time.monotonic() + PATIENCE_S
-    while (run := approvals(lane).get("context", "runs", approval["run_id"]))["state"] != state:
-        assert time.monotonic() < give_up_s, run
-        time.sleep(0.01)
 
 
 # Conversations of the others.

@@ -1,6 +1,7 @@
 """openai-agents in the context lane: hosted tools of the gateway and its services, approvals, sessions, transports."""
 
 import json
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -22,7 +23,18 @@ from agents import (
 )
 
 from tests.clients.lane import Lane
-from tests.clients.person import DONE, REJECTED, asked_about, asking, ended, insertion, pending
+from tests.clients.person import (
+    DONE,
+    PATIENCE_S,
+    POLL_S,
+    REJECTED,
+    approvals,
+    asked_about,
+    asking,
+    ended,
+    insertion,
+    pending,
+)
 from tests.clients.provider import PROVIDER_KEY, Provider
 from tests.clients.responding import DECISIONS, REASON
 from tests.clients.test_every_client import HELLO
@@ -49,7 +61,15 @@ def lane(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     program, *args = command("ok")
     mcp = {"servers": {"numbers": {"command": program, "args": args}}}
     with asking(provider, tmp_path_factory.mktemp("agents"), mcp=mcp) as lane:
+        until_running(lane, "numbers")
         yield lane
+
+
+def until_running(lane: Lane, service: str) -> None:
+    give_up_s = time.monotonic() + PATIENCE_S
+    while (seen := approvals(lane).get("mcp", "services", service))["state"] != "running":
+        assert time.monotonic() < give_up_s, seen
+        time.sleep(POLL_S)
 
 
 class Asked:
@@ -118,7 +138,7 @@ async def test_services_beside_each_other(lane: Lane, stream: bool) -> None:
 
 async def test_what_it_does_not_name_is_not_there(lane: Lane, stream: bool) -> None:
     """Tools of another label, and those that `allowed_tools` leaves out."""
-    for named in (hosted("numbers"), hosted(allowed_tools=["nothing"])):
+    for named in (hosted("numbers"), hosted(allowed_tools=["file_operations"])):
         result = await say(lane, SELECT, named, stream=stream)
         assert "apple" not in json.dumps([call["output"] for call in calls(result)])
 

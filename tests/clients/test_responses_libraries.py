@@ -77,7 +77,7 @@ def test_it_sees_the_calls_of_tools_that_it_names(client: Client, lane: Lane, se
     told = conversation.say(f"steps 3 {SELECT}")
     assert told.text.startswith(ROUND.format(3)) and told.asked == [] and len(seen) == 4
     assert [call["name"] for call in told.calls] == ["execute_sql"] * 3
-    assert [json.loads(call["arguments"])["sql"].split()[5] for call in told.calls] == ["1", "2", "3"]
+    assert [json.loads(call["arguments"])["sql"].split()[7] for call in told.calls] == ["1", "2", "3"]
     assert "apple" in told.calls[0]["output"] and "apple" not in told.calls[2]["output"]
     assert conversation.say("Say hello").text == HELLO
 
@@ -115,7 +115,7 @@ def test_its_approvals_decide(client: Client, decision: str, lane: Lane, client_
 def test_it_may_want_more_approvals(client: Client, decision: str, lane: Lane) -> None:
     """`require_approval: always` asks about a call that runs without a question otherwise."""
     told = client.at(lane, decision=decision).say(SELECT)
-    assert [json.loads(call["arguments"])["sql"].split()[5] for call in told.asked] == ["1"]
+    assert [json.loads(call["arguments"])["sql"].split()[7] for call in told.asked] == ["1"]
     assert ("apple" in told.text) == (decision == "approve")
 
 

@@ -39,13 +39,14 @@ function answerTo(item, { decision }) {
 }
 
 function langchain(options) {
+  const { type, ...described } = options.tool;
   const model = new ChatOpenAI({
     model: "demo",
     apiKey: options.api_key,
     maxRetries: 0,
     useResponsesApi: true,
     configuration: { baseURL: options.base_url },
-  }).bindTools([...named(options), options.tool]);
+  }).bindTools([...named(options), { type, function: described }]);
   const messages = [];
   return async (text) => {
     const told = { asked: [], calls: [] };
@@ -121,7 +122,7 @@ function aiSdk(options) {
   const { name, description, parameters } = options.tool;
   const tools = { [name]: tool({ description, inputSchema: jsonSchema(parameters), execute: async () => SUNNY }) };
   for (const { server_label: serverLabel, require_approval: requireApproval } of named(options))
-    tools.gateway = provider.tools.mcp({ serverLabel, serverUrl: options.server_url, requireApproval });
+    tools.gateway = provider.tools.mcp({ serverLabel, serverUrl: serverLabel, requireApproval }); // it wants both
   const messages = [];
   return async (text) => {
     const told = { asked: [], calls: [] };
