@@ -34,7 +34,7 @@ class ResponseAnswer:
         now_s: Callable[[], float],
         background: bool = False,
     ) -> None:
-        self._resource = Resource(facts, id=response_id, created_s=created_s, background=background)
+        self._resource = Resource(facts, response_id=response_id, created_s=created_s, background=background)
         self._output = Output(facts, response_id=response_id, events=NoEvents())
         self._now_s = now_s
 

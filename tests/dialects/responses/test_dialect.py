@@ -10,9 +10,18 @@ from gateway.dialects.table import DIALECTS
 from gateway.errors import GatewayError
 from gateway.http.error_response import error_body
 from tests.dialects.responses.schema import check_frames, check_response
+from tests.dialects.responses.scripts import SCRIPTS
 
 TOLD: list[Chunk] = ["Hello", chunks.finish("stop"), {"choices": [], "usage": {"prompt_tokens": 3}}]
 RUN = "run_" + "0a" * 12
+#: What a client answers to calls of its own tools.
+OUTPUTS = {
+    "function_call": {"type": "function_call_output", "output": "1"},
+    "custom_tool_call": {"type": "custom_tool_call_output", "output": "1"},
+    "local_shell_call": {"type": "local_shell_call_output", "output": "1"},
+    "shell_call": {"type": "shell_call_output", "output": []},
+    "apply_patch_call": {"type": "apply_patch_call_output", "status": "completed"},
+}
 
 
 def content(**fields: object) -> bytes:
@@ -39,6 +48,21 @@ def test_a_request_is_read_and_answered(*, streams: bool) -> None:
     stream = DIALECT.answer(asked, run_id=RUN, created_s=1.5).stream()
     events = check_frames(b"".join([stream.first(), *map(stream.frames, TOLD), stream.finish()]))
     assert events[-1]["response"]["output"] == response["output"]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_an_output_is_an_input(name: str) -> None:
+    """Clients that keep nothing at the gateway send all of it back, with the outputs of their tools."""
+    output = SCRIPTS[name].ended().output
+    calls = [item for item in output if item["type"] in OUTPUTS and item["status"] == "completed"]
+    outputs = [{**OUTPUTS[item["type"]], "call_id": item["call_id"]} for item in calls]
+    further = {"role": "user", "content": "Go on."}
+    asked = DIALECT.parse(content(input=[further, *output, *outputs, further]), needs_model=True)
+    messages = asked.body["messages"]
+    called = [call["id"] for message in messages for call in message.get("tool_calls", ())]
+    own = [item["id"] for item in output if item["type"] == "mcp_call" and item["status"] in ("completed", "failed")]
+    assert sorted(called) == sorted([*own, *(item["call_id"] for item in calls)])
+    assert called == [message["tool_call_id"] for message in messages if message["role"] == "tool"]
 
 
 def test_a_background_response_is_queued_first() -> None:

@@ -44,7 +44,7 @@ _VALUE_CHARS: Final = 512
 class Resource:
     """The response as it stands."""
 
-    def __init__(self, facts: ResponseFacts, *, id: str, created_s: float, background: bool) -> None:  # noqa: A002
+    def __init__(self, facts: ResponseFacts, *, response_id: str, created_s: float, background: bool) -> None:
         self.status = "queued" if background else "in_progress"
         self.output: list[Json] = []
         self.usage: Json | None = None
@@ -52,7 +52,7 @@ class Resource:
         self.incomplete: str | None = None
         self.completed_at: int | None = None
         self.metadata = {**(facts.fields.get("metadata") or {}), **_left_out(facts.left_out)}
-        self._named = {"id": id, "object": "response", "created_at": int(created_s)}
+        self._named = {"id": response_id, "object": "response", "created_at": int(created_s)}
         self._repeated = {**_repeated(facts.fields), "background": background}
         self._json: tuple[bytes, bytes] | None = None
 

@@ -13,7 +13,7 @@ from tests.dialects.responses.scripts import EVERYTHING
 
 def resource(*left_out: str, **fields: object) -> Resource:
     facts = ResponseFacts(fields={"model": "m", **fields}, left_out=left_out)
-    return Resource(facts, id="resp_1", created_s=7.9, background=False)
+    return Resource(facts, response_id="resp_1", created_s=7.9, background=False)
 
 
 def test_a_response_has_every_field() -> None:
