@@ -6,7 +6,7 @@ one. A tool whose name towards models is another one's is not there.
 
 import hashlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Generic, Literal, TypeAlias, TypeVar
@@ -71,10 +71,14 @@ Services: TypeAlias = Callable[[], Sequence[Configured[ServiceSource]]]
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """The services of one moment, of two with one name the first; and the running ones' tools, as models name them."""
+    """The services of one moment, of two with one name the first; and the running ones' tools, as models name them.
+
+    `offered` are the tools of services that requests have named so far, each with the definition for models.
+    """
 
     services: Sequence[tuple[Service, Configured[ServiceSource]]]
     tools: Mapping[str, tuple[str, Service, Configured[ServiceSource]]]
+    offered: dict[str, Sequence[tuple[CatalogEntry, ToolSpec]]] = field(default_factory=dict)
 
 
 class Catalog:
@@ -111,12 +115,12 @@ class Catalog:
         if not (exchange.only_tools or exchange.no_tools or exchange.services):
             return tuple(offered.values())
         own = [spec for name, spec in offered.items() if exchange.allows(name)]
-        return [*own, *map(_towards_model, self._of_services(exchange))]
+        return [*own, *(spec for _, spec in self._of_services(exchange))]
 
     def listed(self, exchange: Exchange) -> Sequence[CatalogEntry]:
         """Return the tools of `offered` as they are to the operator. Of a changed one nothing of its definition is."""
         own = [self._entries[name] for name in self._offered[bool(self._further())] if exchange.allows(name)]
-        return [*own, *map(_without_changes, self._of_services(exchange))]
+        return [*own, *(entry for entry, _ in self._of_services(exchange))]
 
     def services(self) -> Sequence[Service]:
         """Return the services as they are now."""
@@ -210,16 +214,24 @@ class Catalog:
         sources = [entry.source for entry in self._entries.values()] + [each.source for each in self._services]
         return list({id(source): source for source in sources}.values())
 
-    def _of_services(self, exchange: Exchange) -> Iterator[CatalogEntry]:
-        """Yield the tools that the request may use of the services that it names, as far as they run."""
-        wanted = {facts.name: facts for facts in self.services()} if exchange.services else {}
+    def _of_services(self, exchange: Exchange) -> Iterator[tuple[CatalogEntry, ToolSpec]]:
+        """Yield the tools that the request may use of the services that it names, with their definitions for models."""
         for name in exchange.services:
-            if (service := wanted.get(name)) is None or not service.running:
-                continue
-            for tool in service.tools:
-                entry = self.find(f"{name}.{tool}", exchange)
-                if entry is not None and entry.service is not None and entry.service.name == name:
-                    yield entry
+            for entry, spec in self._of_service(name):
+                if exchange.allows(entry.spec.name):
+                    yield entry, spec
+
+    def _of_service(self, name: str) -> Sequence[tuple[CatalogEntry, ToolSpec]]:
+        """Return the tools of a service, as far as it runs: the same objects as long as no service changes."""
+        current = self._current()
+        if (known := current.offered.get(name)) is not None:
+            return known
+        service = next((facts for facts, _ in current.services if facts.name == name and facts.running), None)
+        named = (self.named(f"{name}.{tool}") for tool in (() if service is None else service.tools))
+        of_service = (entry for entry in named if entry is not None and entry.service is not None)
+        found = [(_without_changes(entry), _towards_model(entry)) for entry in of_service]
+        current.offered[name] = found
+        return found
 
     def _current(self) -> _Snapshot:
         """Return the services as they are now. Those of this configuration report no changes, so they are read anew."""

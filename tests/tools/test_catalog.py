@@ -225,6 +225,19 @@ async def test_services_that_a_request_names_are_offered() -> None:
     assert names("git", "gone") == ["now", "git__log"]
 
 
+async def test_tools_of_services_are_not_copied_for_a_request() -> None:
+    """As long as no service changes."""
+    service = running("time", "look", "listen")
+    now = [Configured(service, untrusted=True)]
+    tools = Catalog((), further=lambda: now)
+    asked = replace(exchange(), services=("time",))
+    first, second = tools.offered(asked), tools.offered(asked)
+    assert first and [id(tool) for tool in first] == [id(tool) for tool in second]
+    service.becomes("running", look="2")
+    now = [*now]
+    assert [tool.name for tool in tools.offered(asked)] == ["time__look"]
+
+
 async def test_a_request_may_have_no_tools() -> None:
     """None is offered, found or named as the nearest."""
     tools = await load_catalog({"s": Configured(Source(spec("now")))}, further=Come(running("time", "look")))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, TypeAlias
 
-from cachetools import TTLCache
+from cachetools import LRUCache, TTLCache
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from gateway.plugin import (
@@ -24,6 +24,7 @@ from gateway.plugin import (
     Json,
     Plugin,
     Reply,
+    ToolSpec,
     client_tools,
     positive_seconds,
     wants_text,
@@ -41,7 +42,9 @@ _SEPARATOR = "\n\n"
 _WARNINGS = 64
 _NOBODY = Caller(name="", tenant="", scopes=frozenset())
 
-_Key: TypeAlias = tuple[str | None, str | None, str, bool, bool]
+_Key: TypeAlias = tuple[str | None, str | None, str, bool, bool, tuple[ToolText, ...] | None]
+#: Selections of tools whose texts are kept, the last used ones.
+_SELECTIONS = 64
 
 
 class Config(BaseModel):
@@ -94,6 +97,9 @@ class PromptEnhancer:
         # Toggles are no part of the key: a stage has one configuration for life.
         self._parts: TTLCache[_Key, Part] = TTLCache(config.cache_size, config.cache_ttl, timer=host.clock.monotonic)
         self._all_tools: tuple[ToolText, ...] | None = None
+        # By the identities of the tools, which each entry holds: none of them can be another one's meanwhile.
+        self._selected: LRUCache[tuple[int, ...], tuple[Sequence[ToolSpec], tuple[ToolText, ...]]]
+        self._selected = LRUCache(_SELECTIONS)
         self._versions: tuple[str, int] | None = None
         self._warned: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
 
@@ -129,20 +135,19 @@ class PromptEnhancer:
         return EnhancedPrompt(fitted.text, max_age_s, fitted.omitted, tokens)
 
     def _part(self, exchange: Exchange, base: str | None) -> Part:
-        """Return the part from the cache, or make it now. A request with its own selection of tools is not cached."""
+        """Return the part from the cache, or make it now. A selection of tools is a part of its key, by their texts."""
         self._drop_outdated()
         with_tools = self._config.tools and not exchange.no_tools and wants_text(exchange.body)
         # The intent layer adds the tools of a service as notes; they are called in the same format.
         service = with_tools and exchange.intent is not None and any(map(exchange.allows, exchange.intent.tools))
         # Tenants share no entry unless their texts are equal: the text itself is part of the key.
-        key = (exchange.prompt, base, self._host.tools.version, with_tools, service)
-        part = None if _selects(exchange) else self._cached(key)
+        selected = self._selection(exchange) if with_tools and _selects(exchange) else None
+        key = (exchange.prompt, base, self._host.tools.version, with_tools, service, selected)
+        part = self._cached(key)
         self._host.counters.count("prompt_cache_requests", result="miss" if part is None else "hit")
         if part is None:
-            tools = self._tools(exchange) if with_tools else ()
-            part = self._made(base, tools, instructed=bool(tools) or service)
-            if not _selects(exchange):
-                self._parts[key] = part
+            tools = (self._tools(exchange) if selected is None else selected) if with_tools else ()
+            part = self._parts[key] = self._made(base, tools, instructed=bool(tools) or service)
         clashes = _clashes(exchange.body, part.tools)
         if not clashes:
             return part
@@ -156,12 +161,18 @@ class PromptEnhancer:
             return None
 
     def _tools(self, exchange: Exchange) -> tuple[ToolText, ...]:
-        """Return the texts of the offered tools. Those of a request without a selection are made once and shared."""
-        if _selects(exchange):
-            return tool_texts(self._host.tools.offered(exchange))
+        """Return the texts of all tools that are offered, which are made once."""
         if self._all_tools is None:
             self._all_tools = tool_texts(self._host.tools.offered(exchange))
         return self._all_tools
+
+    def _selection(self, exchange: Exchange) -> tuple[ToolText, ...]:
+        """Return the texts of the tools that a request selects."""
+        offered = self._host.tools.offered(exchange)
+        key = tuple(map(id, offered))
+        if (known := self._selected.get(key)) is None:
+            known = self._selected[key] = offered, tool_texts(offered)
+        return known[1]
 
     def _drop_outdated(self) -> None:
         versions = (self._host.tools.version, self._host.prompts.version)
@@ -173,6 +184,7 @@ class PromptEnhancer:
                     self._host.counters.count("prompt_cache_invalidations", reason=reason)
         self._parts.clear()
         self._all_tools = None
+        self._selected.clear()
         self._warned.clear()
         self._versions = versions
 

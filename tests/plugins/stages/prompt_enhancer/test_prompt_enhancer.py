@@ -262,6 +262,28 @@ async def test_what_a_request_wants_of_tools_is_not_kept(host: FakeHost) -> None
     assert names_in(plain) == ["read_file", "now"] and await system(enhancer, exchange()) == plain
 
 
+async def test_a_selection_of_tools_is_converted_once(host: FakeHost) -> None:
+    """As long as its tools are the same: one that changes is another one, whatever its name."""
+    service = Managed("time")
+    service.becomes("running", look="1")
+    services = [Configured(service)]
+    sources = {"s": Configured(Source(*host.tools.specs))}
+    host.tools = await load_catalog(sources, further=lambda: services)  # type: ignore[assignment]
+    enhancer = stage(host)
+    asked = exchange(services=("time",), only_tools=("time.*", "now"))
+    first = await system(enhancer, asked)
+    assert names_in(first) == ["now", "time__look"]
+    assert await system(enhancer, asked) == first and host.counters.counted[("prompt_cache_requests", "hit")] == 1
+    assert names_in(await system(enhancer, replace(asked, only_tools=("time.*",)))) == ["time__look"]
+    assert names_in(await system(enhancer, replace(asked, only_tools=("now",)))) == ["now"]
+    service.accept({"look": "another"})
+    services = [*services]
+    assert "has changed" in await system(enhancer, asked)
+    service.becomes("stopped")
+    services = [*services]
+    assert names_in(await system(enhancer, asked)) == ["now"]
+
+
 async def test_the_cache_has_a_size(host: FakeHost) -> None:
     """The oldest gives way."""
     enhancer = stage(host, cache_size=1)
