@@ -48,7 +48,10 @@ class KeptResponses:
     told: Callable[[StoredRun], Awaitable[Sequence[Chunk]]]
 
     async def find(self, response_id: str, *, tenant: str) -> StoredResponse:
-        """Return a response as it is at this moment. Raises GatewayError (response_not_found, store_full), StoreError."""
+        """Return a response as it is at this moment.
+
+        Raises GatewayError (response_not_found, store_full), StoreError.
+        """
         row = await self._found(response_id, tenant=tenant)
         if row is None:
             raise not_found()
@@ -60,8 +63,8 @@ class KeptResponses:
             found: Json = orjson.loads(row.output)
             return found
         answer = self.answer_of(row)
-        if row.background:
-            _write(answer, await self._log_of(row), failure=None, over=False)
+        if row.background and (entries := await self._log_of(row)):
+            _write(row.id, answer, entries, failure=None, over=False)
         return answer.resource()
 
     async def chain(self, response_id: str, *, tenant: str) -> Sequence[StoredResponse]:
@@ -229,7 +232,7 @@ class KeptResponses:
             await self._end_log(row, run, [*chunks, ended(run.updated_s, failure)])
             return await self._finished(row, await self._log_of(row))
         answer = self.answer_of(row, now_s=lambda: run.updated_s)
-        _write(answer, chunks, failure=failure, over=True)
+        _write(row.id, answer, chunks, failure=failure, over=True)
         await self.keep(row, answer)
         return await self.store.response(row.id, tenant=row.tenant) or row
 
@@ -239,7 +242,7 @@ class KeptResponses:
             return row
         at_s, failure = end
         answer = self.answer_of(row, now_s=lambda: at_s)
-        _write(answer, entries, failure=failure, over=True)
+        _write(row.id, answer, entries, failure=failure, over=True)
         await self.keep(row, answer)
         return await self.store.response(row.id, tenant=row.tenant) or row
 
@@ -264,11 +267,13 @@ class KeptResponses:
             return
 
 
-def _write(answer: ResponseAnswer, chunks: Sequence[Chunk], *, failure: GatewayError | None, over: bool) -> None:
+def _write(
+    response_id: str, answer: ResponseAnswer, chunks: Sequence[Chunk], *, failure: GatewayError | None, over: bool
+) -> None:
     """Write an answer from its chunks, for its Response object."""
     answer.read([chunk for chunk in chunks if end_of(chunk) is None])
     if failure is not None:
-        answer.fail(failure, request_id="")
+        answer.fail(failure, request_id=response_id)
     elif over:
         answer.end()
 

@@ -71,10 +71,10 @@ class GatewayCalls:
             label, name = _named(tool)
             if label not in self._listed:
                 shown = {"name": name, "description": tool["description"], "input_schema": tool["parameters"]}
-                by_label.setdefault(label, []).append({**shown, "annotations": None})
+                by_label.setdefault(label, []).append(shown)
         self._listed |= by_label.keys()
         for label, shown_tools in by_label.items():
-            output, fields = self._output, {"type": "mcp_list_tools", "server_label": label, "error": None}
+            output, fields = self._output, {"type": "mcp_list_tools", "server_label": label}
             item_id, index = output.place("mcpl")
             item = WholeItem({"id": item_id, **fields, "tools": []})
             output.add(item)
