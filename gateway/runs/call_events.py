@@ -11,6 +11,7 @@ from gateway.contracts.journal import StoredStep
 from gateway.contracts.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.chat_request import client_tools
+from gateway.dialects.imitation import defused
 from gateway.tools.catalog import Catalog
 
 #: States of a step that ran, and of one that did not, whose results the model may read.
@@ -58,8 +59,11 @@ def started(step: StoredStep, catalog: Catalog) -> Chunk:
 
 
 def finished(step: StoredStep, catalog: Catalog) -> Chunk:
-    """Return the event of a call that has its result, also of one that never began."""
-    result = step.shown or step.result or ""
+    """Return the event of a call that has its result, also of one that never began.
+
+    The result is the one that the model is shown, without ids of approvals: no text of a tool passes for the gateway's.
+    """
+    result = defused(step.shown or step.result or "")
     return chunks.event(
         {"type": "tool.finished", **_call(step, catalog), "ok": step.state == "finished", "result": result}
     )
