@@ -25,13 +25,11 @@ def test_tools_are_listed_once_by_label() -> None:
             "id": f"mcpl_{HEX}0000",
             "type": "mcp_list_tools",
             "server_label": "notes",
-            "error": None,
             "tools": [
                 {
                     "name": name,
                     "description": f"About notes.{name}.",
                     "input_schema": {"type": "object"},
-                    "annotations": None,
                 }
                 for name in ("find", "drop")
             ],
@@ -40,13 +38,11 @@ def test_tools_are_listed_once_by_label() -> None:
             "id": f"mcpl_{HEX}0001",
             "type": "mcp_list_tools",
             "server_label": "gateway",
-            "error": None,
             "tools": [
                 {
                     "name": "clock",
                     "description": "About clock.",
                     "input_schema": {"type": "object"},
-                    "annotations": None,
                 }
             ],
         },
