@@ -30,6 +30,7 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "unsupported_parameter": Code(400, _INVALID, "client"),
         "unsupported_endpoint": Code(400, _INVALID, "client"),
         "upstream_rejected": Code(400, _INVALID, "upstream"),
+        "websocket_connection_limit_reached": Code(400, _INVALID, "policy"),
         "invalid_field": Code(400, _INVALID, "client"),
         "invalid_header": Code(400, _INVALID, "client"),
         "invalid_json": Code(400, _INVALID, "client"),

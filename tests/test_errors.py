@@ -20,6 +20,7 @@ CONTRACT = {
         "unsupported_endpoint",
         "unsupported_parameter",
         "upstream_rejected",
+        "websocket_connection_limit_reached",
     },
     401: {"missing_api_key", "invalid_api_key", "upstream_refused"},
     403: {"scope_missing", "host_not_allowed", "origin_not_allowed"},

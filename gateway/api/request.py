@@ -55,10 +55,14 @@ def caller_with(scopes: Collection[str], identify: Callable[[str], Caller]) -> C
     raise refusal or GatewayError("scope_missing", "No gateway key may read this page.")
 
 
-def query_of(request: web.Request, *known: str) -> Mapping[str, str]:
-    """Return the query. Raises GatewayError (unknown_field, invalid_field)."""
+def query_of(request: web.Request, *known: str, lists: Collection[str] = ()) -> Mapping[str, str]:
+    """Return the query, without `lists`, which may come several times. Raises GatewayError (unknown_field,
+    invalid_field).
+    """
     query: dict[str, str] = {}
     for name, value in request.query.items():
+        if name in lists:
+            continue
         if name not in known:
             there_are = f"use {', '.join(map(repr, known))}" if known else "leave it out"
             raise GatewayError(

@@ -12,7 +12,7 @@ from gateway.api.asking import ContextRequests, Entered
 from gateway.api.content import aside
 from gateway.api.responses.kept import API, KeptResponses, items_of, not_found
 from gateway.api.responses.sealing import Sealing
-from gateway.context.lane import Keep
+from gateway.context.lane import Keep, new_run_id
 from gateway.contracts.responses import StoredResponse
 from gateway.contracts.store import Json
 from gateway.dialects.responses.answer import ResponseAnswer
@@ -20,7 +20,7 @@ from gateway.dialects.responses.conversation import ResponseAsked, asked_of
 from gateway.dialects.responses.facts import ResponseFacts
 from gateway.dialects.responses.ids import response_id_of
 from gateway.dialects.responses.items import listed
-from gateway.dialects.responses.request import ResponseRequest, request_from, request_of
+from gateway.dialects.responses.request import ResponseRequest, request_from
 from gateway.errors import GatewayError
 from gateway.runs.asking import RequestKey
 from gateway.runs.live import LiveRun
@@ -31,19 +31,25 @@ NOTHING_LOCAL: Final[Local] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
-    """A response that has begun. `keep` stores it at its end; None: it is not to be stored.
+class Draft:
+    """A response before its answer. `keep` stores it at its end; None: it is not to be stored.
 
     `items` are those of the conversation before its answer.
     """
 
-    run: LiveRun
-    request_key: RequestKey
     answer: ResponseAnswer
     row: StoredResponse
     items: Sequence[Json]
-    streams: bool
     keep: Keep | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun(Draft):
+    """A response that has begun."""
+
+    run: LiveRun
+    request_key: RequestKey
+    streams: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,55 +61,59 @@ class Creation:
     sealing: Sealing
 
     async def begin(
-        self, request: web.Request, entered: Entered, content: bytes, *, local: Local = NOTHING_LOCAL
+        self,
+        request: web.Request,
+        entered: Entered,
+        wanted: ResponseRequest,
+        content: bytes,
+        *,
+        local: Local = NOTHING_LOCAL,
     ) -> Begun:
-        """Begin the response that a body asks for. `local` are responses that only this connection knows.
+        """Begin the response that a request asks for. `local` are responses that only this connection knows.
 
         Raises GatewayError, StoreError: nothing has begun then.
         """
-        parse = partial(request_of, content, needs_model=entered.core.needs_model)
-        wanted = await aside(parse, content=content)
         earlier, asked = await self.asked(entered, wanted, content, local=local)
         facts = ResponseFacts.of(asked)
         client = self._client(asked, facts) if wanted.stores else None
         run, request_key = await self.requests.run_of(request, entered, asked, content, client=client)
-        if wanted.background:
+        goes_on = run.exchange.id != run.request_id  # another request began the run: it is on record
+        if wanted.background and not goes_on:
             await run.on_record()
-        row = StoredResponse(
-            id=response_id_of(run.request_id),
-            tenant=entered.caller.tenant,
-            caller=entered.caller.name,
-            state="queued" if wanted.background else "in_progress",
-            created_s=run.created_s,
-            run_id=run.exchange.id,
-            previous_id=wanted.previous_response_id,
-            conversation=wanted.conversation_id,
-            background=wanted.background,
-            request=orjson.dumps(facts.stored),
-            input=orjson.dumps(listed(asked.items, response_id=response_id_of(run.request_id))),
+        draft = self._draft(
+            entered, asked, facts, earlier, request_id=run.request_id, run_id=run.exchange.id, created_s=run.created_s
         )
-        goes_on = run.exchange.id != run.request_id  # another request began the run: only a row leads to it
-        if wanted.background or (wanted.stores and goes_on):
-            await self.kept.put(row)
-        answer = ResponseAnswer(
-            facts,
-            response_id=row.id,
-            created_s=row.created_s,
-            now_s=self.kept.clock.time,
-            background=wanted.background,
-        )
-        begun = Begun(
+        if wanted.background:
+            await self._record(draft.row, run)
+        elif wanted.stores and goes_on:  # only a row leads from the response to its run
+            await self.kept.put(draft.row)
+        return Begun(
             run=run,
             request_key=request_key,
-            answer=answer,
-            row=row,
-            items=[*earlier, *asked.items],
+            answer=draft.answer,
+            row=draft.row,
+            items=draft.items,
             streams=asked.streams,
-            keep=partial(self.kept.keep, row, answer) if wanted.stores else None,
+            keep=draft.keep,
         )
-        if wanted.background:
-            await self._record(begun)
-        return begun
+
+    async def prepared(
+        self, entered: Entered, wanted: ResponseRequest, content: bytes, *, local: Local = NOTHING_LOCAL
+    ) -> Draft:
+        """Return a response for which no model is asked. Others go on from what its request says.
+
+        Raises GatewayError, StoreError.
+        """
+        earlier, asked = await self.asked(entered, wanted, content, local=local)
+        if asked.decisions:
+            raise GatewayError(
+                "invalid_field",
+                "A request with 'generate' false lets no call run: send approval responses without it.",
+                param="generate",
+            )
+        run_id, now_s = new_run_id(), self.kept.clock.time()
+        facts = ResponseFacts.of(asked)
+        return self._draft(entered, asked, facts, earlier, request_id=run_id, run_id=run_id, created_s=now_s)
 
     async def asked(
         self, entered: Entered, wanted: ResponseRequest, content: bytes, *, local: Local = NOTHING_LOCAL
@@ -150,15 +160,55 @@ class Creation:
             "conversation": wanted.conversation_id,
         }
 
-    async def _record(self, begun: Begun) -> None:
-        """Record the answer of a background response, unless that is done already. Raises StoreError."""
-        row, kept = begun.row, self.kept
-        if kept.logs.is_recording(row.id):
+    def _draft(
+        self,
+        entered: Entered,
+        asked: ResponseAsked,
+        facts: ResponseFacts,
+        earlier: Sequence[Json],
+        *,
+        request_id: str,
+        run_id: str,
+        created_s: float,
+    ) -> Draft:
+        wanted, response_id = asked.request, response_id_of(request_id)
+        row = StoredResponse(
+            id=response_id,
+            tenant=entered.caller.tenant,
+            caller=entered.caller.name,
+            state="queued" if wanted.background else "in_progress",
+            created_s=created_s,
+            run_id=run_id,
+            previous_id=wanted.previous_response_id,
+            conversation=wanted.conversation_id,
+            background=wanted.background,
+            request=orjson.dumps(facts.stored),
+            input=orjson.dumps(listed(asked.items, response_id=response_id)),
+        )
+        answer = ResponseAnswer(
+            facts,
+            response_id=response_id,
+            created_s=created_s,
+            now_s=self.kept.clock.time,
+            background=wanted.background,
+        )
+        keep = partial(self.kept.keep, row, answer) if wanted.stores else None
+        return Draft(answer=answer, row=row, items=[*earlier, *asked.items], keep=keep)
+
+    async def _record(self, row: StoredResponse, run: LiveRun) -> None:
+        """Store a background response and record its answer, unless an earlier request with the same key did so.
+
+        Raises GatewayError, StoreError.
+        """
+        kept = self.kept
+        if await kept.store.response(row.id, tenant=row.tenant) is not None:
             return
-        run = await kept.store.run(row.run_id, tenant=row.tenant)
-        if run is None:
+        await kept.put(row)
+        stored = await kept.store.run(row.run_id, tenant=row.tenant)
+        if stored is None:
             raise not_found()
-        kept.record(row, begun.run, fence=run.fence)
+        if not kept.logs.is_recording(row.id):
+            kept.record(row, run, fence=stored.fence)
 
 
 def no_conversation() -> GatewayError:

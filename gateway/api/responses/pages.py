@@ -1,28 +1,29 @@
 """The pages of responses over HTTP: created, streamed, read again, cancelled, deleted."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import orjson
 from aiohttp import web
 
-from gateway.api.request import Authorise, limit_of, number_of, query_of, via_of, word_of
+from gateway.api.content import aside
+from gateway.api.request import Authorise, number_of, query_of, via_of, word_of
 from gateway.api.responses.creating import Begun, Creation
 from gateway.api.responses.following import Following
 from gateway.api.responses.kept import KeptResponses
+from gateway.api.responses.lists import page_of_items, query_of_items
 from gateway.api.site import Route
 from gateway.api.views import json_answer
 from gateway.contracts.responses import StoredResponse
 from gateway.contracts.store import Json
 from gateway.dialects.endpoints import paths_of
+from gateway.dialects.responses.request import request_of
 from gateway.errors import GatewayError
 from gateway.runs import settle
 
 RESPONSES: Final = "responses"
 _SCOPE: Final = "context"
-#: Most items of a page, as in OpenAI's API.
-_MOST: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,29 +53,32 @@ class ResponsePages:
         requests = self.creation.requests
         async with requests.entered(request) as entered:
             content = await requests.content(request, entered)
-            begun = await self.creation.begin(request, entered, content)
-            streams = begun.streams
+            wanted = await aside(partial(request_of, content, needs_model=entered.core.needs_model), content=content)
+            begun = await self.creation.begin(request, entered, wanted, content)
             if begun.row.background:
-                return await self._in_background(request, begun, streams=streams)
+                return await self._in_background(request, begun)
+            run, streams = begun.run, wanted.streams
             try:
-                response = await entered.lane.answer(request, begun.run, begun.answer, streams=streams, keep=begun.keep)
-            finally:
-                requests.resumption.delivered(begun.run, begun.request_key)
+                response = await entered.lane.answer(request, run, begun.answer, streams=streams, keep=begun.keep)
+            except GatewayError:
+                requests.resumption.delivered(run, begun.request_key)
+                raise
+            requests.resumption.delivered(run, begun.request_key)
             return response
 
-    async def _in_background(self, request: web.Request, begun: Begun, *, streams: bool) -> web.StreamResponse:
+    async def _in_background(self, request: web.Request, begun: Begun) -> web.StreamResponse:
         """Return a response that has begun, or its events as they come. The client may leave at any time."""
-        run = begun.run
+        run, row = begun.run, await self.kept.find(begun.row.id, tenant=begun.row.tenant)
         headers = {"X-Context-Run-Id": run.exchange.id, "x-request-id": run.request_id}
-        if streams:
-            return await self.following.stream(request, begun.row, after=-1, headers=headers)
-        return web.Response(
-            body=orjson.dumps(begun.answer.resource()), headers={**headers, "Content-Type": "application/json"}
-        )
+        if begun.streams:
+            return await self.following.stream(request, row, after=-1, headers=headers)
+        answer = json_answer(await self.kept.resource(row))
+        answer.headers.update(headers)
+        return answer
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
         row = await self._found(request)
-        query = query_of(request, "stream", "starting_after", "include", "include[]", "include_obfuscation")
+        query = query_of_items(request, "stream", "starting_after", "include_obfuscation")
         if word_of(query, "stream", ("true", "false")) != "true":
             return json_answer(await self.kept.resource(row))
         if not row.background:
@@ -88,6 +92,7 @@ class ResponsePages:
 
     async def _delete(self, request: web.Request) -> web.Response:
         row = await self._found(request)
+        query_of(request)
         if row.output is None:
             await self._end(request, row)
         await self.kept.delete(row)
@@ -95,6 +100,7 @@ class ResponsePages:
 
     async def _cancel(self, request: web.Request) -> web.Response:
         row = await self._found(request)
+        query_of(request)
         if not row.background:
             raise GatewayError(
                 "invalid_field",
@@ -124,33 +130,12 @@ class ResponsePages:
     async def _input_items(self, request: web.Request) -> web.Response:
         row = await self._found(request)
         items: list[Json] = orjson.loads(row.input)
-        query = query_of(request, "after", "limit", "order", "include", "include[]")
+        query = query_of_items(request, "after", "limit", "order")
         if word_of(query, "order", ("asc", "desc")) != "asc":
             items.reverse()
-        return items_answer(items, after=query.get("after"), limit=limit_of(query, default=20))
+        return page_of_items(items, query)
 
     async def _found(self, request: web.Request) -> StoredResponse:
         """Return the response of a path. Raises GatewayError (response_not_found)."""
         caller = self.authorise(request, _SCOPE)
         return await self.kept.find(request.match_info["id"], tenant=caller.tenant)
-
-
-def items_answer(items: Sequence[Json], *, after: str | None, limit: int) -> web.Response:
-    """Return one page of items, as OpenAI's API has lists. Raises GatewayError (invalid_field)."""
-    begin = 0
-    if after is not None:
-        begin = 1 + next((at for at, item in enumerate(items) if item["id"] == after), -1)
-        if not begin:
-            raise GatewayError(
-                "invalid_field", "There is no item with this id in the list: leave 'after' out.", param="after"
-            )
-    page = items[begin : begin + min(limit, _MOST)]
-    return json_answer(
-        {
-            "object": "list",
-            "data": page,
-            "first_id": page[0]["id"] if page else None,
-            "last_id": page[-1]["id"] if page else None,
-            "has_more": begin + len(page) < len(items),
-        }
-    )

@@ -7,31 +7,39 @@
 """
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from types import NoneType
 from typing import Final
 
 import orjson
 from aiohttp import ClientConnectionResetError, WSCloseCode, WSMessage, WSMsgType, web
 
 from gateway.api.asking import Entered
-from gateway.api.content import check_values
-from gateway.api.responses.creating import Begun, Creation
+from gateway.api.content import aside, check_values
+from gateway.api.responses.creating import Begun, Creation, Draft
 from gateway.api.site import Route
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.store import Json, StoreError, unwritten
 from gateway.dialects.dialect import Stream
 from gateway.dialects.endpoints import paths_of
+from gateway.dialects.json_object import json_object
 from gateway.dialects.responses.events import payloads
+from gateway.dialects.responses.request import ResponseRequest, request_from
 from gateway.errors import GatewayError
 from gateway.lanes.websocket import websocket
+
+log = logging.getLogger("gateway")
 
 #: The longest life of a connection, as the specification has it.
 LIFE_S: Final = 3600.0
 #: Messages that wait for their turn, and the latest responses that a connection remembers.
 WAITING, REMEMBERED = 4, 8
-_HTTP_ONLY: Final = ("stream", "stream_options", "background")
+#: Fields of requests over HTTP that mean nothing here.
+_HTTP_ONLY: Final = ("stream_options", "background")
 
 
 @dataclass(slots=True)
@@ -57,19 +65,17 @@ class SocketResponses:
             limit_bytes = entered.lane.body_bytes
         async with websocket(request, message_limit_bytes=limit_bytes) as socket:
             self._open.add(socket)
-            conversation = _Connection(self.creation, request, socket)
-            turns = asyncio.get_running_loop().create_task(conversation.run())
+            connection = _Connection(self.creation, request, socket)
+            turns = asyncio.get_running_loop().create_task(connection.run())
             try:
                 async with asyncio.timeout(self.life_s):
                     async for message in socket:
-                        await conversation.waiting.put(message)
+                        connection.add(message)
             except TimeoutError:
-                await conversation.complain(
-                    GatewayError(
-                        "websocket_connection_limit_reached",
-                        "This WebSocket has been open for its longest time: open a new one.",
-                    )
-                )
+                text = "This WebSocket has been open for its longest time: open a new one."
+                await connection.complain(GatewayError("websocket_connection_limit_reached", text))
+            except GatewayError as error:
+                await connection.complain(error)
             finally:
                 self._open.discard(socket)
                 turns.cancel()
@@ -81,47 +87,82 @@ class _Connection:
     """One WebSocket and what it remembers."""
 
     def __init__(self, creation: Creation, request: web.Request, socket: web.WebSocketResponse) -> None:
-        self.waiting: asyncio.Queue[WSMessage] = asyncio.Queue(WAITING)
+        self._waiting: asyncio.Queue[WSMessage] = asyncio.Queue(WAITING)
         self._creation = creation
         self._request = request
         self._socket = socket
         self._remembered: dict[str, Sequence[Json]] = {}
+        self._before: str | None = None  # the response that the turn goes on from
+
+    def add(self, message: WSMessage) -> None:
+        """Add a message, to be answered behind those before it. Raises GatewayError (overloaded) for too many."""
+        try:
+            self._waiting.put_nowait(message)
+        except asyncio.QueueFull:
+            text = f"More than {WAITING} messages wait for their turn: read the answers of those before."
+            raise GatewayError("overloaded", text) from None
 
     async def run(self) -> None:
         """Answer one message after the other."""
         with suppress(ClientConnectionResetError):
             while True:
-                message = await self.waiting.get()
-                before: str | None = None
+                message = await self._waiting.get()
+                failed = True
                 try:
-                    content, before = _request_in(message)
-                    failed = await self._turn(content)
+                    failed = await self._turn(message)
                 except GatewayError as error:
-                    failed = True
                     await self.complain(error)
-                if failed and before is not None:
-                    self._remembered.pop(before, None)
+                except ClientConnectionResetError:
+                    raise
+                except Exception:
+                    log.exception("a response over a WebSocket failed")
+                    await self.complain(GatewayError("internal_error", "The gateway failed; its log says why."))
+                if failed and self._before is not None:
+                    self._remembered.pop(self._before, None)
 
     async def complain(self, error: GatewayError) -> None:
         """Send an error. The message names what to do next."""
         told = {"type": error.facts.type, "code": error.code, "message": error.message, "param": error.param}
         await self._send(orjson.dumps({"type": "error", "status": error.facts.status, "error": told}))
 
-    async def _turn(self, content: bytes) -> bool:
+    async def _turn(self, message: WSMessage) -> bool:
         """Create a response and send its events. Return whether it failed. Raises GatewayError before the first."""
-        requests = self._creation.requests
-        async with requests.entered(self._request) as entered:
+        self._before = None
+        if message.type is not WSMsgType.TEXT:
+            raise GatewayError("invalid_json", "Send text: one JSON object a message.")
+        content: bytes = message.data.encode()
+        async with self._creation.requests.entered(self._request) as entered:
             await check_values(content, limit=entered.lane.body_values)
+            body = await aside(partial(json_object, content), content=content)
+            before = body.get("previous_response_id")
+            self._before = before if isinstance(before, str) else None
+            generates = _check_frame(body)
+            parse = partial(request_from, body, needs_model=entered.core.needs_model)
+            wanted = await aside(parse, content=content)
+            answer = self._create if generates else self._prepare
             try:
-                begun = await self._creation.begin(self._request, entered, content, local=self._remembered)
-                await self._relay(entered, begun)
+                return await answer(entered, wanted, content)
             except StoreError as error:
                 raise unwritten(error, "The gateway's store failed, so nothing was done: its log says why.") from None
-        if begun.keep is None:
-            self._remember(begun)
-        requests.resumption.delivered(begun.run, begun.request_key)
+
+    async def _create(self, entered: Entered, wanted: ResponseRequest, content: bytes) -> bool:
+        creation = self._creation
+        begun = await creation.begin(self._request, entered, wanted, content, local=self._remembered)
+        await self._relay(entered, begun)
+        self._remember(begun)
+        creation.requests.resumption.delivered(begun.run, begun.request_key)
         failed: bool = begun.answer.resource()["status"] == "failed"
         return failed
+
+    async def _prepare(self, entered: Entered, wanted: ResponseRequest, content: bytes) -> bool:
+        """Answer with an empty response, from which the next message goes on with what is new alone."""
+        draft = await self._creation.prepared(entered, wanted, content, local=self._remembered)
+        frames = draft.answer.stream().unasked()
+        if draft.keep is not None:
+            await draft.keep()
+        await self._send_all(frames)
+        self._remember(draft)
+        return False
 
     async def _relay(self, entered: Entered, begun: Begun) -> None:
         """Send the events of a run as they come, as `ContextLane.answer` sends them over HTTP."""
@@ -136,8 +177,10 @@ class _Connection:
                 last = stream.finish()
                 if begun.keep is not None:
                     await begun.keep()
-            except GatewayError as error:
-                last = stream.error(error, request_id=run.request_id)
+            except ClientConnectionResetError:
+                raise
+            except Exception as failure:
+                last = stream.error(_told(failure, run.request_id), request_id=run.request_id)
                 if begun.keep is not None:
                     with suppress(GatewayError):
                         await begun.keep()
@@ -149,11 +192,11 @@ class _Connection:
         finally:
             lane.runs.leave(run, whole=whole)
 
-    def _remember(self, begun: Begun) -> None:
+    def _remember(self, draft: Draft) -> None:
         """Remember the conversation up to a response that is not stored, and forget the oldest of too many."""
-        resource = begun.answer.resource()
-        if resource["status"] in ("completed", "incomplete"):
-            self._remembered[begun.row.id] = [*begun.items, *resource["output"]]
+        resource = draft.answer.resource()
+        if draft.keep is None and resource["status"] in ("completed", "incomplete"):
+            self._remembered[draft.row.id] = [*draft.items, *resource["output"]]
             if len(self._remembered) > REMEMBERED:
                 del self._remembered[next(iter(self._remembered))]
 
@@ -182,25 +225,32 @@ class _Listener:
         await self._connection._send_all(owed)
 
 
-def _request_in(message: WSMessage) -> tuple[bytes, str | None]:
-    """Return the body of the request that a message is, and the response that it goes on from. Raises GatewayError."""
-    if message.type is not WSMsgType.TEXT:
-        raise GatewayError("invalid_json", "Send text: one JSON object a message.")
-    try:
-        value: Json = orjson.loads(message.data)
-    except orjson.JSONDecodeError as error:
-        raise GatewayError("invalid_json", f"The message is not JSON: {error}.") from None
-    if not isinstance(value, dict) or value.get("type") != "response.create":
+def _told(failure: Exception, request_id: str) -> GatewayError:
+    """Return the error that a client is told. One that is no GatewayError is logged."""
+    if isinstance(failure, GatewayError):
+        return failure
+    log.error("a response over a WebSocket failed, request id %s", request_id, exc_info=failure)
+    return GatewayError("internal_error", "The gateway failed; its log has this request id.")
+
+
+def _check_frame(body: Json) -> bool:
+    """Leave the request in a message, without what only messages have. Return whether a model is to be asked.
+
+    Raises GatewayError.
+    """
+    if body.pop("type", None) != "response.create":
         raise GatewayError(
             "invalid_field", "The message has no known type: send an object of type 'response.create'.", param="type"
         )
+    generates = body.pop("generate", None)
+    if type(generates) not in (bool, NoneType):
+        raise GatewayError("invalid_field", "'generate' must be true or false.", param="generate")
+    if (streams := body.pop("stream", None)) is not True and streams is not None:
+        text = "'stream' must be true on a WebSocket, which always sends events: leave it out."
+        raise GatewayError("invalid_field", text, param="stream")
     for name in _HTTP_ONLY:
-        if name in value:
-            raise GatewayError(
-                "unsupported_parameter",
-                f"'{name}' belongs to HTTP: leave it out on a WebSocket, which always sends events.",
-                param=name,
-            )
-    del value["type"]
-    before = value.get("previous_response_id")
-    return orjson.dumps(value), before if isinstance(before, str) else None
+        if body.get(name) is not None:
+            text = f"'{name}' belongs to HTTP: leave it out on a WebSocket."
+            raise GatewayError("unsupported_parameter", text, param=name)
+        body.pop(name, None)
+    return generates is not False

@@ -5,7 +5,7 @@ events with the same numbers, and a stream can go on behind any of them, also in
 """
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import orjson
 
@@ -92,9 +92,12 @@ class ResponseAnswer:
             resource.completed_at = int(self._now_s())
         else:
             self._output.end("incomplete")
-        resource.status = "completed" if resource.incomplete is None else "incomplete"
-        self._settle(usage_of(turn.usage))
-        self._tell(f"response.{resource.status}")
+        self._complete("completed" if resource.incomplete is None else "incomplete")
+
+    def end_unasked(self) -> None:
+        """End a response for which no model is asked: its output is empty."""
+        self._resource.completed_at = int(self._now_s())
+        self._complete("completed")
 
     def fail(self, error: GatewayError, *, request_id: str) -> None:
         """End the response with an error of its run. A run that was cancelled on request is no failure."""
@@ -111,6 +114,11 @@ class ResponseAnswer:
             resource.error = error_of(error, message)
         self._settle(None if self.usage is None else usage_of(self.usage))
         self._tell("response.failed")
+
+    def _complete(self, status: Literal["completed", "incomplete"]) -> None:
+        self._resource.status = status
+        self._settle(usage_of(self.usage))
+        self._tell(f"response.{status}")
 
     def _settle(self, usage: Json | None) -> None:
         """Put down everything that is known at the end only."""
@@ -150,6 +158,13 @@ class ResponseStream:
         """Return the events that end the response."""
         self._writing.close()
         self._answer.end()
+        return self._output.events.taken() + DONE
+
+    def unasked(self) -> bytes:
+        """Return all events of a response for which no model is asked."""
+        self._writing.close()
+        self._answer.open()
+        self._answer.end_unasked()
         return self._output.events.taken() + DONE
 
     def error(self, error: GatewayError, *, request_id: str) -> bytes:
