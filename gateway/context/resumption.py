@@ -35,8 +35,8 @@ OFTEN = 200
 LOOK_S = 5.0
 
 
-#: Follows a stored run that goes on in this worker without a client.
-TakenUp: TypeAlias = Callable[[StoredRun, LiveRun], Awaitable[None]]
+#: Returns the function that records the answer of a stored run which goes on; None: it is not recorded.
+Recording: TypeAlias = Callable[[StoredRun], Awaitable[Callable[[LiveRun], None] | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,16 +61,16 @@ class Resumption:
         feed: EventFeed,
         store: Journal,
         clock: Clock,
-        taken_up: TakenUp | None = None,
+        recording: Recording | None = None,
     ) -> None:
-        """Set the services. `taken_up` is awaited for each run that goes on without a client."""
+        """Set the services. `recording` is asked about each run that goes on without a client."""
         self._lane = lane
         self._runs = runs
         self._keeper = leases
         self._feed = feed
         self._store = store
         self._clock = clock
-        self._taken_up = taken_up
+        self._recording = recording
         self._retelling = Retelling(lane, store, clock)
 
     async def go_on(self, run: StoredRun, *, header: bytes = b"", credential: bytes = b"") -> None:
@@ -80,18 +80,29 @@ class Resumption:
             await self._abandon(run, "it was begun too often" if handler is not None else _no_tools(run))
             return
         request_key = RequestKey(run.fingerprint, None, repeats=False, size_bytes=len(run.request))
-        exchange = exchange_of(Resume(run), approvals="turn", header=header, credential=credential)
+        record = None if self._recording is None else await self._recording(run)
+        exchange = exchange_of(
+            Resume(run),
+            approvals="turn",
+            background=None if record is None else True,
+            header=header,
+            credential=credential,
+        )
         live = self._runs.begin(exchange, request_key, handler, detached=True, request_id=new_run_id())
-        if self._taken_up is not None and exchange.background:
-            await self._taken_up(run, live)
+        if record is not None:
+            record(live)
 
     async def is_over(self, run: StoredRun) -> bool:
         """Return whether the turn of a run is over: no worker drives it, or will soon. Raises StoreError."""
         return not await self._goes_on(run)
 
-    async def told(self, run: StoredRun) -> Sequence[Chunk]:
-        """Return the answer of a run whose turn is over. Raises its error, StoreError."""
-        return await self._retelling.answer(run, exchange_of(Resume(run), approvals="turn"), decided=())
+    async def told(self, run: StoredRun) -> tuple[Sequence[Chunk], GatewayError | None]:
+        """Return the answer of a run whose turn is over, and the error that it ended with, if any. Raises StoreError."""
+        exchange = exchange_of(Resume(run), approvals="turn")
+        try:
+            return await self._retelling.answer(run, exchange, decided=()), None
+        except GatewayError as error:
+            return await self._retelling.so_far(run, exchange), error
 
     async def decided(self, run_id: str) -> None:
         """Continue a run that waits for nobody any more, unless a worker drives it. Raises StoreError."""

@@ -138,12 +138,17 @@ def build_resumption(shared: Shared, *, lane: Callable[[], ContextLane]) -> tupl
     `lane` returns the context lane of the configuration in use.
     """
     store, clock = shared.store, shared.clock
+
+    async def is_over(run: StoredRun) -> bool:
+        return not shared.runs.has_client(run.id) and await resumption.is_over(run)
+
     kept = KeptResponses(
         store=store,
         logs=AnswerLogs(store, clock=clock),
         clock=clock,
-        is_over=lambda run: resumption.is_over(run),
+        is_over=is_over,
         told=lambda run: resumption.told(run),
+        service_of=lambda tool: lane().catalog.service_of(tool),
     )
     resumption = Resumption(
         lane=lane,
@@ -152,7 +157,7 @@ def build_resumption(shared: Shared, *, lane: Callable[[], ContextLane]) -> tupl
         feed=shared.feed,
         store=store,
         clock=clock,
-        taken_up=kept.goes_on,
+        recording=kept.recording,
     )
     return resumption, kept
 

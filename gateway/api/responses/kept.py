@@ -8,6 +8,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import orjson
@@ -17,6 +18,7 @@ from gateway.contracts.journal import Approval, ConflictError, StoredRun
 from gateway.contracts.plugin import Clock
 from gateway.contracts.responses import StoredResponse
 from gateway.contracts.store import Json, Store, StoreError, unwritten
+from gateway.dialects import chat_chunks
 from gateway.dialects.responses.answer import ResponseAnswer
 from gateway.dialects.responses.facts import ResponseFacts
 from gateway.dialects.responses.ids import response_of, run_id_of
@@ -38,14 +40,16 @@ API: Final = "responses"
 class KeptResponses:
     """The kept responses of one store, as one worker sees them.
 
-    `is_over` returns whether the turn of a stored run is over, and `told` its answer then, or raises its error.
+    `is_over` returns whether the turn of a stored run is over, and `told` its answer then, with the error that it ended
+    with, if any. `service_of` returns the service of a tool by its inside name.
     """
 
     store: Store
     logs: AnswerLogs
     clock: Clock
     is_over: Callable[[StoredRun], Awaitable[bool]]
-    told: Callable[[StoredRun], Awaitable[Sequence[Chunk]]]
+    told: Callable[[StoredRun], Awaitable[tuple[Sequence[Chunk], GatewayError | None]]]
+    service_of: Callable[[str], str | None]
 
     async def find(self, response_id: str, *, tenant: str) -> StoredResponse:
         """Return a response as it is at this moment.
@@ -112,7 +116,7 @@ class KeptResponses:
                 rows[response_id] = {} if row is None else {item["id"]: item for item in items_of(row)}
             item = rows.get(response_id, {}).get(item_id)
             if item is None and (approval := await self.store.approval(item_id.lower(), tenant=tenant)) is not None:
-                item = _question(approval)
+                item = _question(approval, service=self.service_of(approval.tool))
             if item is None:
                 raise GatewayError(
                     "item_not_found",
@@ -152,7 +156,7 @@ class KeptResponses:
         if run is None:
             return
         failure = GatewayError("run_cancelled", "The response was cancelled.")
-        await self._end_log(row, run, [ended(self.clock.time(), failure)])
+        await self._end_log(row, run, await self._log_of(row), [ended(self.clock.time(), failure)])
         await self._finished(row, await self._log_of(row))
 
     async def delete(self, row: StoredResponse) -> None:
@@ -184,11 +188,15 @@ class KeptResponses:
 
         self.logs.record(answer, run, over=over)
 
-    async def goes_on(self, stored: StoredRun, run: LiveRun) -> None:
-        """Record the answer of a run that this worker has taken up, if it is a background response's."""
-        row = await self.store.open_response_of(stored.id, tenant=stored.tenant)
-        if row is not None and row.background and not self.logs.is_recording(row.id):
-            self.record(row, run, fence=stored.fence, start=len(await self._log_of(row)))
+    async def recording(self, run: StoredRun) -> Callable[[LiveRun], None] | None:
+        """Return the function that records the answer of a run which this worker takes up. None: nobody reads a log.
+
+        The response is the one that the run answers now, which is not always the one that it began with.
+        """
+        row = await self.store.open_response_of(run.id, tenant=run.tenant)
+        if row is None or not row.background or self.logs.is_recording(row.id):
+            return None
+        return partial(self.record, row, fence=run.fence, start=len(await self._log_of(row)))
 
     async def _found(self, response_id: str, *, tenant: str) -> StoredResponse | None:
         """Return a response as it is at this moment. None: there is none. Raises GatewayError, StoreError."""
@@ -222,14 +230,11 @@ class KeptResponses:
         run = await self.store.run(row.run_id, tenant=row.tenant)
         if run is None or self.logs.is_recording(row.id) or not await self.is_over(run):
             return row
-        failure: GatewayError | None = None
-        chunks: Sequence[Chunk] = ()
-        try:
-            chunks = await self.told(run)
-        except GatewayError as error:
-            failure = error
+        chunks, failure = await self.told(run)
         if row.background:
-            await self._end_log(row, run, [*chunks, ended(run.updated_s, failure)])
+            entries = await self._log_of(row)
+            rest = _rest_of(chunks, entries, is_whole=_tells_all(run, orjson.loads(row.request)))
+            await self._end_log(row, run, entries, [*rest, ended(run.updated_s, failure)])
             return await self._finished(row, await self._log_of(row))
         answer = self.answer_of(row, now_s=lambda: run.updated_s)
         _write(row.id, answer, chunks, failure=failure, over=True)
@@ -255,9 +260,10 @@ class KeptResponses:
             if len(found) < _BATCH:
                 return entries
 
-    async def _end_log(self, row: StoredResponse, run: StoredRun, chunks: Sequence[Chunk]) -> None:
-        """Append the end of an answer whose worker died before it wrote it, unless somebody has just done so."""
-        entries = await self._log_of(row)
+    async def _end_log(
+        self, row: StoredResponse, run: StoredRun, entries: Sequence[Chunk], chunks: Sequence[Chunk]
+    ) -> None:
+        """Append the end of an answer whose worker did not write it, unless somebody has just done so."""
         if entries and end_of(entries[-1]) is not None:
             return
         answer = Recorded(response_id=row.id, tenant=row.tenant, fence=run.fence, start=len(entries))
@@ -283,14 +289,35 @@ def _is_hidden(row: StoredResponse) -> bool:
     return row.output == b""
 
 
-def _question(approval: Approval) -> Json:
+def _tells_all(run: StoredRun, facts: Json) -> bool:
+    """Return whether the answer told of a run begins with its first text. Of one that waits it may be the question."""
+    return run.state != "unknown" and (run.state != "awaiting_approval" or facts["shows_calls"])
+
+
+def _rest_of(told: Sequence[Chunk], entries: Sequence[Chunk], *, is_whole: bool) -> Sequence[Chunk]:
+    """Return the part of an answer that a log lacks. Readers know calls again by their ids."""
+    if any(
+        choice.get("finish_reason") for chunk in entries if not isinstance(chunk, str) for choice in _choices(chunk)
+    ):
+        return told[-1:]  # it may lack the tokens, which come last
+    if not entries or not is_whole:
+        return told
+    said = "".join(chunk for chunk in told if isinstance(chunk, str))
+    resumed = chat_chunks.event({"type": "run.resumed", "said": said})
+    return [resumed, *(chunk for chunk in told if not isinstance(chunk, str))]
+
+
+def _choices(chunk: Json) -> Sequence[Json]:
+    return chunk.get("choices") or ()
+
+
+def _question(approval: Approval, *, service: str | None) -> Json:
     """Return the request for an approval as the item that its response has."""
-    service, _, name = approval.tool.rpartition(".")
     return {
         "id": approval.id,
         "type": "mcp_approval_request",
         "server_label": service or OWN_LABEL,
-        "name": name,
+        "name": approval.tool if service is None else approval.tool.removeprefix(f"{service}."),
         "arguments": approval.arguments,
     }
 
