@@ -97,7 +97,7 @@ class Resumption:
         return not await self._goes_on(run)
 
     async def told(self, run: StoredRun) -> tuple[Sequence[Chunk], GatewayError | None]:
-        """Return the answer of a run whose turn is over, and the error that it ended with, if any. Raises StoreError."""
+        """Return the answer of a run whose turn is over, and the error that ended it, if any. Raises StoreError."""
         exchange = exchange_of(Resume(run), approvals="turn")
         try:
             return await self._retelling.answer(run, exchange, decided=()), None

@@ -53,6 +53,11 @@ class Retelling:
             raise GatewayError(run.error_code, run.error).after_effects()
         raise interrupted(run.id)
 
+    async def so_far(self, run: StoredRun, exchange: Exchange) -> list[Chunk]:
+        """Return the part of an answer that is on record, of a run that failed."""
+        progress: Json = orjson.loads(run.progress) if run.progress else {}
+        return await self._calls(run, progress.get("said", ""), exchange, decided=False)
+
     async def pending(self, run: StoredRun) -> list[Approval]:
         """Return the approvals that a run waits for."""
         approvals = await self.lane().approvals.of_run(run.id, tenant=run.tenant)

@@ -301,6 +301,10 @@ class LiveRuns:
             later(GRACE_S, lambda: self._abandon(run))
         self._forget_old()
 
+    def has_client(self, run_id: str) -> bool:
+        """Return whether a client of this worker reads the answer of a run."""
+        return any(run.clients and run.exchange.id == run_id for run in self._runs.values())
+
     async def close(self) -> None:
         """Stop all runs, and those that begin later. Idempotent."""
         self._closed = True
