@@ -52,9 +52,16 @@ def mixed_lane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lane]:
 class Codex:
     """Sessions of one user; the last one goes on."""
 
-    def __init__(self, lane: Lane, home: Path, *, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, lane: Lane, home: Path, *, websocket: bool = False, headers: Mapping[str, str] | None = None
+    ) -> None:
         self._home = home
-        provider = {"name": "Twolane", "base_url": f"{lane.root}/v1", "wire_api": "responses"}
+        provider = {
+            "name": "Twolane",
+            "base_url": f"{lane.root}/v1",
+            "wire_api": "responses",
+            "supports_websockets": websocket,
+        }
         lines = [f"model_providers.twolane.{name} = {json.dumps(value)}" for name, value in provider.items()]
         for name, value in (headers or {}).items():
             lines.append(f"model_providers.twolane.http_headers.{name} = {json.dumps(value)}")
@@ -69,7 +76,7 @@ class Codex:
         code = f"codex exec {options} {resume} {shlex.quote(text)}"
         printed = run(Snippet("codex", None, "sh", code, ""), home=self._home, address="")
         events = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
-        assert events[-1]["type"] == "turn.completed", printed
+        assert events[-1]["type"] == "turn.completed" and "Falling back from WebSockets" not in printed, printed
         return [event["item"] for event in events if event["type"] == "item.completed"]
 
 
@@ -93,8 +100,12 @@ def test_it_gets_the_text(codex: Codex) -> None:
     assert message(codex.say("Say hello")) == HELLO
 
 
-def test_its_own_tool_and_the_gateways_in_a_session(codex: Codex, lane: Lane, client_id: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("websocket", [False, True], ids=["http", "websocket"])
+def test_its_own_tool_and_the_gateways_in_a_session(
+    websocket: bool, lane: Lane, client_id: str, tmp_path: Path
+) -> None:
     """Turn by turn: the shell of Codex runs where it is, the gateway's tool at the gateway, unseen."""
+    codex = Codex(lane, tmp_path, websocket=websocket)
     items = codex.say(f"native exec_command {SHELL}")
     assert commands(items) == [0] and (tmp_path / MADE).read_text() == "two lanes\n"
     items = codex.say(lane.insertion(client_id), goes_on=True)

@@ -308,6 +308,7 @@ def test_a_connection_of_many_responses(client: openai.OpenAI, lane: Lane, clien
         def response_to(**request: Any) -> Response:
             connection.response.create(model="demo", tools=[GATEWAY], store=False, **request)
             for event in connection:
+                assert event.type not in ("error", "response.failed"), event
                 if event.type == "response.completed":
                     return event.response
             raise AssertionError("the connection ended")
