@@ -77,13 +77,12 @@ class ApiPages:
 
     def of_responses(self) -> Sequence[Route]:
         """Return the routes of the Responses API."""
-        store, clock = self.shared.store, self.shared.clock
         creation = self._creation()
         following = Following(self.kept, keepalive_s=self.current().lane.keepalive_s)
         socket = SocketResponses(creation)
         self.held_open += [following.close, socket.close]
         responses = ResponsePages(creation=creation, kept=self.kept, following=following, authorise=self._authorise)
-        conversations = ConversationPages(store=store, clock=clock, authorise=self._authorise)
+        conversations = ConversationPages(kept=self.kept, authorise=self._authorise)
         pages = (CompactionPage(creation), responses, socket, conversations)
         return [route for page in pages for route in page.routes()]
 

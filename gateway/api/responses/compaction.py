@@ -52,21 +52,23 @@ class CompactionPage:
         async with requests.entered(request) as entered:
             content = await requests.content(request, entered)
             wanted = await aside(partial(compaction_of, content), content=content)
-            _, asked = await self.creation.asked(entered, wanted, content)
+            earlier, asked = await self.creation.asked(entered, wanted, content)
             run_id = request[REQUEST_ID] = new_run_id()
             answer = await self._summary(requests, entered, asked, run_id=run_id)
             resource = answer.resource()
             text = "".join(part["text"] for item in resource["output"] for part in _texts(item))
-            if not text.strip():
-                raise GatewayError("upstream_error", "The model wrote no summary: try again, or use another model.")
+            if not text.strip() or resource["status"] != "completed":
+                raise GatewayError(
+                    "upstream_error", "The model wrote no whole summary: try again, or use another model."
+                )
             seal = await self.creation.sealing.of(entered.caller.tenant)
             item = {
                 "id": "cmp_" + run_id.removeprefix("run_"),
                 "type": "compaction",
                 "encrypted_content": seal.sealed(text),
             }
-            own = listed(asked.items, response_id=resource["id"])
-            kept = [one for one in own if one.get("role") in _KEPT_ROLES]
+            items = listed([*earlier, *asked.items], response_id=resource["id"])
+            kept = [one for one in items if one.get("role") in _KEPT_ROLES]
             return json_answer(
                 {
                     "id": resource["id"],

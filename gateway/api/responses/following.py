@@ -11,6 +11,7 @@ from gateway.api.events.pages import STREAM_HEADERS
 from gateway.api.responses.kept import KeptResponses
 from gateway.contracts.responses import StoredResponse
 from gateway.contracts.store import StoreError
+from gateway.errors import GatewayError
 from gateway.runs.answer_log import end_of
 
 log = logging.getLogger("gateway")
@@ -75,4 +76,8 @@ class Following:
                 frames, written_s = b"", loop.time()
             if not chunks and loop.time() - looked_s >= LOOK_S:
                 looked_s = loop.time()
-                await self.kept.find(row.id, tenant=row.tenant)
+                try:
+                    await self.kept.find(row.id, tenant=row.tenant)
+                except GatewayError as error:  # it was deleted, and its log with it
+                    await response.write(stream.error(error, request_id=row.id))
+                    return

@@ -1,5 +1,6 @@
 """A client of the Responses API before a real gateway in this process, whose model is scripted."""
 
+import io
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -114,7 +115,11 @@ class Client:
     async def post(
         self, content: Json | bytes, path: str, *, headers: Mapping[str, str] | None = None, method: str = "POST"
     ) -> Completed:
-        return await self.world.post(content, path=path, headers=self.headers(headers), method=method)
+        data = io.BytesIO(content if isinstance(content, bytes) else json.dumps(content).encode())
+        sent = self.headers({"Content-Type": "application/json", **(headers or {})})
+        async with self.world.session.request(method, path, data=data, headers=sent) as response:
+            assert response.content_type == "application/json", await response.read()
+            return Completed(response.status, response.headers, json.loads(await response.read()))
 
     async def get(self, response_id: str, below: str = "", *, path: str = RESPONSES) -> Completed:
         return await self.world.get(f"{path}/{response_id}{below}", **self.headers())

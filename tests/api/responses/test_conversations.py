@@ -1,0 +1,215 @@
+"""Conversations: created, changed, listed in pages, deleted; their items by id."""
+
+import pytest
+
+from gateway.contracts.store import Json
+from gateway.dialects.endpoints import paths_of
+from tests.e2e.models import says
+
+from .answering import CONVERSATIONS, KEYS, Client, answering
+
+
+def user(text: str) -> Json:
+    return {"role": "user", "content": text}
+
+
+async def made(client: Client, *texts: str, **fields: object) -> str:
+    """The id of a conversation with these messages."""
+    answer = await client.post({"items": [user(text) for text in texts], **fields}, CONVERSATIONS)
+    assert answer.status == 200, answer.json
+    conversation_id: str = answer.json["id"]
+    return conversation_id
+
+
+async def texts(client: Client, conversation_id: str, query: str = "?order=asc") -> list[str]:
+    listed = (await client.get(conversation_id, f"/items{query}", path=CONVERSATIONS)).json
+    return [item["content"][0]["text"] for item in listed["data"]]
+
+
+@pytest.mark.parametrize("path", paths_of("conversations"))
+async def test_a_conversation_on_each_path(path: str) -> None:
+    """Created, read, changed, deleted, as OpenAI's API has them."""
+    async with answering() as client:
+        client.world.session.headers["X-Context-Mode"] = "context"
+        conversation = (await client.post({"metadata": {"topic": "x"}}, path)).json
+        assert conversation.keys() == {"id", "object", "created_at", "metadata"}
+        assert conversation["object"] == "conversation" and conversation["metadata"] == {"topic": "x"}
+        one = conversation["id"]
+        assert one.startswith("conv_") and (await client.get(one, path=path)).json == conversation
+        changed = (await client.post({"metadata": {"topic": "y"}}, f"{path}/{one}")).json
+        assert changed == {**conversation, "metadata": {"topic": "y"}} == (await client.get(one, path=path)).json
+        added = (await client.post({"items": [user("1")]}, f"{path}/{one}/items")).json
+        (item,) = added["data"]
+        assert (await client.get(one, f"/items/{item['id']}", path=path)).json == item
+        assert (await client.delete(f"{one}/items/{item['id']}", path=path)).json == changed
+        assert (await client.get(one, f"/items/{item['id']}", path=path)).error["code"] == "item_not_found"
+        assert (await client.delete(one, path=path)).json == {
+            "id": one,
+            "object": "conversation.deleted",
+            "deleted": True,
+        }
+        assert (await client.get(one, path=path)).error["code"] == "conversation_not_found"
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"items": null, "metadata": null}', b'{"items": []}'])
+async def test_an_empty_conversation(body: bytes) -> None:
+    """Whatever way a client says so; its metadata is an empty object."""
+    async with answering() as client:
+        conversation = (await client.post(body, CONVERSATIONS)).json
+        assert conversation["metadata"] == {}
+        listed = (await client.get(conversation["id"], "/items", path=CONVERSATIONS)).json
+        assert listed == {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
+
+
+async def test_items_come_in_pages() -> None:
+    """The newest first unless the client wants another order, behind any item."""
+    async with answering() as client:
+        one = await made(client, "1", "2", "3", "4", "5")
+        assert await texts(client, one) == ["1", "2", "3", "4", "5"]
+        assert await texts(client, one, "") == await texts(client, one, "?order=desc") == ["5", "4", "3", "2", "1"]
+        page = (await client.get(one, "/items?order=asc&limit=2", path=CONVERSATIONS)).json
+        assert [page["first_id"], page["last_id"]] == [item["id"] for item in page["data"]] and page["has_more"]
+        behind = (await client.get(one, f"/items?order=asc&after={page['last_id']}&limit=3", path=CONVERSATIONS)).json
+        assert [item["content"][0]["text"] for item in behind["data"]] == ["3", "4", "5"] and not behind["has_more"]
+        assert await texts(client, one, f"?order=asc&after={behind['last_id']}") == []
+        assert await texts(client, one, f"?after={page['last_id']}") == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "param"),
+    [
+        ("?limit=0", "invalid_field", "limit"),
+        ("?limit=x", "invalid_field", "limit"),
+        ("?order=up", "invalid_field", "order"),
+        ("?after=msg_x", "invalid_field", "after"),
+        ("?after=", "invalid_field", "after"),
+        ("?before=x", "unknown_field", "before"),
+        ("?include[]=secrets", "invalid_field", "include[]"),
+    ],
+)
+async def test_a_query_that_is_none(query: str, code: str, param: str) -> None:
+    """400, with its name."""
+    async with answering() as client:
+        one = await made(client, "1")
+        refused = await client.get(one, f"/items{query}", path=CONVERSATIONS)
+        assert (refused.status, refused.error["code"], refused.error["param"]) == (400, code, param)
+
+
+async def test_lists_in_a_query_have_brackets_and_come_several_times() -> None:
+    """As SDKs write them; what they name is shown in any case."""
+    async with answering() as client:
+        one = await made(client, "1")
+        (item,) = (await client.get(one, "/items", path=CONVERSATIONS)).json["data"]
+        query = "?include[]=reasoning.encrypted_content&include%5B%5D=message.input_image.image_url"
+        assert await texts(client, one, query) == ["1"]
+        assert (await client.get(one, f"/items/{item['id']}{query}", path=CONVERSATIONS)).json == item
+        assert (await client.post({"items": [user("2")]}, f"{CONVERSATIONS}/{one}/items{query}")).status == 200
+
+
+async def test_items_keep_their_ids_and_their_order() -> None:
+    """One that is there already stays as it is, where it is; one without an id gets one."""
+    async with answering() as client:
+        one = await made(client)
+        path = f"{CONVERSATIONS}/{one}/items"
+        items = [{"id": "msg_mine", **user("1")}, user("2"), {"id": "msg_mine", **user("3")}]
+        await client.post({"items": items}, path)
+        await client.post({"items": [{"id": "msg_mine", **user("4")}, user("5")]}, path)
+        assert await texts(client, one) == ["1", "2", "5"]
+        listed = (await client.get(one, "/items", path=CONVERSATIONS)).json["data"]
+        assert len({item["id"] for item in listed}) == 3 and all(item["status"] == "completed" for item in listed)
+
+
+async def test_an_item_of_a_response_is_referred_to() -> None:
+    """It is copied; without it the request adds nothing."""
+    async with answering(says("one")) as client:
+        item = (await client.create("1")).json["output"][0]
+        one = await made(client, "0")
+        path = f"{CONVERSATIONS}/{one}/items"
+        reference = {"type": "item_reference", "id": item["id"]}
+        added = (await client.post({"items": [reference]}, path)).json
+        assert added["data"] == [item] and await texts(client, one) == ["0", "one"]
+        refused = await client.post({"items": [user("2"), {"type": "item_reference", "id": "msg_x"}]}, path)
+        assert (refused.status, refused.error["code"], refused.error["param"]) == (
+            404,
+            "item_not_found",
+            "items[1].id",
+        )
+        assert await texts(client, one) == ["0", "one"]
+
+
+WRONG = [
+    (b"{", "invalid_json", None),
+    (b"[]", "invalid_json", None),
+    (b"\xff", "invalid_json", None),
+    (b'{"nope": 1}', "unknown_parameter", "nope"),
+]
+OF_ITEMS = [
+    (b'{"items": {}}', "invalid_field", "items"),
+    (b'{"items": ""}', "invalid_field", "items"),
+    (b'{"items": [5]}', "invalid_field", "items[0]"),
+    (b'{"items": [{"role": "user"}]}', "missing_field", "items[0].content"),
+    (b'{"items": [{"type": "nope"}]}', "invalid_field", "items[0].type"),
+    (b'{"items": [' + b",".join([b'{"role": "user", "content": "x"}'] * 21) + b"]}", "invalid_field", "items"),
+    (b'{"items": [{"id": "' + b"x" * (1 << 20) + b'", "role": "user", "content": "x"}]}', "invalid_field",
+     "items[0].id"),
+]  # fmt: skip
+OF_METADATA = [
+    (b'{"metadata": 5}', "invalid_field", "metadata"),
+    (b'{"metadata": "x"}', "invalid_field", "metadata"),
+    (b'{"metadata": []}', "invalid_field", "metadata"),
+    (b'{"metadata": {"x": 5}}', "invalid_field", "metadata.x"),
+    (b'{"metadata": {"x": "' + b"y" * 513 + b'"}}', "invalid_field", "metadata.x"),
+]
+
+
+@pytest.mark.parametrize(("body", "code", "param"), [*WRONG, *OF_ITEMS, *OF_METADATA])
+async def test_a_conversation_that_cannot_be(body: bytes, code: str, param: str | None) -> None:
+    """400 with the place, and nothing is created."""
+    async with answering() as client:
+        refused = await client.post(body, CONVERSATIONS)
+        assert (refused.status, refused.error["code"], refused.error["param"]) == (400, code, param)
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "param"), [*WRONG, *OF_METADATA, (b"{}", "missing_field", "metadata"),
+    (b'{"items": []}', "unknown_parameter", "items")]
+)  # fmt: skip
+async def test_a_change_that_cannot_be(body: bytes, code: str, param: str | None) -> None:
+    """The conversation stays as it is."""
+    async with answering() as client:
+        one = await made(client, metadata={"a": "b"})
+        refused = await client.post(body, f"{CONVERSATIONS}/{one}")
+        assert (refused.status, refused.error["code"], refused.error["param"]) == (400, code, param)
+        assert (await client.get(one, path=CONVERSATIONS)).json["metadata"] == {"a": "b"}
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "param"), [*WRONG, *OF_ITEMS, (b"{}", "missing_field", "items"),
+    (b'{"metadata": {}}', "unknown_parameter", "metadata")]
+)  # fmt: skip
+async def test_items_that_cannot_be(body: bytes, code: str, param: str | None) -> None:
+    """None of them is added."""
+    async with answering() as client:
+        one = await made(client, "1")
+        refused = await client.post(body, f"{CONVERSATIONS}/{one}/items")
+        assert (refused.status, refused.error["code"], refused.error["param"]) == (400, code, param)
+        assert await texts(client, one) == ["1"]
+
+
+async def test_the_body_has_a_limit() -> None:
+    """Of bytes, and of JSON values."""
+    async with answering() as client:
+        for body in (b" " * (11 << 20), b'{"items": [' + b"1," * 200_000 + b"1]}"):
+            refused = await client.post(body, CONVERSATIONS)
+            assert (refused.status, refused.error["code"]) == (413, "request_too_large")
+
+
+async def test_keys_have_the_scope_context() -> None:
+    """401 and 403 for others; each key of the tenant has its conversations."""
+    async with answering(**KEYS) as client:
+        one = await made(client.of("ann"), "1")
+        for name, code in (("", "missing_api_key"), ("nobody", "invalid_api_key"), ("con", "scope_missing")):
+            asks = client.of(name)
+            assert (await asks.post({}, CONVERSATIONS)).error["code"] == code
+            assert (await asks.get(one, path=CONVERSATIONS)).error["code"] == code
+        assert await texts(client.of("bob"), one) == ["1"]
