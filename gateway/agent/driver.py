@@ -211,6 +211,9 @@ class RunDriver:
                     reply = await self._call()
                     self._tell({ANSWERS: True})
                     await answer.read(reply, self._tell)
+            except asyncio.CancelledError:
+                del self._progress.said[n_said:]  # a run that goes on later says it anew
+                raise
             except GatewayError as error:
                 if not (self._dropped or await self._may_retry(error, n_said, tries)):
                     raise

@@ -45,11 +45,12 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun(Draft):
-    """A response that has begun."""
+    """A response that has begun. `again`: in the background, with an earlier request that had the same key."""
 
     run: LiveRun
     request_key: RequestKey
     streams: bool
+    again: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +84,9 @@ class Creation:
         draft = self._draft(
             entered, asked, facts, earlier, request_id=run.request_id, run_id=run.exchange.id, created_s=run.created_s
         )
+        again = False
         if wanted.background:
-            await self._record(draft.row, run)
+            again = not await self._record(draft.row, run)
         elif wanted.stores and goes_on:  # only a row leads from the response to its run
             await self.kept.put(draft.row)
         return Begun(
@@ -95,6 +97,7 @@ class Creation:
             items=draft.items,
             streams=asked.streams,
             keep=draft.keep,
+            again=again,
         )
 
     async def prepared(
@@ -195,20 +198,21 @@ class Creation:
         keep = partial(self.kept.keep, row, answer) if wanted.stores else None
         return Draft(answer=answer, row=row, items=[*earlier, *asked.items], keep=keep)
 
-    async def _record(self, row: StoredResponse, run: LiveRun) -> None:
-        """Store a background response and record its answer, unless an earlier request with the same key did so.
+    async def _record(self, row: StoredResponse, run: LiveRun) -> bool:
+        """Store a background response and record its answer. Return False if an earlier request did so.
 
         Raises GatewayError, StoreError.
         """
         kept = self.kept
         if await kept.store.response(row.id, tenant=row.tenant) is not None:
-            return
+            return False
         await kept.put(row)
         stored = await kept.store.run(row.run_id, tenant=row.tenant)
         if stored is None:
             raise not_found()
         if not kept.logs.is_recording(row.id):
             kept.record(row, run, fence=stored.fence)
+        return True
 
 
 def no_conversation() -> GatewayError:

@@ -68,11 +68,13 @@ class ResponsePages:
 
     async def _in_background(self, request: web.Request, begun: Begun) -> web.StreamResponse:
         """Return a response that has begun, or its events as they come. The client may leave at any time."""
-        run, row = begun.run, await self.kept.find(begun.row.id, tenant=begun.row.tenant)
+        run, row = begun.run, begun.row
         headers = {"X-Context-Run-Id": run.exchange.id, "x-request-id": run.request_id}
+        if begun.again:
+            row = await self.kept.find(row.id, tenant=row.tenant)
         if begun.streams:
             return await self.following.stream(request, row, after=-1, headers=headers)
-        answer = json_answer(await self.kept.resource(row))
+        answer = json_answer(await self.kept.resource(row) if begun.again else begun.answer.resource())
         answer.headers.update(headers)
         return answer
 

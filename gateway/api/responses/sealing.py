@@ -14,30 +14,37 @@ NAME: Final = "compaction"  # of the secret
 class Seal:
     """The seal of one tenant."""
 
-    serializer: URLSafeSerializer
+    secret: bytes
+    tenant: str
 
     def sealed(self, summary: str) -> str:
         """Return the text of a compaction item."""
-        text = self.serializer.dumps(summary)
+        text = self._serializer().dumps(summary)
         return text if isinstance(text, str) else text.decode()
 
     def opened(self, text: str) -> str:
         """Return the summary of a compaction item. Raises ValueError: it is not one of this gateway and tenant."""
         try:
-            summary = self.serializer.loads(text)
+            summary = self._serializer().loads(text)
         except BadData as error:
             raise ValueError(str(error)) from None
         if not isinstance(summary, str):
             raise ValueError("it is no summary")
         return summary
 
+    def _serializer(self) -> URLSafeSerializer:
+        return URLSafeSerializer(self.secret, salt=self.tenant)
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Sealing:
-    """The seals of one store."""
+    """The seals of one store. Its secret never changes, and is read once."""
 
     store: Store
+    _secret: bytes | None = None
 
     async def of(self, tenant: str) -> Seal:
         """Return the seal of a tenant. Raises StoreError."""
-        return Seal(URLSafeSerializer(await self.store.secret(NAME), salt=tenant))
+        if self._secret is None:
+            self._secret = await self.store.secret(NAME)
+        return Seal(self._secret, tenant)

@@ -152,10 +152,12 @@ class Client:
             return await events.rest()
 
     @asynccontextmanager
-    async def following(self, response_id: str, *, after: int | None = None) -> AsyncIterator[Events]:
-        """The events of a background response."""
+    async def following(
+        self, response_id: str, *, after: int | None = None, base_url: str | None = None
+    ) -> AsyncIterator[Events]:
+        """The events of a background response, also from another gateway."""
         query = "?stream=true" + ("" if after is None else f"&starting_after={after}")
-        async with aiohttp.ClientSession(self.world.gateway.base_url) as session:
+        async with aiohttp.ClientSession(base_url or self.world.gateway.base_url) as session:
             response = await session.get(f"{RESPONSES}/{response_id}{query}", headers=self.headers())
             try:
                 yield Events(response)
