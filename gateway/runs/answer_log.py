@@ -140,9 +140,9 @@ class AnswerLogs:
             log.exception("the answer %s is not recorded to its end", answer.response_id)
 
     async def _goes_on(self, run: LiveRun, *, tenant: str) -> bool:
-        """Return whether the run that stopped here continues elsewhere, or later."""
+        """Return whether the run that stopped here continues elsewhere, or waits: it did not end with this failure."""
         found = await self._store.run(run.exchange.id, tenant=tenant)
-        return found is not None and found.state in ("running", "unknown")
+        return found is not None and found.state in ("running", "unknown", "awaiting_approval")
 
 
 class _Writer:
