@@ -1,6 +1,7 @@
 """Texts of strangers in a real browser: nothing of them runs or becomes an element, and all of them can be read."""
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -46,7 +47,9 @@ _MOVED = """selector => [...document.querySelectorAll(selector)].flatMap(parent 
 _ARGUMENTS = """[...document.querySelector(".arguments").querySelectorAll("dt")].map(name => [name.innerText,
   [...name.nextElementSibling.querySelectorAll(".line")].filter(line => line.checkVisibility({
     opacityProperty: true, visibilityProperty: true, contentVisibilityAuto: true }) && line.getClientRects().length)
-  .map(line => line.innerText)])"""
+  .flatMap(line => line.matches(".many") ? line.innerText.split("\\n") : [line.innerText])])"""
+#: What stands behind the first of many equal lines.
+_COUNTED = re.compile(r"\\\{([0-9]+) more lines like this one\}")
 #: The characters that stand to the left of the one before them, on the same line.
 _DISORDER = """selector => [...document.querySelectorAll(selector)].flatMap(element => {
   const found = [], nodes = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
@@ -148,7 +151,13 @@ def _name(shown: str) -> str:
 
 def _value(lines: list[str]) -> object:
     """The value whose lines the page shows: JSON if there is one line."""
-    return json.loads(read_back(lines[0], json=True)) if len(lines) == 1 else "\n".join(map(read_back, lines))
+    if len(lines) == 1:
+        return json.loads(read_back(lines[0], json=True))
+    found: list[str] = []
+    for line in lines:
+        counted = _COUNTED.fullmatch(line)
+        found += found[-1:] * int(counted[1]) if counted else [read_back(line)]
+    return "\n".join(found)
 
 
 async def test_strangers_of_both_directions_stand_in_order(chromium: Browser, tmp_path: Path) -> None:
@@ -186,7 +195,7 @@ async def test_a_call_that_appears_by_itself(chromium: Browser, tmp_path: Path) 
         await page.reload()
         assert await card.locator(".arguments").inner_text() == drawn
         await card.get_by_role("button", name="Reject the call of stranger.note").click()
-        await expect(page.get_by_role("status")).to_have_text("Rejected. The call does not run.")
+        await expect(page.get_by_role("status")).to_contain_text("Rejected. The call does not run.")
         await expect(card).to_have_count(0)
 
 
@@ -196,7 +205,8 @@ async def test_long_texts(chromium: Browser, tmp_path: Path) -> None:
     async with strange(tmp_path, PLAIN) as gateway:
         write_tools(tmp_path, [{**tools_of(PLAIN, description="")[0], "result": result}])
         await api(gateway, "/mcp/services/stranger/restart", {})
-        long = {"text": "a\u200b<b>" * 20_000, "lines": "\u202ex\n" * 33_000}
+        padded = "\u202ex\n" * 9_000 + "\n" * 30_000 + "rm -rf /\ny\n" * 9_000
+        long = {"text": "a\u200b<b>" * 20_000, "lines": padded}
         approval = await asked(gateway, "stranger.note", long, conversation="talk")
         async with visiting(chromium, gateway.base_url, "/console") as page:
             assert len(await page.content()) < 64_000
@@ -207,7 +217,7 @@ async def test_long_texts(chromium: Browser, tmp_path: Path) -> None:
             assert {name: _value(lines) for name, lines in rows} == long
             assert len(await page.content()) < 40 * sum(map(len, long.values()))
             await page.get_by_role("button", name="Approve", exact=True).click()
-            await expect(page.get_by_role("status")).to_have_text("Approved. The run goes on.")
+            await expect(page.get_by_role("status")).to_contain_text("Approved. The run goes on.")
             await page.goto(f"/console/runs/{approval['run_id']}")
             await expect(page.locator(".head .badge").first).to_have_text("completed")
             await expect(page.get_by_text("of 10\u202f000 lines").first).to_be_visible()
