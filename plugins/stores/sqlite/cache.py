@@ -1,7 +1,7 @@
-"""The lists that were read from a SQLite file, cached until the file is written.
+"""The lists that were read from a SQLite file, cached until what they are read from changes.
 
-The check for a write runs on the event loop. It takes microseconds and never waits. The thread that reads costs a tenth
-of a millisecond and more, most of it for being woken.
+The check for a change runs on the event loop. It takes microseconds and never waits. The thread that reads costs a
+tenth of a millisecond and more, most of it for being woken.
 """
 
 import sqlite3
@@ -27,12 +27,14 @@ class _Kept(NamedTuple, Generic[T]):
 class SqliteCache(Generic[T]):
     """The cached lists of one file. For a database in memory nothing is cached.
 
-    `limit` is for the sum of `size_of` of each. A returned list is never older than the last commit, of this process or
-    of any other: `PRAGMA data_version` changes with each.
+    `version` is a statement that reads one number, which each commit changes that changes a list. A returned list is
+    therefore never older than the last commit, of this process or of any other. `limit` is for the sum of `size_of` of
+    each.
     """
 
-    def __init__(self, place: str, *, limit: int, size_of: Callable[[T], int]) -> None:
+    def __init__(self, place: str, *, version: str, limit: int, size_of: Callable[[T], int]) -> None:
         self._place = place
+        self._statement = version
         self._limit = limit
         self._connection: sqlite3.Connection | None = None
         self._kept: LRUCache[Hashable, _Kept[T]] = LRUCache(limit, getsizeof=lambda kept: kept.size)
@@ -52,7 +54,7 @@ class SqliteCache(Generic[T]):
             self._connection = None
 
     async def get(self, key: Hashable, read: Callable[[], Awaitable[Sequence[T]]], *, nothing: Hashable) -> Sequence[T]:
-        """Return the result of `read`, from the cache if there was no commit since.
+        """Return the result of `read`, from the cache if nothing has changed since.
 
         `nothing` is common to all keys for which `read` returns an empty list as soon as it does so for one.
         """
@@ -70,11 +72,11 @@ class SqliteCache(Generic[T]):
         return found
 
     def _version(self) -> int | None:
-        """Return SQLite's data version, which changes with each commit. None: it cannot be determined now."""
+        """Return the version of the lists. None: it cannot be determined now."""
         if self._connection is None:
             return None
         try:
-            version: int = self._connection.execute("PRAGMA data_version").fetchone()[0]
+            version: int = self._connection.execute(self._statement).fetchone()[0]
         except sqlite3.Error:
             return None
         return version

@@ -27,7 +27,7 @@ class SqliteMemories(SqliteWork):
 
     def __init__(self, place: str) -> None:
         self._memories = SqliteCache[Recalled](
-            place, limit=KEPT_CHARS, size_of=lambda found: 200 + len(found.memory.text)
+            place, version=sql.VERSION, limit=KEPT_CHARS, size_of=lambda found: 200 + len(found.memory.text)
         )
         self._indexing: asyncio.Task[None] | None = None
 

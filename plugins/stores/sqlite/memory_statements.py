@@ -25,6 +25,8 @@ _READ = 512
 #: The best of what was found by the index, of which all words are compared.
 _COMPARED = 64
 
+#: A number that changes with each change of a memory (`memory_tables`).
+VERSION = "SELECT number FROM memory_changes"
 OWNER = "SELECT id, memories FROM memory_owners WHERE tenant = ? AND owner = ?"
 _ADD_OWNER = """INSERT INTO memory_owners (tenant, owner) VALUES (?, ?) ON CONFLICT (tenant, owner)
     DO UPDATE SET owner = excluded.owner RETURNING id"""

@@ -1,7 +1,9 @@
-"""The migration after which memories belong to end users and are found by their words.
+"""The migrations of memories: after the first they belong to end users and are found by their words.
 
 1. A memory has a `number`, which orders memories by age, and `words`, a JSON list. NULL: they are not indexed yet.
 2. Triggers update the index `memory_words` and the counts, and delete an owner with its last memory.
+3. After the second, triggers count the changes of memories. Memories that were read stay good while other rows of the
+   store change, whichever process changes them.
 """
 
 from collections.abc import Sequence
@@ -55,4 +57,16 @@ MEMORIES_OF_USERS: Sequence[str] = (
         ON owners.tenant = old.tenant AND owners.owner = 'key:' || old.caller
         ORDER BY old.created_s, old.rowid""",
     "DROP TABLE memories_of_callers",
+)
+
+#: The triggers are per row: SQLite has no others.
+COUNTED_CHANGES: Sequence[str] = (
+    "CREATE TABLE memory_changes (number INTEGER NOT NULL)",  # one row
+    "INSERT INTO memory_changes VALUES (0)",
+    """CREATE TRIGGER memory_additions_are_counted AFTER INSERT ON memories BEGIN
+        UPDATE memory_changes SET number = number + 1; END""",
+    """CREATE TRIGGER memory_updates_are_counted AFTER UPDATE ON memories BEGIN
+        UPDATE memory_changes SET number = number + 1; END""",
+    """CREATE TRIGGER memory_deletions_are_counted AFTER DELETE ON memories BEGIN
+        UPDATE memory_changes SET number = number + 1; END""",
 )

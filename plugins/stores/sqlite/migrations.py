@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from gateway.plugin import ask_id
 
-from .memory_tables import MEMORIES_OF_USERS
+from .memory_tables import COUNTED_CHANGES, MEMORIES_OF_USERS
 
 Migration: TypeAlias = Sequence[str]
 
@@ -281,6 +281,7 @@ MIGRATIONS: Sequence[Migration] = (
             conversation INTEGER NOT NULL, number INTEGER NOT NULL, id TEXT NOT NULL, item BLOB NOT NULL,
             PRIMARY KEY (conversation, number), UNIQUE (conversation, id)) WITHOUT ROWID""",
     ),
+    COUNTED_CHANGES,
 )
 
 

@@ -11,6 +11,9 @@ import pytest
 from gateway.plugins.stores.sqlite.cache import SqliteCache
 from gateway.plugins.stores.sqlite.file import IN_MEMORY
 
+#: Here, each change of a word changes it.
+VERSION = "SELECT total(length(word) * rowid) FROM words"
+
 
 class Reader:
     """Reads the words of a file, and counts how often."""
@@ -30,6 +33,7 @@ def place(tmp_path: Path) -> str:
     with closing(connected(place)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("CREATE TABLE words (word TEXT NOT NULL)")
+        connection.execute("CREATE TABLE others (word TEXT NOT NULL)")
     return place
 
 
@@ -45,7 +49,7 @@ def writer(place: str) -> Iterator[sqlite3.Connection]:
 
 @pytest.fixture
 def cache(place: str, writer: sqlite3.Connection) -> Iterator[SqliteCache[str]]:
-    cache: SqliteCache[str] = SqliteCache(place, limit=2000, size_of=len)
+    cache: SqliteCache[str] = SqliteCache(place, version=VERSION, limit=2000, size_of=len)
     cache.open()
     yield cache
     cache.close()
@@ -66,6 +70,18 @@ async def test_it_is_read_again_after_a_commit(cache: SqliteCache[str], writer: 
     await cache.get("b", reader.words, nothing="nothing")
     await cache.get("a", reader.words, nothing="nothing")
     assert reader.reads == 4
+
+
+async def test_a_commit_that_changes_none_of_it_costs_nothing(
+    cache: SqliteCache[str], writer: sqlite3.Connection
+) -> None:
+    """Such as a response that is stored, between two requests of a user with memories."""
+    reader = Reader(writer)
+    put(writer, "one")
+    for _ in range(3):
+        assert await cache.get("a", reader.words, nothing="nothing") == ["one"]
+        writer.execute("INSERT INTO others VALUES ('other')")
+    assert reader.reads == 1
 
 
 async def test_what_is_not_committed_changes_nothing(cache: SqliteCache[str], writer: sqlite3.Connection) -> None:
@@ -129,7 +145,7 @@ async def test_a_failure_is_not_kept(cache: SqliteCache[str]) -> None:
 async def test_where_nobody_can_tell_everything_is_read(how: str, place: str, writer: sqlite3.Connection) -> None:
     """Each time."""
     where = {"in memory": IN_MEMORY, "no file": f"{place}.no"}.get(how, place)
-    cache: SqliteCache[str] = SqliteCache(where, limit=2000, size_of=len)
+    cache: SqliteCache[str] = SqliteCache(where, version=VERSION, limit=2000, size_of=len)
     if how != "never opened":
         cache.open()
     if how == "closed":

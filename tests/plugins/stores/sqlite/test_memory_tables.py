@@ -32,6 +32,25 @@ def test_the_index_goes_with_its_memories(connection: sqlite3.Connection) -> Non
     assert index(connection) == (0, 0, 0)
 
 
+def test_each_change_of_a_memory_is_counted(connection: sqlite3.Connection) -> None:
+    """Of its words, too, and by whichever way it goes; what changes nothing is not."""
+
+    def version() -> int:
+        return int(connection.execute(sql.VERSION).fetchone()[0])
+
+    before = version()
+    keep(connection, "one two")
+    assert version() > before
+    before = version()
+    keep(connection, "one two")
+    assert sql.forget(connection, ["x"], tenant="t", owner=None) == 0 and version() == before
+    connection.execute("UPDATE memories SET words = NULL")
+    assert sql.read_words(connection) == 1 and version() == before + 2
+    assert sql.forget_step(connection, **WHOSE, places=None) == 1 and version() == before + 3
+    keep(connection, "one", limit=0)
+    assert version() == before + 5
+
+
 def test_memories_of_callers_become_those_of_their_keys() -> None:
     """Their words are read afterwards, in steps; until then the newest are found."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
