@@ -193,13 +193,13 @@ async def test_a_store_that_stands_still_holds_the_run_back() -> None:
         await until(lambda: desk.store.appended)
         desk.store.takes.clear()
         piece = "x" * (BEHIND_CHARS // 4)
-        desk.say(*[piece] * 20, None)
+        desk.say(*[piece] * 40, None)
         await until(lambda: len(run.transcript.chunks) >= 5)
         for _ in range(100):
             await asyncio.sleep(0)
-        assert len(run.transcript.chunks) < 10
+        assert len(run.transcript.chunks) < 20
         desk.store.takes.set()
-        assert len(await read(desk.logs)) == 21
+        assert len(await read(desk.logs)) == 41
 
 
 async def test_a_store_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
