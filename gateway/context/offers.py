@@ -129,12 +129,13 @@ def _check(offer: Offer, earlier: Sequence[Offer], services: dict[str, Service],
         raise _wrong(
             offer, "server_label", f"{offer.place} names {offer.label!r} once more: name all of its tools at once."
         )
-    if offer.url is not None and not addresses.has(offer.url, offer.label):
+    # Some clients must send a URL: the label in its place is no address.
+    if offer.url not in (None, offer.label) and not addresses.has(offer.url or "", offer.label):
         raise _wrong(
             offer,
             "server_url",
             f"{offer.place}.server_url is not the address of {offer.label!r} that the operator of this gateway "
-            "configured, and the gateway connects to no other: leave it out.",
+            "configured, and the gateway connects to no other: leave it out, or repeat the label there.",
         )
 
 

@@ -48,7 +48,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """The wishes that a request carries in fields of its API: they narrow tools and tighten the gate, and loosen nothing.
+    """The wishes that a request carries in fields of its API: they narrow tools, tighten the gate, and loosen nothing.
 
     `offers`: tools that it names; their calls are shown to the client, and it has no others; None: it names none.
     `no_tools`: the model calls none of the gateway's. `tainted`: strangers may have written a part of the conversation.

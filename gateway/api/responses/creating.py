@@ -127,7 +127,7 @@ class Creation:
         """
         tenant = entered.caller.tenant
         earlier = await self._earlier(wanted, tenant=tenant, local=local)
-        referenced = await self.kept.referenced(wanted.references, tenant=tenant)
+        referenced = await self.kept.referenced(wanted.references, wanted=wanted.without_output, tenant=tenant)
         seal = await self.sealing.of(tenant)
         asked = partial(asked_of, wanted, earlier=earlier, referenced=referenced, unseal=seal.opened)
         return earlier, await aside(asked, content=content)

@@ -102,30 +102,38 @@ class KeptResponses:
                 )
         return chain
 
-    async def referenced(self, references: Sequence[tuple[str, str]], *, tenant: str) -> Mapping[str, Json]:
+    async def referenced(
+        self, references: Sequence[tuple[str, str]], *, wanted: Sequence[str] = (), tenant: str
+    ) -> Mapping[str, Json]:
         """Return the items that a request refers to, each pair a place and an id, by their ids.
 
-        Raises GatewayError (item_not_found), StoreError.
+        Those of `wanted` are among them if they are kept. Raises GatewayError (item_not_found), StoreError.
         """
         rows: dict[str, Mapping[str, Json]] = {}
         found: dict[str, Json] = {}
-        for place, item_id in references:
+        for place, item_id in (*references, *(("", item_id) for item_id in wanted)):
             response_id = response_of(item_id) or ""
             if response_id and response_id not in rows:
                 row = await self._found(response_id, tenant=tenant)
                 rows[response_id] = {} if row is None else {item["id"]: item for item in items_of(row)}
             item = rows.get(response_id, {}).get(item_id)
-            if item is None and (approval := await self.store.approval(item_id.lower(), tenant=tenant)) is not None:
-                item = _question(approval, service=self.service_of(approval.tool))
-            if item is None:
-                raise GatewayError(
-                    "item_not_found",
-                    "There is no item with this id; items of responses with 'store' false are not kept. Send the item "
-                    "itself.",
-                    param=f"{place}.id",
-                )
-            found[item_id] = item
+            if place and item is None:
+                item = await self._question(item_id, place=place, tenant=tenant)
+            if item is not None:
+                found[item_id] = item
         return found
+
+    async def _question(self, item_id: str, *, place: str, tenant: str) -> Json:
+        """Return the request for an approval that a reference names. Raises GatewayError (item_not_found)."""
+        approval = await self.store.approval(item_id.lower(), tenant=tenant)
+        if approval is None:
+            raise GatewayError(
+                "item_not_found",
+                "There is no item with this id; items of responses with 'store' false are not kept. Send the item "
+                "itself.",
+                param=f"{place}.id",
+            )
+        return _question(approval, service=self.service_of(approval.tool))
 
     async def put(self, row: StoredResponse) -> None:
         """Store a response. Raises GatewayError (store_full, store_uncertain)."""

@@ -21,7 +21,7 @@ from gateway.dialects.responses.calls import ClientTool, call_of, name_for_model
 from gateway.dialects.responses.choice import tool_name
 from gateway.dialects.responses.decisions import decisions_of, shown_last
 from gateway.dialects.responses.fields import for_models
-from gateway.dialects.responses.items import COMPACTION, OUTPUT_OF, OUTPUTS
+from gateway.dialects.responses.items import COMPACTION, OUTPUT_OF, OUTPUTS, is_without_output
 from gateway.dialects.responses.pairs import Pairs, pairs_of
 from gateway.dialects.responses.parts import chat_content, text_and_files, text_of
 from gateway.dialects.responses.request import ResponseRequest
@@ -29,6 +29,7 @@ from gateway.errors import GatewayError
 
 _ROLES: Final[Mapping[str, str]] = {"user": "user", "system": "system", "developer": "system"}
 _SUMMARY: Final = "Summary of the conversation so far:\n\n"
+_NOT_SHOWN: Final = "The call was made. Its output is not in this conversation."
 _FILES: Final = "The output is in the next message."
 
 
@@ -105,8 +106,11 @@ def asked_of(
 
 
 def _resolved(request: ResponseRequest, referenced: Mapping[str, Json]) -> tuple[Json, ...]:
-    """Return the items of a request, with the items that it refers to in the place of its references."""
-    if not request.references:
+    """Return the items of a request, with the items that it refers to in the place of its references.
+
+    A call whose client left its output out has the stored one.
+    """
+    if not request.references and not request.without_output:
         return request.input
     items = list(request.input)
     for i, item in enumerate(items):
@@ -115,6 +119,8 @@ def _resolved(request: ResponseRequest, referenced: Mapping[str, Json]) -> tuple
                 text = "There is no item with this id: send the item itself."
                 raise GatewayError("item_not_found", text, param=f"input[{i}].id")
             items[i] = found
+        elif is_without_output(item) and (kept := referenced.get(item.get("id") or "")) is not None:
+            items[i] = {**item, "output": kept.get("output"), "error": kept.get("error")}
     return tuple(items)
 
 
@@ -256,8 +262,10 @@ def _output_of(item: Json) -> str | list[Json]:
 def _result_of(item: Json) -> str | None:
     """Return the output of a call of the gateway's, or its error; None: it has not ended."""
     output, error = item.get("output"), item.get("error")
-    if isinstance(output, str) or error is None:
+    if isinstance(output, str):
         return output
+    if error is None:
+        return _NOT_SHOWN if is_without_output(item) else None
     if isinstance(error, str):
         return error
     said = content_text(error.get("content")) or error.get("message")

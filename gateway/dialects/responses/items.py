@@ -225,6 +225,12 @@ def call_id_of(item: Json) -> str | None:
     return call_id or (item.get("id") or None if item["type"] == "local_shell_call_output" else None)
 
 
+def is_without_output(item: Json) -> bool:
+    """Return whether an item is a call of the gateway's that has ended, and shows neither output nor error."""
+    shows = item.get("output") is not None or item.get("error") is not None
+    return item["type"] == "mcp_call" and item.get("status") in ("completed", "failed") and not shows
+
+
 def is_of_response(item: Json) -> bool:
     """Return whether an item is of a response, and not of a client."""
     kind = item["type"]

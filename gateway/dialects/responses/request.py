@@ -7,7 +7,7 @@ from gateway.dialects.checks import missing, refuse
 from gateway.dialects.json_object import json_object
 from gateway.dialects.responses.choice import tools_of
 from gateway.dialects.responses.fields import check_compaction, check_fields, conversation_id_of
-from gateway.dialects.responses.items import item_at
+from gateway.dialects.responses.items import is_without_output, item_at
 from gateway.dialects.responses.tools import Tools
 from gateway.errors import GatewayError
 
@@ -19,7 +19,8 @@ class ResponseRequest:
     """A request for a response, checked.
 
     `fields` are its fields as they came, without `input`. `input` are its items, each with a type; a text is the
-    message of a user. `references` are the places and ids of its `item_reference` items. `tools` is what `tool_choice`
+    message of a user. `references` are the places and ids of its `item_reference` items. `without_output` are the ids
+    of calls of the gateway's that have ended, and whose output its client left out. `tools` is what `tool_choice`
     leaves of its tools.
     """
 
@@ -29,6 +30,7 @@ class ResponseRequest:
     previous_response_id: str | None = None
     conversation_id: str | None = None
     references: tuple[tuple[str, str], ...] = ()
+    without_output: tuple[str, ...] = ()
     streams: bool = False
     stores: bool = True
     background: bool = False
@@ -74,6 +76,7 @@ def _request(body: Json, *, tools: Tools) -> ResponseRequest:
         previous_response_id=previous,
         conversation_id=conversation,
         references=tuple(references),
+        without_output=tuple(item["id"] for item in items if is_without_output(item) and item.get("id")),
         streams=body.get("stream") is True,
         stores=body.get("store") is not False,
         background=body.get("background") is True,

@@ -179,6 +179,21 @@ def test_a_call_that_has_not_ended_is_left_out() -> None:
     assert messages(HI, {**OWN_CALL, "output": None, "status": "in_progress"}) == messages(HI)
 
 
+def test_a_call_without_its_output_gets_the_stored_one() -> None:
+    """Or a text: a model that saw no call would call again. One client sends its history back without outputs."""
+    bare = {name: value for name, value in OWN_CALL.items() if name != "output"} | {"status": "completed"}
+    assert request(HI, bare).without_output == ("mcp_1",)
+    kept = asked(HI, bare, referenced={"mcp_1": OWN_CALL}).body["messages"]
+    assert kept[2] == {"role": "tool", "tool_call_id": "mcp_1", "content": "done"}
+    assert asked(HI, bare).body["messages"][2]["content"] == "The call was made. Its output is not in this conversation."
+
+
+def test_results_of_the_gateways_tools_are_named() -> None:
+    """Strangers may have written them, and which tools these are is for the lane to say."""
+    assert asked(HI, OWN_CALL, SAID, HI).wishes.results == (("box", "t"),)
+    assert asked(HI, {**OWN_CALL, "output": None, "status": "in_progress"}).wishes.results == ()
+
+
 def test_a_summary_taints() -> None:
     found = asked(COMPACTION, HI)
     assert found.body["messages"][0] == {
