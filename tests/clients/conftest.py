@@ -27,6 +27,7 @@ _IMPORTING = (
     "test_objects.py",
     "test_patience.py",
     "test_responses_agents.py",
+    "test_responses_codex.py",
     "test_responses_libraries.py",
     "test_responses_openai.py",
     "test_responses_pydantic_ai.py",
