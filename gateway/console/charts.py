@@ -118,8 +118,8 @@ def _percent(part_s: float, whole_s: float) -> float:
 
 
 def _offsets(span_s: float) -> Sequence[float]:
-    """Return round times from 0 up to the span."""
-    step_s = _step_s(span_s / PARTS_MOST)
+    """Return round times from 0 up to the span, whole milliseconds: times that differ have texts that do."""
+    step_s = max(_step_s(span_s / PARTS_MOST), 0.001)
     return [round(step_s * at, 6) for at in range(math.floor(span_s / step_s + 1e-9) + 1)]
 
 

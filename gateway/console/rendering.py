@@ -105,7 +105,7 @@ def shown_seconds(duration_s: float | None) -> str:
     """Return a duration in the unit that fits it: 0.0123 is `12 ms`, 75 is `75 s`, 7200 is `2.0 h`."""
     if duration_s is None:
         return "–"
-    for limit_s, unit_s, places, unit in ((0.0995, 0.001, 0, "ms"), (9.95, 1, 1, "s"), (120, 1, 0, "s")):
+    for limit_s, unit_s, places, unit in ((0.9995, 0.001, 0, "ms"), (9.95, 1, 1, "s"), (120, 1, 0, "s")):
         if duration_s < limit_s:
             return f"{duration_s / unit_s:.{places}f} {unit}"
     return f"{duration_s / 60:.0f} min" if duration_s < 7200 else f"{duration_s / 3600:.1f} h"

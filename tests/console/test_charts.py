@@ -3,6 +3,7 @@
 import pytest
 
 from gateway.console.charts import AXIS_PX, LEAST_PERCENT, ROW_PX, Lane, OverTime, Span, over_time
+from gateway.console.rendering import shown_seconds
 
 
 def drawn(*spans: tuple[str, float, float]) -> OverTime:
@@ -55,7 +56,9 @@ def test_a_row_without_a_time_has_no_bar() -> None:
 @pytest.mark.parametrize(
     ("span_s", "offsets"),
     [
+        (0.002, [0, 0.001, 0.002]),
         (0.004, [0, 0.001, 0.002, 0.003, 0.004]),
+        (0.2, [0, 0.05, 0.1, 0.15, 0.2]),
         (2.2, [0, 1, 2]),
         (10.0, [0, 5, 10]),
         (47.0, [0, 20, 40]),
@@ -70,3 +73,4 @@ def test_the_axis_has_few_round_times(span_s: float, offsets: list[float]) -> No
     picture = drawn(("approval", 7.0, 7.0 + span_s))
     assert [tick.offset_s for tick in picture.ticks] == pytest.approx(offsets)
     assert all(0 <= tick.left <= 100 for tick in picture.ticks)
+    assert len({shown_seconds(tick.offset_s) for tick in picture.ticks}) == len(offsets)
