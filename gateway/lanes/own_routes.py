@@ -2,7 +2,8 @@
 
 from gateway.dialects.endpoints import COLLECTIONS, ENDPOINTS
 
-_CHAT = tuple(b"/" + endpoint.encode() for endpoint in ENDPOINTS.values())
+#: Ends of the paths at which a model answers.
+_CHAT = (*(b"/" + endpoint.encode() for endpoint in ENDPOINTS.values()), b"/responses/compact")
 _WATCHED = frozenset((b"/", b"/metrics", b"/health/live", b"/health/ready"))
 _CONSOLE = b"/console"
 _POLLED = (b"/context/runs", b"/context/approvals", b"/context/ws")

@@ -98,8 +98,54 @@ def test_a_chat_completion_with_a_context_header_is_context(fields: tuple[bytes,
     assert lane(CHAT, *fields) == lane(CHAT + b"?x", *fields) == mode
 
 
+@pytest.mark.parametrize("method", [b"GET", b"POST", b"DELETE", b"PUT"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        b"/v1/responses",
+        b"/v1/responses?x",
+        b"/v1/responses/",
+        b"/v1/responses/resp_1",
+        b"/v1/responses/resp_1?stream=true&starting_after=5",
+        b"/v1/responses/resp_1/input_items",
+        b"/v1/responses/resp_1/cancel",
+        b"/v1/responses/compact",
+        b"/v1/responses/x/%2e%2e",
+        b"/v1/conversations",
+        b"/v1/conversations/conv_1/items/msg_1",
+    ],
+)
+def test_responses_and_conversations_with_a_context_header_are_context(target: bytes, method: bytes) -> None:
+    """With all that is below them, whatever the method; without a header, or with `passthrough`, the upstream's."""
+    for line in (b"X-Context-Mode: context", b"X-Context-Chain: a", b"X-Context-Anything:"):
+        assert lane(target, line, method=method) == "context"
+    assert lane(target, method=method) == lane(target, b"Accept: text/event-stream", method=method) == "passthrough"
+    both = (b"X-Context-Chain: a", b"X-Context-Mode: passthrough")
+    assert lane(target, *both, method=method) == "passthrough"
+
+
+@pytest.mark.parametrize(
+    "target", b"/context/v1/responses|/context/v1/responses/resp_1/cancel|/context/v1/conversations/c/items".split(b"|")
+)
+def test_responses_and_conversations_below_context_are_context(target: bytes) -> None:
+    """Whatever the method and the headers say."""
+    for method in (b"GET", b"POST", b"DELETE"):
+        assert lane(target, method=method) == lane(target, b"X-Context-Mode: passthrough", method=method) == "context"
+
+
+@pytest.mark.parametrize(
+    "target",
+    b"/v1/responsesx|/v1//responses/x|/v1/Responses/x|/v1/respons%65s/x|/v1/conversations%2fx|/v2/responses".split(
+        b"|"
+    ),
+)
+def test_paths_that_resemble_responses_are_the_upstreams(target: bytes) -> None:
+    """Where something is only read, the headers have no effect."""
+    assert lane(target, b"X-Context-Mode: context", method=b"GET") == "passthrough"
+
+
 def test_context_headers_change_nothing_elsewhere() -> None:
-    """They are for POST /v1/chat/completions."""
+    """They are for chat completions, responses and conversations."""
     for target in (b"/v1/embeddings", b"/v1/models", CHAT + b"/x", b"/v1/Chat/completion"):
         assert lane(target, b"X-Context-Mode: context") == "passthrough"
     assert lane(CHAT, b"X-Context-Mode: context", method=b"GET") == "passthrough"
@@ -140,10 +186,10 @@ def test_context_headers_are_read_once_for_all() -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/v1/responses", "/v1/messages", "/v1/completions", "/v1/responses/", "/v1/respons%65s", "/V1/Messages",
+        "/v1//responses", "/v1/messages", "/v1/completions", "/v1/responses;x", "/v1/respons%65s", "/V1/Messages",
         "/openai/v1/chat/completions", "/v1/chat/completions/", "/api/chat", "/v1beta/models/g:streamGenerateContent",
         "/v1/chat/completions;x", "/v1/chat/completions/.", "/v1//chat//completions", "/v1/chat/x/../completions",
-        "/v1/chat\\completions", "/v1/chat;a=b/completions", "/v1/responses/x/%2e%2e",
+        "/v1/chat\\completions", "/v1/chat;a=b/completions", "/openai/v1/responses", "/v1/x/../responses",
     ],
 )  # fmt: skip
 def test_context_headers_are_refused_where_something_generates_without_them(path: str) -> None:

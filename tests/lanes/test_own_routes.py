@@ -12,6 +12,12 @@ from gateway.lanes.own_routes import route_of_own
     ("paths", "route"),
     [
         (paths_of(ENDPOINT), ("chat", "context")),
+        (paths_of("responses"), ("chat", "context")),
+        (paths_of("responses/compact"), ("chat", "context")),
+        (paths_of("responses/resp_1"), ("polling", "own")),
+        (paths_of("responses/resp_1/input_items"), ("polling", "own")),
+        (paths_of("conversations/conv_1/items"), ("polling", "own")),
+        (paths_of("conversations"), ("pages", "own")),
         (("/", "/metrics", "/health/live", "/health/ready"), ("health", "own")),
         (("/context/runs", "/context/runs/run_1/events", "/context/approvals/ap_1", "/context/ws"), ("polling", "own")),
         (("/console", "/console/", "/console/runs/run_1/live", "/console/static/console.css"), ("console", "own")),
