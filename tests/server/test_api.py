@@ -1,5 +1,6 @@
-"""The pages of the context lane: each is there once, and none of them answers a stranger."""
+"""The pages of the context lane: each is there once, none of them answers a stranger, and all end with the gateway."""
 
+import asyncio
 import json
 import re
 from collections import Counter
@@ -15,7 +16,7 @@ from gateway.server.api import ApiPages
 from gateway.testing.local import LocalGateway
 
 KEYS = [key("guest", "passthrough"), key("user", "context"), key("boss", "context", "approve", "admin")]
-#: Makes the plain path of chat completions ours.
+#: Makes the plain paths of chat completions and responses ours.
 OURS = {"X-Context-Mode": "context"}
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
@@ -26,7 +27,8 @@ async def gateway() -> AsyncIterator[tuple[Sequence[Route], aiohttp.ClientSessio
     config = {"keys": KEYS, "upstreams": [], "store": "sqlite:///:memory:"}
     async with LocalGateway(config) as made, aiohttp.ClientSession(made.base_url) as session:
         rooms: ApiPages = made.gateway._pages()
-        routes = [*rooms.of_context(), *rooms.of_runs(), *rooms.of_operating(), *rooms.of_services()]
+        rooms_of = (rooms.of_context, rooms.of_responses, rooms.of_runs, rooms.of_operating, rooms.of_services)
+        routes = [route for of_room in rooms_of for route in of_room()]
         yield [route for route in routes if route[1] not in OPEN], session
 
 
@@ -46,6 +48,11 @@ async def test_each_page_is_there_once() -> None:
             "/context/tools",
             "/context/status",
             "/context/ws",
+            "/context/v1/responses",
+            "/context/v1/responses/compact",
+            "/v1/responses/{id}/input_items",
+            "/responses/{id}/cancel",
+            "/context/conversations/{id}/items/{item}",
             "/mcp/services",
             "/v1/system-prompts/{id}/enhanced",
             "/workflows",
@@ -98,3 +105,16 @@ async def test_who_may_use_the_lane_may_not_do_everything() -> None:
                     told[caller] = response.status
             assert told["user"] in (403, 404) and told["boss"] in (200, 201, 404), (path, told)
             assert path.endswith("ap_x") or told["user"] == 403
+
+
+async def test_what_is_held_open_ends_with_the_gateway() -> None:
+    """Streams and WebSockets of events, of responses; each is closed once more without harm."""
+    async with LocalGateway({"upstreams": []}) as made, aiohttp.ClientSession(made.base_url) as session:
+        sockets = [await session.ws_connect(path) for path in ("/context/ws", "/context/v1/responses")]
+        body = {"model": "demo", "input": "slow 200", "background": True, "stream": True}
+        stream = await session.post("/context/v1/responses", json=body)
+        assert b"response.created" in await stream.content.readline()
+        await asyncio.wait_for(made.gateway.drain(), 120)
+        assert [(await socket.receive()).data for socket in sockets] == [1001, 1001]
+        assert b"[DONE]" not in await stream.read()
+        await made.gateway.drain()
