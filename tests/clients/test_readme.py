@@ -31,7 +31,8 @@ def test_every_client_has_its_snippet() -> None:
     """Those that the README promises are run as it prints them, and further ones as docs/clients.md does."""
     terminals, gateway = "clone activate", "curl configuration approvals health"
     clients = "openai-python openai-node ai-sdk codex claude-code cline continue"
-    readme = {*terminals.split(), *gateway.split(), *clients.split(), "make run", "openai-python context"}
+    contexts = {"openai-python context", "openai-python context responses"}
+    readme = {*terminals.split(), *gateway.split(), *clients.split(), "make run", *contexts}
     assert {snippet.name for snippet in README} == readme
     streams = {f"{name} stream" for name in ("openai-python", "openai-node", "ai-sdk")}
     libraries = "anthropic-python anthropic-node langchain-openai langchain-js langgraph instructor llm pydantic-ai"
