@@ -56,7 +56,7 @@ def config(folder: Path, model: Model, *, console: bool = True) -> Json:
     for made in (files, workflows):
         made.mkdir(parents=True, exist_ok=True)
     for number in range(LONG_RUN + 1):
-        (files / f"note{number}.txt").write_text("A line.\n" * 200)
+        (files / f"note{number}.txt").write_text("".join(f"Line {line}.\n" for line in range(200)))
     for number in range(WORKFLOWS):
         (workflows / f"flow{number}.yaml").write_text(_WORKFLOW.format(number=number, category=number % 3))
     scopes = ["passthrough", "context", "approve", "admin", "metrics"]

@@ -1,6 +1,7 @@
 """The console's place in a worker: it is imported and built for its first request, so a start does not wait for it."""
 
 import asyncio
+import gc
 import hashlib
 import logging
 from collections.abc import Callable, Collection, Mapping
@@ -189,7 +190,12 @@ def _loaded() -> "tuple[Assemble, Rendering]":
     # Imported here because templates and pages cost start-up time and memory, and many gateways serve no console.
     from gateway.console.assembly import assemble, prepared
 
-    return assemble, prepared()
+    rendering = prepared()
+    if gc.get_freeze_count():  # a worker has done the same with what its start built
+        # Pages and templates stay as long as it does: each look of the collector at them would hold the loop for 40 ms.
+        gc.collect()
+        gc.freeze()
+    return assemble, rendering
 
 
 def _digest(session_id: str) -> str:
