@@ -82,7 +82,7 @@ check: $(VENV)/.dev site ## lint, types, formatting, shipped configuration, gene
 	$(VENV)/bin/mypy
 	$(PY) -m gateway check-config -c gateway.yaml
 	$(PY) -m gateway.cli.reference --check
-	$(PY) -m gateway.api.description.openapi --check
+	$(PY) -m gateway.description.openapi --check
 
 fmt: $(VENV)/.dev ## format the code
 	$(VENV)/bin/ruff check --fix .
@@ -99,7 +99,7 @@ bench-growth: $(VENV)/.run ## what grows: store, traffic, runs, requests, consol
 
 docs: $(VENV)/.dev ## write the generated pages (docs/configuration.md, gateway.schema.json, docs/api.md)
 	$(PY) -m gateway.cli.reference
-	$(PY) -m gateway.api.description.openapi
+	$(PY) -m gateway.description.openapi
 
 site: $(SITE_VENV)/.site ## build the documentation site into build/site, and check its links
 	$(SITE_VENV)/bin/properdocs build --strict --config-file mkdocs.yml

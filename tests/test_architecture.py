@@ -29,6 +29,7 @@ ROOMS = (
     ("testing",),
     ("server",),
     ("console",),
+    ("description",),
     ("api",),
     ("context", "agent"),
     ("model",),
@@ -59,6 +60,7 @@ MAY_IMPORT_WEB = (
     "gateway/api/",
     "gateway/console/",
     "gateway/context/",
+    "gateway/description/",
     "gateway/demo/",
     "gateway/lanes/",
     "gateway/server/",
@@ -298,8 +300,7 @@ def test_the_passthrough_lane_knows_no_plugin_and_no_model() -> None:
 #: The form of chat completions as a client reads it, and files besides its dialect that name it, each for its reason.
 OF_CHAT = re.compile(r"chat\.completion(?:\.chunk)?|\[DONE\]|chatcmpl-|chat/completions")
 MAY_NAME_CHAT = {
-    "gateway/api/description/schemas.py": "describes the answer in GET /openapi.json",
-    "gateway/api/description/operations.py": "describes the header that leads to the context lane",
+    "gateway/description/schemas.py": "describes the answer in GET /openapi.json",
     "gateway/api/front_page.py": "shows an example request",
     "gateway/cli/selftest.py": "is a client",
     "gateway/cli/tour.py": "is a client",
@@ -335,7 +336,7 @@ def texts_of(whole: ast.Module) -> Iterator[str]:
 
 
 def test_a_dialect_is_imported_by_its_table_only() -> None:
-    """The description of the API names the roles of chats. The pages of a stateful dialect import that dialect's package.
+    """The description of the API names the roles of chats. Pages of a stateful dialect import that dialect's package.
 
     Nothing else imports one.
     """
@@ -347,7 +348,7 @@ def test_a_dialect_is_imported_by_its_table_only() -> None:
     }
     stored = {user for user in users if user.startswith("gateway/api/responses/")}
     assert all(m.startswith("gateway.dialects.responses.") for user in stored for m in users.pop(user))
-    assert users == {"gateway/api/description/schemas.py": {"gateway.dialects.chat.body"}}
+    assert users == {"gateway/description/schemas.py": {"gateway.dialects.chat.body"}}
 
 
 def test_the_validator_is_loaded_late() -> None:

@@ -9,7 +9,6 @@ from gateway.api.approvals import ApprovalPages
 from gateway.api.asking import ContextRequests
 from gateway.api.chat import ChatPages
 from gateway.api.decisions import ApiContext
-from gateway.api.description.page import description_routes
 from gateway.api.events.pages import EventPages
 from gateway.api.events.socket import SocketPages
 from gateway.api.explain import ExplainPages
@@ -36,6 +35,7 @@ from gateway.api.workflows import WorkflowPages
 from gateway.approvals.previews import Previews
 from gateway.context.resumption import Resumption
 from gateway.contracts.caller import Caller
+from gateway.description.page import description_routes
 from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identify
 from gateway.lanes.local import head_of, note

@@ -6,7 +6,6 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 from pydantic import Field
 
-from gateway.api.description.operations import OPERATIONS
 from gateway.api.request import (
     LIMIT_MOST,
     Body,
@@ -21,6 +20,7 @@ from gateway.api.request import (
     word_of,
 )
 from gateway.contracts.caller import Caller
+from gateway.description.operations import OPERATIONS
 from gateway.errors import GatewayError
 
 

@@ -1,35 +1,34 @@
 """The operations of the gateway's own API, one line each: the table that its description is generated from."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from collections.abc import Sequence
+from typing import Final
 
 from gateway.api.approvals import ORDERS
 from gateway.api.approvals import STATES as APPROVAL_STATES
-from gateway.api.description.schemas import NUMBER, TEXT, WHOLE, Schema, listing, paged, ref
 from gateway.api.request import LIMIT, LIMIT_MOST
 from gateway.api.runs import KINDS
 from gateway.api.runs import STATES as RUN_STATES
 from gateway.api.site import EXPOSITION_TYPE
+from gateway.description.operation import (
+    JSON,
+    OF_BODIES,
+    OF_CHATS,
+    OF_DECISIONS,
+    OF_QUERIES,
+    STEERING,
+    STREAM,
+    Answer,
+    Method,
+    Operation,
+    Parameter,
+    Scope,
+    answered,
+)
+from gateway.description.responses import OF_RESPONSES, RESPONSE_OPERATIONS
+from gateway.description.schemas import NUMBER, TEXT, WHOLE, Schema, listing, paged, ref
 from gateway.dialects.dialect import Dialect
 from gateway.dialects.endpoints import paths_of
 from gateway.dialects.table import DIALECTS
-
-Scope = Literal["context", "approve", "admin", "metrics"]
-Method = Literal["GET", "POST", "PUT", "DELETE"]
-
-JSON: Final = "application/json"
-STREAM: Final = "text/event-stream"
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A parameter of the query, or a request header."""
-
-    name: str
-    schema: Schema
-    description: str
-    place: Literal["query", "header"] = "query"
 
 
 def _limited(*, default: int) -> Parameter:
@@ -37,53 +36,7 @@ def _limited(*, default: int) -> Parameter:
     return Parameter("limit", schema, "Entries of a page, at most.")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A successful answer, by its content type; without one it has no body."""
-
-    description: str
-    content: Mapping[str, Schema | None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """One method of one page. `scopes`: a key needs one of these; () allows everybody.
-
-    `errors` are its own codes, besides those of `COMMON`.
-    """
-
-    method: Method
-    path: str
-    name: str
-    summary: str
-    tag: str
-    scopes: tuple[Scope, ...]
-    answers: Mapping[int, Answer]
-    parameters: Sequence[Parameter] = ()
-    body: str | None = None
-    body_required: bool = True
-    errors: tuple[str, ...] = ()
-    head: bool = False  # HEAD answers the same, without its body
-
-
 _LOOKS: Final[tuple[Scope, ...]] = ("context", "approve")
-_QUERY: Final = ("unknown_field", "invalid_field")
-_BODY: Final = (
-    "invalid_json",
-    "invalid_header",
-    "missing_field",
-    *_QUERY,
-    "request_too_large",
-    "unsupported_media_type",
-)
-_DECIDING: Final = ("approval_not_found", "approval_expired", "approval_stale", "decision_conflict", "edit_refused")
-_CHAT: Final = (
-    *(code for code in _BODY if code != "unknown_field"),
-    *("unsupported_parameter", "upstream_rejected", "upstream_refused", "prompt_not_found", "idempotency_mismatch"),
-    *("agent_iteration_limit", "agent_malformed_tool_call", "invalid_parameters", "run_cancelled", "run_interrupted"),
-    *("workflow_failed", "upstream_limited", "upstream_error", "overloaded", "upstream_unavailable"),
-    *("agent_timeout", "upstream_timeout", *_DECIDING),
-)
 #: Codes that any operation may answer: of the head, the name, the key, the store.
 COMMON: Final = (
     *("bad_framing", "host_not_allowed", "origin_not_allowed", "method_not_allowed", "request_timeout"),
@@ -102,24 +55,6 @@ _BEHIND: Final = Parameter("after", TEXT, "`next` of the page before.")
 _LIMIT: Final = _limited(default=LIMIT)
 #: Of lists that came whole before they came in pages.
 _MANY: Final = _limited(default=LIMIT_MOST)
-_STEERING: Final = (
-    Parameter("X-Context-Chain", TEXT, "Name of a chain.", "header"),
-    Parameter("X-Context-Prompt", TEXT, "Id of a system prompt.", "header"),
-    Parameter("X-Context-Conversation", TEXT, "The client's id of the conversation.", "header"),
-    Parameter("X-Context-User", TEXT, "The client's id of the end user, to whom memories belong.", "header"),
-    Parameter("X-Context-Tools", TEXT, "Names and globs, comma separated, that narrow the tools.", "header"),
-    Parameter(
-        "X-Context-Approvals", {"enum": ["hold", "turn", "reject"]}, "How the answer waits for a person.", "header"
-    ),
-    Parameter("X-Context-Events", {"enum": ["0", "1"]}, "`1`: progress events in the stream.", "header"),
-    Parameter("X-Context-Task", TEXT, "The task of a program, in one word; `none`: a user's own request.", "header"),
-    Parameter("X-Context-Mode", {"enum": ["context"]}, "On `/v1/chat/completions`: `context`.", "header"),
-    Parameter("Idempotency-Key", TEXT, "A repeat with the same key joins its run.", "header"),
-)
-
-
-def _json(description: str, schema: Schema, *, status: int = 200) -> dict[int, Answer]:
-    return {status: Answer(description, {JSON: schema})}
 
 
 def _chats(dialect: Dialect) -> list[Operation]:
@@ -129,7 +64,7 @@ def _chats(dialect: Dialect) -> list[Operation]:
     return [
         Operation(
             method="POST", path=path, name=told.operation + suffix, summary="Answer a chat through a chain", tag="Chat",
-            scopes=("context",), parameters=_STEERING, body=told.request, answers={200: answer}, errors=_CHAT,
+            scopes=("context",), parameters=STEERING, body=told.request, answers={200: answer}, errors=OF_CHATS,
         )
         for path, suffix in zip(paths_of(dialect.endpoint), _WAYS, strict=True)
     ]  # fmt: skip
@@ -139,7 +74,7 @@ def _models(path: str, name: str) -> Operation:
     errors = ("upstream_error", "upstream_timeout", "upstream_unavailable", "upstream_limited", "upstream_refused")
     return Operation(
         method="GET", path=path, name=name, summary="List the upstream's models", tag="Chat", scopes=("context",),
-        answers=_json("The upstream's own list.", ref("Models")), errors=errors,
+        answers=answered("The upstream's own list.", ref("Models")), errors=errors,
     )  # fmt: skip
 
 
@@ -149,7 +84,7 @@ def _get(
 ) -> Operation:  # fmt: skip
     return Operation(
         method="GET", path=path, name=name, summary=summary, tag=tag, scopes=scopes, parameters=parameters,
-        answers=_json("The answer.", answer), errors=(*_QUERY, *errors) if scopes else errors, head=head,
+        answers=answered("The answer.", answer), errors=(*OF_QUERIES, *errors) if scopes else errors, head=head,
     )  # fmt: skip
 
 
@@ -160,7 +95,7 @@ def _post(
 ) -> Operation:  # fmt: skip
     return Operation(
         method=method, path=path, name=name, summary=summary, tag=tag, scopes=scopes, body=body, body_required=required,
-        answers=_json("The answer.", answer, status=status), errors=(*(_BODY if body else _QUERY), *errors),
+        answers=answered("The answer.", answer, status=status), errors=(*(OF_BODIES if body else OF_QUERIES), *errors),
     )  # fmt: skip
 
 
@@ -169,7 +104,7 @@ def _delete(
 ) -> Operation:
     return Operation(
         method="DELETE", path=path, name=name, summary=summary, tag=tag, scopes=scopes,
-        answers={204: Answer("Deleted.", {})}, errors=(*_QUERY, *errors),
+        answers={204: Answer("Deleted.", {})}, errors=(*OF_QUERIES, *errors),
     )  # fmt: skip
 
 
@@ -185,14 +120,14 @@ _EVENTS = Operation(
     summary="Follow the events of a run until it ends",
     parameters=(Parameter("after", WHOLE, "Only events behind this one; `Last-Event-ID` overrides it."),),
     answers={200: Answer("Server-sent events.", {STREAM: None})},
-    errors=(*_QUERY, "run_not_found"),
+    errors=(*OF_QUERIES, "run_not_found"),
 )  # fmt: skip
 _SOCKET = Operation(
     method="GET", path="/context/ws", name="openSocket", tag="Approvals", scopes=_LOOKS,
     summary="Open a WebSocket that sends events and takes decisions",
     parameters=(Parameter("after", WHOLE, "Begin with the events behind this one."),),
     answers={101: Answer("The WebSocket begins.", {})},
-    errors=_QUERY,
+    errors=OF_QUERIES,
 )  # fmt: skip
 _METRICS = Operation(
     method="GET", path="/metrics", name="getMetrics", tag="Operating", scopes=("metrics", "admin"), head=True,
@@ -202,18 +137,18 @@ _METRICS = Operation(
 _READY = Operation(
     method="GET", path="/health/ready", name="getReadiness", tag="Operating", scopes=(), head=True,
     summary="Check whether the gateway takes requests",
-    answers=_json("Ready.", ref("Status")) | _json("Draining, or without its store.", ref("Status"), status=503),
+    answers=answered("Ready.", ref("Status")) | answered("Draining, or without its store.", ref("Status"), status=503),
 )  # fmt: skip
 _RUN_WORKFLOW = Operation(
     method="POST", path="/workflows/{name}/runs", name="runWorkflow", tag="Workflows", scopes=("context",),
     summary="Run a workflow", parameters=(
         Parameter("Prefer", {"const": "respond-async"}, "Answer at once, with 202.", "header"),
-        *(one for one in _STEERING if one.name.rpartition("-")[2] in ("Chain", "Conversation", "Tools", "Key")),
+        *(one for one in STEERING if one.name.rpartition("-")[2] in ("Chain", "Conversation", "Tools", "Key")),
     ),
     body="RunBody",
-    answers=_json("The run, which has ended.", ref("WholeRun"))
-    | _json("The run, which goes on or waits for a person.", ref("WholeRun"), status=202),
-    errors=(*_BODY, *_CHAT, "workflow_not_found", "run_not_found"),
+    answers=answered("The run, which has ended.", ref("WholeRun"))
+    | answered("The run, which goes on or waits for a person.", ref("WholeRun"), status=202),
+    errors=(*OF_BODIES, *OF_CHATS, "workflow_not_found", "run_not_found"),
 )  # fmt: skip
 
 _STATUS: Final = Parameter("status", {"enum": list(APPROVAL_STATES)}, "Only those in this state.")
@@ -245,14 +180,16 @@ _WHOSE: Final = (
 _CHANGING: Final = ("prompt_is_configured", "prompt_not_found")
 
 OPERATIONS: Final[Sequence[Operation]] = (
-    *(operation for dialect in DIALECTS for operation in _chats(dialect)),
+    *(operation for dialect in DIALECTS if not dialect.stateful for operation in _chats(dialect)),
     _models("/context/v1/models", "listModels"),
     _models("/context/models", "listModelsWithoutVersion"),
     Operation(
-        method="POST", path="/context/explain", name="explain", tag="Chat", scopes=("context",), body="ChatRequest",
-        summary="Show what a chat would become, without calling a model", parameters=_STEERING[:-1],
-        answers=_json("The request that the model would get.", ref("Explanation")), errors=_CHAT,
+        method="POST", path="/context/explain", name="explain", tag="Chat", scopes=("context",), body="ExplainRequest",
+        summary="Show what a chat or a response would become, without calling a model", parameters=STEERING[:-1],
+        answers=answered("The request that the model would get.", ref("Explanation")),
+        errors=(*OF_CHATS, *OF_RESPONSES),
     ),
+    *RESPONSE_OPERATIONS,
     _get(_PROMPTS, "listPrompts", "List the system prompts", "Prompts", paged("Prompt"), scopes=_CONTEXT,
          parameters=(_BEHIND, _MANY)),
     _get(
@@ -263,7 +200,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         method="GET", path=_PROMPTS + "/{id}/enhanced", name="getEnhancedPrompt", tag="Prompts", scopes=_CONTEXT,
         summary="Get a system prompt as a model gets it", head=True, errors=("prompt_not_found", "unknown_route"),
         parameters=(Parameter("If-None-Match", TEXT, "The ETag of an earlier answer.", "header"),),
-        answers=_json("The prompt.", ref("EnhancedPrompt")) | {304: Answer("The prompt still has this ETag.", {})},
+        answers=answered("The prompt.", ref("EnhancedPrompt")) | {304: Answer("The prompt still has this ETag.", {})},
     ),
     _post(
         _PROMPTS + "/{id}", "putPrompt", "Store a system prompt", "Prompts", ref("PromptWithText"), scopes=_ADMIN,
@@ -289,7 +226,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
     _post("/context/approvals/batch", "decideApprovals", "Decide on several approvals", "Approvals",
           listing("BatchEntry"), scopes=("approve",), body="Batch"),
     _post("/context/approvals/{id}", "decideApproval", "Decide on an approval (scope `approve`)", "Approvals",
-          ref("Approval"), scopes=_LOOKS, body="Decision", errors=(*_BODY, *_DECIDING)),
+          ref("Approval"), scopes=_LOOKS, body="Decision", errors=(*OF_BODIES, *OF_DECISIONS)),
     _get("/context/grants", "listGrants", "List remembered approvals", "Approvals", paged("Grant"),
          parameters=(_BEHIND, _MANY)),
     _delete("/context/grants/{id}", "revokeGrant", "Revoke a remembered approval", "Approvals",
@@ -304,7 +241,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
     Operation(
         method="DELETE", path=_MEMORIES, name="deleteMemories", tag="Memories", scopes=_REMEMBERING,
         summary="Delete all memories of an end user, or of a key", parameters=_WHOSE,
-        answers=_json("Deleted.", ref("MemoriesDeleted")), errors=(*_QUERY, "invalid_header", "missing_field"),
+        answers=answered("Deleted.", ref("MemoriesDeleted")), errors=(*OF_QUERIES, "invalid_header", "missing_field"),
     ),
     _delete(_MEMORIES + "/{id}", "deleteMemory", "Delete a memory", "Memories", scopes=_REMEMBERING,
             errors=("memory_not_found",)),

@@ -1,6 +1,6 @@
 """The description of the gateway's own API (OpenAPI 3.1), and docs/api.md: both from the table of operations.
 
-`python -m gateway.api.description.openapi` writes docs/api.md; `--check` compares it.
+`python -m gateway.description.openapi` writes docs/api.md; `--check` compares it.
 """
 
 import re
@@ -12,15 +12,18 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.api.description.operations import COMMON, JSON, OF_KEYS, OPERATIONS, Answer, Operation
-from gateway.api.description.schemas import TEXT, ref, schemas
+from gateway.description.operation import JSON, Answer, Operation
+from gateway.description.operations import COMMON, OF_KEYS, OPERATIONS
+from gateway.description.schemas import TEXT, ref, schemas
 from gateway.errors import CODES
 
 VERSION: Final = "3.1.0"
-_DOCUMENT: Final = Path(__file__).parent.parent.parent.parent / "docs" / "api.md"
+_DOCUMENT: Final = Path(__file__).parent.parent.parent / "docs" / "api.md"
 _ABOUT: Final = (
     "Pages of the gateway itself. All else beneath `/v1` and `/context/v1` goes to an upstream unchanged. Keys are "
-    "asked for only where the configuration has `keys`. HEAD answers like GET, without a body, where `x-head` says so. "
+    "asked for only where the configuration has `keys`. `/context/v1/responses`, "
+    "`/context/v1/conversations` and the pages below them answer alike without `/v1`, and without `/context` where the "
+    "request has a header X-Context-*. HEAD answers like GET, without a body, where `x-head` says so. "
     "Bodies may be gzip. Each error has the header `x-request-id`."
 )
 _INTRODUCTION: Final = """\
@@ -33,14 +36,17 @@ curl -s http://127.0.0.1:8080/openapi.json
 ```
 
 The command prints the same description as OpenAPI 3.1, for generators of clients. `python -m
-gateway.api.description.openapi` writes this page from the code.
+gateway.description.openapi` writes this page from the code.
 
 - The gateway sends everything else beneath `/v1` and `/context/v1` to an upstream unchanged.
 - Scopes count only if the configuration has `keys`.
 - Bodies are JSON and may be gzip.
 - [errors.md](errors.md) explains each error.
+- `/context/v1/responses`, `/context/v1/conversations` and the pages below them answer alike without `/v1`, and without
+  `/context` where the request has a header `X-Context-*`.
 - Lists come in pages: send `next` of an answer as `after` of the next request. `next` is `null` on the last page. A
   page may be shorter than `limit`. The tools of one MCP server and the categories of workflows come in one page.
+  Lists of items have OpenAI's form: send `last_id` as `after` while `has_more` is true.
 
 Every page may answer {common}.
 
@@ -192,7 +198,7 @@ def main(arguments: Sequence[str]) -> str | None:
     if "--check" not in arguments:
         _DOCUMENT.write_text(text)
     elif _DOCUMENT.read_text() != text:
-        return "docs/api.md is out of date: python -m gateway.api.description.openapi writes it"
+        return "docs/api.md is out of date: python -m gateway.description.openapi writes it"
     return None
 
 

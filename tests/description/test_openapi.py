@@ -9,9 +9,9 @@ from typing import Any
 import aiohttp
 import jsonschema_rs
 
-from gateway.api.description.openapi import description, document, render
-from gateway.api.description.operations import OPERATIONS
-from gateway.api.description.schemas import schemas
+from gateway.description.openapi import description, document, render
+from gateway.description.operations import OPERATIONS
+from gateway.description.schemas import schemas
 from tests.e2e.models import calls, says
 from tests.e2e.talking import World, desk, talking
 from tests.e2e.workflow_cases import ECHO, folder_of
@@ -33,8 +33,8 @@ def test_names_and_references_fit() -> None:
 
 
 def test_the_document_is_up_to_date() -> None:
-    """`python -m gateway.api.description.openapi` writes it."""
-    assert (Path(__file__).parents[3] / "docs" / "api.md").read_text() == render()
+    """`python -m gateway.description.openapi` writes it."""
+    assert (Path(__file__).parents[2] / "docs" / "api.md").read_text() == render()
 
 
 # What is answered.
@@ -156,3 +156,50 @@ async def test_answers_are_as_described(tmp_path: Path) -> None:
         for name in ("getRoot", "getLiveness", "getReadiness", "getMetrics", "getDescription"):
             await asks(name)
         assert len(asks.seen) > 30
+
+
+async def test_answers_of_responses_are_as_described(tmp_path: Path) -> None:
+    """Successes and refusals of each page of the Responses API."""
+    answers = (says("one"), says("two"), WRITE, says("A summary."), says("four"))
+    async with talking(*answers, tools=desk(tmp_path, write=True), risk=NEVER) as world:
+        asks = Asker(world)
+        made = await asks("createResponse", {"model": "m", "input": "Hi"})
+        one, item = made["id"], {"role": "user", "content": "Hi"}
+        later = await asks("createResponse", {"model": "m", "input": "Hi", "background": True})
+        await asks("getResponse", id=later["id"], query="?stream=true")  # to its end
+        gateway = [{"type": "mcp", "server_label": "gateway"}]
+        asked = await asks("createResponse", {"model": "m", "input": "Write it", "tools": gateway})
+        assert asked["output"][-1]["type"] == "mcp_approval_request"
+        await asks("createResponse", {"model": "m", "input": "Hi", "nope": 1})
+        await asks("createResponse", {"model": "m", "input": "Hi", "previous_response_id": "resp_x"})
+        await asks("createResponse", {"model": "m", "input": "Hi", "conversation": "conv_x"})
+        await asks("createResponse", {"model": "m", "input": [{"type": "item_reference", "id": "msg_x"}]})
+        assert (await asks("getResponse", id=one)) == made
+        await asks("getResponse", id=one, query="?stream=true")
+        await asks("getResponse", id="resp_x")
+        assert (await asks("listInputItems", id=one, query="?include[]=reasoning.encrypted_content"))["data"]
+        await asks("listInputItems", id=one, query="?limit=0")
+        await asks("cancelResponse", id=one)
+        await asks("cancelResponse", id=later["id"])
+        compacted = await asks("compactResponse", {"model": "m", "input": [item]})
+        await asks("compactResponse", {"input": [item]})
+        conversation = (await asks("createConversation", {"items": [item], "metadata": {"a": "b"}}))["id"]
+        await asks("createConversation", {"items": [{"type": "item_reference", "id": "msg_x"}]})
+        await asks("getConversation", id=conversation)
+        await asks("updateConversation", {"metadata": {}}, id=conversation)
+        await asks("updateConversation", {}, id=conversation)
+        added = await asks("addItems", {"items": compacted["output"]}, id=conversation)
+        await asks("addItems", {"items": [5]}, id=conversation)
+        await asks("createResponse", {"model": "m", "input": "Hi", "conversation": conversation})
+        assert (await asks("listItems", id=conversation, query="?order=asc&limit=1"))["has_more"]
+        item_id = added["data"][0]["id"]
+        await asks("getItem", id=conversation, item=item_id)
+        await asks("deleteItem", id=conversation, item=item_id)
+        await asks("getItem", id=conversation, item=item_id)
+        await asks("deleteConversation", id=conversation)
+        await asks("getConversation", id=conversation)
+        assert (await asks("deleteResponse", id=one))["deleted"]
+        await asks("deleteResponse", id=one)
+        await asks("openResponseSocket")
+        tagged = {operation.name for operation in OPERATIONS if operation.tag == "Responses"}
+        assert asks.seen == tagged

@@ -67,7 +67,9 @@ def schemas() -> dict[str, Schema]:
         found |= schema.pop("$defs", {})
         found[name] = schema
     found |= _answers() | _answers_of_runs() | _of_memories() | _answers_of_services() | _answers_of_operating()
+    found |= _of_responses()
     found |= {"Error": _error(), "ChatRequest": _chat_request()}
+    found["ExplainRequest"] = {"anyOf": [ref("ChatRequest"), ref("ResponseRequest")]}
     for dialect in DIALECTS:
         found |= dialect.described.schemas
     return dict(sorted(found.items()))
@@ -79,6 +81,37 @@ def _of_memories() -> dict[str, Schema]:
             object=_only("memory"), **_texts("id", "text"), **_some("user", "key", "conversation"), created_at=TIME
         ),
         "MemoriesDeleted": _of(object=_only("memories.deleted"), deleted=WHOLE),
+    }
+
+
+def _of_responses() -> dict[str, Schema]:
+    """Return the schemas of the pages beside responses. Items are as OpenAI has them, with an id in any case."""
+    metadata = {"type": ["object", "null"], "additionalProperties": TEXT}
+    items = {"type": ["array", "null"], "items": OBJECT, "maxItems": 20}
+    conversation_of = {"model": TEXT, "input": {"type": ["string", "array", "null"], "items": OBJECT}}
+    further = {"instructions": {"type": ["string", "array", "null"], "items": OBJECT}}
+    return {
+        "Item": _of(**_texts("id", "type")),
+        "Items": _of(object=_only("list"), data=_many(ref("Item")), **_some("first_id", "last_id"), has_more=TRUTH),
+        "ItemsRequest": _of(items={"type": "array", "items": OBJECT, "minItems": 1, "maxItems": 20}),
+        "ResponseDeleted": _of(id=TEXT, object=_only("response"), deleted=_only(value=True)),
+        "Compaction": _of(
+            id=TEXT, object=_only("response.compaction"), created_at=WHOLE, output=_many(ref("Item")), usage=OBJECT
+        ),
+        "CompactionRequest": {
+            "type": "object",
+            "properties": {**conversation_of, **further, "previous_response_id": _maybe(TEXT)},
+            "required": ["model"],
+        },
+        "Conversation": _of(
+            id=TEXT,
+            object=_only("conversation"),
+            created_at=WHOLE,
+            metadata={"type": "object", "additionalProperties": TEXT},
+        ),
+        "ConversationRequest": {"type": "object", "properties": {"items": items, "metadata": metadata}},
+        "ConversationChange": _of(metadata={"type": "object", "additionalProperties": TEXT}),
+        "ConversationDeleted": _of(id=TEXT, object=_only("conversation.deleted"), deleted=_only(value=True)),
     }
 
 

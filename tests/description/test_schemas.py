@@ -2,7 +2,7 @@
 
 import jsonschema_rs
 
-from gateway.api.description.schemas import BODIES, schemas
+from gateway.description.schemas import BODIES, schemas
 
 
 def test_every_schema_is_one() -> None:

@@ -6,7 +6,7 @@ import pytest
 from functional.through import ask, get, through
 from gateways import key
 
-from gateway.api.description.openapi import description
+from gateway.description.openapi import description
 
 
 @pytest.mark.parametrize("keys", [[], [key("k")]])

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from gateway.api.description.openapi import description
 from gateway.api.site import Route, readable
+from gateway.description.openapi import description
 
 DESCRIPTION = "/openapi.json"
 
