@@ -235,12 +235,14 @@ class KeptResponses:
 
     async def _settled(self, row: StoredResponse) -> StoredResponse:
         """Return a response whose turn is over as it ended, and store that. One that goes on is returned as it is."""
+        entries = await self._log_of(row) if row.background else []
+        if (finished := await self._finished(row, entries)).output is not None:  # readers of its log have had its end
+            return finished
         run = await self.store.run(row.run_id, tenant=row.tenant)
         if run is None or self.logs.is_recording(row.id) or not await self.is_over(run):
             return row
         chunks, failure = await self.told(run)
         if row.background:
-            entries = await self._log_of(row)
             rest = _rest_of(chunks, entries, is_whole=_tells_all(run, orjson.loads(row.request)))
             await self._end_log(row, run, entries, [*rest, ended(run.updated_s, failure)])
             return await self._finished(row, await self._log_of(row))

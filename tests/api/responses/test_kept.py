@@ -39,12 +39,16 @@ CLIENT = {"api": "responses", "request": FACTS, "input": INPUT, "previous_id": N
 
 
 class Full(SqliteStore):
-    """The real store; `full` names what it cannot write."""
+    """The real store; `full` names what it cannot write. The next response waits for `held`."""
 
     full: frozenset[str] = frozenset()
+    held: asyncio.Event | None = None
 
     async def put_response(self, response: StoredResponse) -> None:
         self._fail("put_response")
+        held, self.held = self.held, None
+        if held is not None:
+            await held.wait()
         await super().put_response(response)
 
     async def add_items(self, *args: Any, **facts: Any) -> bool:
@@ -318,6 +322,22 @@ async def test_a_run_that_is_taken_up_is_recorded_behind_what_there_is() -> None
         await until(lambda: not desk.kept.logs.is_recording(RESPONSE))
         assert (await desk.log())[0] == "Hel" and text_of(await desk.resource()) == "Helhihi"
         assert await desk.kept.recording(stored) is None
+        await runs.close()
+
+
+async def test_a_response_has_ended_once_its_log_has() -> None:
+    """A follower that has read the end goes on from the response, although its worker still stores it."""
+    async with shelf(row(background=True)) as desk:
+        runs, work = LiveRuns(clock=Clock(ManualClock())), Work(effects=False)
+        work.go.set()
+        desk.store.held = stores = asyncio.Event()
+        desk.kept.record(row(background=True), runs.begin(exchange(RUN), request_key(), work, detached=True), fence=0)
+        assert [chunks async for chunks in desk.kept.logs.read(RESPONSE, tenant="acme")]
+        assert desk.kept.logs.is_recording(RESPONSE)
+        assert ((await desk.resource())["status"], text_of(await desk.resource())) == ("completed", "hihi")
+        assert len(await desk.kept.chain(RESPONSE, tenant="acme")) == 1
+        stores.set()
+        await until(lambda: not desk.kept.logs.is_recording(RESPONSE))
         await runs.close()
 
 
