@@ -144,11 +144,10 @@ class KeptResponses:
 
     async def keep(self, row: StoredResponse, answer: ResponseAnswer) -> None:
         """Store a response as it has ended, and add it to its conversation. Raises GatewayError."""
-        resource = answer.resource()
-        await self.put(replace(row, state=resource["status"], output=orjson.dumps(resource)))
-        if row.conversation is None or resource["status"] not in ("completed", "incomplete"):
+        await self.put(replace(row, state=answer.status, output=answer.json))
+        if row.conversation is None or answer.status not in ("completed", "incomplete"):
             return
-        added = [*orjson.loads(row.input), *resource["output"]]
+        added = [*orjson.loads(row.input), *answer.output]
         items = [(item["id"], orjson.dumps(item)) for item in added]
         try:
             await self.store.add_items(row.conversation, items, tenant=row.tenant, now_s=self.clock.time())

@@ -10,6 +10,7 @@ from typing import Final, Literal
 import orjson
 
 from gateway.contracts.exchange import Chunk
+from gateway.contracts.responses import ResponseState
 from gateway.contracts.store import Json
 from gateway.dialects.responses.events import DONE, KEEPALIVE, Events, NoEvents
 from gateway.dialects.responses.facts import ResponseFacts
@@ -37,6 +38,17 @@ class ResponseAnswer:
         self._resource = Resource(facts, response_id=response_id, created_s=created_s, background=background)
         self._output = Output(facts, response_id=response_id, events=NoEvents())
         self._now_s = now_s
+        self._told = b""
+
+    @property
+    def status(self) -> ResponseState:
+        """Return the status of the response as it stands."""
+        return self._resource.status
+
+    @property
+    def json(self) -> bytes:
+        """Return the Response object as JSON, once the response has ended."""
+        return self._told
 
     @property
     def usage(self) -> Json | None:
@@ -62,13 +74,22 @@ class ResponseAnswer:
         """Return the Response object of a run that has ended, as JSON."""
         self.read(chunks)
         self.end()
-        return self._resource.dump()
+        return self.json
 
     def read(self, chunks: Sequence[Chunk]) -> None:
-        """Add chunks of the run."""
+        """Add chunks of the run, which are not streamed."""
         self.begin()
+        take, pieces = self._output.take, list[str]()
         for chunk in chunks:
-            self._output.take(chunk)
+            if isinstance(chunk, str):
+                pieces.append(chunk)
+                continue
+            if pieces:
+                take("".join(pieces))
+                pieces.clear()
+            take(chunk)
+        if pieces:
+            take("".join(pieces))
 
     def open(self) -> None:
         """Begin the response. In the background its run may begin later."""
@@ -128,7 +149,8 @@ class ResponseAnswer:
             resource.metadata["usage_estimated"] = "true"
 
     def _tell(self, kind: str) -> None:
-        self._output.events.add_response(kind, self._resource.dump())
+        self._told = self._resource.dump()
+        self._output.events.add_response(kind, self._told)
 
 
 class ResponseStream:

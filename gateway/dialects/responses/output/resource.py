@@ -8,6 +8,7 @@ from typing import Final
 
 import orjson
 
+from gateway.contracts.responses import ResponseState
 from gateway.contracts.store import Json
 from gateway.dialects.responses.facts import ResponseFacts
 from gateway.errors import CODES, GatewayError
@@ -45,7 +46,7 @@ class Resource:
     """The response as it stands."""
 
     def __init__(self, facts: ResponseFacts, *, response_id: str, created_s: float, background: bool) -> None:
-        self.status = "queued" if background else "in_progress"
+        self.status: ResponseState = "queued" if background else "in_progress"
         self.output: list[Json] = []
         self.usage: Json | None = None
         self.error: Json | None = None
