@@ -23,7 +23,7 @@ async def test_what_calls_no_tools_passes_through(base: bytes) -> None:
             post(body, base + b"/messages/count_tokens"),
             get(base + b"/models/org/name"),
             get(base + b"/files"),
-            get(base + b"/responses/resp_1", method=b"DELETE"),
+            get(base + b"/files/file_1", method=b"DELETE"),
             get(base + b"/chat/completions/cc_1"),
         ]
         for request in requests:
@@ -41,7 +41,7 @@ async def test_what_calls_no_tools_passes_through(base: bytes) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        *(b"/responses", b"/messages?beta=true", b"/completions", b"/responses/", b"/audio/../Responses"),
+        *(b"/messages?beta=true", b"/messages/", b"/completions", b"/audio/../Responses"),
         *(
             b"/embeddings/..%2fresponses",
             b"/files/../responses",
