@@ -55,6 +55,8 @@ class Sessions:
 
     def read(self, cookie: str) -> Session | None:
         """Return the session of a cookie, or None: it is not ours, or its time is over."""
+        if not cookie:  # the error about it would hold its own frames
+            return None
         try:
             match self._signer.loads(cookie):
                 case [

@@ -80,6 +80,11 @@ async def asked(world: World) -> None:
     assert (await world.chat()).asks
 
 
+async def looked(world: World) -> None:
+    for page in ("/console", "/console/runs", "/console/tools"):
+        assert (await world.session.get(page)).status == 200
+
+
 KINDS: dict[str, tuple[Callable[[World], Awaitable[None]], tuple[Answer, ...]]] = {
     "text": (answered, (says("Hello."),)),
     "stream": (streamed, (says("Hel", "lo."),)),
@@ -91,6 +96,7 @@ KINDS: dict[str, tuple[Callable[[World], Awaitable[None]], tuple[Answer, ...]]] 
     "a client that leaves": (left, (says("Hel", asyncio.Event()),)),
     "a question": (asked, (WRITE,)),
     "passthrough": (passed, (says("Hello."),)),
+    "pages of the console": (looked, ()),
 }
 
 
