@@ -126,7 +126,7 @@ class Creation:
         Raises GatewayError, StoreError.
         """
         tenant = entered.caller.tenant
-        earlier = await self._earlier(wanted, tenant=tenant, local=local)
+        earlier = await self._earlier(wanted, tenant=tenant, local=local, limit_bytes=entered.lane.body_bytes)
         referenced = await self.kept.referenced(wanted.references, wanted=wanted.without_output, tenant=tenant)
         seal = await self.sealing.of(tenant)
         asked = partial(asked_of, wanted, earlier=earlier, referenced=referenced, unseal=seal.opened)
@@ -137,20 +137,27 @@ class Creation:
         wanted = await aside(partial(request_from, body, needs_model=False), content=content)
         return (await self.asked(entered, wanted, content))[1]
 
-    async def _earlier(self, wanted: ResponseRequest, *, tenant: str, local: Local) -> Sequence[Json]:
-        """Return the items that a request goes on from. Raises GatewayError, StoreError."""
+    async def _earlier(self, wanted: ResponseRequest, *, tenant: str, local: Local, limit_bytes: int) -> Sequence[Json]:
+        """Return the items that a request goes on from, of so many bytes at most. Raises GatewayError, StoreError."""
         before = wanted.previous_response_id
         if before is not None:
-            known = local.get(before)
-            chain = () if known is not None else await self.kept.chain(before, tenant=tenant)
-            return known or [item for row in chain for item in items_of(row)]
-        return () if wanted.conversation_id is None else await self._conversation(wanted.conversation_id, tenant=tenant)
+            if (known := local.get(before)) is not None:
+                return known
+            chain = await self.kept.chain(before, tenant=tenant)
+            size_bytes = sum(len(row.input) + len(row.output or b"") for row in chain)
+            _check_size(size_bytes, limit_bytes, param="previous_response_id")
+            return [item for row in chain for item in items_of(row)]
+        if wanted.conversation_id is None:
+            return ()
+        return await self._conversation(wanted.conversation_id, tenant=tenant, limit_bytes=limit_bytes)
 
-    async def _conversation(self, conversation_id: str, *, tenant: str) -> Sequence[Json]:
+    async def _conversation(self, conversation_id: str, *, tenant: str, limit_bytes: int) -> Sequence[Json]:
         store = self.kept.store
         if await store.conversation(conversation_id, tenant=tenant) is None:
             raise no_conversation()
-        return [orjson.loads(item) for item in await store.all_items(conversation_id, tenant=tenant)]
+        items = await store.all_items(conversation_id, tenant=tenant)
+        _check_size(sum(map(len, items)), limit_bytes, param="conversation")
+        return [orjson.loads(item) for item in items]
 
     def _client(self, asked: ResponseAsked, facts: ResponseFacts) -> Json:
         """Return what a run stores of its response, so that it can be shown after a crash."""
@@ -213,6 +220,17 @@ class Creation:
         if not kept.logs.is_recording(row.id):
             kept.record(row, run, fence=stored.fence)
         return True
+
+
+def _check_size(size_bytes: int, limit_bytes: int, *, param: str) -> None:
+    """Check the size of what a request goes on from. Raises GatewayError (request_too_large)."""
+    if size_bytes > limit_bytes:
+        raise GatewayError(
+            "request_too_large",
+            f"What this request goes on from is larger than limits.context_body ({limit_bytes} bytes): compact it ("
+            "POST /responses/compact), or begin anew.",
+            param=param,
+        )
 
 
 def no_conversation() -> GatewayError:

@@ -302,3 +302,17 @@ async def test_a_body_is_refused_before_anything_happens() -> None:
         ):  # fmt: skip
             refused = await client.create(**fields) if "input" not in fields else await client.create(fields["input"])
             assert (refused.status, refused.error["code"], refused.error["param"]) == (400, code, param), fields
+
+
+@pytest.mark.parametrize("way", ["previous_response_id", "conversation"])
+async def test_a_small_request_brings_no_more_than_a_large_one_may(way: str) -> None:
+    """What it goes on from counts against the limit of a body."""
+    async with answering(says("a"), says("b"), says("c"), limits={"context_body": "20KiB"}) as client:
+        conversation = (await client.post({}, path=CONVERSATIONS)).json["id"]
+        before: Json = {"conversation": conversation} if way == "conversation" else {}
+        for _ in range(2):
+            made = await client.create(input="x" * 12_000, **before)
+            assert made.status == 200
+            before = before if way == "conversation" else {"previous_response_id": made.json["id"]}
+        refused = await client.create(input="Hi", **before)
+        assert (refused.status, refused.json["error"]["param"]) == (413, way)
