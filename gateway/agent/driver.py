@@ -73,7 +73,7 @@ from gateway.contracts.store import Json, StoreError
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.usage import Usage
 from gateway.errors import GatewayError
-from gateway.runs.call_events import opening
+from gateway.runs.call_events import begins_on_record, opening
 from gateway.runs.live import ANSWERS, CALLS, EFFECTS, RECORDED, STOPPING
 from gateway.runs.live import PARKED as PARKED_MARK
 from gateway.runs.recorder import RunRecorder
@@ -181,11 +181,11 @@ class RunDriver:
                 count(self._loop, self._outcome, self._parts.counters)
 
     async def _begin(self) -> None:
-        """Store a workflow or a background run before its first step. Read whether each step of a workflow asks."""
+        """Store a turn that begins on record before its first step. Read whether each step of a workflow asks."""
         is_workflow = isinstance(self._loop, WorkflowLoop)
-        if is_workflow or (self._exchange.background and not self._exchange.dry):
-            if not self._record.begun:
-                await self._record.begin()
+        if is_workflow or begins_on_record(self._exchange):
+            if not (is_workflow and self._record.begun):
+                await self._patience.until(self._record.begin)
             await self._emit({RECORDED: True})
         if is_workflow:
             await self._check_remembered()

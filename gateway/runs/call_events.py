@@ -18,6 +18,15 @@ from gateway.tools.catalog import Catalog
 _RAN, _NOT_RUN = frozenset(("finished", "failed")), frozenset(("refused", "rejected"))
 
 
+def begins_on_record(exchange: Exchange) -> bool:
+    """Return whether a turn is stored before its first step: in the background, or to show its calls behind a question.
+
+    Whoever continues it after a crash then knows which calls belong to earlier answers.
+    """
+    is_behind = exchange.resume is not None and exchange.resume.messages is not None
+    return not exchange.dry and (exchange.background or (exchange.shows_calls and is_behind))
+
+
 def opening(exchange: Exchange, said: str, steps: Sequence[StoredStep], catalog: Catalog) -> Iterator[Chunk]:
     """Yield the chunks that an answer begins with.
 

@@ -35,6 +35,29 @@ class Dying(SqliteStore):
         await super().write(change)
 
 
+async def test_a_turn_behind_a_question_shows_its_own_calls_after_a_crash(tmp_path: Path) -> None:
+    """Its client has those before the question, in an earlier answer."""
+    place = str(tmp_path / "gateway.db")
+    first = Bench([answer("First. ", call(x=1)), answer(risky(2))], store=SqliteStore(place))
+    await first.run(shows_calls=True)
+    await first.decide()
+    await first.store.close()
+    hi: Json = {"role": "user", "content": "Hi"}
+    second = Bench([], store=Dying(place, at=2), clock=first.clock)
+    with pytest.raises(KilledError):
+        await second.resumed(messages=[hi])
+    await second.store.close()
+    third = Bench([answer("Done.")], store=SqliteStore(place), clock=first.clock)
+    told = await third.resumed()
+    assert [one["context"]["type"] for one in told if "type" in one.get("context", {})] == [
+        "run.resumed",
+        "tool.started",
+        "tool.finished",
+    ]
+    assert texts(told) == "Done." and xs(third) == [2]
+    await third.close()
+
+
 # What strangers wrote.
 
 

@@ -8,7 +8,16 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Chunk, Exchange, Resume
 from gateway.contracts.journal import StepState, StoredStep
 from gateway.contracts.store import Json
-from gateway.runs.call_events import answer_of, calls_of, finished, listed, opening, started, with_results
+from gateway.runs.call_events import (
+    answer_of,
+    begins_on_record,
+    calls_of,
+    finished,
+    listed,
+    opening,
+    started,
+    with_results,
+)
 from gateway.tools.catalog import Catalog, Configured, load_catalog
 from tests.plugins.stores.records import run, step
 from tests.tools.doubles import Source, spec
@@ -129,3 +138,21 @@ async def test_calls_stand_between_the_texts_of_an_answer() -> None:
     assert told == ["Let me see. ", *both[0], *both[1], "And this. ", *both[2], "Done."]
     assert briefly(*answer_of("Other.", rounds, steps, tools)) == [*both[0], *both[1], *both[2], "Other."]
     assert briefly(*answer_of("", (), (), tools)) == []
+
+
+@pytest.mark.parametrize(
+    ("exchange", "is_stored"),
+    [
+        (ASKED, False),
+        (SHOWN, False),
+        (replace(SHOWN, resume=Resume(run())), False),
+        (replace(ASKED, resume=Resume(run(), [])), False),
+        (replace(SHOWN, resume=Resume(run(), [])), True),
+        (replace(ASKED, background=True), True),
+        (replace(ASKED, background=True, resume=Resume(run())), True),
+        (replace(ASKED, background=True, dry=True), False),
+    ],
+)
+def test_a_turn_begins_on_record_where_a_crash_must_not_confuse_it(exchange: Exchange, is_stored: bool) -> None:
+    """In the background, and behind a question of a client that calls are shown to."""
+    assert begins_on_record(exchange) is is_stored
