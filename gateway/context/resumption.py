@@ -33,6 +33,8 @@ log = logging.getLogger("gateway")
 OFTEN = 200
 #: How often a run that another process drives is looked at, besides being told of its events.
 LOOK_S = 5.0
+#: So long after its turn, another worker may still be telling the answer of a run.
+TELLS_S = 2.0
 
 
 #: Returns the function that records the answer of a stored run which goes on; None: it is not recorded.
@@ -93,16 +95,23 @@ class Resumption:
             record(live)
 
     async def is_over(self, run: StoredRun) -> bool:
-        """Return whether the turn of a run is over: no worker drives it, or will soon. Raises StoreError."""
-        return not await self._goes_on(run)
+        """Return whether the turn of a run is over, and no worker tells its answer any more. Raises StoreError."""
+        clients = self._runs.clients_of(run.id)
+        may_be_told = self._clock.time() - run.updated_s < TELLS_S if clients is None else clients > 0
+        return not may_be_told and not await self._goes_on(run)
 
-    async def told(self, run: StoredRun) -> tuple[Sequence[Chunk], GatewayError | None]:
-        """Return the answer of a run whose turn is over, and the error that ended it, if any. Raises StoreError."""
-        exchange = exchange_of(Resume(run), approvals="turn")
+    async def told(
+        self, run: StoredRun, *, shows_calls: bool, decided: Sequence[str]
+    ) -> tuple[Sequence[Chunk], GatewayError | None]:
+        """Return the answer of a run whose turn is over, and the error that ended it, if any. Raises StoreError.
+
+        It is the answer to a request that decides on these approvals, which is not always the one that began the run.
+        """
+        exchange = exchange_of(Resume(run), approvals="turn", shows_calls=shows_calls)
         try:
-            return await self._retelling.answer(run, exchange, decided=()), None
+            return await self._retelling.answer(run, exchange, decided=decided), None
         except GatewayError as error:
-            return await self._retelling.so_far(run, exchange), error
+            return await self._retelling.so_far(run, exchange, decided=decided), error
 
     async def decided(self, run_id: str) -> None:
         """Continue a run that waits for nobody any more, unless a worker drives it. Raises StoreError."""

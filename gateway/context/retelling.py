@@ -37,7 +37,7 @@ class Retelling:
         `decided` are the approvals that the request decides on.
         """
         if run.answer is not None:
-            return await self._ended(run, orjson.loads(run.answer), exchange, decided=bool(decided))
+            return await self._ended(run, orjson.loads(run.answer), exchange, decided=decided)
         if run.state == "awaiting_approval" and (pending := await self.pending(run)):
             return await self._waiting(run, pending, exchange, decided=decided)
         if run.state == "unknown":
@@ -46,17 +46,17 @@ class Retelling:
             text = approval_text.unknown_text(
                 step.tool, run_id=run.id, step=step.number, language=language_of(exchange)
             )
-            return [*await self._calls(run, "", exchange, decided=bool(decided)), *text_alone(text)]
+            return [*await self._calls(run, "", exchange, decided=decided), *text_alone(text)]
         if run.state == "cancelled":
             raise GatewayError("run_cancelled", f"The run {run.id} was cancelled.").after_effects()
         if run.error_code is not None and run.error is not None:
             raise GatewayError(run.error_code, run.error).after_effects()
         raise interrupted(run.id)
 
-    async def so_far(self, run: StoredRun, exchange: Exchange) -> list[Chunk]:
+    async def so_far(self, run: StoredRun, exchange: Exchange, *, decided: Sequence[str]) -> list[Chunk]:
         """Return the part of an answer that is on record, of a run that failed."""
         progress: Json = orjson.loads(run.progress) if run.progress else {}
-        return await self._calls(run, progress.get("said", ""), exchange, decided=False)
+        return await self._calls(run, progress.get("said", ""), exchange, decided=decided)
 
     async def pending(self, run: StoredRun) -> list[Approval]:
         """Return the approvals that a run waits for."""
@@ -76,7 +76,7 @@ class Retelling:
         text = spoken.undecided_text(pending, language=language, now_s=now_s, answering=answering)
         return [*text_alone(text), facts]
 
-    async def _ended(self, run: StoredRun, answer: Json, exchange: Exchange, *, decided: bool) -> list[Chunk]:
+    async def _ended(self, run: StoredRun, answer: Json, exchange: Exchange, *, decided: Sequence[str]) -> list[Chunk]:
         told = await self._calls(run, answer["content"], exchange, decided=decided)
         told += chunks.called(answer["tool_calls"], reason=answer["finish_reason"])
         told.append(chunks.finish(answer["finish_reason"]))
@@ -89,7 +89,7 @@ class Retelling:
         if exchange.shows_calls:
             was_shown = orjson.loads(run.request).get("shows_calls", False)  # else its text contains the question
             said = orjson.loads(run.progress)["said"] if was_shown and not decided else ""
-            told = await self._calls(run, said, exchange, decided=bool(decided))
+            told = await self._calls(run, said, exchange, decided=decided)
             return [*told, await self._question(run.id, pending, exchange), chunks.finish("stop"), facts]
         language = language_of(exchange)
         if decided:
@@ -103,19 +103,26 @@ class Retelling:
         steps = await self.store.steps(run_id, tenant=exchange.caller.tenant)
         return chunks.event(spoken.question(run_id, pending, steps, service_of=self.lane().catalog.service_of))
 
-    async def _calls(self, run: StoredRun, content: str, exchange: Exchange, *, decided: bool) -> list[Chunk]:
+    async def _calls(self, run: StoredRun, content: str, exchange: Exchange, *, decided: Sequence[str]) -> list[Chunk]:
         """Return the text of an answer, with the calls of its turn if they are shown to the client.
 
-        The turn of a request that decides begins behind the question.
+        The turn of a request that decides begins with the first call that it decides on.
         """
         if not exchange.shows_calls:
             return [content] if content else []
         catalog = self.lane().catalog
         steps = await self.store.steps(run.id, tenant=run.tenant)
         progress: Json = orjson.loads(run.progress) if run.progress else {}
-        before = progress.get("asked_behind" if decided else "shown", 0)
+        rounds = _rounds(progress, await self._before(run, progress, decided), steps)
         told = [] if decided else [call_events.listed(exchange, catalog)]
-        return [*told, *call_events.answer_of(content, _rounds(progress, before, steps), steps, catalog)]
+        return [*told, *call_events.answer_of(content, rounds, steps, catalog)]
+
+    async def _before(self, run: StoredRun, progress: Json, decided: Sequence[str]) -> int:
+        """Return the number of calls that belong to earlier answers."""
+        found = [await self.store.approval(approval_id, tenant=run.tenant) for approval_id in decided]
+        steps = [approval.step for approval in found if approval is not None and approval.run_id == run.id]
+        before: int = min(steps, default=progress.get("shown", 0))
+        return before
 
 
 def language_of(exchange: Exchange) -> Language:

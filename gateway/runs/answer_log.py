@@ -17,15 +17,17 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import orjson
 
 from gateway.contracts.exchange import Chunk
-from gateway.contracts.journal import ConflictError
+from gateway.contracts.journal import ConflictError, StoredRun
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json, Store, StoreError
+from gateway.dialects import chat_chunks
 from gateway.errors import CODES, GatewayError
 from gateway.runs.live import LiveRun
 
@@ -66,10 +68,15 @@ class AnswerLogs:
         self._news: dict[str, _News] = {}
 
     def record(self, answer: Recorded, run: LiveRun, *, over: Callable[[], Awaitable[None]]) -> None:
-        """Record the answer of a run until it ends. `over` is awaited once its end is in the store."""
-        task = asyncio.get_running_loop().create_task(self._record(answer, run, over))
+        """Record the answer of a run until it ends. `over` is awaited once its end is in the store.
+
+        If this worker still records what an earlier run told of it, the entries of this one come behind those.
+        """
+        before = self._tasks.get(answer.response_id)
+        recording = self._record if before is None else partial(self._record_behind, before)
+        task = asyncio.get_running_loop().create_task(recording(answer, run, over))
         self._tasks[answer.response_id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(answer.response_id, None))
+        task.add_done_callback(partial(self._recorded, answer.response_id))
 
     def is_recording(self, response_id: str) -> bool:
         """Return whether this worker records the answer."""
@@ -100,6 +107,15 @@ class AnswerLogs:
             if not news.readers:
                 self._news.pop(response_id, None)
 
+    async def entries(self, response_id: str, *, tenant: str) -> list[Chunk]:
+        """Return the entries that are there. Raises StoreError."""
+        entries: list[Chunk] = []
+        while True:
+            found = await self._store.answer_from(response_id, tenant=tenant, start=len(entries), limit=BATCH)
+            entries += map(orjson.loads, found)
+            if len(found) < BATCH:
+                return entries
+
     async def append(self, answer: Recorded, chunks: Sequence[Chunk]) -> None:
         """Append entries behind those that are there. Raises ConflictError, StoreError."""
         entries = [orjson.dumps(chunk) for chunk in chunks]
@@ -117,8 +133,25 @@ class AnswerLogs:
         for task in tasks:
             task.cancel()
 
+    def _recorded(self, response_id: str, task: "asyncio.Task[None]") -> None:
+        if self._tasks.get(response_id) is task:
+            del self._tasks[response_id]
+
+    async def _record_behind(
+        self, before: "asyncio.Task[None]", answer: Recorded, run: LiveRun, over: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Record the answer of a run behind what another recording leaves, unless that was the end."""
+        await asyncio.wait({before})
+        try:
+            there = await self.entries(answer.response_id, tenant=answer.tenant)
+        except StoreError as error:
+            log.error("the store failed: %s; the answer %s is not recorded to its end", error, answer.response_id)
+            return
+        if not has_end(there):
+            await self._record(replace(answer, start=len(there)), run, over)
+
     async def _record(self, answer: Recorded, run: LiveRun, over: Callable[[], Awaitable[None]]) -> None:
-        writer = _Writer(self, answer)
+        writer = _Writer(self, answer, run)
         failure: GatewayError | None = None
         try:
             try:
@@ -132,7 +165,7 @@ class AnswerLogs:
                 failure = GatewayError("internal_error", "The gateway failed; its log has the id of the response.")
             if failure is not None and await self._goes_on(run, tenant=answer.tenant):
                 return
-            await writer.put([ended(self._clock.time(), failure)])
+            await writer.end(ended(self._clock.time(), failure))
             await over()
         except ConflictError:
             log.info("the run of %s is not this worker's any more, so it records no more of it", answer.response_id)
@@ -146,11 +179,15 @@ class AnswerLogs:
 
 
 class _Writer:
-    """The reader of a transcript that appends what comes. It always owes something, so that it may wait."""
+    """The reader of a transcript that appends what comes. It always owes something, so that it may wait.
 
-    def __init__(self, logs: AnswerLogs, answer: Recorded) -> None:
+    A question that ends a turn is appended with the end: whoever decides on it at once moves the fence of the run on.
+    """
+
+    def __init__(self, logs: AnswerLogs, answer: Recorded, run: LiveRun) -> None:
         self._logs = logs
         self._answer = answer
+        self._run = run
         self._owed: list[Chunk] = []
         self._count = answer.start
 
@@ -159,18 +196,23 @@ class _Writer:
         return False
 
     async def caught_up(self) -> None:
-        owed, self._owed = self._owed, []
-        await self.put(owed)
+        if not self._run.parked:
+            await self._put()
 
-    async def put(self, chunks: Sequence[Chunk]) -> None:
-        """Append chunks; a store that fails is tried again until it works. Raises ConflictError."""
-        answer = self._answer
-        at = Recorded(response_id=answer.response_id, tenant=answer.tenant, fence=answer.fence, start=self._count)
+    async def end(self, chunk: Chunk) -> None:
+        """Append what is owed with the end. Raises ConflictError."""
+        self._owed.append(chunk)
+        await self._put()
+
+    async def _put(self) -> None:
+        """Append what is owed; a store that fails is tried again until it works. Raises ConflictError."""
+        chunks, self._owed = self._owed, []
+        at = replace(self._answer, start=self._count)
         while True:
             try:
                 await self._logs.append(at, chunks)
             except StoreError as error:
-                log.error("the store failed: %s; the answer %s waits for it", error, answer.response_id)
+                log.error("the store failed: %s; the answer %s waits for it", error, at.response_id)
                 await asyncio.sleep(STORE_PAUSE_S)
             else:
                 self._count += len(chunks)
@@ -193,3 +235,30 @@ def end_of(chunk: Chunk) -> tuple[float, GatewayError | None] | None:
         return told["at"], None
     code = error["code"] if error["code"] in CODES else "internal_error"
     return told["at"], GatewayError(code, error["message"], param=error["param"])
+
+
+def has_end(entries: Sequence[Chunk]) -> bool:
+    """Return whether a log is whole."""
+    return bool(entries) and end_of(entries[-1]) is not None
+
+
+def tells_all(run: StoredRun, *, shows_calls: bool) -> bool:
+    """Return whether the answer told of a run begins with its first text. Of one that waits it may be the question."""
+    return run.state != "unknown" and (run.state != "awaiting_approval" or shows_calls)
+
+
+def rest_of(told: Sequence[Chunk], entries: Sequence[Chunk], *, is_whole: bool) -> Sequence[Chunk]:
+    """Return the part of an answer that a log lacks. Readers know calls again by their ids."""
+    if any(
+        choice.get("finish_reason") for chunk in entries if not isinstance(chunk, str) for choice in _choices(chunk)
+    ):
+        return told[-1:]  # it may lack the tokens, which come last
+    if not entries or not is_whole:
+        return told
+    said = "".join(chunk for chunk in told if isinstance(chunk, str))
+    resumed = chat_chunks.event({"type": "run.resumed", "said": said})
+    return [resumed, *(chunk for chunk in told if not isinstance(chunk, str))]
+
+
+def _choices(chunk: Json) -> Sequence[Json]:
+    return chunk.get("choices") or ()

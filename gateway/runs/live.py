@@ -301,9 +301,10 @@ class LiveRuns:
             later(GRACE_S, lambda: self._abandon(run))
         self._forget_old()
 
-    def has_client(self, run_id: str) -> bool:
-        """Return whether a client of this worker reads the answer of a run."""
-        return any(run.clients and run.exchange.id == run_id for run in self._runs.values())
+    def clients_of(self, run_id: str) -> int | None:
+        """Return how many clients of this worker read the answer of a run. None: it is not of this worker."""
+        clients = [run.clients for run in self._runs.values() if run.exchange.id == run_id]
+        return sum(clients) if clients else None
 
     async def close(self) -> None:
         """Stop all runs, and those that begin later. Idempotent."""

@@ -138,16 +138,13 @@ def build_resumption(shared: Shared, *, lane: Callable[[], ContextLane]) -> tupl
     `lane` returns the context lane of the configuration in use.
     """
     store, clock = shared.store, shared.clock
-
-    async def is_over(run: StoredRun) -> bool:
-        return not shared.runs.has_client(run.id) and await resumption.is_over(run)
-
+    resumption: Resumption
     kept = KeptResponses(
         store=store,
         logs=AnswerLogs(store, clock=clock),
         clock=clock,
-        is_over=is_over,
-        told=lambda run: resumption.told(run),
+        is_over=lambda run: resumption.is_over(run),
+        told=lambda run, shows_calls, decided: resumption.told(run, shows_calls=shows_calls, decided=decided),
         service_of=lambda tool: lane().catalog.service_of(tool),
     )
     resumption = Resumption(

@@ -8,6 +8,7 @@ import pytest
 from functional.through import breathe
 from gateways import until_read
 
+from gateway.context.resumption import TELLS_S
 from gateway.contracts.journal import Change
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall, ToolResult
@@ -33,6 +34,23 @@ async def test_a_repeated_request_gets_the_stored_answer(opened: Opened) -> None
     assert usage["total_tokens"] == 2 * USAGE["total_tokens"]
     assert [c["finish_reason"] for one in told for c in one["choices"] if "finish_reason" in c] == ["stop"]
     assert (len(worker.calls), len(worker.asked)) == (1, 2)
+
+
+async def test_a_turn_is_over_once_nobody_tells_its_answer(opened: Opened, tmp_path: Path) -> None:
+    """Nor may another worker be about to."""
+    place = str(tmp_path / "gateway.db")
+    worker = await opened(answer(risky()), place=place)
+    await worker.first()
+    run = await worker.stored()
+    assert await worker.resumption.is_over(run)
+    (told,) = worker.runs._runs.values()
+    worker.runs.join(told)
+    assert not await worker.resumption.is_over(run)
+    worker.runs.leave(told, whole=True)
+    other = await opened(place=place, clock=worker.clock)
+    assert not await other.resumption.is_over(run)
+    worker.clock.advance(TELLS_S)
+    assert await other.resumption.is_over(run) and await worker.resumption.is_over(run)
 
 
 async def test_a_repeated_question_is_the_same_question(opened: Opened) -> None:

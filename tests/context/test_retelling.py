@@ -67,6 +67,17 @@ async def test_a_decision_on_a_run_that_is_over_gets_what_came_behind_the_questi
     ]
 
 
+async def test_a_decision_that_comes_again_gets_all_that_came_of_it(opened: Opened) -> None:
+    """Its own call and those behind it, whatever was asked since."""
+    worker = await opened(answer("First. ", call(x=1)), answer(risky(2)), answer(call(x=3)), answer(risky(4)))
+    await worker.first(shows_calls=True)
+    (asked,) = await worker.pending_approvals()
+    first = await worker.message(asked.id, shows_calls=True)
+    told = await worker.message(asked.id, shows_calls=True)
+    assert briefly(told) == briefly(first)[1:] and events_of(told)[-1] == "approval.required"
+    assert [arguments for _, arguments, _ in briefly(told)[:-1:2]] == ['{"x":2}', '{"x":3}']  # type: ignore[misc]
+
+
 # Runs that wait.
 
 

@@ -15,7 +15,7 @@ from gateway.errors import CODES, GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs import answer_log
 from gateway.runs.answer_log import AnswerLogs, Recorded, end_of, ended
-from gateway.runs.live import STOPPING, LiveRun, LiveRuns
+from gateway.runs.live import PARKED, STOPPING, LiveRun, LiveRuns
 from gateway.runs.transcript import BEHIND_CHARS
 from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock
@@ -248,6 +248,43 @@ async def test_a_worker_that_lost_the_run_appends_nothing() -> None:
         desk.say("two", None)
         assert await read(other) == ["one ", "two"]
         await recorded(other)
+
+
+async def test_a_run_that_this_worker_gets_again_is_recorded_behind_its_first_part() -> None:
+    """Once what it told before is recorded; behind an end nothing comes."""
+    async with office() as desk:
+        first = desk.record()
+        desk.say("one ")
+        await until(lambda: desk.store.appended)
+        assert await claimed(desk.store, "again") == [("run_1", 1)]
+        desk.runs = LiveRuns(clock=Clock(ManualClock()))
+        desk.said, before = asyncio.Queue(), desk.said
+        desk.record(fence=1, start=0)
+        desk.say("two", None)
+        before.put_nowait("lost")
+        assert await read(desk.logs) == ["one ", "two"]
+        first.cancel("lost")
+        await recorded(desk.logs)
+        desk.record(fence=1)
+        desk.record(fence=1)
+        desk.say("three", None)
+        await recorded(desk.logs)
+        assert await read(desk.logs) == ["one ", "two"]
+
+
+async def test_a_question_and_the_end_of_its_turn_are_one_entry() -> None:
+    """Who decides at once moves the fence on: then both are there, or none."""
+    async with office() as desk:
+        desk.record()
+        desk.say("one ")
+        await until(lambda: desk.store.appended)
+        desk.say({PARKED: "run_1"}, "May I?", FACT)
+        await until(lambda: desk.said.empty())
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert desk.store.appended == [1]
+        desk.say(None)
+        assert await read(desk.logs) == ["one ", "May I?", FACT] and desk.store.appended == [1, 3]
 
 
 async def test_two_workers_on_one_log_do_not_mix() -> None:

@@ -79,8 +79,9 @@ class Creation:
         client = self._client(asked, facts) if wanted.stores else None
         run, request_key = await self.requests.run_of(request, entered, asked, content, client=client)
         goes_on = run.exchange.id != run.request_id  # another request began the run: it is on record
-        if wanted.background and not goes_on:
-            await run.on_record()
+        is_driven = not goes_on or run.exchange.resume is not None  # here, and not by another request or worker
+        if is_driven and (wanted.background or (goes_on and run.exchange.shows_calls)):
+            await run.on_record()  # the row is never ahead of its run
         draft = self._draft(
             entered, asked, facts, earlier, request_id=run.request_id, run_id=run.exchange.id, created_s=run.created_s
         )
@@ -214,12 +215,18 @@ class Creation:
         if await kept.store.response(row.id, tenant=row.tenant) is not None:
             return False
         await kept.put(row)
-        stored = await kept.store.run(row.run_id, tenant=row.tenant)
+        kept.record(row, run, fence=await self._fence_of(run, row))
+        return True
+
+    async def _fence_of(self, run: LiveRun, row: StoredResponse) -> int:
+        """Return the fence with which this worker has the run: by now the run may be another's. Raises GatewayError."""
+        resume = run.exchange.resume
+        if resume is not None or run.exchange.id == run.request_id:
+            return 0 if resume is None else resume.run.fence
+        stored = await self.kept.store.run(row.run_id, tenant=row.tenant)  # this request follows it, or repeats its end
         if stored is None:
             raise not_found()
-        if not kept.logs.is_recording(row.id):
-            kept.record(row, run, fence=stored.fence)
-        return True
+        return stored.fence
 
 
 def _check_size(size_bytes: int, limit_bytes: int, *, param: str) -> None:

@@ -13,6 +13,7 @@ from gateway.contracts.responses import StoredResponse
 from gateway.contracts.store import StoreError
 from gateway.errors import GatewayError
 from gateway.runs.answer_log import end_of
+from gateway.runs.live import interrupted
 
 log = logging.getLogger("gateway")
 
@@ -63,7 +64,7 @@ class Following:
         loop, at_s = asyncio.get_running_loop(), row.created_s
         stream = self.kept.answer_of(row, now_s=lambda: at_s).stream(after)
         frames = stream.first()
-        written_s = looked_s = loop.time()
+        written_s, looked_s, is_over = loop.time(), loop.time(), False
         async for chunks in self.kept.logs.read(row.id, tenant=row.tenant):
             frames += b"".join(stream.frames(chunk) for chunk in chunks if end_of(chunk) is None)
             if chunks and (end := end_of(chunks[-1])) is not None:
@@ -77,7 +78,9 @@ class Following:
             if not chunks and loop.time() - looked_s >= LOOK_S:
                 looked_s = loop.time()
                 try:
-                    await self.kept.find(row.id, tenant=row.tenant)
-                except GatewayError as error:  # it was deleted, and its log with it
+                    if is_over:  # and its log has no end still: its run is gone
+                        raise interrupted(row.run_id)
+                    is_over = (await self.kept.find(row.id, tenant=row.tenant)).output is not None
+                except GatewayError as error:  # or it was deleted, and its log with it
                     await response.write(stream.error(error, request_id=row.id))
                     return

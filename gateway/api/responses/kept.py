@@ -18,20 +18,18 @@ from gateway.contracts.journal import Approval, ConflictError, StoredRun
 from gateway.contracts.plugin import Clock
 from gateway.contracts.responses import StoredResponse
 from gateway.contracts.store import Json, Store, StoreError, unwritten
-from gateway.dialects import chat_chunks
 from gateway.dialects.responses.answer import ResponseAnswer
+from gateway.dialects.responses.decisions import decided_in
 from gateway.dialects.responses.facts import ResponseFacts
-from gateway.dialects.responses.ids import response_of, run_id_of
+from gateway.dialects.responses.ids import response_id_of, response_of, run_id_of
 from gateway.dialects.responses.items import listed
 from gateway.dialects.responses.output.gateway_calls import OWN_LABEL
 from gateway.errors import GatewayError
-from gateway.runs.answer_log import AnswerLogs, Recorded, end_of, ended
-from gateway.runs.live import LiveRun
+from gateway.runs.answer_log import AnswerLogs, Recorded, end_of, ended, has_end, rest_of, tells_all
+from gateway.runs.live import LiveRun, interrupted
 
 #: Responses of one chain that a request reads.
 CHAIN_LIMIT: Final = 10_000
-#: Entries of a log that are read at once.
-_BATCH: Final = 1000
 #: The mark of our requests among the clients of runs (`Exchange.client`).
 API: Final = "responses"
 
@@ -40,15 +38,16 @@ API: Final = "responses"
 class KeptResponses:
     """The kept responses of one store, as one worker sees them.
 
-    `is_over` returns whether the turn of a stored run is over, and `told` its answer then, with the error that it ended
-    with, if any. `service_of` returns the service of a tool by its inside name.
+    `is_over` returns whether the turn of a stored run is over, and `told` its answer then and its error, if any, to a
+    client that is or is not shown calls, and that decides on these approvals. `service_of` returns the service of a
+    tool by its inside name.
     """
 
     store: Store
     logs: AnswerLogs
     clock: Clock
     is_over: Callable[[StoredRun], Awaitable[bool]]
-    told: Callable[[StoredRun], Awaitable[tuple[Sequence[Chunk], GatewayError | None]]]
+    told: Callable[[StoredRun, bool, Sequence[str]], Awaitable[tuple[Sequence[Chunk], GatewayError | None]]]
     service_of: Callable[[str], str | None]
 
     async def find(self, response_id: str, *, tenant: str) -> StoredResponse:
@@ -67,7 +66,7 @@ class KeptResponses:
             found: Json = orjson.loads(row.output)
             return found
         answer = self.answer_of(row)
-        if row.background and (entries := await self._log_of(row)):
+        if row.background and (entries := await self.logs.entries(row.id, tenant=row.tenant)):
             _write(row.id, answer, entries, failure=None, over=False)
         return answer.resource()
 
@@ -143,16 +142,17 @@ class KeptResponses:
             raise unwritten(error, "The gateway cannot store the response; its log says why.") from None
 
     async def keep(self, row: StoredResponse, answer: ResponseAnswer) -> None:
-        """Store a response as it has ended, and add it to its conversation. Raises GatewayError."""
+        """Add a response that has ended to its conversation, and store it: a crash in between loses none of it.
+
+        Raises GatewayError.
+        """
+        if row.conversation is not None and answer.status in ("completed", "incomplete"):
+            items = [(item["id"], orjson.dumps(item)) for item in [*orjson.loads(row.input), *answer.output]]
+            try:
+                await self.store.add_items(row.conversation, items, tenant=row.tenant, now_s=self.clock.time())
+            except StoreError as error:
+                raise unwritten(error, "The gateway cannot add to the conversation; its log says why.") from None
         await self.put(replace(row, state=answer.status, output=answer.json))
-        if row.conversation is None or answer.status not in ("completed", "incomplete"):
-            return
-        added = [*orjson.loads(row.input), *answer.output]
-        items = [(item["id"], orjson.dumps(item)) for item in added]
-        try:
-            await self.store.add_items(row.conversation, items, tenant=row.tenant, now_s=self.clock.time())
-        except StoreError as error:
-            raise unwritten(error, "The gateway cannot add to the conversation; its log says why.") from None
 
     async def cancelled(self, row: StoredResponse) -> None:
         """Store a background response whose run was cancelled, as far as its log goes. Raises GatewayError, StoreError.
@@ -163,8 +163,9 @@ class KeptResponses:
         if run is None:
             return
         failure = GatewayError("run_cancelled", "The response was cancelled.")
-        await self._end_log(row, run, await self._log_of(row), [ended(self.clock.time(), failure)])
-        await self._finished(row, await self._log_of(row))
+        entries = await self.logs.entries(row.id, tenant=row.tenant)
+        await self._end_log(row, run, entries, [ended(self.clock.time(), failure)])
+        await self._finished(row, await self.logs.entries(row.id, tenant=row.tenant))
 
     async def delete(self, row: StoredResponse) -> None:
         """Delete a response with its log. Raises GatewayError, StoreError.
@@ -191,7 +192,7 @@ class KeptResponses:
         answer = Recorded(response_id=row.id, tenant=row.tenant, fence=fence, start=start)
 
         async def over() -> None:
-            await self._finished(row, await self._log_of(row))
+            await self._finished(row, await self.logs.entries(row.id, tenant=row.tenant))
 
         self.logs.record(answer, run, over=over)
 
@@ -200,10 +201,26 @@ class KeptResponses:
 
         The response is the one that the run answers now, which is not always the one that it began with.
         """
-        row = await self.store.open_response_of(run.id, tenant=run.tenant)
-        if row is None or not row.background or self.logs.is_recording(row.id):
+        while row := await self.store.open_response_of(run.id, tenant=run.tenant) or await self._unstored(run):
+            if not row.background:
+                return None
+            entries = await self.logs.entries(row.id, tenant=row.tenant)
+            if not has_end(entries):
+                return partial(self.record, row, fence=run.fence, start=len(entries))
+            await self._finished(row, entries)  # its worker died behind the end of the log
+        return None
+
+    async def _unstored(self, run: StoredRun) -> StoredResponse | None:
+        """Store the background response that a run began with, if its worker died before it did so."""
+        if not orjson.loads(run.request).get("background"):
             return None
-        return partial(self.record, row, fence=run.fence, start=len(await self._log_of(row)))
+        response_id = response_id_of(run.id)
+        if await self.store.response(response_id, tenant=run.tenant) is not None:
+            return None
+        row = await self._of_run(response_id, tenant=run.tenant)
+        if row is not None:
+            await self.put(row)
+        return row
 
     async def _found(self, response_id: str, *, tenant: str) -> StoredResponse | None:
         """Return a response as it is at this moment. None: there is none. Raises GatewayError, StoreError."""
@@ -216,39 +233,47 @@ class KeptResponses:
         """Return the response of the stored run that began with its request; None: there is none."""
         run_id = run_id_of(response_id)
         run = None if run_id is None else await self.store.run(run_id, tenant=tenant)
-        client = None if run is None else orjson.loads(run.request).get("client")
+        asked: Json = {} if run is None else orjson.loads(run.request)
+        client, background = asked.get("client"), asked.get("background", False)
         if run is None or client is None or client.get("api") != API:
             return None
         return StoredResponse(
             id=response_id,
             tenant=run.tenant,
             caller=run.caller,
-            state="in_progress",
+            state="queued" if background else "in_progress",
             created_s=run.created_s,
             run_id=run.id,
             previous_id=client["previous_id"],
             conversation=client["conversation"],
+            background=background,
             request=orjson.dumps(client["request"]),
             input=orjson.dumps(listed(client["input"], response_id=response_id)),
         )
 
     async def _settled(self, row: StoredResponse) -> StoredResponse:
         """Return a response whose turn is over as it ended, and store that. One that goes on is returned as it is."""
-        entries = await self._log_of(row) if row.background else []
-        if (finished := await self._finished(row, entries)).output is not None:  # readers of its log have had its end
-            return finished
-        run = await self.store.run(row.run_id, tenant=row.tenant)
-        if run is None or self.logs.is_recording(row.id) or not await self.is_over(run):
+        entries = await self.logs.entries(row.id, tenant=row.tenant) if row.background else []
+        if has_end(entries):  # readers of its log have had its end
+            return await self._finished(row, entries)
+        if self.logs.is_recording(row.id):
             return row
-        chunks, failure = await self.told(run)
+        run = await self.store.run(row.run_id, tenant=row.tenant)
+        if run is None:
+            answer = self.answer_of(row)
+            _write(row.id, answer, entries, failure=interrupted(row.run_id), over=True)
+            return await self._kept(row, answer)
+        if not await self.is_over(run):
+            return row
+        shows_calls = orjson.loads(row.request)["shows_calls"]
+        chunks, failure = await self.told(run, shows_calls, decided_in(orjson.loads(row.input)))
         if row.background:
-            rest = _rest_of(chunks, entries, is_whole=_tells_all(run, orjson.loads(row.request)))
+            rest = rest_of(chunks, entries, is_whole=tells_all(run, shows_calls=shows_calls))
             await self._end_log(row, run, entries, [*rest, ended(run.updated_s, failure)])
-            return await self._finished(row, await self._log_of(row))
+            return await self._finished(row, await self.logs.entries(row.id, tenant=row.tenant))
         answer = self.answer_of(row, now_s=lambda: run.updated_s)
         _write(row.id, answer, chunks, failure=failure, over=True)
-        await self.keep(row, answer)
-        return await self.store.response(row.id, tenant=row.tenant) or row
+        return await self._kept(row, answer)
 
     async def _finished(self, row: StoredResponse, entries: Sequence[Chunk]) -> StoredResponse:
         """Return a background response as its log ends, and store that. Without an end it is returned as it is."""
@@ -257,23 +282,18 @@ class KeptResponses:
         at_s, failure = end
         answer = self.answer_of(row, now_s=lambda: at_s)
         _write(row.id, answer, entries, failure=failure, over=True)
+        return await self._kept(row, answer)
+
+    async def _kept(self, row: StoredResponse, answer: ResponseAnswer) -> StoredResponse:
+        """Store a response as it has ended, unless somebody has just done so, and return it."""
         await self.keep(row, answer)
         return await self.store.response(row.id, tenant=row.tenant) or row
-
-    async def _log_of(self, row: StoredResponse) -> list[Chunk]:
-        """Return all entries of a log."""
-        entries: list[Chunk] = []
-        while True:
-            found = await self.store.answer_from(row.id, tenant=row.tenant, start=len(entries), limit=_BATCH)
-            entries += map(orjson.loads, found)
-            if len(found) < _BATCH:
-                return entries
 
     async def _end_log(
         self, row: StoredResponse, run: StoredRun, entries: Sequence[Chunk], chunks: Sequence[Chunk]
     ) -> None:
         """Append the end of an answer whose worker did not write it, unless somebody has just done so."""
-        if entries and end_of(entries[-1]) is not None:
+        if has_end(entries):
             return
         answer = Recorded(response_id=row.id, tenant=row.tenant, fence=run.fence, start=len(entries))
         try:
@@ -296,28 +316,6 @@ def _write(
 def _is_hidden(row: StoredResponse) -> bool:
     """Return whether a row only says that its response was deleted."""
     return row.output == b""
-
-
-def _tells_all(run: StoredRun, facts: Json) -> bool:
-    """Return whether the answer told of a run begins with its first text. Of one that waits it may be the question."""
-    return run.state != "unknown" and (run.state != "awaiting_approval" or facts["shows_calls"])
-
-
-def _rest_of(told: Sequence[Chunk], entries: Sequence[Chunk], *, is_whole: bool) -> Sequence[Chunk]:
-    """Return the part of an answer that a log lacks. Readers know calls again by their ids."""
-    if any(
-        choice.get("finish_reason") for chunk in entries if not isinstance(chunk, str) for choice in _choices(chunk)
-    ):
-        return told[-1:]  # it may lack the tokens, which come last
-    if not entries or not is_whole:
-        return told
-    said = "".join(chunk for chunk in told if isinstance(chunk, str))
-    resumed = chat_chunks.event({"type": "run.resumed", "said": said})
-    return [resumed, *(chunk for chunk in told if not isinstance(chunk, str))]
-
-
-def _choices(chunk: Json) -> Sequence[Json]:
-    return chunk.get("choices") or ()
 
 
 def _question(approval: Approval, *, service: str | None) -> Json:

@@ -52,6 +52,11 @@ def _decision(approval_id: str, item: Json, arguments: str | None) -> ChatDecisi
     )
 
 
+def decided_in(items: Sequence[Json]) -> list[str]:
+    """Return the approvals that the items of a request decide on."""
+    return [item["approval_request_id"].lower() for item in items if item["type"] == "mcp_approval_response"]
+
+
 def shown_last(items: Sequence[Json]) -> tuple[str, ...]:
     """Return the questions of the last answer of a conversation that no response follows."""
     shown: dict[str, None] = {}

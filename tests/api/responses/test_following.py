@@ -1,6 +1,8 @@
 """Background responses: they go on without a client, and their events are read from any number on, by anybody."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -170,6 +172,20 @@ async def test_a_running_response_is_deleted(monkeypatch: pytest.MonkeyPatch) ->
             assert (await client.get(response_id, path)).error["code"] == "response_not_found"
         refused = await client.create("2", previous_response_id=response_id)
         assert refused.error["code"] == "previous_response_not_found"
+
+
+async def test_a_stream_ends_whose_run_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can come of it any more."""
+    monkeypatch.setattr(following, "LOOK_S", 0.0)
+    async with answering(says("one"), **folder_store(tmp_path)) as client:
+        response_id = (await client.stream(background=True)).last["id"]
+        with closing(sqlite3.connect(tmp_path / "gateway.db")) as connection, connection:
+            connection.execute("UPDATE responses SET state = 'queued', output = NULL, run_id = 'run_gone'")
+            connection.execute("DELETE FROM answer_chunks")
+        events = await client.followed(response_id)
+        assert events.kinds[-2:] == ["error", "response.failed"] and events.done
+        assert events.last["error"]["type"] == "run_interrupted"
+        assert (await client.get(response_id)).json["status"] == "failed"
 
 
 async def test_a_response_is_gone_on_from_once_it_has_ended() -> None:

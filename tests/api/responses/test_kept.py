@@ -21,6 +21,7 @@ from gateway.dialects.responses.facts import ResponseFacts
 from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.answer_log import AnswerLogs, Recorded, end_of
+from gateway.runs.answer_log import ended as log_end
 from gateway.runs.live import LiveRuns
 from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock
@@ -68,6 +69,7 @@ class Shelf:
     over: bool = True
     told: tuple[Sequence[Chunk], GatewayError | None] = (WHOLE, None)
     n_told: int = 0
+    told_for: tuple[bool, list[str]] | None = None
     clock: ManualClock = field(default_factory=lambda: ManualClock(200.0))
 
     def __post_init__(self) -> None:
@@ -101,8 +103,11 @@ class Shelf:
     async def _is_over(self, _: StoredRun) -> bool:
         return self.over
 
-    async def _told(self, _: StoredRun) -> tuple[Sequence[Chunk], GatewayError | None]:
+    async def _told(
+        self, _: StoredRun, shows_calls: bool, decided: Sequence[str]
+    ) -> tuple[Sequence[Chunk], GatewayError | None]:
         self.n_told += 1
+        self.told_for = shows_calls, list(decided)
         return self.told
 
 
@@ -127,12 +132,13 @@ def ended(response_id: str = RESPONSE, **changes: Any) -> StoredResponse:
 
 
 @asynccontextmanager
-async def shelf(*rows: StoredResponse, client: Json | None = None) -> AsyncIterator[Shelf]:
+async def shelf(*rows: StoredResponse, client: Json | None = None, background: bool = False) -> AsyncIterator[Shelf]:
     """With the run, and these responses of it."""
     store = Full(":memory:")
     await store.open()
     try:
-        request = {"body": {"messages": []}} if client is None else {"body": {"messages": []}, "client": client}
+        request = {"body": {"messages": []}, "background": background}
+        request |= {} if client is None else {"client": client}
         await store.write(new(run(RUN, request=orjson.dumps(request))))
         for one in rows:
             await store.put_response(one)
@@ -307,7 +313,7 @@ async def test_a_queued_response_is_queued_until_something_comes() -> None:
 
 
 async def test_a_run_that_is_taken_up_is_recorded_behind_what_there_is() -> None:
-    """If its response is one of the background, which this worker does not record yet."""
+    """If its response is one of the background that has not ended."""
     async with shelf(row(background=True)) as desk:
         await desk.append("Hel")
         stored = await desk.store.run(RUN, tenant="acme")
@@ -317,12 +323,52 @@ async def test_a_run_that_is_taken_up_is_recorded_behind_what_there_is() -> None
         runs, work = LiveRuns(clock=Clock(ManualClock())), Work(effects=False)
         live = runs.begin(exchange(RUN), request_key(), work, detached=True)
         record(live)
-        assert await desk.kept.recording(stored) is None
         work.go.set()
         await until(lambda: not desk.kept.logs.is_recording(RESPONSE))
         assert (await desk.log())[0] == "Hel" and text_of(await desk.resource()) == "Helhihi"
         assert await desk.kept.recording(stored) is None
         await runs.close()
+
+
+async def test_a_run_that_goes_on_behind_an_end_does_not_continue_that_answer() -> None:
+    """The worker died between the end of the log and the row; the run answers a later response now, or none."""
+    async with shelf(row(background=True)) as desk:
+        await desk.append(*WHOLE, log_end(150.0, None))
+        stored = await desk.store.run(RUN, tenant="acme")
+        assert stored is not None and await desk.kept.recording(stored) is None
+        found = await desk.store.response(RESPONSE, tenant="acme")
+        assert found is not None and found.state == "completed"
+        await desk.store.put_response(row("resp_2", background=True))
+        assert await desk.kept.recording(stored) is not None
+
+
+async def test_a_background_run_without_a_row_gets_one() -> None:
+    """The worker died between the two. A run with a client needs none, and a deleted response stays so."""
+    for background, others in ((True, ()), (False, ()), (True, (ended(output=b""),))):
+        async with shelf(*others, client=CLIENT, background=background) as desk:
+            stored = await desk.store.run(RUN, tenant="acme")
+            assert stored is not None
+            record = await desk.kept.recording(stored)
+            found = await desk.store.response(RESPONSE, tenant="acme")
+            assert (record is not None, bool(found and found.background)) == ((background and not others),) * 2
+
+
+async def test_a_response_whose_run_is_gone_has_failed() -> None:
+    """It does not wait for ever; the output so far stays."""
+    for background in (True, False):
+        async with shelf(row(run_id="run_gone", background=background, state="queued")) as desk:
+            found = await desk.resource()
+            assert (found["status"], found["error"]["type"]) == ("failed", "run_interrupted")
+            assert await desk.resource() == found and desk.n_told == 0
+
+
+async def test_a_run_is_told_for_the_request_that_it_answers() -> None:
+    """Whether that is shown calls, and on which approvals it decides."""
+    decision = {"id": "mcpr_1", "type": "mcp_approval_response", "approval_request_id": "AP_1", "approve": True}
+    shown = {**FACTS, "shows_calls": True}
+    async with shelf(row(request=orjson.dumps(shown), input=orjson.dumps([*INPUT, decision]))) as desk:
+        await desk.find()
+        assert desk.told_for == (True, ["ap_1"])
 
 
 async def test_a_response_has_ended_once_its_log_has() -> None:
@@ -431,8 +477,15 @@ async def test_a_full_store_is_told(full: str) -> None:
         draft = row(conversation="conv_1")
         answer = desk.kept.answer_of(draft)
         answer.whole(WHOLE)
+        await desk.store.put_conversation(
+            StoredConversation(id="conv_1", tenant="acme", created_s=1.0, metadata=b"{}"), now_s=1.0
+        )
         desk.store.full = frozenset((full,))
         assert await code_of(desk.kept.keep(draft, answer)) == "store_full"
+        assert await desk.store.response(RESPONSE, tenant="acme") is None
+        desk.store.full = frozenset()
+        await desk.kept.keep(draft, answer)
+        assert len(await desk.store.all_items("conv_1", tenant="acme")) == 2
 
 
 async def test_a_question_is_an_item_of_its_service() -> None:
