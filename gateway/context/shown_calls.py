@@ -62,17 +62,17 @@ def shown_last(messages: Sequence[Json]) -> tuple[str, ...]:
 
 def _check_shown(approval: Approval, decision: ChatDecision) -> None:
     """Check what the client showed of the call, if its request contains that. Raises GatewayError."""
-    for approval_id, arguments in decision.shown:
-        if approval_id != approval.id:
+    for call in decision.shown:
+        if call.approval_id != approval.id:
             continue
         try:
-            shown = canonical(strict_json.loads(arguments))
+            shown = canonical(strict_json.loads(call.arguments))
         except strict_json.StrictJsonError:
             shown = None
-        if shown != approval.arguments:
+        if (call.tool, shown) != (approval.tool, approval.arguments):
             raise GatewayError(
                 "approval_stale",
-                f"The call that your request shows for {approval.id} has other arguments than the one that waits: get "
+                f"The call that your request shows for {approval.id} is another one than the one that waits: get "
                 f"it from GET /context/approvals/{approval.id}, and decide on that.",
             )
 

@@ -93,7 +93,7 @@ def asked_of(
     )
     return ResponseAsked(
         body=body,
-        text=whole_text(body),
+        text=whole_text(body) if _is_typed(request) else "",
         streams=request.streams,
         decisions=decisions,
         wishes=wishes,
@@ -103,6 +103,15 @@ def asked_of(
         left_out=tuple(dict.fromkeys(tools.left_out.values())),
         listed=frozenset(item["server_label"] for item in items if item["type"] == "mcp_list_tools"),
     )
+
+
+def _is_typed(request: ResponseRequest) -> bool:
+    """Return whether the request itself ends with a message of its user.
+
+    Others may have added to the conversation: a text that stands there decides nothing.
+    """
+    last = request.input[-1] if request.input else {}
+    return last.get("type") == "message" and last["role"] == "user"
 
 
 def _resolved(request: ResponseRequest, referenced: Mapping[str, Json]) -> tuple[Json, ...]:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from itertools import chain
 
 from gateway.contracts.store import Json
-from gateway.dialects.dialect import ChatDecision
+from gateway.dialects.dialect import ChatDecision, ShownCall
+from gateway.dialects.responses.choice import GATEWAY
 from gateway.dialects.responses.items import is_of_response
 from gateway.dialects.responses.pairs import Place
 from gateway.errors import GatewayError
@@ -35,19 +36,21 @@ def decisions_of(own: Sequence[Json], earlier: Sequence[Json], *, place: Place) 
             where = place(index)
             text = f"'{where}' is a message beside an approval response: send it once that response is answered."
             raise GatewayError("invalid_field", text, param=where)
-    shown: dict[str, str] = {}
+    shown: dict[str, list[ShownCall]] = {approval_id: [] for approval_id in made}
     for item in chain(earlier, own):
         if item["type"] == "mcp_approval_request" and (approval_id := item["id"].lower()) in made:
-            shown[approval_id] = item["arguments"]
-    return tuple(_decision(approval_id, item, shown.get(approval_id)) for approval_id, (_, item) in made.items())
+            label, name = item["server_label"], item["name"]
+            tool = name if label == GATEWAY else f"{label}.{name}"
+            shown[approval_id].append(ShownCall(approval_id, tool, item["arguments"]))
+    return tuple(_decision(approval_id, item, shown[approval_id]) for approval_id, (_, item) in made.items())
 
 
-def _decision(approval_id: str, item: Json, arguments: str | None) -> ChatDecision:
+def _decision(approval_id: str, item: Json, shown: Sequence[ShownCall]) -> ChatDecision:
     return ChatDecision(
         approve=item["approve"],
         ids=(approval_id,),
         comment=item.get("reason") or None,
-        shown=() if arguments is None else ((approval_id, arguments),),
+        shown=tuple(shown),
         in_field=True,
     )
 

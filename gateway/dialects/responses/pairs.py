@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from gateway.contracts.store import Json
 from gateway.dialects.responses.items import OUTPUT_OF, OUTPUTS, call_id_of
@@ -25,11 +25,15 @@ class Pairs:
     alone: frozenset[int]
 
 
+#: Kinds of items whose ids may come again.
+_AGAIN: Final = ("local_shell_call_output", "mcp_approval_request")
+
+
 def pairs_of(items: Sequence[Json], *, place: Place) -> Pairs:
     """Return the pairs of a conversation. Raises GatewayError (invalid_field), as OpenAI does, for what has no pair.
 
-    Ids of items occur once. Ids of calls may come again once the earlier call has its output: some model servers count
-    calls anew in each answer.
+    Ids of items occur once, but for questions: a call that is asked for again has the same one. Ids of calls may come
+    again once the earlier call has its output: some model servers count calls anew in each answer.
     """
     open_calls: dict[str, int] = {}
     outputs: dict[int, Json] = {}
@@ -38,7 +42,7 @@ def pairs_of(items: Sequence[Json], *, place: Place) -> Pairs:
     for index, item in enumerate(items):
         kind = item["type"]
         if item_id := item.get("id"):
-            if item_id in seen and kind != "local_shell_call_output":
+            if item_id in seen and kind not in _AGAIN:
                 raise _twice(place(index, "id"), item_id)
             seen.add(item_id)
         if kind in OUTPUT_OF:

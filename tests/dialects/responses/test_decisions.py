@@ -1,6 +1,6 @@
 """The decisions of a request, and the questions that its conversation shows."""
 
-from gateway.dialects.dialect import ChatDecision
+from gateway.dialects.dialect import ChatDecision, ShownCall
 from gateway.dialects.responses.decisions import shown_last
 
 from .requests import APPROVAL, CALL, HI, OUTPUT, QUESTION, asked, refusal
@@ -17,7 +17,7 @@ def test_a_response_decides_and_shows_the_call_of_its_question() -> None:
             approve=True,
             ids=("ap_1",),
             comment="go on",
-            shown=(("ap_1", QUESTION["arguments"]),),
+            shown=(ShownCall("ap_1", "run_command", QUESTION["arguments"]),),
             in_field=True,
         ),
     )
@@ -26,7 +26,7 @@ def test_a_response_decides_and_shows_the_call_of_its_question() -> None:
 
 def test_a_response_alone_decides_with_what_came_before() -> None:
     behind = asked(APPROVAL, earlier=[HI, QUESTION], previous_response_id="resp_1").decisions
-    assert behind[0].shown == (("ap_1", QUESTION["arguments"]),)
+    assert behind[0].shown == (ShownCall("ap_1", "run_command", QUESTION["arguments"]),)
     alone = asked({**APPROVAL, "approve": False, "reason": ""}).decisions
     assert alone == (ChatDecision(approve=False, ids=("ap_1",), in_field=True),)
 
@@ -71,3 +71,21 @@ def test_questions_that_a_response_follows_are_not_shown() -> None:
     assert shown_last([HI, QUESTION, OTHER, APPROVAL, HI]) == ("ap_2",)
     assert shown_last([HI, ANSWER, QUESTION, OUTPUT]) == ("ap_1",)
     assert shown_last([]) == ()
+
+
+def test_each_call_that_is_shown_for_an_approval_counts() -> None:
+    """Somebody else may have added one to the conversation, for another tool."""
+    planted = {**QUESTION, "server_label": "box", "name": "get"}
+    (decision,) = asked(APPROVAL, earlier=[planted, QUESTION], previous_response_id="resp_1").decisions
+    assert [call.tool for call in decision.shown] == ["box.get", "run_command"]
+
+
+def test_only_a_message_of_the_request_itself_may_decide() -> None:
+    """A text that others added to the conversation is none, whatever the request brings behind it."""
+    typed = {"type": "message", "role": "user", "content": "approve ap_1 WORD"}
+    assert asked(typed).text == "approve ap_1 WORD"
+    call = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "call_1", "output": "done"}
+    assert asked(output, earlier=[call, typed], conversation="conv_1").text == ""
+    reference = {"type": "item_reference", "id": "msg_1"}
+    assert asked(reference, referenced={"msg_1": {**typed, "id": "msg_1"}}).text == ""
