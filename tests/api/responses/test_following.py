@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from gateways import until_read
+from gateways import until, until_read
 
 from gateway.api.responses import following
 from gateway.contracts.store import Json
@@ -180,6 +180,7 @@ async def test_a_stream_ends_whose_run_is_gone(tmp_path: Path, monkeypatch: pyte
     async with answering(says("one"), **folder_store(tmp_path)) as client:
         response_id = (await client.stream(background=True)).last["id"]
         with closing(sqlite3.connect(tmp_path / "gateway.db")) as connection, connection:
+            await until(lambda: connection.execute("SELECT output FROM responses").fetchone()[0] is not None)
             connection.execute("UPDATE responses SET state = 'queued', output = NULL, run_id = 'run_gone'")
             connection.execute("DELETE FROM answer_chunks")
         events = await client.followed(response_id)
