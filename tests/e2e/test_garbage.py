@@ -80,6 +80,28 @@ async def asked(world: World) -> None:
     assert (await world.chat()).asks
 
 
+async def responded(world: World, **fields: object) -> None:
+    body = {"model": "m", "input": "Hello?", **fields}
+    async with world.session.post("/context/v1/responses", json=body) as answer:
+        assert answer.status == 200 and b"completed" in await answer.read()
+
+
+async def responded_in_a_stream(world: World) -> None:
+    await responded(world, stream=True)
+
+
+async def responded_with_calls(world: World) -> None:
+    await responded(world, stream=True, tools=[{"type": "mcp", "server_label": "gateway"}])
+
+
+async def left_a_response(world: World) -> None:
+    body = {"model": "m", "input": "Hello?", "stream": True}
+    async with world.session.post("/context/v1/responses", json=body) as answer:
+        async for line in answer.content:
+            if b"Hel" in line:
+                return
+
+
 async def looked(world: World) -> None:
     for page in ("/console", "/console/runs", "/console/tools"):
         assert (await world.session.get(page)).status == 200
@@ -96,6 +118,10 @@ KINDS: dict[str, tuple[Callable[[World], Awaitable[None]], tuple[Answer, ...]]] 
     "a client that leaves": (left, (says("Hel", asyncio.Event()),)),
     "a question": (asked, (WRITE,)),
     "passthrough": (passed, (says("Hello."),)),
+    "a response": (responded, (says("Hello."),)),
+    "a response, streamed": (responded_in_a_stream, (says("Hel", "lo."),)),
+    "a response with shown calls": (responded_with_calls, (LOOK, says("Done."))),
+    "a client that leaves a response": (left_a_response, (says("Hel", asyncio.Event()),)),
     "pages of the console": (looked, ()),
 }
 

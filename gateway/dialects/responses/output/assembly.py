@@ -45,7 +45,7 @@ class Output:
         self._call_index: object = None  # the upstream's, of `_open` if that is a call
         self._known: set[str] = set()  # ids of the client's calls
         self._said_chars = 0  # of texts, those of `_open` excepted
-        self._of_gateway = GatewayCalls(facts, self)
+        self._of_gateway = GatewayCalls(facts)
 
     def take(self, chunk: Chunk) -> None:
         """Add a chunk of a run."""
@@ -63,7 +63,7 @@ class Output:
         if not self.items and self._open is None and status == "completed":
             self._begin_part(TEXT)
         self.close(status)
-        self._of_gateway.end()
+        self._of_gateway.end(self)
 
     def _take_delta(self, delta: Json) -> None:
         for field, value in delta.items():
@@ -92,7 +92,7 @@ class Output:
         if event["type"] == "run.resumed":
             self._resume(event["said"])
         elif self._facts.shows_calls:
-            self._of_gateway.tell(event)
+            self._of_gateway.tell(event, self)
 
     def _resume(self, said: str) -> None:
         """Go on with a run that a crash cut, and that has told `said` as far as it is on record.

@@ -36,35 +36,34 @@ class Items(Protocol):
 
 
 class GatewayCalls:
-    """The calls of one response."""
+    """The calls of one response. They are told of its output, and do not keep it: that would be a cycle."""
 
-    def __init__(self, facts: ResponseFacts, output: Items) -> None:
-        self._output = output
+    def __init__(self, facts: ResponseFacts) -> None:
         self._calls: dict[str, GatewayCall] = {}
         self._asked: set[str] = set()
         self._listed = set(facts.listed)
 
-    def tell(self, event: Json) -> None:
-        """Add an event of the run; others than these are nothing to the client."""
+    def tell(self, event: Json, output: Items) -> None:
+        """Add an event of the run to the output; others than these are nothing to the client."""
         match event["type"]:
             case "tools.listed":
-                self._list(event["tools"])
+                self._list(event["tools"], output)
             case "tool.started":
-                self._started(event)
+                self._started(event, output)
             case "tool.finished":
-                self._finish(event)
+                self._finish(event, output)
             case "approval.required":
                 for approval in event["approvals"]:
-                    self._ask(approval)
+                    self._ask(approval, output)
 
-    def end(self) -> None:
+    def end(self, output: Items) -> None:
         """End the calls that have no result."""
         for call in self._calls.values():
             if call.status == "in_progress":
                 call.status = "incomplete"
-                self._output.end_item(call.index)
+                output.end_item(call.index)
 
-    def _list(self, tools: list[Json]) -> None:
+    def _list(self, tools: list[Json], output: Items) -> None:
         """Add the tools of each label that the conversation has not listed yet."""
         by_label: dict[str, list[Json]] = {}
         for tool in tools:
@@ -74,7 +73,7 @@ class GatewayCalls:
                 by_label.setdefault(label, []).append(shown)
         self._listed |= by_label.keys()
         for label, shown_tools in by_label.items():
-            output, fields = self._output, {"type": "mcp_list_tools", "server_label": label}
+            fields = {"type": "mcp_list_tools", "server_label": label}
             item_id, index = output.place("mcpl")
             item = WholeItem({"id": item_id, **fields, "tools": []})
             output.add(item)
@@ -84,12 +83,12 @@ class GatewayCalls:
             item.fields = {**item.fields, "tools": shown_tools}
             output.end_item(index)
 
-    def _started(self, event: Json) -> GatewayCall:
+    def _started(self, event: Json, output: Items) -> GatewayCall:
         """Return the call of an event, which is added if it is new."""
         known = self._calls.get(event["call_id"])
         if known is not None:
             return known
-        output, (label, name) = self._output, _named(event)
+        label, name = _named(event)
         item_id, index = output.place("mcp")
         call = GatewayCall(id=item_id, index=index, label=label, name=name, approval_id=event["approval_id"])
         self._calls[event["call_id"]] = call
@@ -101,26 +100,26 @@ class GatewayCalls:
         output.events.add("response.mcp_call_arguments.done", {**place, "arguments": call.arguments})
         return call
 
-    def _finish(self, event: Json) -> None:
-        call = self._started(event)
+    def _finish(self, event: Json, output: Items) -> None:
+        call = self._started(event, output)
         if call.status != "in_progress":
             return
         call.result = event["result"]
         call.status = "completed" if event["ok"] else "failed"
         place = {"item_id": call.id, "output_index": call.index}
-        self._output.events.add(f"response.mcp_call.{call.status}", place)
-        self._output.end_item(call.index)
+        output.events.add(f"response.mcp_call.{call.status}", place)
+        output.end_item(call.index)
 
-    def _ask(self, approval: Json) -> None:
+    def _ask(self, approval: Json, output: Items) -> None:
         """Add the question about a call. Its answer names the approval."""
         if approval["id"] in self._asked:
             return
         self._asked.add(approval["id"])
         label, name = _named(approval)
         fields = {"id": approval["id"], "type": "mcp_approval_request", "server_label": label, "name": name}
-        _, index = self._output.place("ap")
-        self._output.add(WholeItem({**fields, "arguments": orjson.dumps(approval["arguments"]).decode()}))
-        self._output.end_item(index)
+        _, index = output.place("ap")
+        output.add(WholeItem({**fields, "arguments": orjson.dumps(approval["arguments"]).decode()}))
+        output.end_item(index)
 
 
 def _named(event: Json) -> tuple[str, str]:
