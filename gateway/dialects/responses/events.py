@@ -4,8 +4,9 @@
 is the same for every stream.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from functools import cache, lru_cache
+from itertools import islice
 from typing import Final
 
 import orjson
@@ -54,9 +55,9 @@ class Events:
             self._frames.append(head + orjson.dumps(delta) + _end(self.number))
         self.number += 1
 
-    def ends(self) -> Sequence[bytes]:
-        """Return the ends of the next events, for pieces of a text; one at least."""
-        return _ends(self.number // _BLOCK)[self.number % _BLOCK :]
+    def ends(self) -> Iterator[bytes]:
+        """Yield the ends of the next events, for pieces of a text; one at least."""
+        return islice(_ends(self.number // _BLOCK), self.number % _BLOCK, None)
 
     def taken(self) -> bytes:
         """Return the frames since the last time."""

@@ -43,7 +43,7 @@ def test_the_ends_of_pieces_have_the_next_numbers(number: int) -> None:
     """One of them at least."""
     events = Events()
     events.number = number
-    ends = events.ends()
+    ends = list(events.ends())
     assert len(ends) >= 1
     for further, end in enumerate(ends):
         assert orjson.loads(b"{" + end.strip().removeprefix(b",")) == {"sequence_number": number + further}

@@ -107,11 +107,12 @@ def error_of(error: GatewayError, message: str) -> Json:
 
 def _repeated(fields: Json) -> Json:
     """Return the fields that say how the response is made."""
-    echo = {name: value if (value := fields.get(name)) is not None else default for name, default in _REPEATED.items()}
+    sent = {name: value for name, value in fields.items() if value is not None and name in _REPEATED}
     reasoning = fields.get("reasoning") or {}
     conversation = fields.get("conversation")
     return {
-        **echo,
+        **_REPEATED,
+        **sent,
         "model": fields.get("model") or "",
         "conversation": {"id": conversation} if isinstance(conversation, str) else conversation,
         "reasoning": {"effort": None, "summary": None, **reasoning},
