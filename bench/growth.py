@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from bench import growth_console, growth_requests, growth_runs, growth_store, growth_traffic
+from bench import growth_console, growth_requests, growth_responses, growth_runs, growth_store, growth_traffic
 
 #: Each subject with its sizes.
 _SUBJECTS: Final[Mapping[str, tuple[Callable[..., None], Mapping[str, Any]]]] = {
@@ -30,6 +30,10 @@ _SUBJECTS: Final[Mapping[str, tuple[Callable[..., None], Mapping[str, Any]]]] = 
         growth_requests.measure,
         {"memories": [1000, 10_000, 100_000], "messages": [10, 1000, 10_000]},
     ),
+    "responses": (
+        growth_responses.measure,
+        {"items": [10, 1000, 10_000], "megabytes": [1, 10]},
+    ),
     "console": (
         growth_console.measure,
         {"runs": 1_000_000, "requests": 200, "inboxes": 200, "seconds": 30.0, "starts": 10},
@@ -41,6 +45,7 @@ _QUICK: Final[Mapping[str, Mapping[str, Any]]] = {
     "traffic": {"requests": 2000, "keys": [1, 500], "upstreams": [1, 20], "workers": [1, 2], "scraped": 20},
     "runs": {"recovered": [100], "listeners": [0, 20], "finished": [2]},
     "requests": {"memories": [500], "messages": [10, 100]},
+    "responses": {"items": [10, 100], "megabytes": [1]},
     "console": {"runs": 10_000, "requests": 16, "inboxes": 20, "seconds": 3.0, "starts": 1},
 }
 

@@ -115,9 +115,12 @@ def _no_gzip() -> GatewayError:
     )
 
 
-async def aside(work: Callable[[], T], *, content: bytes) -> T:
-    """Return the result of `work` on a body. A thread does work that takes milliseconds, so that other tasks go on."""
-    return work() if len(content) < LARGE_BYTES else await asyncio.to_thread(work)
+async def aside(work: Callable[[], T], *, content: bytes = b"", more_bytes: int = 0) -> T:
+    """Return the result of `work` on a body. A thread does work that takes milliseconds, so that other tasks go on.
+
+    `more_bytes` is the size of what else it is done on.
+    """
+    return work() if len(content) + more_bytes < LARGE_BYTES else await asyncio.to_thread(work)
 
 
 async def check_values(content: bytes, *, limit: int) -> None:

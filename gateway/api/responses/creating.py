@@ -28,6 +28,8 @@ from gateway.runs.live import LiveRun
 #: The conversations up to responses that one WebSocket remembers, by their ids.
 Local: TypeAlias = Mapping[str, Sequence[Json]]
 NOTHING_LOCAL: Final[Local] = {}
+#: Of an item that only its connection knows, for the choice of where it is worked on.
+_ITEM_BYTES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +84,15 @@ class Creation:
         is_driven = not goes_on or run.exchange.resume is not None  # here, and not by another request or worker
         if is_driven and (wanted.background or (goes_on and run.exchange.shows_calls)):
             await run.on_record()  # the row is never ahead of its run
-        draft = self._draft(
-            entered, asked, facts, earlier, request_id=run.request_id, run_id=run.exchange.id, created_s=run.created_s
+        draft = await self._draft(
+            entered,
+            asked,
+            facts,
+            earlier,
+            content=content,
+            request_id=run.request_id,
+            run_id=run.exchange.id,
+            created_s=run.created_s,
         )
         again = False
         if wanted.background:
@@ -117,7 +126,9 @@ class Creation:
             )
         run_id, now_s = new_run_id(), self.kept.clock.time()
         facts = ResponseFacts.of(asked)
-        return self._draft(entered, asked, facts, earlier, request_id=run_id, run_id=run_id, created_s=now_s)
+        return await self._draft(
+            entered, asked, facts, earlier, content=content, request_id=run_id, run_id=run_id, created_s=now_s
+        )
 
     async def asked(
         self, entered: Entered, wanted: ResponseRequest, content: bytes, *, local: Local = NOTHING_LOCAL
@@ -127,38 +138,46 @@ class Creation:
         Raises GatewayError, StoreError.
         """
         tenant = entered.caller.tenant
-        earlier = await self._earlier(wanted, tenant=tenant, local=local, limit_bytes=entered.lane.body_bytes)
+        limit_bytes = entered.lane.body_bytes
+        earlier, earlier_bytes = await self._earlier(wanted, tenant=tenant, local=local, limit_bytes=limit_bytes)
         referenced = await self.kept.referenced(wanted.references, wanted=wanted.without_output, tenant=tenant)
         seal = await self.sealing.of(tenant)
         asked = partial(asked_of, wanted, earlier=earlier, referenced=referenced, unseal=seal.opened)
-        return earlier, await aside(asked, content=content)
+        return earlier, await aside(asked, content=content, more_bytes=earlier_bytes)
 
     async def asked_in(self, entered: Entered, body: Json, content: bytes) -> ResponseAsked:
         """Return the request that a JSON object is, as the lane gets it. Raises GatewayError, StoreError."""
         wanted = await aside(partial(request_from, body, needs_model=False), content=content)
         return (await self.asked(entered, wanted, content))[1]
 
-    async def _earlier(self, wanted: ResponseRequest, *, tenant: str, local: Local, limit_bytes: int) -> Sequence[Json]:
-        """Return the items that a request goes on from, of so many bytes at most. Raises GatewayError, StoreError."""
+    async def _earlier(
+        self, wanted: ResponseRequest, *, tenant: str, local: Local, limit_bytes: int
+    ) -> tuple[Sequence[Json], int]:
+        """Return the items that a request goes on from, of so many bytes at most, and their bytes.
+
+        Raises GatewayError, StoreError.
+        """
         before = wanted.previous_response_id
         if before is not None:
             if (known := local.get(before)) is not None:
-                return known
+                return known, len(known) * _ITEM_BYTES
             chain = await self.kept.chain(before, tenant=tenant)
             size_bytes = sum(len(row.input) + len(row.output or b"") for row in chain)
             _check_size(size_bytes, limit_bytes, param="previous_response_id")
-            return [item for row in chain for item in items_of(row)]
+            read = partial(_items_of_all, chain)
+            return await aside(read, more_bytes=size_bytes), size_bytes
         if wanted.conversation_id is None:
-            return ()
+            return (), 0
         return await self._conversation(wanted.conversation_id, tenant=tenant, limit_bytes=limit_bytes)
 
-    async def _conversation(self, conversation_id: str, *, tenant: str, limit_bytes: int) -> Sequence[Json]:
+    async def _conversation(self, conversation_id: str, *, tenant: str, limit_bytes: int) -> tuple[Sequence[Json], int]:
         store = self.kept.store
         if await store.conversation(conversation_id, tenant=tenant) is None:
             raise no_conversation()
         items = await store.all_items(conversation_id, tenant=tenant)
-        _check_size(sum(map(len, items)), limit_bytes, param="conversation")
-        return [orjson.loads(item) for item in items]
+        size_bytes = sum(map(len, items))
+        _check_size(size_bytes, limit_bytes, param="conversation")
+        return await aside(lambda: [orjson.loads(item) for item in items], more_bytes=size_bytes), size_bytes
 
     def _client(self, asked: ResponseAsked, facts: ResponseFacts) -> Json:
         """Return what a run stores of its response, so that it can be shown after a crash."""
@@ -171,18 +190,20 @@ class Creation:
             "conversation": wanted.conversation_id,
         }
 
-    def _draft(
+    async def _draft(
         self,
         entered: Entered,
         asked: ResponseAsked,
         facts: ResponseFacts,
         earlier: Sequence[Json],
         *,
+        content: bytes,
         request_id: str,
         run_id: str,
         created_s: float,
     ) -> Draft:
         wanted, response_id = asked.request, response_id_of(request_id)
+        told, items = await aside(partial(_stored_forms, asked, facts, response_id=response_id), content=content)
         row = StoredResponse(
             id=response_id,
             tenant=entered.caller.tenant,
@@ -193,8 +214,8 @@ class Creation:
             previous_id=wanted.previous_response_id,
             conversation=wanted.conversation_id,
             background=wanted.background,
-            request=orjson.dumps(facts.stored),
-            input=orjson.dumps(listed(asked.items, response_id=response_id)),
+            request=told,
+            input=items,
         )
         answer = ResponseAnswer(
             facts,
@@ -227,6 +248,15 @@ class Creation:
         if stored is None:
             raise not_found()
         return stored.fence
+
+
+def _stored_forms(asked: ResponseAsked, facts: ResponseFacts, *, response_id: str) -> tuple[bytes, bytes]:
+    """Return the facts and the input items of a request, as its response has them in the store."""
+    return orjson.dumps(facts.stored), orjson.dumps(listed(asked.items, response_id=response_id))
+
+
+def _items_of_all(chain: Sequence[StoredResponse]) -> list[Json]:
+    return [item for row in chain for item in items_of(row)]
 
 
 def _check_size(size_bytes: int, limit_bytes: int, *, param: str) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 
 import orjson
 
+from gateway.api.content import aside
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.journal import Approval, ConflictError, StoredRun
 from gateway.contracts.plugin import Clock
@@ -60,15 +61,14 @@ class KeptResponses:
             raise not_found()
         return row
 
-    async def resource(self, row: StoredResponse) -> Json:
-        """Return the Response object of a response. Raises StoreError."""
+    async def shown(self, row: StoredResponse) -> bytes:
+        """Return the Response object of a response, as JSON. Raises StoreError."""
         if row.output is not None:
-            found: Json = orjson.loads(row.output)
-            return found
+            return row.output
         answer = self.answer_of(row)
         if row.background and (entries := await self.logs.entries(row.id, tenant=row.tenant)):
             _write(row.id, answer, entries, failure=None, over=False)
-        return answer.resource()
+        return orjson.dumps(answer.resource())
 
     async def chain(self, response_id: str, *, tenant: str) -> Sequence[StoredResponse]:
         """Return a response and all before it, the oldest first.
@@ -114,7 +114,7 @@ class KeptResponses:
             response_id = response_of(item_id) or ""
             if response_id and response_id not in rows:
                 row = await self._found(response_id, tenant=tenant)
-                rows[response_id] = {} if row is None else {item["id"]: item for item in items_of(row)}
+                rows[response_id] = {} if row is None else await _by_id(row)
             item = rows.get(response_id, {}).get(item_id)
             if place and item is None:
                 item = await self._question(item_id, place=place, tenant=tenant)
@@ -147,7 +147,7 @@ class KeptResponses:
         Raises GatewayError.
         """
         if row.conversation is not None and answer.status in ("completed", "incomplete"):
-            items = [(item["id"], orjson.dumps(item)) for item in [*orjson.loads(row.input), *answer.output]]
+            items = await aside(partial(_added, row.input, answer.output), content=row.input)
             try:
                 await self.store.add_items(row.conversation, items, tenant=row.tenant, now_s=self.clock.time())
             except StoreError as error:
@@ -233,23 +233,7 @@ class KeptResponses:
         """Return the response of the stored run that began with its request; None: there is none."""
         run_id = run_id_of(response_id)
         run = None if run_id is None else await self.store.run(run_id, tenant=tenant)
-        asked: Json = {} if run is None else orjson.loads(run.request)
-        client, background = asked.get("client"), asked.get("background", False)
-        if run is None or client is None or client.get("api") != API:
-            return None
-        return StoredResponse(
-            id=response_id,
-            tenant=run.tenant,
-            caller=run.caller,
-            state="queued" if background else "in_progress",
-            created_s=run.created_s,
-            run_id=run.id,
-            previous_id=client["previous_id"],
-            conversation=client["conversation"],
-            background=background,
-            request=orjson.dumps(client["request"]),
-            input=orjson.dumps(listed(client["input"], response_id=response_id)),
-        )
+        return None if run is None else await aside(partial(_row_of, run, response_id), content=run.request)
 
     async def _settled(self, row: StoredResponse) -> StoredResponse:
         """Return a response whose turn is over as it ended, and store that. One that goes on is returned as it is."""
@@ -327,6 +311,38 @@ def _question(approval: Approval, *, service: str | None) -> Json:
         "name": approval.tool if service is None else approval.tool.removeprefix(f"{service}."),
         "arguments": approval.arguments,
     }
+
+
+def _row_of(run: StoredRun, response_id: str) -> StoredResponse | None:
+    """Return the response that a stored run began with. None: another API's request began it."""
+    asked: Json = orjson.loads(run.request)
+    client, background = asked.get("client"), asked.get("background", False)
+    if client is None or client.get("api") != API:
+        return None
+    return StoredResponse(
+        id=response_id,
+        tenant=run.tenant,
+        caller=run.caller,
+        state="queued" if background else "in_progress",
+        created_s=run.created_s,
+        run_id=run.id,
+        previous_id=client["previous_id"],
+        conversation=client["conversation"],
+        background=background,
+        request=orjson.dumps(client["request"]),
+        input=orjson.dumps(listed(client["input"], response_id=response_id)),
+    )
+
+
+def _added(listed_input: bytes, output: Sequence[Json]) -> list[tuple[str, bytes]]:
+    """Return the items that a response adds to its conversation, each with its id."""
+    return [(item["id"], orjson.dumps(item)) for item in (*orjson.loads(listed_input), *output)]
+
+
+async def _by_id(row: StoredResponse) -> Mapping[str, Json]:
+    """Return the items of a response by their ids."""
+    items = await aside(partial(items_of, row), content=row.input, more_bytes=len(row.output or b""))
+    return {item["id"]: item for item in items}
 
 
 def items_of(row: StoredResponse) -> list[Json]:

@@ -74,7 +74,7 @@ class ResponsePages:
             row = await self.kept.find(row.id, tenant=row.tenant)
         if begun.streams:
             return await self.following.stream(request, row, after=-1, headers=headers)
-        answer = json_answer(await self.kept.resource(row) if begun.again else begun.answer.resource())
+        answer = await self._shown(row) if begun.again else json_answer(begun.answer.resource())
         answer.headers.update(headers)
         return answer
 
@@ -82,7 +82,7 @@ class ResponsePages:
         row = await self._found(request)
         query = query_of_items(request, "stream", "starting_after", "include_obfuscation")
         if word_of(query, "stream", ("true", "false")) != "true":
-            return json_answer(await self.kept.resource(row))
+            return await self._shown(row)
         if not row.background:
             raise GatewayError(
                 "invalid_field",
@@ -116,7 +116,7 @@ class ResponsePages:
             raise GatewayError(
                 "run_ended", f"The response is {row.state} already: there is nothing to cancel.", param="response_id"
             )
-        return json_answer(await self.kept.resource(row))
+        return await self._shown(row)
 
     async def _end(self, request: web.Request, row: StoredResponse) -> None:
         """Cancel the run of a response, unless it has just ended."""
@@ -131,11 +131,15 @@ class ResponsePages:
 
     async def _input_items(self, request: web.Request) -> web.Response:
         row = await self._found(request)
-        items: list[Json] = orjson.loads(row.input)
+        items: list[Json] = await aside(partial(orjson.loads, row.input), content=row.input)
         query = query_of_items(request, "after", "limit", "order")
         if word_of(query, "order", ("asc", "desc")) != "asc":
             items.reverse()
         return page_of_items(items, query)
+
+    async def _shown(self, row: StoredResponse) -> web.Response:
+        body = await self.kept.shown(row)
+        return web.Response(body=body, content_type="application/json", charset="utf-8")
 
     async def _found(self, request: web.Request) -> StoredResponse:
         """Return the response of a path. Raises GatewayError (response_not_found)."""

@@ -89,7 +89,8 @@ class Shelf:
         return await self.kept.find(response_id, tenant=tenant)
 
     async def resource(self, response_id: str = RESPONSE) -> Json:
-        return await self.kept.resource(await self.find(response_id))
+        found: Json = orjson.loads(await self.kept.shown(await self.find(response_id)))
+        return found
 
     async def append(self, *chunks: Chunk) -> None:
         there = await self.log()
