@@ -237,6 +237,7 @@ class Change:
     new: bool = False  # the run is not there yet
     repeats: bool = False  # an earlier line of this owner ended with UncertainError: what it wrote may be there
     durable: bool = True  # False: it outlives the process, but maybe no power cut
+    request: bytes | None = None  # replaces that of the run, which has ended
     passes_on: bool = False  # the fence moves on: who made a change from the same reading is too late
     steps: tuple[StoredStep, ...] = ()
     approvals: tuple[Approval, ...] = ()  # new ones
@@ -326,10 +327,7 @@ class Journal(Protocol):
     async def cancel(
         self, run_id: str, *, tenant: str, now_s: float, events: Sequence[RunEvent], audit: Sequence[AuditLine]
     ) -> bool:
-        """End a run of any owner, with its pending and approved approvals; return whether it had not ended before.
-
-        Its owner's next change is a ConflictError.
-        """
+        """End a run with its pending and approved approvals: its owner changes it no more. False: it had ended."""
 
     async def approval(self, approval_id: str, *, tenant: str) -> Approval | None: ...
 

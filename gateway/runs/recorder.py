@@ -52,6 +52,7 @@ from gateway.contracts.calls import CallOutcome, PlannedCall
 from gateway.contracts.canonical import call_sha256, canonical
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import (
+    ENDED,
     Approval,
     ApprovalState,
     AskedAlreadyError,
@@ -71,7 +72,7 @@ from gateway.contracts.store import Json, StoreError, UncertainError, unwritten
 from gateway.errors import GatewayError
 from gateway.runs.lease import LEASE_S, Age, lost
 from gateway.runs.leases import Leases
-from gateway.runs.snapshot import LATE_CHARS, RESULT_CHARS, first_of
+from gateway.runs.snapshot import LATE_CHARS, RESULT_CHARS, ended_request, first_of
 
 log = logging.getLogger("gateway")
 
@@ -421,6 +422,7 @@ class RunRecorder:
             new=self._is_new,
             repeats=self._is_doubtful,
             durable=durable,
+            request=ended_request(self.exchange, before.request) if state in ENDED else None,
             steps=tuple(self.steps[number] for number in sorted(self._unwritten)),
             moves=tuple(self._moves),
             events=tuple(self._events),

@@ -1,6 +1,7 @@
 """The stored beginning of a run, for a restart: the client's request without anything secret."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, Literal
 
 import orjson
@@ -8,7 +9,10 @@ import orjson
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, Resume
 from gateway.contracts.journal import StoredRun
+from gateway.contracts.store import Json
 
+#: A request of this size stays as it is when its run ends: to write it anew would cost more than it frees.
+SHORT_BYTES: Final = 4096
 #: Fields that most requests do not have: stored only with another value than this one.
 _WISHES: Final[Mapping[str, object]] = {
     "no_tools": False,
@@ -20,6 +24,7 @@ _WISHES: Final[Mapping[str, object]] = {
     "tainted": False,
     "client": None,
 }
+_NO_MESSAGES: Final[Json] = {"messages": []}
 
 
 def request_of(exchange: Exchange) -> bytes:
@@ -42,6 +47,18 @@ def request_of(exchange: Exchange) -> bytes:
             **{name: value for name, no in _WISHES.items() if (value := getattr(exchange, name)) != no},
         }
     )
+
+
+def ended_request(exchange: Exchange, request: bytes) -> bytes | None:
+    """Return what is kept of a request whose run ends: without its conversation, as nobody continues it. None: all.
+
+    A conversation costs the store its length, and not its square, however many of its runs are on record.
+    """
+    if len(request) <= SHORT_BYTES:
+        return None
+    if exchange.resume is None:
+        return request_of(replace(exchange, body=_NO_MESSAGES))
+    return orjson.dumps({**orjson.loads(request), "body": _NO_MESSAGES})
 
 
 def exchange_of(

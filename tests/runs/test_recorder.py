@@ -93,6 +93,20 @@ async def test_results_are_kept_whole(
     assert (step.state, step.result, step.shown) == (state, result, shown)
 
 
+async def test_a_run_that_ends_keeps_no_long_conversation(desk: Desk) -> None:
+    """Until then it is there: whoever takes the run up needs it. An end that is owed brings the change, too."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "x" * 5000}]}
+    desk.recorder.exchange = replace(EXCHANGE, body=body)
+    await desk.recorder.begin()
+    run = await desk.run()
+    assert run is not None and orjson.loads(run.request)["body"] == body
+    desk.store.failing = 1
+    await desk.recorder.end("completed", answer=b"{}")
+    await desk.store.write(desk.owed[0])
+    run = await desk.run()
+    assert run is not None and run.state == "completed" and orjson.loads(run.request)["body"] == {"messages": []}
+
+
 async def test_no_credential_and_no_header_is_stored(desk: Desk) -> None:
     """A run that goes on has those of the request that brings it; everything else is as it was."""
     assert b"sk-secret" not in request_of(EXCHANGE) and b"User-Agent" not in request_of(EXCHANGE)

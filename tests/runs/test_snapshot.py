@@ -8,7 +8,7 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, Resume
 from gateway.contracts.journal import StoredRun
 from gateway.contracts.store import Json
-from gateway.runs.snapshot import exchange_of, request_of
+from gateway.runs.snapshot import ended_request, exchange_of, request_of
 
 BODY: Json = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0}
 ASKED = Exchange(
@@ -81,6 +81,19 @@ def test_a_request_without_wishes_is_stored_as_before() -> None:
     assert {name: getattr(ASKED, name) for name in WISHES} == {
         name: getattr(exchange_of(Resume(stored(ASKED)), approvals="hold"), name) for name in WISHES
     }
+
+
+def test_a_long_request_loses_its_conversation_at_the_end() -> None:
+    """All else stays as it was stored, whoever ends the run; a short request is not written again."""
+    asked = replace(ASKED, body={"model": "m", "messages": [{"role": "user", "content": "x" * 5000}]}, **WISHES)
+    request = request_of(asked)
+    whole = {**orjson.loads(request), "body": {"messages": []}}
+    assert orjson.loads(ended_request(asked, request) or b"") == whole
+    goes_on = exchange_of(Resume(stored(asked)), approvals="hold", shows_calls=False, background=False)
+    assert orjson.loads(ended_request(goes_on, request) or b"") == whole
+    assert ended_request(ASKED, request_of(ASKED)) is None
+    again = exchange_of(Resume(replace(stored(asked), request=orjson.dumps(whole))), approvals="hold")
+    assert again.body == {"messages": []} and again.shows_calls
 
 
 def test_no_header_and_no_credential_is_kept() -> None:

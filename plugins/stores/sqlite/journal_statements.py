@@ -59,6 +59,7 @@ CHANGED_RUN = _words(
 )
 ADD_RUN = _insert("runs", NEW_RUN) + " ON CONFLICT (tenant, id) DO NOTHING"
 ADD_REQUEST = _insert("requests", ("tenant", "run_id", "request"))
+PUT_REQUEST = "UPDATE requests SET request = ? WHERE tenant = ? AND run_id = ?"
 #: The lease may have been renewed since its owner read the run: it is only given up, never shortened.
 PUT_RUN = f"""UPDATE runs SET state = ?1, effects = ?2, updated_s = ?3, progress = ?4, answer = ?5, error_code = ?6,
     error = ?7, owner = ?8, lease_s = CASE WHEN ?8 IS NULL THEN ?9 ELSE max(lease_s, ?9) END

@@ -1,7 +1,8 @@
 """Transactions of the journal on a SQLite connection: each change with its events and audit lines.
 
 1. The condition of a change stands in the statement that makes it. ConflictError where it is not met.
-2. The values with which a run began stay as they were inserted. A change never shortens its lease, but may release it.
+2. The values with which a run began stay as they were inserted, except for its request at its end. A change never
+   shortens its lease, but may release it.
 3. An approval that expires without a decision leaves an event and an audit line. Only this module sees that for sure.
 4. Each line of the audit log is chained to the last one, in the same transaction as the change that it describes.
 """
@@ -49,6 +50,8 @@ def write(connection: sqlite3.Connection, *, change: Change) -> None:
         raise ConflictError(f"the run {run.id!r} is there already")
     else:
         _put_run(connection, run)
+    if change.request is not None:
+        connection.execute(journal.PUT_REQUEST, (change.request, run.tenant, run.id))
     if change.passes_on:
         connection.execute(journal.NEXT_FENCE, (run.tenant, run.id))
     for move in change.moves:

@@ -1,6 +1,7 @@
 """What every store promises of runs: imported by its test module like `contract`."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -51,6 +52,19 @@ async def test_a_run_comes_back_as_it_was_written(store: Store) -> None:
     await store.write(moved(ended))
     found = await store.run("run_1", tenant="acme")
     assert found == ended and found is not None and found.effects is True
+
+
+async def test_a_request_is_replaced_with_the_end_of_its_run(store: Store) -> None:
+    """By its owner: one that lost the run changes nothing. Without another one it stays."""
+    await store.write(new(run(request=b"long", owner="w1", lease_s=130.5)))
+    for change in (moved(run(state="completed", fence=7), request=b"lost"), moved(run(owner="w1", lease_s=131.0))):
+        with suppress(ConflictError):
+            await store.write(change)
+        found = await store.run("run_1", tenant="acme")
+        assert found is not None and found.request == b"long"
+    await store.write(moved(run(state="completed"), request=b"short"))
+    found = await store.run("run_1", tenant="acme")
+    assert found is not None and (found.request, found.state) == (b"short", "completed")
 
 
 async def test_steps_approvals_and_events_come_back_as_they_were_written(store: Store) -> None:
