@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -26,6 +27,8 @@ struct control {
     _Atomic int32_t slow_ms; /* an fsync takes so much longer */
     _Atomic int32_t lies;    /* an fsync does nothing, and says that it did */
     _Atomic int32_t failed;  /* so many failed */
+    _Atomic int32_t dies;    /* the process is killed before the write with this number, counted from now on */
+    _Atomic int32_t written; /* so many writes began */
 };
 
 struct record {
@@ -105,6 +108,10 @@ int fdatasync(int file) { return synced(file, "fdatasync"); }
 static ssize_t written(int file, const void *data, size_t bytes, off64_t offset, const char *name) {
     ssize_t (*real)(int, const void *, size_t, off64_t) = (ssize_t (*)(int, const void *, size_t, off64_t))dlsym(RTLD_NEXT, name);
     int index = which(file);
+    if (index >= 0) {
+        atomic_fetch_add(&control->written, 1);
+        if (control->dies > 0 && atomic_fetch_sub(&control->dies, 1) == 1) kill(getpid(), SIGKILL);
+    }
     if (index >= 0 && fails(WRITE)) return -1;
     ssize_t result = real(file, data, bytes, offset);
     if (index >= 0 && result > 0) note('w', index, offset, result, data);

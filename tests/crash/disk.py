@@ -15,7 +15,7 @@ from typing import Final
 SYNC, WRITE = 1, 2
 ERRORS: Final = (errno.EIO, errno.ENOSPC)
 _SOURCE = Path(__file__).with_name("disk.c")
-_FIELDS = ("fails", "skip", "times", "error", "slow_ms", "lies", "failed")
+_FIELDS = ("fails", "skip", "times", "error", "slow_ms", "lies", "failed", "dies", "written")
 _RECORD = struct.Struct("iiqq")
 _SECTOR_BYTES = 512
 FOREVER = 1 << 30
@@ -55,13 +55,25 @@ class Disk:
     def lie(self) -> None:
         self._set(lies=1)
 
+    def die(self, number: int) -> None:
+        """The process is killed before the write with this number, counted from now on; 0: before none."""
+        self._set(dies=number)
+
     def heal(self) -> None:
-        self._set(fails=0, slow_ms=0, lies=0)
+        self._set(fails=0, slow_ms=0, lies=0, dies=0)
 
     @property
     def failed(self) -> int:
         """How many calls have failed so far."""
-        found: int = struct.unpack_from("i", self._shared, 4 * _FIELDS.index("failed"))[0]
+        return self._get("failed")
+
+    @property
+    def written(self) -> int:
+        """How many writes have begun so far."""
+        return self._get("written")
+
+    def _get(self, name: str) -> int:
+        found: int = struct.unpack_from("i", self._shared, 4 * _FIELDS.index(name))[0]
         return found
 
     def _set(self, **values: int) -> None:

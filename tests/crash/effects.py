@@ -99,6 +99,20 @@ _RUNS = """SELECT id, state FROM runs
 _STEPS = "SELECT number, json_extract(arguments, '$.n'), state FROM steps WHERE run_id = ? ORDER BY number"
 
 
+def phase_of(run: Stored | None, done: set[int]) -> str:
+    """Where a run was when its process died."""
+    if run is None:
+        return "nothing was on record"
+    if run.state == "completed":
+        return "completed"
+    if (state := next(iter(run.approvals.values()), None)) in ("pending", "approved"):
+        return f"the approval was {state}"
+    last = run.steps[-1]
+    if last.state == "started":
+        return "a call ran, its effect was there" if last.n in done else "a call ran, its effect was not there"
+    return f"a call was {last.state}"
+
+
 def copied(place: Path, folder: Path) -> Path:
     """The store as a dead process left it: looking at it there changes nothing here."""
     shutil.rmtree(folder, ignore_errors=True)

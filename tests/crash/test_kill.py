@@ -15,7 +15,7 @@ import pytest
 from gateway.contracts.journal import APPROVED
 from gateway.testing.run import GatewayProcess
 
-from .effects import ASKS, STARTED, STEPS, Stored, broken_chain, copied, effects, settings, stored
+from .effects import ASKS, STARTED, STEPS, Stored, broken_chain, copied, effects, phase_of, settings, stored
 from .person import Person, Way
 from .points import SEEN, Point, places, point
 
@@ -126,20 +126,6 @@ async def killed_while(
         await asyncio.wait({talk})
     failure = None if talk.cancelled() else talk.exception()
     assert failure is None or isinstance(failure, aiohttp.ClientError), failure
-
-
-def phase_of(run: Stored | None, done: set[int]) -> str:
-    """Where a run was when its process died."""
-    if run is None:
-        return "nothing was on record"
-    if run.state == "completed":
-        return "completed"
-    if (state := next(iter(run.approvals.values()), None)) in ("pending", "approved"):
-        return f"the approval was {state}"
-    last = run.steps[-1]
-    if last.state == "started":
-        return "a call ran, its effect was there" if last.n in done else "a call ran, its effect was not there"
-    return f"a call was {last.state}"
 
 
 def look_after_kill(dead: Path, person: Person, figures: Figures) -> None:
