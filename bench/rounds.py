@@ -98,10 +98,10 @@ class Round:
             with self._turn(running, key="added_p50_us") as row:
                 outcome = self._client.run(LOW_LOAD, system=running, seconds=self._seconds)
                 row["added_p50_us"] = outcome.p50_us - direct_us
-        self._context([running for running in self._running if running.system.context])
         for running in self._running if open_streams else ():
             with self._turn(running, key="streams_mb") as row:
                 row["streams_mb"] = self._client.memory_mb_while(STREAMS_OPEN, system=running, seconds=self._hold_s)
+        self._context([running for running in self._running if running.system.context])
 
     def _context(self, systems: Sequence[Running]) -> None:
         for key, workload, per in CONTEXT_MEASURES:
