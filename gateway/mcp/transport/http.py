@@ -18,7 +18,8 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
 from gateway.contracts.plugin import Clock
 from gateway.mcp.transport.guarded_network import CLOSED, GuardedNetwork
-from gateway.mcp.transport.oauth import TokenError, Tokens
+from gateway.mcp.transport.issuer import IssuerError
+from gateway.mcp.transport.oauth import Tokens
 from gateway.mcp.types import Endpoint, Streams
 
 MAX_BYTES = 32 << 20  # of one answer or event, as of a line over standard output
@@ -101,7 +102,7 @@ class _Answering(httpx2.AsyncBaseTransport):
             return _failure(503, f"{CLOSED}: {error}", code=CONNECTION_CLOSED)
         except httpx2.ReadError as error:
             return _failure(502, str(error), code=CONNECTION_CLOSED)
-        except TokenError as error:
+        except IssuerError as error:
             return _failure(401, f"no token for it: {error}")
         except TimeoutError:
             return _failure(504, "the server gave no answer")

@@ -11,7 +11,8 @@ from pytest_aiohttp import AiohttpServer
 
 from gateway.contracts.store import Json
 from gateway.mcp.transport.guarded_network import GuardedNetwork
-from gateway.mcp.transport.oauth import TokenError, Tokens
+from gateway.mcp.transport.issuer import IssuerError
+from gateway.mcp.transport.oauth import Tokens
 from gateway.mcp.types import OAuth
 from tests.mcp.mcp_host import Clock
 
@@ -135,7 +136,7 @@ async def test_an_issuer_that_gives_no_token(issuer: Issuer, changes: dict[str, 
     """Why, without the secret."""
     for name, value in changes.items():
         setattr(issuer, name, value)
-    with pytest.raises(TokenError, match=error) as raised:
+    with pytest.raises(IssuerError, match=error) as raised:
         await (await issuer.tokens()).token()
     assert "s:/é" not in str(raised.value)
 
@@ -155,7 +156,7 @@ async def test_an_issuer_that_is_away(issuer: Issuer) -> None:
     """A second try may succeed."""
     tokens = await issuer.tokens()
     issuer.status = 503
-    with pytest.raises(TokenError):
+    with pytest.raises(IssuerError):
         await tokens.token()
     issuer.status = 200
     assert await tokens.token() == "t1"
