@@ -127,6 +127,7 @@ class Resumption:
         desk, caller = self._lane().approvals, repeated.exchange.caller
         named = [(approval_id, decision) for decision in decisions for approval_id in decision.ids]
         found = [(await desk.find(approval_id, caller=caller), decision) for approval_id, decision in named]
+        _check_one_run([approval for approval, _ in found])
         for approval, decision in found:  # all of them or none
             if approval.state == "pending" and not await is_of_what_was_shown(
                 approval, decision, repeated.exchange, store=self._store
@@ -146,8 +147,6 @@ class Resumption:
     async def _go_on_with(self, ruled: Sequence[Approval], repeated: RepeatedRequest) -> LiveRun:
         """Answer a decision with the result of its run. Raises GatewayError, StoreError."""
         run_id, tenant = ruled[0].run_id, repeated.exchange.caller.tenant
-        for other in {approval.run_id for approval in ruled} - {run_id}:
-            await self.decided(other)
         claimed = await self._keeper.claim(run_id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
             self._runs.waiting.forget(claimed.fingerprint)  # this request brings the answer
@@ -330,6 +329,20 @@ class Resumption:
         lane = self._lane()
         handler = lane.looping(run.chain)
         return None if handler is None else lane.held(handler)
+
+
+def _check_one_run(named: Sequence[Approval]) -> None:
+    """Check that these approvals are of one run, whose answer the request gets. Raises GatewayError (invalid_field)."""
+    of_runs: dict[str, list[str]] = {}
+    for approval in named:
+        of_runs.setdefault(approval.run_id, []).append(approval.id)
+    if len(of_runs) > 1:
+        runs = "; ".join(f"{', '.join(ids)} of {run_id}" for run_id, ids in of_runs.items())
+        raise GatewayError(
+            "invalid_field",
+            f"Nothing was decided: these approvals are of {len(of_runs)} runs, and a request gets the answer of one. "
+            f"Decide in one request for each run: {runs}.",
+        )
 
 
 def _no_tools(run: StoredRun) -> str:

@@ -64,13 +64,16 @@ class Retelling:
         return [approval for approval in approvals.values() if approval.state == "pending"]
 
     async def undecided(self, pending: Sequence[Approval], exchange: Exchange) -> list[Chunk]:
-        """Return the answer to a message that names pending calls, which may be of several runs, and decides none."""
-        runs = list(dict.fromkeys(approval.run_id for approval in pending))
-        facts = chunks.facts(spoken.waiting(runs[0], pending))
+        """Return the answer to a message that names pending calls, which may be of several runs, and decides none.
+
+        A client that gets questions as items answers all of a response at once: they are of one run.
+        """
+        run_id = pending[0].run_id
         if exchange.shows_calls:
-            of_runs = {run_id: [one for one in pending if one.run_id == run_id] for run_id in runs}
-            asked = [await self._question(run_id, of_run, exchange) for run_id, of_run in of_runs.items()]
-            return [*asked, chunks.finish("stop"), facts]
+            of_run = [approval for approval in pending if approval.run_id == run_id]
+            facts = chunks.facts(spoken.waiting(run_id, of_run))
+            return [await self._question(run_id, of_run, exchange), chunks.finish("stop"), facts]
+        facts = chunks.facts(spoken.waiting(run_id, pending))
         answering = self.lane().approvals.answering(exchange.caller)
         language, now_s = language_of(exchange), self.clock.time()
         text = spoken.undecided_text(pending, language=language, now_s=now_s, answering=answering)

@@ -71,16 +71,30 @@ async def test_the_word_of_another_call_is_wrong(tmp_path: Path) -> None:
 
 
 async def test_several_ids_are_decided_together_or_not_at_all(tmp_path: Path) -> None:
-    """One of another run was rejected meanwhile: the message is refused, and the other one does not run behind it."""
+    """One was rejected meanwhile: the message is refused, and the other call does not run behind it."""
+    answers, settings = (asks(birth("Di"), birth("Ed")), says("Di is here.")), {"on_reject": "continue"}
+    async with talking(*answers, tools=ranch(tmp_path), approvals=settings) as world:
+        first = await world.chat(GO)
+        one, two = first.asks
+        await world.post({"decision": "reject"}, path=f"/context/approvals/{two['id']}")
+        refused = await world.chat(answering(first, line(one, two)))
+        assert (refused.status, refused.error["code"]) == (409, "decision_conflict")
+        assert two["id"] in refused.error["message"] and "Nothing was decided" in refused.error["message"]
+        assert await pending(world) == [one["id"]] and born(tmp_path) == []
+        assert (await world.chat(answering(first, line(one)))).text == "Di is here."
+    assert born(tmp_path) == ["Di"]
+
+
+async def test_ids_of_two_runs_are_not_decided_in_one_message(tmp_path: Path) -> None:
+    """The answer would be that of one run: the other's result would be nowhere."""
     async with talking(asks(birth("Di")), asks(birth("Ed")), says("Di is here."), tools=ranch(tmp_path)) as world:
         (one,) = (await world.chat(GO)).asks
         second = await world.chat("Another dog.")
         (two,) = second.asks
-        await world.post({"decision": "reject"}, path=f"/context/approvals/{two['id']}")
         refused = await world.chat(answering(second, line(one, two), question="Another dog."))
-        assert (refused.status, refused.error["code"]) == (409, "decision_conflict")
-        assert two["id"] in refused.error["message"] and "Nothing was decided" in refused.error["message"]
-        assert await pending(world) == [one["id"]] and born(tmp_path) == []
+        assert (refused.status, refused.error["code"]) == (400, "invalid_field")
+        assert all(f"{each['id']} of {each['run_id']}" in refused.error["message"] for each in (one, two))
+        assert await pending(world) == [one["id"], two["id"]] and born(tmp_path) == []
         assert (await world.chat(answering(second, line(one), question="Another dog."))).text == "Di is here."
     assert born(tmp_path) == ["Di"]
 
