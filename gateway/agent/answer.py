@@ -4,9 +4,11 @@ All other fields of the answer go on to the client, whatever they are (gateway/d
 the id of an approval: only the gateway's own text does (gateway/dialects/imitation.py).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
+from gateway.agent.output.exact import exact
 from gateway.agent.output.scanner import AnswerScanner, Calls, Outcome, Prose
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Pause, Reply
 from gateway.contracts.store import Json
@@ -23,6 +25,7 @@ from gateway.runs.transcript import ANSWER_CHARS
 _ABOUT_ANSWER = frozenset(("id", "object", "created", "model", "choices", "usage", "context", "error", "obfuscation"))
 _ABOUT_CHOICE = frozenset(("index", "delta", "message", "finish_reason", "logprobs"))
 _TEXT_PARTS = frozenset(("text", "output_text"))
+_NONE_EXACT: Final[Mapping[str, Json]] = {}
 
 
 @dataclass(slots=True)
@@ -50,11 +53,17 @@ class Further:
 class Answer:
     """The reader of one reply. `spoken` is called with each text for the client and returns the text to send.
 
-    `scans`: calls are looked for in its text, too.
+    `scans`: calls are looked for in its text, too. `exact_tools` are those of the exchange.
     """
 
     def __init__(
-        self, *, usage: Usage, spoken: Callable[[str], str], further: Further | None = None, scans: bool = True
+        self,
+        *,
+        usage: Usage,
+        spoken: Callable[[str], str],
+        further: Further | None = None,
+        scans: bool = True,
+        exact_tools: Mapping[str, Json] = _NONE_EXACT,
     ) -> None:
         self.reason: str | None = None
         self._usage = usage
@@ -63,6 +72,7 @@ class Answer:
         self._unread: list[str] | None = None if scans else []
         self._defuser = Defuser()
         self._further = further or Further()
+        self._exact_tools = exact_tools
         self._echoed = Gathered()
         self._content_parts: list[Json] = []  # that are no text
 
@@ -97,6 +107,7 @@ class Answer:
     def finish(self) -> tuple[str, Outcome]:
         """Return the text that was held back and is no call after all, and the outcome of the answer."""
         rest, found = self._scanner.finish(finish_reason=self.reason)
+        found = exact(found, self._exact_tools)
         rest = self._defuser.feed(rest) + self._defuser.finish()
         if isinstance(found, Calls):
             beside = self._echoed.whole()
@@ -207,7 +218,8 @@ def reader_of(
     """Return the reader of a reply to this request. An answer in another format than text contains no calls of ours."""
     if exchange.workflow is not None:
         return PlainAnswer(usage=usage)
-    return Answer(usage=usage, spoken=spoken, further=further, scans=wants_text(exchange.body))
+    scans, exact_tools = wants_text(exchange.body), exchange.exact_tools
+    return Answer(usage=usage, spoken=spoken, further=further, scans=scans, exact_tools=exact_tools)
 
 
 def _parts(chunk: Json) -> Iterator[tuple[str | None, Json]]:

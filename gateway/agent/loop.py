@@ -266,4 +266,8 @@ def _model_call(call_id: str, name: str, arguments: Mapping[str, object]) -> Jso
 
 
 def _their_call(index: int, call: FoundCall, new_id: str) -> Json:
-    return {"index": index, **_model_call(call.id or new_id, call.tool, call.parameters), **call.further}
+    """Return a call of the client's own tool, with the arguments byte for byte where its model wrote them alone."""
+    told = _model_call(call.id or new_id, call.tool, call.parameters)
+    if call.written:
+        told["function"]["arguments"] = call.written
+    return {"index": index, **told, **call.further}

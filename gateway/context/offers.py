@@ -80,6 +80,7 @@ def with_wishes(exchange: Exchange, wishes: Wishes, *, catalog: Catalog, address
         exchange,
         no_tools=wishes.no_tools,
         max_tool_calls=wishes.max_tool_calls,
+        exact_tools=dict(wishes.exact_tools),
         tainted=wishes.tainted or not all(_is_trusted(label, name, catalog) for label, name in wishes.results),
         background=wishes.background,
         notes=wishes.notes,

@@ -48,7 +48,10 @@ DOUBTS: Final[tuple[Doubt, ...]] = ("quoted", "example")
 
 @dataclass(frozen=True, slots=True)
 class FoundCall:
-    """One call as the model wrote it; `id` only for native calls. `beside`: a risk level outside of the arguments."""
+    """One call as the model wrote it; `id` only for native calls. `beside`: a risk level outside of the arguments.
+
+    `written` are the arguments of a native call as its model wrote them; "" if it wrote none.
+    """
 
     tool: str
     parameters: Json
@@ -57,3 +60,4 @@ class FoundCall:
     beside: object = None
     doubt: Doubt | None = None
     further: Json = field(default_factory=dict)  # of a native call: what its model must see again with it
+    written: str = field(default="", compare=False)

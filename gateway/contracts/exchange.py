@@ -76,6 +76,8 @@ class Exchange:
     services: tuple[str, ...] = ()  # services that the client named: all their tools are offered
     ask_first: tuple[str, ...] = ()  # names or globs of tools whose calls a person approves in any case
     max_tool_calls: int | None = None  # lowers the loop's own limit
+    #: Schemas of tools of the client's, by name, for whose calls its API has nothing but these arguments.
+    exact_tools: Json = field(default_factory=dict)
     approvals: Literal["hold", "turn", "reject"] = "turn"
     #: What makes two requests the same, and the client's own word for it; for who repeats the request.
     fingerprint: str = ""

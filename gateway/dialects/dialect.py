@@ -61,6 +61,7 @@ class Wishes:
 
     `offers`: tools that it names; their calls are shown to the client, and it has no others; None: it names none.
     `no_tools`: the model calls none of the gateway's. `tainted`: strangers may have written a part of the conversation.
+    `exact_tools`: schemas of tools of the client's, by name: its API cannot show a call whose arguments are others.
     `background`: the run has no client. `shown`: approvals that the conversation shows last, as `shown_last` finds them
     in texts. `results`: label and name of each call of a gateway's tool whose result the conversation contains.
     """
@@ -68,6 +69,7 @@ class Wishes:
     offers: tuple[Offer, ...] | None = None
     no_tools: bool = False
     max_tool_calls: int | None = None
+    exact_tools: Mapping[str, Json] = field(default_factory=dict)
     tainted: bool = False
     background: bool = False
     notes: tuple[str, ...] = ()

@@ -56,13 +56,22 @@ class Schemas:
             except ValueError as broken:
                 return f"the definition of {spec.name!r} is broken: {broken}"
             known = self._compiled[spec.name] = spec.parameters, validator
-        found = []
-        for error in known[1].iter_errors(arguments):
-            place = ".".join(map(str, error.instance_path))
-            found.append(f"{place}: {error.message}" if place else error.message)
-            if len(found) == PROBLEMS_LIMIT:
-                break
-        return "; ".join(found)[:2000] or None
+        return _problem(known[1], arguments)
+
+
+def problem_of(schema: Json, arguments: Json) -> str | None:
+    """Return the problem of arguments with a schema of our own, for the model, or None."""
+    return _problem(_validator(schema), arguments)
+
+
+def _problem(validator: "Validator", arguments: Json) -> str | None:
+    found = []
+    for error in validator.iter_errors(arguments):
+        place = ".".join(map(str, error.instance_path))
+        found.append(f"{place}: {error.message}" if place else error.message)
+        if len(found) == PROBLEMS_LIMIT:
+            break
+    return "; ".join(found)[:2000] or None
 
 
 def _validator(schema: Json) -> "Validator":

@@ -58,6 +58,7 @@ WISHES: Json = {
     "services": ("weather",),
     "ask_first": ("weather.*",),
     "max_tool_calls": 0,
+    "exact_tools": {"shell": {"type": "object"}},
     "shows_calls": True,
     "background": True,
     "tainted": True,

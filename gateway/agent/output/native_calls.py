@@ -40,7 +40,15 @@ class _Collected:
         if not isinstance(arguments, dict):
             return Malformed(f"The arguments of {self.name[:64]!r} must be a JSON object.")
         further = {} if self.further is None else self.further.whole()
-        return FoundCall(self.name, arguments, False, id=self.id or None, beside=self.beside, further=further)
+        return FoundCall(
+            self.name,
+            arguments,
+            False,
+            id=self.id or None,
+            beside=self.beside,
+            further=further,
+            written=text if text.strip() else "",
+        )
 
 
 class NativeCalls:

@@ -10,8 +10,12 @@ from typing import Final
 
 import orjson
 
+from gateway import strict_json
 from gateway.contracts.store import Json
 from gateway.contracts.tools import MODEL_NAME_LIMIT, model_name
+from gateway.dialects.checks import TEXT, TEXTS, WHOLE, Kind, check, needed
+from gateway.dialects.responses.items import OPERATION, SHELL
+from gateway.errors import GatewayError
 
 _TEXT: Final = {"type": "string"}
 _TEXTS: Final = {"type": "array", "items": _TEXT}
@@ -47,6 +51,37 @@ CLIENT_RUN: Final[Mapping[str, tuple[str, Json]]] = {
             "path",
         ),
     ),
+}
+
+
+def _or_null(schema: Json) -> Json:
+    return {**schema, "type": [schema["type"], "null"]}
+
+
+#: What the arguments must be that the item of a call shows exactly, by the kind of the tool: of what models are told,
+#: with null for what they may leave out. Whatever is beside that would be lost, or be another action.
+EXACT: Final[Mapping[str, Json]] = {
+    "custom": INPUT,
+    "local_shell": _schema(
+        {"command": _TEXTS, "working_directory": _or_null(_TEXT), "timeout_ms": _or_null(_WHOLE)}, "command"
+    ),
+    "shell": _schema(
+        {"commands": _TEXTS, "timeout_ms": _or_null(_WHOLE), "max_output_length": _or_null(_WHOLE)}, "commands"
+    ),
+    "apply_patch": {
+        **CLIENT_RUN["apply_patch"][1],
+        "properties": {**CLIENT_RUN["apply_patch"][1]["properties"], "diff": _or_null(_TEXT)},
+        "if": {"properties": {"type": {"const": "delete_file"}}},
+        "then": {"properties": {"diff": {"enum": [None, ""]}}},
+        "else": {"properties": {"diff": _TEXT}, "required": ["diff"]},
+    },
+}
+#: The same as the checks of this room.
+_FIELDS: Final[Mapping[str, Mapping[str, Kind]]] = {
+    "custom": {"input": needed(TEXT)},
+    "local_shell": {"command": needed(TEXTS), "working_directory": TEXT, "timeout_ms": WHOLE},
+    "shell": SHELL,
+    "apply_patch": OPERATION,
 }
 
 
@@ -93,62 +128,43 @@ def call_of(item: Json) -> Json:
 def item_of(tool: ClientTool, *, call_id: str, arguments: str) -> Json:
     """Return a whole call of a model as an item, without `id` and `status`.
 
-    Arguments that do not fit the tool become an item that its client refuses to run.
+    Arguments that the item of the tool cannot show exactly make it the call of a function, which shows them as they
+    are: it is never another action.
     """
-    fields = _object(arguments)
-    match tool.kind:
-        case "custom":
-            text = fields.get("input")
-            kind: Json = {"type": "custom_tool_call", "input": text if isinstance(text, str) else arguments}
-        case "local_shell":
-            action = {"type": "exec", "env": {}, **_texts(fields, "command"), **_timeout(fields)}
-            if isinstance(folder := fields.get("working_directory"), str):
-                action["working_directory"] = folder
-            return {"type": "local_shell_call", "call_id": call_id, "action": action}
-        case "shell":
-            length = fields.get("max_output_length")
-            action = {
-                **_texts(fields, "commands"),
-                "timeout_ms": None,
-                **_timeout(fields),
-                "max_output_length": length if type(length) is int else None,
-            }
-            return {"type": "shell_call", "call_id": call_id, "action": action}
-        case "apply_patch":
-            return {"type": "apply_patch_call", "call_id": call_id, "operation": _operation(fields)}
-        case _:
-            kind = {"type": "function_call", "arguments": arguments}
+    fields = _exact(tool.kind, arguments)
+    if fields is None:
+        kind: Json = {"type": "function_call", "arguments": arguments}
+    elif tool.kind == "local_shell":
+        return {"type": "local_shell_call", "call_id": call_id, "action": {"type": "exec", "env": {}, **fields}}
+    elif tool.kind == "shell":
+        action = {"timeout_ms": None, "max_output_length": None, **fields}
+        return {"type": "shell_call", "call_id": call_id, "action": action}
+    elif tool.kind == "apply_patch":
+        return {"type": "apply_patch_call", "call_id": call_id, "operation": fields}
+    else:
+        kind = {"type": "custom_tool_call", **fields}
     namespace = {} if tool.namespace is None else {"namespace": tool.namespace}
     return {**kind, "call_id": call_id, "name": tool.name, **namespace}
 
 
-def _operation(fields: Json) -> Json:
-    kind, path, diff = fields.get("type"), fields.get("path"), fields.get("diff")
-    operation: Json = {
-        "type": kind if kind in ("create_file", "delete_file") else "update_file",
-        "path": path if isinstance(path, str) else "",
-    }
-    if kind != "delete_file":
-        operation["diff"] = diff if isinstance(diff, str) else ""
-    return operation
-
-
-def _texts(fields: Json, name: str) -> Json:
-    texts = fields.get(name)
-    return {name: texts if isinstance(texts, list) and all(isinstance(text, str) for text in texts) else []}
-
-
-def _timeout(fields: Json) -> Json:
-    timeout_ms = fields.get("timeout_ms")
-    return {"timeout_ms": timeout_ms} if type(timeout_ms) is int else {}
-
-
-def _object(text: str) -> Json:
+def _exact(kind: str, arguments: str) -> Json | None:
+    """Return arguments as the fields of the item that a tool of this kind has. None: the item cannot show them."""
+    known = _FIELDS.get(kind)
+    if known is None:
+        return None
     try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return {}
-    return value if isinstance(value, dict) else {}
+        fields = strict_json.loads(arguments)
+        if not isinstance(fields, dict):
+            return None
+        check("", fields, known, closed=True)
+    except (strict_json.StrictJsonError, GatewayError):
+        return None
+    fields = {name: value for name, value in fields.items() if value is not None}
+    if kind != "apply_patch":
+        return fields
+    if fields["type"] != "delete_file":
+        return fields if "diff" in fields else None
+    return None if fields.pop("diff", "") else fields
 
 
 def _written(value: Json) -> str:

@@ -17,7 +17,7 @@ from gateway.contracts.store import Json
 from gateway.dialects.chat_request import whole_text
 from gateway.dialects.dialect import Asked, Wishes
 from gateway.dialects.meaning import content_text
-from gateway.dialects.responses.calls import ClientTool, call_of, name_for_models
+from gateway.dialects.responses.calls import EXACT, ClientTool, call_of, name_for_models
 from gateway.dialects.responses.choice import tool_name
 from gateway.dialects.responses.decisions import decisions_of, shown_last
 from gateway.dialects.responses.fields import for_models
@@ -85,6 +85,7 @@ def asked_of(
         offers=tools.offers,
         no_tools=tools.no_tools,
         max_tool_calls=fields.get("max_tool_calls"),
+        exact_tools={name: EXACT[tool.kind] for name, tool in tools.client.items() if tool.kind in EXACT},
         tainted=conversation.tainted,
         background=request.background,
         notes=tools.notes,

@@ -99,7 +99,8 @@ _FIELDS: Final[Mapping[str, Mapping[str, Kind]]] = {
     COMPACTION: {**_EACH, "encrypted_content": needed(TEXT)},
     **dict.fromkeys(HOSTED, _EACH),
 }
-_SHELL: Final = {"commands": needed(TEXTS), "timeout_ms": WHOLE, "max_output_length": WHOLE}
+#: Fields of the actions of shells and patches.
+SHELL: Final = {"commands": needed(TEXTS), "timeout_ms": WHOLE, "max_output_length": WHOLE}
 _LOCAL_SHELL: Final = {
     "command": needed(TEXTS),
     "env": OBJECT,
@@ -107,7 +108,7 @@ _LOCAL_SHELL: Final = {
     "user": TEXT,
     "working_directory": TEXT,
 }
-_OPERATION: Final = {
+OPERATION: Final = {
     "type": needed(one_of("create_file", "update_file", "delete_file")),
     "path": needed(TEXT),
     "diff": TEXT,
@@ -199,11 +200,11 @@ def _check_rest(place: str, kind: str, item: Json) -> None:
             if call_id_of(item) is None:
                 missing(f"{place}.id", "the id of the call that this is the output of")
         case "shell_call":
-            check(f"{place}.action", item["action"], _SHELL)
+            check(f"{place}.action", item["action"], SHELL)
         case "shell_call_output":
             _check_shell_output(f"{place}.output", item["output"])
         case "apply_patch_call":
-            check(f"{place}.operation", item["operation"], _OPERATION)
+            check(f"{place}.operation", item["operation"], OPERATION)
         case "reasoning":
             for name in ("summary", "content"):
                 check_content(f"{place}.{name}", item.get(name) or [], files=False)

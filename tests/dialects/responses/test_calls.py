@@ -5,7 +5,8 @@ import json
 import pytest
 
 from gateway.contracts.store import Json
-from gateway.dialects.responses.calls import ClientTool, call_of, item_of, name_for_models
+from gateway.dialects.responses.calls import EXACT, ClientTool, call_of, item_of, name_for_models
+from gateway.tools.schema import problem_of
 
 from .test_items import CUSTOM, LOCAL_SHELL, PATCH, SHELL
 
@@ -65,8 +66,6 @@ def test_items_of_custom_tools_have_a_text() -> None:
         "input": "SELECT 1",
     }
     assert item("custom", {"input": "a"}, namespace="crm")["namespace"] == "crm"
-    for other in ("SELECT 1", '{"query": 1}', '{"input": 5}', "[]"):
-        assert item("custom", other)["input"] == other
 
 
 def test_items_of_shells() -> None:
@@ -86,14 +85,70 @@ def test_items_of_patches() -> None:
     created = {"type": "create_file", "path": "a", "diff": "+b"}
     assert item("apply_patch", created)["operation"] == created
     deleted = {"type": "delete_file", "path": "a"}
-    assert item("apply_patch", {**deleted, "diff": "-b"})["operation"] == deleted
+    for nothing in ({}, {"diff": None}, {"diff": ""}):
+        assert item("apply_patch", {**deleted, **nothing})["operation"] == deleted
 
 
-@pytest.mark.parametrize("arguments", ["", "{", "[]", "null", '{"command": "ls", "commands": [1], "path": 5}'])
-def test_arguments_that_do_not_fit_run_nothing(arguments: str) -> None:
-    assert item("local_shell", arguments)["action"]["command"] == []
-    assert item("shell", arguments)["action"]["commands"] == []
-    assert item("apply_patch", arguments)["operation"] == {"type": "update_file", "path": "", "diff": ""}
+#: What fits each kind of tool, and what another action, or a part of it, would have to be made of.
+FITS: dict[str, list[object]] = {
+    "custom": [{"input": ""}, {"input": "SELECT 1"}],
+    "local_shell": [{"command": ["ls"]}, {"command": [], "working_directory": None, "timeout_ms": 0}],
+    "shell": [{"commands": ["ls"], "timeout_ms": None}, {"commands": ["a", "b"], "max_output_length": 5}],
+    "apply_patch": [
+        {"type": "create_file", "path": "a", "diff": ""},
+        {"type": "update_file", "path": "a", "diff": "+b"},
+        {"type": "delete_file", "path": "a"},
+        {"type": "delete_file", "path": "a", "diff": None},
+    ],
+}
+UNFIT: list[tuple[str, object]] = [
+    *((kind, arguments) for kind in FITS for arguments in ({}, [], None, {"x": 1})),
+    ("custom", {"input": {"a": 1}}),
+    ("custom", {"input": "a", "more": "b"}),
+    ("local_shell", {"command": "ls"}),
+    ("local_shell", {"command": ["ls"], "env": {"A": "b"}}),
+    ("local_shell", {"command": ["ls"], "timeout_ms": "5"}),
+    ("shell", {"command": ["ls"]}),
+    ("shell", {"commands": ["a", 5]}),
+    ("shell", {"commands": ["ls"], "timeout_ms": True}),
+    ("shell", {"commands": ["ls"], "cwd": "/"}),
+    ("shell", {"action": {"commands": ["ls"]}}),
+    ("apply_patch", {"path": "a"}),
+    ("apply_patch", {"type": "delete_everything", "path": "a"}),
+    ("apply_patch", {"type": "delete_file", "path": 5}),
+    ("apply_patch", {"type": "delete_file", "path": "a", "diff": "-b"}),
+    ("apply_patch", {"type": "create_file", "path": "a"}),
+    ("apply_patch", {"type": "update_file", "path": "a", "diff": None}),
+    ("apply_patch", {"operation": {"type": "create_file", "path": "a", "diff": "+x"}}),
+    ("apply_patch", {"patch": "*** Begin Patch"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "arguments"), [(kind, one) for kind, fitting in FITS.items() for one in fitting])
+def test_what_the_schema_accepts_is_the_item_of_the_tool(kind: str, arguments: Json) -> None:
+    """All of it, and nothing more but defaults."""
+    assert problem_of(EXACT[kind], arguments) is None
+    found = item(kind, arguments)
+    assert found["type"] == ("custom_tool_call" if kind == "custom" else f"{kind}_call")
+    back = json.loads(call_of(found)["function"]["arguments"])
+    assert back == {name: value for name, value in arguments.items() if value is not None}
+
+
+@pytest.mark.parametrize(("kind", "arguments"), UNFIT)
+def test_what_no_item_can_show_is_a_call_of_a_function(kind: str, arguments: Json) -> None:
+    """With the arguments byte for byte: nothing is left out of an action, and none is made up."""
+    assert problem_of(EXACT[kind], arguments) is not None
+    written = json.dumps(arguments, indent=1)
+    expected = {"type": "function_call", "call_id": "call_1", "name": kind, "arguments": written}
+    assert item(kind, written) == expected
+
+
+@pytest.mark.parametrize("written", ["", "{", "SELECT 1", '{"commands":["a"],"commands":["b"]}', '{"input":1e999}'])
+@pytest.mark.parametrize("kind", EXACT)
+def test_arguments_with_no_reading_or_with_two_are_passed_as_they_are(kind: str, written: str) -> None:
+    """Whoever reads them may refuse them."""
+    found = item(kind, written)
+    assert (found["type"], found["arguments"]) == ("function_call", written)
 
 
 @pytest.mark.parametrize("original", [CALL, CUSTOM, LOCAL_SHELL, SHELL, PATCH])

@@ -190,14 +190,14 @@ class Output:
         if item is None:
             return
         self._open = None
-        item.status = status
         if isinstance(item, Texts):
+            item.status = status
             self._close_part()
             self._said_chars += item.said_chars
-        elif item.begins_whole and status == "incomplete":
+        elif not item.streams and status == "incomplete":
             return  # a part of it could not be shown
         else:
-            self._close_call(item)
+            self._close_call(item, status)
         self.end_item(item.index)
 
     # Calls of the client's tools, and images.
@@ -225,22 +225,25 @@ class Output:
         call_id = call_id or output_id("call", self._response_id, place)
         call = ClientCall(id=item_id, index=place, call_id=call_id, tool=tool)
         self._known.add(call_id)
-        if not call.begins_whole:
+        if call.streams:
             self.add(call)
         self._open, self._call_index = call, index
         return call
 
-    def _close_call(self, call: ClientCall) -> None:
-        """Tell the arguments of a call that is whole. Some items show them in fields: such an item begins now."""
-        match call.tool.kind:
-            case "function":
+    def _close_call(self, call: ClientCall, status: Status) -> None:
+        """Tell the arguments of a call that is whole. One whose arguments decide what it is begins now."""
+        if not call.streams:
+            self.add(call)
+        call.status = status
+        shown = call.view()
+        match shown["type"]:
+            case "function_call":
+                if not call.streams:
+                    self._tell_arguments(call, "function_call_arguments.delta", delta=call.arguments)
                 self._tell_arguments(call, "function_call_arguments.done", arguments=call.arguments)
-            case "custom":
-                text = call.view()["input"]
-                self._tell_arguments(call, "custom_tool_call_input.delta", delta=text)
-                self._tell_arguments(call, "custom_tool_call_input.done", input=text)
-            case _:
-                self.add(call)
+            case "custom_tool_call":
+                self._tell_arguments(call, "custom_tool_call_input.delta", delta=shown["input"])
+                self._tell_arguments(call, "custom_tool_call_input.done", input=shown["input"])
 
     def _tell_arguments(self, call: ClientCall, kind: str, **told: str) -> None:
         self.events.add(f"response.{kind}", {"item_id": call.id, "output_index": call.index, **told})

@@ -140,13 +140,11 @@ class ClientCall:
 
     @property
     def streams(self) -> bool:
-        """Return whether the item shows the arguments as they are, so that pieces of them can be shown."""
-        return self.tool.kind == "function"
+        """Return whether the item shows the arguments as they are, so that pieces of them can be shown.
 
-    @property
-    def begins_whole(self) -> bool:
-        """Return whether the item shows the arguments in fields, so that it begins once they are whole."""
-        return self.tool.kind not in ("function", "custom")
+        Otherwise they decide what the item is, and it begins once they are whole.
+        """
+        return self.tool.kind == "function"
 
     @property
     def arguments(self) -> str:
@@ -155,8 +153,9 @@ class ClientCall:
 
     def view(self) -> Json:
         """Return the item as it stands."""
-        arguments = self.arguments if self.streams or self.status != "in_progress" else ""
-        call = item_of(self.tool, call_id=self.call_id, arguments=arguments)
+        call = item_of(self.tool, call_id=self.call_id, arguments=self.arguments)
+        if not self.streams and self.status == "in_progress":  # its text follows
+            call |= {name: "" for name in ("arguments", "input") if name in call}
         return {"id": self.id, "status": self.status, **call}
 
 

@@ -180,13 +180,29 @@ def test_a_tool_in_a_namespace_is_named_as_the_client_named_it() -> None:
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("custom tool", "*** a"), ("custom tool in pieces", "x"), ("custom tool, wrong arguments", "x")],
+    [("custom tool", "*** a"), ("custom tool in pieces", "x")],
 )
 def test_a_custom_tool_gets_a_text(name: str, text: str) -> None:
     """In one piece: models write it as JSON, so its pieces are none of the text."""
     deltas = [event["delta"] for event in SCRIPTS[name].events() if "delta" in event]
     assert deltas == [text]
     assert SCRIPTS[name].ended().output[0]["input"] == text
+
+
+def test_arguments_that_an_item_cannot_show_are_those_of_a_function() -> None:
+    """As the model wrote them: no tool of the client's runs anything else."""
+    script = SCRIPTS["custom tool, wrong arguments"]
+    events = [event for event in script.events() if "item_id" in event or "item" in event]
+    assert [event["type"].removeprefix("response.") for event in events] == [
+        "output_item.added",
+        "function_call_arguments.delta",
+        "function_call_arguments.done",
+        "output_item.done",
+    ]
+    assert (events[0]["item"]["arguments"], events[0]["item"]["status"]) == ("", "in_progress")
+    (item,) = script.ended().output
+    assert (item["type"], item["name"], item["arguments"]) == ("function_call", "patch", "x")
+    assert events[1]["delta"] == events[2]["arguments"] == "x" and events[3]["item"] == item
 
 
 def test_tools_without_a_schema_have_items_of_their_own() -> None:

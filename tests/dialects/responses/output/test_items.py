@@ -62,7 +62,7 @@ def test_a_function_shows_its_arguments_as_they_come(status: Any) -> None:
 
 def test_a_custom_tool_shows_its_input_at_last() -> None:
     """Before that, the JSON around it would be in the way."""
-    assert call("custom", '{"inp').view()["input"] == ""
+    assert call("custom", '{"input":"x"}').view()["input"] == ""
     assert call("custom", '{"input":"x"}', status="completed").view() == {
         "id": "1",
         "type": "custom_tool_call",
@@ -73,10 +73,10 @@ def test_a_custom_tool_shows_its_input_at_last() -> None:
     }
 
 
-@pytest.mark.parametrize(("kind", "whole"), [("function", False), ("custom", False), ("shell", True)])
-def test_only_items_with_fields_of_their_own_begin_whole(kind: str, *, whole: bool) -> None:
-    """A shell call has its commands from the beginning."""
-    assert call(kind, "{}").begins_whole is whole
+@pytest.mark.parametrize(("kind", "streams"), [("function", True), ("custom", False), ("shell", False)])
+def test_only_functions_show_pieces_of_their_arguments(kind: str, *, streams: bool) -> None:
+    """Those of a shell call decide what its item is."""
+    assert call(kind, "{}").streams is streams
 
 
 def test_a_call_of_the_gateway_has_an_output_or_an_error() -> None:

@@ -1,0 +1,81 @@
+"""Calls of the client's own tools on their way from the model to the client: exactly what the model wrote, or none."""
+
+import pytest
+
+from gateway.contracts.store import Json
+from tests.e2e.models import calls, native, says
+
+from .answering import GATEWAY, answering, kinds, text_of
+
+SHELL: Json = {"type": "shell"}
+LOCAL_SHELL: Json = {"type": "local_shell"}
+PATCH: Json = {"type": "apply_patch"}
+SQL: Json = {"type": "custom", "name": "sql"}
+LOOK: Json = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
+#: A chain without an agent loop.
+CHAINS: Json = {"assistant": [{"use": "prompt_enhancer"}]}
+#: What each tool cannot show, and an action that it can.
+UNFIT = [
+    (SHELL, "shell", {"command": "rm -rf /tmp/x"}, {"commands": ["ls"]}),
+    (LOCAL_SHELL, "local_shell", {"command": ["ls"], "env": {"A": "b"}}, {"command": ["ls"]}),
+    (PATCH, "apply_patch", {"path": "a"}, {"type": "delete_file", "path": "a"}),
+    (PATCH, "apply_patch", {"type": "delete_everything", "path": "a"}, {"type": "delete_file", "path": "a"}),
+    (PATCH, "apply_patch", {"type": "create_file", "path": "a"}, {"type": "create_file", "path": "a", "diff": "+x"}),
+    (SQL, "sql", {"input": "SELECT 1", "timeout": 5}, {"input": "SELECT 1"}),
+]
+
+
+@pytest.mark.parametrize(("tool", "name", "unfit", "fits"), UNFIT)
+@pytest.mark.parametrize("offers", [(), (GATEWAY,)])
+async def test_a_call_that_no_item_can_show_goes_back_to_its_model(
+    tool: Json, name: str, unfit: Json, fits: Json, offers: tuple[Json, ...]
+) -> None:
+    """The client gets the call that the model then makes, and nothing of the first one."""
+    async with answering(native((name, unfit)), native((name, fits))) as client:
+        answer = await client.create(tools=[tool, *offers])
+        item = answer.json["output"][-1]
+        assert item["type"] == ("custom_tool_call" if name == "sql" else f"{name}_call")
+        shown = item.get("action") or item.get("operation") or {"input": item.get("input")}
+        assert {key: shown[key] for key in fits} == fits
+        assert sum(kind.endswith("_call") for kind in kinds(answer.json["output"])) == 1
+        complaint = client.world.model.asked[-1]["messages"][-1]["content"]
+        assert f"The arguments of '{name}' do not fit" in complaint
+
+
+async def test_a_call_in_text_is_no_other_action_either() -> None:
+    """Models without native calls write them so."""
+    wrong = calls("shell", risk_level=None, command="ls")
+    async with answering(wrong, calls("shell", risk_level=None, commands=["ls"])) as client:
+        events = await client.stream(tools=[SHELL])
+        (item,) = events.last["output"]
+        assert (item["type"], item["action"]["commands"]) == ("shell_call", ["ls"])
+
+
+async def test_a_group_with_one_such_call_goes_back_as_a_whole() -> None:
+    """Half of it is another action."""
+    both = native(("look", {}), ("shell", {"cmd": "ls"}))
+    async with answering(both, says("I give up.")) as client:
+        answer = await client.create(tools=[SHELL, LOOK])
+        assert kinds(answer.json["output"]) == ["message"] and text_of(answer.json) == "I give up."
+
+
+@pytest.mark.parametrize("written", ['{"at":  1.50, "n": 1E5, "t": "\\u00e9"}', '{"z": 1, "a": 2}', "{ }"])
+async def test_functions_get_their_arguments_byte_for_byte(written: str) -> None:
+    """Numbers, blanks and escapes are as the model wrote them, in a stream, too."""
+    async with answering(native(("look", written)), native(("look", written))) as client:
+        answer = await client.create(tools=[LOOK, GATEWAY])
+        assert answer.json["output"][-1]["arguments"] == written
+        events = await client.stream(tools=[LOOK])
+        assert events.last["output"][-1]["arguments"] == written
+
+
+async def test_without_an_agent_loop_such_a_call_is_one_of_a_function() -> None:
+    """No model can be asked again. Its client knows no function of this name, and runs nothing."""
+    written = '{"command": "ls"}'
+    async with answering(native(("shell", written)), says("ok"), chains=CHAINS) as client:
+        first = await client.create(tools=[SHELL])
+        (item,) = first.json["output"]
+        assert (item["type"], item["name"], item["arguments"]) == ("function_call", "shell", written)
+        output = {"type": "function_call_output", "call_id": item["call_id"], "output": "There is no such function."}
+        second = await client.create([output], previous_response_id=first.json["id"], tools=[SHELL])
+        assert text_of(second.json) == "ok"
