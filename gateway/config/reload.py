@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from gateway.config.load import Loaded
 from gateway.config.problems import ConfigError, KeyPath, Problem, fits, format_path
+from gateway.config.schema.mcp import Mcp
 from gateway.config.schema.section import Section
 from gateway.config.schema.settings import Settings
 
@@ -33,6 +34,8 @@ _GUARDS: Sequence[KeyPath] = (
     ("tools", "*", "*"),
     ("tools", "*", "limits", "*"),
     ("mcp", "servers", "*", "*"),
+    ("mcp", "serve", "tools"),
+    ("keys", "*", "tools"),
 )
 _ANY = "*"
 
@@ -50,12 +53,25 @@ def replacing(new: Loaded, *, old: Loaded) -> Loaded:
         log.warning("reload: 'metrics.enabled' changed, which needs a restart; the old value stays in use")
     enabled = {"enabled": old.settings.metrics.enabled}
     fixed["metrics"] = new.settings.metrics.model_copy(update=enabled)
+    fixed["mcp"] = _with_door(new.settings.mcp, old=old.settings.mcp)
     merged = new.settings.model_copy(update=fixed)
     place = "configuration" if new.file is None else str(new.file)
     problems = [Problem(place, path, message) for path, message in _against(new, merged, old)]
     if problems:
         raise ConfigError(tuple(problems))
     return replace(new, settings=merged)
+
+
+def _with_door(new: Mcp, *, old: Mcp) -> Mcp:
+    """Return the section with the door of the old one as far as only a restart opens, moves or closes it."""
+    if new.serve is None or old.serve is None:
+        serve = old.serve
+    else:
+        serve = new.serve.model_copy(update={"path": old.serve.path, "sessions": old.serve.sessions})
+    if serve == new.serve:
+        return new
+    log.warning("reload: 'mcp.serve' changed in a way that needs a restart; the old value stays in use")
+    return new.model_copy(update={"serve": serve})
 
 
 def _against(new: Loaded, merged: Settings, old: Loaded) -> Iterator[tuple[str, str]]:

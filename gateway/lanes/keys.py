@@ -27,7 +27,7 @@ class Key:
     caller: Caller
 
 
-LOCAL = Caller("local", "local", frozenset(("passthrough", "context", "approve", "admin", "metrics")))
+LOCAL = Caller("local", "local", frozenset(("passthrough", "context", "tools", "approve", "admin", "metrics")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.config import ConfigError, Loaded, load, replacing
 
-KEY = f"{{name: a, sha256: '{'ab' * 32}', scopes: [context], tenant: acme, approvals: reject}}"
+KEY = f"{{name: a, sha256: '{'ab' * 32}', scopes: [context], tenant: acme, approvals: reject, tools: [time.*]}}"
 TEXT = f"""
 keys: [{KEY}]
 upstreams: [{{name: up, base_url: "http://up", paths: [/v1/chat]}}]
@@ -15,7 +15,7 @@ passthrough: {{paths: [/v1/models]}}
 risk: {{trust_llm: never, default: deny}}
 approvals: {{mode: reject, chains: {{assistant: reject}}}}
 tools: {{http_request: {{hosts: [a.example], requires_approval: true}}, mine: {{use: plugin, untrusted: true}}}}
-mcp: {{servers: {{time: {{command: time, enabled: false}}}}}}
+mcp: {{servers: {{time: {{command: time, enabled: false}}}}, serve: {{tools: ["time.*"]}}}}
 """
 
 
@@ -51,6 +51,8 @@ def reasons(tmp_path: Path, text: str) -> str:
         (", requires_approval: true", "", "tools.http_request.requires_approval"),
         (", untrusted: true", "", "tools.mine.untrusted"),
         (", enabled: false", "", "mcp.servers.time.enabled"),
+        (", tools: [time.*]", "", "keys.a.tools"),
+        ('tools: ["time.*"]', "", "mcp.serve.tools"),
     ],
 )
 def test_a_guard_is_not_lost_by_silence(tmp_path: Path, said: str, silent: str, path: str) -> None:
@@ -66,7 +68,7 @@ def test_a_guard_is_not_lost_by_silence(tmp_path: Path, said: str, silent: str, 
         ("default: deny", "default: confirm"),
         ("hosts: [a.example]", "hosts: []"),
         ("http_request: {hosts: [a.example], requires_approval: true}, ", ""),
-        ("mcp: {servers: {time: {command: time, enabled: false}}}", "mcp: {servers: {}}"),
+        ("{servers: {time: {command: time, enabled: false}}", "{servers: {}"),
         ("mode: reject", "mode: turn"),
         ("keys: [", f"keys: [{{name: b, sha256: '{'cd' * 32}', scopes: [admin]}}, "),
     ],
@@ -101,3 +103,16 @@ def test_what_needs_a_restart_stays(tmp_path: Path, caplog: pytest.LogCaptureFix
         new = replacing(loaded(tmp_path, TEXT + "listen: 127.0.0.1:1\nmetrics: {enabled: false}\n"), old=old)
     assert (new.settings.listen, new.settings.metrics.enabled) == (old.settings.listen, True)
     assert "'listen' changed" in caplog.text and "'metrics.enabled' changed" in caplog.text
+
+
+def test_the_door_for_mcp_clients_opens_and_moves_with_a_restart(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its other settings may change at once."""
+    text = 'mcp: {serve: {path: /a, wait: 1s}}\nlisten: "127.0.0.1:1"\n'
+    old = loaded(tmp_path, text)
+    with caplog.at_level(logging.WARNING):
+        new = replacing(loaded(tmp_path, text.replace("/a", "/b").replace("1s", "2s")), old=old).settings.mcp.serve
+        closed = replacing(loaded(tmp_path, 'mcp: {}\nlisten: "127.0.0.1:1"\n'), old=old).settings.mcp.serve
+    assert new is not None and (new.path, new.wait) == ("/a", 2.0)
+    assert closed is not None and caplog.text.count("'mcp.serve' changed") == 2

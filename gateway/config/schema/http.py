@@ -22,7 +22,7 @@ from gateway.config.values.units import Duration, DurationOrZero, sized
 from gateway.config.values.value import Value
 from gateway.json_values import VALUES_LIMIT
 
-Scope = Literal["passthrough", "context", "approve", "admin", "metrics"]
+Scope = Literal["passthrough", "context", "tools", "approve", "admin", "metrics"]
 
 _SHA256 = re.compile(r"[0-9A-Fa-f]{64}\Z")
 
@@ -115,6 +115,10 @@ class Key(Section):
     )
     approvals: ApprovalMode | None = Field(
         default=None, description="How its requests wait for an approval; null: as under `approvals`."
+    )
+    tools: tuple[Text, ...] = Field(
+        default=(),
+        description="Tools that the key may use over MCP (`mcp.serve`), as names and globs; empty: all.",
     )
 
     @property

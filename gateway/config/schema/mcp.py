@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
+from gateway.config.schema.mcp_serve import Serve
 from gateway.config.schema.section import Section
 from gateway.config.values.addresses import BaseUrl, HeaderName, HeaderValue, SecretText, SecretUrl, VariableValue
 from gateway.config.values.scalars import FilePath, Flag, Label, Text, VariableName
@@ -88,4 +89,7 @@ class McpServer(Section):
 class Mcp(Section):
     servers: Mapping[Label, McpServer] = Field(
         default_factory=dict, description="Servers by name; you can paste the inside of an `mcpServers` block here."
+    )
+    serve: Serve | None = Field(
+        default=None, description="Serve the gateway's tools to MCP clients, `{}` with all defaults; null: off."
     )
