@@ -10,6 +10,7 @@ from gateway.json_values import VALUES_LIMIT, holds_more
 
 #: Deepest nesting of arrays and objects.
 DEPTH_LIMIT = 128
+_KEY_CHARS = 64
 _NESTING = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[{}\[\]]', re.DOTALL)
 
 
@@ -19,6 +20,10 @@ class StrictJsonError(ValueError):
 
 class RepeatedKeyError(StrictJsonError):
     """An object that has a key twice: two readers may take two values."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key[:_KEY_CHARS]
+        super().__init__(f"the key {self.key!r} is there twice")
 
 
 def loads(text: str) -> Any:
@@ -39,6 +44,11 @@ def loads(text: str) -> Any:
     return value
 
 
+def check_keys(content: bytes) -> None:
+    """Check that no object in a JSON text, which another parser has read, has a key twice. Raises RepeatedKeyError."""
+    json.loads(content.decode(), object_pairs_hook=_object, parse_int=len, parse_float=len)
+
+
 def nesting(text: str) -> int:
     """Return the greatest depth of braces and brackets outside strings. Takes linear time."""
     depth = deepest = 0
@@ -56,8 +66,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
-        repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise RepeatedKeyError(f"the key {repeated[:64]!r} is there twice")
+        raise RepeatedKeyError(next(key for key, _ in pairs if key in seen or seen.add(key)))  # type: ignore[func-returns-value]
     return found
 
 

@@ -27,6 +27,7 @@ from gateway.lanes.local import head_of, note
 from gateway.model.call import ModelCall
 from gateway.runs.asking import RequestKey, fingerprint
 from gateway.runs.live import LiveRun
+from gateway.strict_json import RepeatedKeyError, check_keys
 from gateway.workflows.invocation import workflow_call_in, workflow_usage
 
 
@@ -107,11 +108,11 @@ class ContextRequests:
             repeated = RepeatedRequest(
                 body=asked.body, request_key=request_key, exchange=exchange, shown=asked.wishes.shown
             )
-            run = await self._run(lane, repeated, asked)
+            run = await self._run(lane, repeated, asked, content)
         request[REQUEST_ID] = run.request_id
         return run, request_key
 
-    async def _run(self, lane: ContextLane, repeated: RepeatedRequest, asked: Asked) -> LiveRun:
+    async def _run(self, lane: ContextLane, repeated: RepeatedRequest, asked: Asked, content: bytes) -> LiveRun:
         """Return the run that answers this request.
 
         It is the run that a decision resumes, the run that the request repeats, or a new run. A message that
@@ -123,6 +124,7 @@ class ContextRequests:
         text = asked.text
         typed = parse_reply(text)
         if decisions := asked.decisions or (() if typed is None else (typed,)):
+            await aside(partial(_check_one_meaning, content), content=content)
             return await self.resumption.reply(decisions, repeated)
         if (waits := await self.resumption.repeated_run(repeated)) is not None:
             return waits
@@ -170,6 +172,15 @@ def identities_of(head: RequestHead, core: ModelCall, identify: Identify) -> Map
     if not identities:
         raise refusals[0]
     return identities
+
+
+def _check_one_meaning(content: bytes) -> None:
+    """Check that a body which decides has no key twice: others may have read the other value. Raises GatewayError."""
+    try:
+        check_keys(content)
+    except RepeatedKeyError as error:
+        text = f"An object in the body has the key {error.key!r} twice, and a decision has one meaning: send it once."
+        raise GatewayError("invalid_json", text, param=error.key) from None
 
 
 def _request_key(head: RequestHead, caller: Caller, *, path: str, content: bytes) -> RequestKey:

@@ -170,9 +170,9 @@ def value_of(text: str) -> object:
     """Parse a JSON value. Ambiguous JSON is refused. Raises GatewayError (invalid_json)."""
     try:
         value: object = strict_json.loads(text)
-    except strict_json.RepeatedKeyError:
+    except strict_json.RepeatedKeyError as error:
         raise GatewayError(
-            "invalid_json", "An object in the body has the same key twice: send each key once."
+            "invalid_json", f"An object in the body has the key {error.key!r} twice: send each key once."
         ) from None
     except strict_json.StrictJsonError as error:
         raise GatewayError("invalid_json", f"The body is not JSON: {error}.") from None

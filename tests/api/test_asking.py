@@ -9,7 +9,7 @@ import pytest
 
 from gateway.contracts.store import Json
 from gateway.testing.peer import connect
-from tests.api.responses.answering import KEYS, RESPONSES, Client, answering, text_of
+from tests.api.responses.answering import GATEWAY, KEYS, RESPONSES, Client, answering, text_of
 from tests.e2e.models import Answer, calls, says
 from tests.e2e.talking import CHAT, Completed, desk
 from tests.e2e.workflow_cases import ECHO, folder_of
@@ -108,6 +108,38 @@ async def test_a_message_decides(tmp_path: Path, path: str) -> None:
         (line,) = [line for line in question.splitlines() if line.startswith("approve ap_")]
         assert await asked(client, path, "Write.", question, line) == "Written."
         assert (tmp_path / "work" / "new.txt").read_text() == "x"
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("key", ["content", "model", "stream"])
+async def test_a_message_that_decides_has_one_meaning(tmp_path: Path, path: str, key: str) -> None:
+    """No key is there twice, wherever it is: a proxy before the gateway may have read the other value."""
+    async with answering(WRITE, says("Written."), tools=desk(tmp_path, write=True)) as client:
+        question = await asked(client, path, "Write.")
+        (line,) = [line for line in question.splitlines() if line.startswith("approve ap_")]
+        body = json.dumps(body_of(path, "Write.", question, line, stream=False))
+        start = body.rindex(f'"{key}": ')
+        twice = f'{body[:start]}"{key}": "reject", {body[start:]}'.encode()
+        refused = await client.post(twice, path)
+        assert (refused.status, refused.error["code"], refused.error["param"]) == (400, "invalid_json", key)
+        assert f"'{key}' twice" in refused.error["message"] and not (tmp_path / "work" / "new.txt").exists()
+        assert await asked(client, path, "Write.", question, line) == "Written."
+
+
+@pytest.mark.parametrize("key", ["approve", "approval_request_id", "type", "input", "appr\\u006fve"])
+async def test_an_approval_response_has_one_meaning(tmp_path: Path, key: str) -> None:
+    """The same for decisions in fields, however a key is written."""
+    async with answering(WRITE, says("Written."), tools=desk(tmp_path, write=True)) as client:
+        made = (await client.create("Write.", tools=[GATEWAY])).json
+        name = json.loads(f'"{key}"')
+        item = {"type": "mcp_approval_response", "approval_request_id": made["output"][-1]["id"], "approve": True}
+        body = {"model": "m", "previous_response_id": made["id"], "tools": [GATEWAY], "input": [item]}
+        text = json.dumps(body)
+        start = text.rindex(f'"{name}": ')
+        refused = await client.post(f'{text[:start]}"{key}": false, {text[start:]}'.encode(), RESPONSES)
+        assert (refused.status, refused.error["code"], refused.error["param"]) == (400, "invalid_json", name)
+        assert not (tmp_path / "work" / "new.txt").exists()
+        assert (await client.post(body, RESPONSES)).status == 200 and (tmp_path / "work" / "new.txt").exists()
 
 
 @pytest.mark.parametrize("path", PATHS)
