@@ -52,10 +52,13 @@ class ResponseStore(Protocol):
     Deletions outlive a power cut once they return. Other writes outlive the process.
     """
 
-    async def put_response(self, response: StoredResponse) -> None:
+    async def put_response(
+        self, response: StoredResponse, *, adds: Sequence[tuple[str, bytes]] = (), now_s: float = 0.0
+    ) -> bool:
         """Insert a response, or replace the open one of this id, whose caller and time stay.
 
-        One that has ended stays as it is.
+        One that has ended stays as it is; then return False. `adds` are the items that it adds to its conversation, if
+        there is one, when it is written: both or neither are.
         """
 
     async def response(self, response_id: str, *, tenant: str) -> StoredResponse | None: ...

@@ -6,6 +6,7 @@
 3. Only a background response, and one that continues a stored run, has a row before its end.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +19,7 @@ from gateway.contracts.exchange import Chunk
 from gateway.contracts.journal import Approval, ConflictError, StoredRun
 from gateway.contracts.plugin import Clock
 from gateway.contracts.responses import StoredResponse
-from gateway.contracts.store import Json, Store, StoreError, unwritten
+from gateway.contracts.store import Json, Store, StoreError, UnwrittenError, unwritten
 from gateway.dialects.responses.answer import ResponseAnswer
 from gateway.dialects.responses.decisions import decided_in
 from gateway.dialects.responses.facts import ResponseFacts
@@ -29,6 +30,11 @@ from gateway.errors import GatewayError
 from gateway.runs.answer_log import AnswerLogs, Recorded, end_of, ended, has_end, rest_of, tells_all
 from gateway.runs.live import LiveRun, interrupted
 
+log = logging.getLogger("gateway")
+
+#: So long after a run has ended, only the worker that drove it stores its response: it has all of the answer, and the
+#: record of a run has no thoughts of the model.
+DRIVER_S: Final = 30.0
 #: Responses of one chain that a request reads.
 CHAIN_LIMIT: Final = 10_000
 #: The mark of our requests among the clients of runs (`Exchange.client`).
@@ -52,10 +58,7 @@ class KeptResponses:
     service_of: Callable[[str], str | None]
 
     async def find(self, response_id: str, *, tenant: str) -> StoredResponse:
-        """Return a response as it is at this moment.
-
-        Raises GatewayError (response_not_found, store_full), StoreError.
-        """
+        """Return a response as it is at this moment. Raises GatewayError (response_not_found), StoreError."""
         row = await self._found(response_id, tenant=tenant)
         if row is None:
             raise not_found()
@@ -134,25 +137,22 @@ class KeptResponses:
             )
         return _question(approval, service=self.service_of(approval.tool))
 
-    async def put(self, row: StoredResponse) -> None:
-        """Store a response. Raises GatewayError (store_full, store_uncertain)."""
+    async def put(self, row: StoredResponse, *, adds: Sequence[tuple[str, bytes]] = ()) -> None:
+        """Store a response, with the items that it adds to its conversation.
+
+        Raises GatewayError (store_full, store_uncertain).
+        """
         try:
-            await self.store.put_response(row)
+            await self.store.put_response(row, adds=adds, now_s=self.clock.time())
         except StoreError as error:
             raise unwritten(error, "The gateway cannot store the response; its log says why.") from None
 
     async def keep(self, row: StoredResponse, answer: ResponseAnswer) -> None:
-        """Add a response that has ended to its conversation, and store it: a crash in between loses none of it.
-
-        Raises GatewayError.
-        """
+        """Store a response that has ended, and with it what it adds to its conversation. Raises GatewayError."""
+        adds: Sequence[tuple[str, bytes]] = ()
         if row.conversation is not None and answer.status in ("completed", "incomplete"):
-            items = await aside(partial(_added, row.input, answer.output), content=row.input)
-            try:
-                await self.store.add_items(row.conversation, items, tenant=row.tenant, now_s=self.clock.time())
-            except StoreError as error:
-                raise unwritten(error, "The gateway cannot add to the conversation; its log says why.") from None
-        await self.put(replace(row, state=answer.status, output=answer.json))
+            adds = await aside(partial(_added, row.input, answer.output), content=row.input)
+        await self.put(_ended(row, answer), adds=adds)
 
     async def cancelled(self, row: StoredResponse) -> None:
         """Store a background response whose run was cancelled, as far as its log goes. Raises GatewayError, StoreError.
@@ -223,7 +223,7 @@ class KeptResponses:
         return row
 
     async def _found(self, response_id: str, *, tenant: str) -> StoredResponse | None:
-        """Return a response as it is at this moment. None: there is none. Raises GatewayError, StoreError."""
+        """Return a response as it is at this moment. None: there is none. Raises StoreError."""
         row = await self.store.response(response_id, tenant=tenant) or await self._of_run(response_id, tenant=tenant)
         if row is None or _is_hidden(row):
             return None
@@ -236,7 +236,10 @@ class KeptResponses:
         return None if run is None else await aside(partial(_row_of, run, response_id), content=run.request)
 
     async def _settled(self, row: StoredResponse) -> StoredResponse:
-        """Return a response whose turn is over as it ended, and store that. One that goes on is returned as it is."""
+        """Return a response whose turn is over as it ended, and store that if the store can.
+
+        One that goes on is returned as it is.
+        """
         entries = await self.logs.entries(row.id, tenant=row.tenant) if row.background else []
         if has_end(entries):  # readers of its log have had its end
             return await self._finished(row, entries)
@@ -253,10 +256,13 @@ class KeptResponses:
         chunks, failure = await self.told(run, shows_calls, decided_in(orjson.loads(row.input)))
         if row.background:
             rest = rest_of(chunks, entries, is_whole=tells_all(run, shows_calls=shows_calls))
-            await self._end_log(row, run, entries, [*rest, ended(run.updated_s, failure)])
-            return await self._finished(row, await self.logs.entries(row.id, tenant=row.tenant))
+            return await self._finished(
+                row, await self._ended_log(row, run, entries, [*rest, ended(run.updated_s, failure)])
+            )
         answer = self.answer_of(row, now_s=lambda: run.updated_s)
         _write(row.id, answer, chunks, failure=failure, over=True)
+        if self.clock.time() - run.updated_s < DRIVER_S:
+            return _ended(row, answer)
         return await self._kept(row, answer)
 
     async def _finished(self, row: StoredResponse, entries: Sequence[Chunk]) -> StoredResponse:
@@ -269,9 +275,27 @@ class KeptResponses:
         return await self._kept(row, answer)
 
     async def _kept(self, row: StoredResponse, answer: ResponseAnswer) -> StoredResponse:
-        """Store a response as it has ended, unless somebody has just done so, and return it."""
-        await self.keep(row, answer)
+        """Return a response as it has ended, and store it so, unless somebody has just done that or the store is full.
+
+        Raises StoreError.
+        """
+        try:
+            await self.keep(row, answer)
+        except UnwrittenError as error:
+            log.error("the response %s is shown and not stored: %s", row.id, error)
+            return _ended(row, answer)
         return await self.store.response(row.id, tenant=row.tenant) or row
+
+    async def _ended_log(
+        self, row: StoredResponse, run: StoredRun, entries: Sequence[Chunk], chunks: Sequence[Chunk]
+    ) -> Sequence[Chunk]:
+        """Append the end of an answer to its log if the store can, and return the log. Raises StoreError."""
+        try:
+            await self._end_log(row, run, entries, chunks)
+        except StoreError as error:
+            log.error("the response %s is shown, and its end is not stored: %s", row.id, error)
+            return [*entries, *chunks]
+        return await self.logs.entries(row.id, tenant=row.tenant)
 
     async def _end_log(
         self, row: StoredResponse, run: StoredRun, entries: Sequence[Chunk], chunks: Sequence[Chunk]
@@ -295,6 +319,11 @@ def _write(
         answer.fail(failure, request_id=response_id)
     elif over:
         answer.end()
+
+
+def _ended(row: StoredResponse, answer: ResponseAnswer) -> StoredResponse:
+    """Return a response with its end."""
+    return replace(row, state=answer.status, output=answer.json)
 
 
 def _is_hidden(row: StoredResponse) -> bool:

@@ -92,6 +92,16 @@ PRUNE = tuple(
 )
 
 
+def put_response(
+    connection: sqlite3.Connection, response: StoredResponse, *, adds: Sequence[tuple[str, bytes]], now_s: float
+) -> bool:
+    """Insert or replace a response, and with it the items that it adds to its conversation. Return whether it is."""
+    written = connection.execute(PUT_RESPONSE, RESPONSES.values(response)).rowcount > 0
+    if written and adds and response.conversation is not None:
+        add_items(connection, response.conversation, items=adds, tenant=response.tenant, now_s=now_s)
+    return written
+
+
 def responses_up_to(
     connection: sqlite3.Connection, response_id: str | None, *, tenant: str, limit: int
 ) -> list[StoredResponse]:

@@ -14,9 +14,10 @@ from .thread import SqliteWork
 class SqliteResponses(SqliteWork):
     """The part of a store for responses, the logs of their answers, and conversations."""
 
-    async def put_response(self, response: StoredResponse) -> None:
-        row = RESPONSES.values(response)
-        await self._write(lambda c: c.execute(sql.PUT_RESPONSE, row).rowcount)
+    async def put_response(
+        self, response: StoredResponse, *, adds: Sequence[tuple[str, bytes]] = (), now_s: float = 0.0
+    ) -> bool:
+        return await self._write(partial(sql.put_response, response=response, adds=adds, now_s=now_s))
 
     async def response(self, response_id: str, *, tenant: str) -> StoredResponse | None:
         return await self._first(RESPONSES, sql.RESPONSE, (tenant, response_id))

@@ -40,24 +40,24 @@ CLIENT = {"api": "responses", "request": FACTS, "input": INPUT, "previous_id": N
 
 
 class Full(SqliteStore):
-    """The real store; `full` names what it cannot write. The next response waits for `held`."""
+    """The real store, which is full at times. The next response waits for `held`."""
 
-    full: frozenset[str] = frozenset()
+    is_full = False
     held: asyncio.Event | None = None
 
-    async def put_response(self, response: StoredResponse) -> None:
-        self._fail("put_response")
+    async def put_response(self, response: StoredResponse, **facts: Any) -> bool:
+        self._fail()
         held, self.held = self.held, None
         if held is not None:
             await held.wait()
-        await super().put_response(response)
+        return await super().put_response(response, **facts)
 
-    async def add_items(self, *args: Any, **facts: Any) -> bool:
-        self._fail("add_items")
-        return await super().add_items(*args, **facts)
+    async def append_answer(self, *args: Any, **facts: Any) -> None:
+        self._fail()
+        await super().append_answer(*args, **facts)
 
-    def _fail(self, what: str) -> None:
-        if what in self.full:
+    def _fail(self) -> None:
+        if self.is_full:
             raise StoreError("database or disk is full")
 
 
@@ -471,8 +471,7 @@ async def test_a_conversation_gets_what_was_answered(finish: str | None, n_items
         assert len(await desk.store.all_items("conv_1", tenant="acme")) == n_items
 
 
-@pytest.mark.parametrize("full", ["put_response", "add_items"])
-async def test_a_full_store_is_told(full: str) -> None:
+async def test_a_full_store_is_told() -> None:
     """The client must not take its response for stored."""
     async with shelf() as desk:
         draft = row(conversation="conv_1")
@@ -481,12 +480,44 @@ async def test_a_full_store_is_told(full: str) -> None:
         await desk.store.put_conversation(
             StoredConversation(id="conv_1", tenant="acme", created_s=1.0, metadata=b"{}"), now_s=1.0
         )
-        desk.store.full = frozenset((full,))
+        desk.store.is_full = True
         assert await code_of(desk.kept.keep(draft, answer)) == "store_full"
         assert await desk.store.response(RESPONSE, tenant="acme") is None
-        desk.store.full = frozenset()
+        assert await desk.store.all_items("conv_1", tenant="acme") == []
+        desk.store.is_full = False
         await desk.kept.keep(draft, answer)
         assert len(await desk.store.all_items("conv_1", tenant="acme")) == 2
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_a_full_store_shows_what_it_has(background: bool) -> None:
+    """A read needs no write; the response is stored once the store can."""
+    for before in ((), ("Hel",), WHOLE, (*WHOLE, log_end(150.0, None))) if background else ((),):
+        async with shelf(row(background=background)) as desk:
+            if before:
+                await desk.append(*before)
+            desk.store.is_full = True
+            found = await desk.resource()
+            assert (found["status"], text_of(found), await desk.log()) == ("completed", "Hello", list(before))
+            assert [one.id for one in await desk.kept.chain(RESPONSE, tenant="acme")] == [RESPONSE]
+            desk.store.is_full = False
+            assert (await desk.resource())["output"] == found["output"]
+            assert (await desk.store.response(RESPONSE, tenant="acme") or row()).state == "completed"
+
+
+async def test_the_worker_that_drove_a_run_stores_its_response() -> None:
+    """Another one shows what is on record, and stores it only when no end can come any more."""
+    async with shelf(client=CLIENT) as desk:
+        desk.clock = ManualClock(100.0 + module.DRIVER_S - 1)
+        desk.kept = desk.worker()
+        assert text_of(await desk.resource()) == "Hello"
+        assert await desk.store.response(RESPONSE, tenant="acme") is None
+        thought = {"choices": [{"index": 0, "delta": {"reasoning_content": "Hm."}}]}
+        answer = desk.kept.answer_of(row())
+        answer.whole([thought, *WHOLE])
+        await desk.kept.keep(row(), answer)
+        desk.clock.advance(9.0)
+        assert kinds((await desk.resource())["output"]) == ["reasoning", "message"]
 
 
 async def test_a_question_is_an_item_of_its_service() -> None:

@@ -82,6 +82,25 @@ async def test_a_response_that_has_ended_stays_as_it_is(store: Store, end: Any) 
     assert await store.response("resp_1", tenant="acme") == ended
 
 
+async def test_a_response_is_written_with_the_items_of_its_conversation(store: Store) -> None:
+    """Both or neither: what ended before adds nothing, and without its conversation a response is written alone."""
+    await converse(store, "a")
+    await store.put_response(opened(conversation="conv_1"))
+    ended, adds = response(conversation="conv_1"), [("b", b"b"), ("c", b"c")]
+    assert await store.put_response(ended, adds=adds, now_s=1.0) is True
+    assert await listed(store) == "a b c"
+    for late in (replace(ended, output=b"late"), ended):
+        assert await store.put_response(late, adds=[("d", b"d")], now_s=1.0) is False
+    assert await listed(store) == "a b c" and await store.response("resp_1", tenant="acme") == ended
+    for conversation in (None, "conv_gone"):
+        alone = response(f"resp_{conversation}", conversation=conversation)
+        assert await store.put_response(alone, adds=adds, now_s=1.0) is True
+        assert await store.response(alone.id, tenant="acme") == alone
+    with pytest.raises(StoreError):
+        await store.put_response(response("resp_3", conversation="conv_1"), adds=[("e", object())], now_s=1.0)  # type: ignore[list-item]
+    assert await listed(store) == "a b c" and await store.response("resp_3", tenant="acme") is None
+
+
 async def test_responses_are_of_one_tenant(store: Store) -> None:
     """The same id in another tenant is another response, in a chain and for a run, too."""
     ours, theirs = opened(), opened(tenant="other", input=b"theirs")
