@@ -82,7 +82,7 @@ class ApiPages:
         socket = SocketResponses(creation)
         self.held_open += [following.close, socket.close]
         responses = ResponsePages(creation=creation, kept=self.kept, following=following, authorise=self._authorise)
-        conversations = ConversationPages(kept=self.kept, authorise=self._authorise)
+        conversations = ConversationPages(kept=self.kept, sealing=creation.sealing, authorise=self._authorise)
         pages = (CompactionPage(creation), responses, socket, conversations)
         return [route for page in pages for route in page.routes()]
 

@@ -11,9 +11,11 @@ from aiohttp import web
 
 from gateway.api.content import aside, check_values, content_of
 from gateway.api.request import Authorise, gone, query_of, word_of
+from gateway.api.responses.added import check_added, depends_on_earlier
 from gateway.api.responses.creating import no_conversation
 from gateway.api.responses.kept import KeptResponses
 from gateway.api.responses.lists import items_answer, items_limit, query_of_items
+from gateway.api.responses.sealing import Sealing
 from gateway.api.site import Route
 from gateway.api.views import json_answer
 from gateway.contracts.caller import Caller
@@ -39,6 +41,7 @@ class ConversationPages:
     """The pages of conversations."""
 
     kept: KeptResponses
+    sealing: Sealing
     authorise: Authorise
 
     def routes(self) -> list[Route]:
@@ -111,7 +114,7 @@ class ConversationPages:
     async def _add(self, request: web.Request) -> web.Response:
         caller = self.authorise(request, _SCOPE)
         conversation = await self._found(request)
-        wanted = await self._wanted(request, caller, "items")
+        wanted = await self._wanted(request, caller, "items", conversation=conversation)
         if not wanted.items:
             raise GatewayError("missing_field", f"Send 'items': 1 to {ITEMS_MOST} of them.", param="items")
         query_of_items(request)
@@ -134,14 +137,25 @@ class ConversationPages:
             raise _no_item()
         return json_answer(_view(conversation))
 
-    async def _wanted(self, request: web.Request, caller: Caller, *known: str) -> "_Wanted":
-        """Return the body of a request, checked, with the items that it refers to. Raises GatewayError, StoreError."""
+    async def _wanted(
+        self, request: web.Request, caller: Caller, *known: str, conversation: StoredConversation | None = None
+    ) -> "_Wanted":
+        """Return the body of a request, checked, with the items that it refers to: they go behind a conversation.
+
+        Raises GatewayError, StoreError.
+        """
         content = await content_of(request, caller, limit_bytes=BODY_LIMIT_BYTES, limit_name="this page takes")
         await check_values(content, limit=VALUES_LIMIT)
         wanted = await aside(partial(_wanted, content or b"{}", known), content=content)
         references = [(f"items[{i}]", one["id"]) for i, one in enumerate(wanted.items) if one["type"] == REFERENCE]
         found = await self.kept.referenced(references, tenant=caller.tenant)
         items = [found[one["id"]] if one["type"] == REFERENCE else one for one in wanted.items]
+        earlier: Sequence[bytes] = ()
+        if conversation is not None and any(map(depends_on_earlier, items)):
+            earlier = await self.kept.store.all_items(conversation.id, tenant=caller.tenant)
+        seal = await self.sealing.of(caller.tenant)
+        check = partial(check_added, items, earlier, unseal=seal.opened)
+        await aside(check, content=content, more_bytes=sum(map(len, earlier)))
         return _Wanted(listed(items, response_id="resp_" + secrets.token_hex(12)), wanted.metadata)
 
     async def _put(self, conversation: StoredConversation, items: Sequence[Json]) -> None:

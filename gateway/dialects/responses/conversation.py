@@ -233,12 +233,7 @@ class _Conversation:
 
     def _add_summary(self, index: int, item: Json) -> None:
         self._close()
-        try:
-            summary = self._unseal(item["encrypted_content"])
-        except ValueError:
-            place = self._places.of(index, "encrypted_content")
-            text = f"'{place}' was not made by this gateway, or is damaged: send the conversation itself."
-            raise GatewayError("invalid_field", text, param=place) from None
+        summary = summary_of(item, self._unseal, place=self._places.of(index, "encrypted_content"))
         self.tainted = True
         self.messages.append({"role": "system", "content": _SUMMARY + summary})
 
@@ -255,6 +250,15 @@ class _Conversation:
                 self.messages.append({"role": "user", "content": self._files})
             self._text, self._calls, self._outputs, self._files = "", [], [], []
         self._thoughts = []
+
+
+def summary_of(item: Json, unseal: Callable[[str], str], *, place: str) -> str:
+    """Return the summary in a compaction item. Raises GatewayError for one that this gateway did not make."""
+    try:
+        return unseal(item["encrypted_content"])
+    except ValueError:
+        text = f"'{place}' was not made by this gateway, or is damaged: send the conversation itself."
+        raise GatewayError("invalid_field", text, param=place) from None
 
 
 def _call(call_id: str, name: str, arguments: str) -> Json:

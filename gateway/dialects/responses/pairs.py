@@ -29,11 +29,12 @@ class Pairs:
 _AGAIN: Final = ("local_shell_call_output", "mcp_approval_request")
 
 
-def pairs_of(items: Sequence[Json], *, place: Place) -> Pairs:
+def pairs_of(items: Sequence[Json], *, place: Place, may_lack_outputs: bool = False) -> Pairs:
     """Return the pairs of a conversation. Raises GatewayError (invalid_field), as OpenAI does, for what has no pair.
 
-    Ids of items occur once, but for questions: a call that is asked for again has the same one. Ids of calls may come
-    again once the earlier call has its output: some model servers count calls anew in each answer.
+    `may_lack_outputs`: outputs of calls may follow later. Ids of items occur once, but for questions: a call that is
+    asked for again has the same one. Ids of calls may come again once the earlier call has its output: some model
+    servers count calls anew in each answer.
     """
     open_calls: dict[str, int] = {}
     outputs: dict[int, Json] = {}
@@ -59,7 +60,7 @@ def pairs_of(items: Sequence[Json], *, place: Place) -> Pairs:
             if called is None or OUTPUT_OF[items[called]["type"]] != kind:
                 raise _no_call(place(index, "call_id"), output_of)
             outputs[called] = item
-    for call_id, index in open_calls.items():
+    for call_id, index in () if may_lack_outputs else open_calls.items():
         raise _no_output(place(index, "call_id"), call_id)
     return Pairs(outputs, frozenset(alone))
 

@@ -105,9 +105,8 @@ async def test_a_forged_or_foreign_summary_is_refused() -> None:
                 refused = await asks.create([message("user", "1"), item], path=path)
                 assert (refused.status, refused.error["code"]) == (400, "invalid_field")
                 assert refused.error["param"] == "input[1].encrypted_content"
-        conversation = (await eve.post({"items": [sealed]}, CONVERSATIONS)).json["id"]
-        refused = await eve.create(conversation=conversation)
-        assert (refused.error["code"], refused.error["param"]) == ("invalid_field", "conversation")
+        refused = await eve.post({"items": [sealed]}, CONVERSATIONS)
+        assert (refused.error["code"], refused.error["param"]) == ("invalid_field", "items[0].encrypted_content")
         assert len(client.world.model.asked) == 1
 
 

@@ -6,7 +6,7 @@ from gateway.contracts.store import Json
 from gateway.dialects.endpoints import paths_of
 from tests.e2e.models import says
 
-from .answering import CONVERSATIONS, KEYS, Client, answering
+from .answering import CONVERSATIONS, KEYS, RESPONSES, Client, answering
 
 
 def user(text: str) -> Json:
@@ -107,14 +107,14 @@ async def test_lists_in_a_query_have_brackets_and_come_several_times() -> None:
 
 
 async def test_items_keep_their_ids_and_their_order() -> None:
-    """One that is there already stays as it is, where it is; one without an id gets one."""
+    """One that is there already, just so, stays where it is: a client may repeat its request."""
     async with answering() as client:
         one = await made(client)
         path = f"{CONVERSATIONS}/{one}/items"
-        items = [{"id": "msg_mine", **user("1")}, user("2"), {"id": "msg_mine", **user("3")}]
-        await client.post({"items": items}, path)
-        await client.post({"items": [{"id": "msg_mine", **user("4")}, user("5")]}, path)
-        assert await texts(client, one) == ["1", "2", "5"]
+        await client.post({"items": [{"id": "msg_mine", **user("1")}, user("2")]}, path)
+        added = await client.post({"items": [{"id": "msg_mine", **user("1")}, user("3")]}, path)
+        assert added.json["data"][0]["id"] == "msg_mine"
+        assert await texts(client, one) == ["1", "2", "3"]
         listed = (await client.get(one, "/items", path=CONVERSATIONS)).json["data"]
         assert len({item["id"] for item in listed}) == 3 and all(item["status"] == "completed" for item in listed)
 
@@ -135,6 +135,83 @@ async def test_an_item_of_a_response_is_referred_to() -> None:
             "items[1].id",
         )
         assert await texts(client, one) == ["0", "one"]
+
+
+CALL: Json = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
+OUTPUT: Json = {"type": "function_call_output", "call_id": "call_1", "output": "sunny"}
+#: Items that break or fool each later request, behind a conversation with the message "msg_mine", and their places.
+BROKEN: list[tuple[list[Json], str]] = [
+    ([user("2"), {"type": "compaction", "encrypted_content": "x"}], "items[1].encrypted_content"),
+    ([{"type": "compaction_summary", "encrypted_content": "x.y"}], "items[0].encrypted_content"),
+    ([OUTPUT], "items[0].call_id"),
+    ([OUTPUT, CALL], "items[0].call_id"),
+    ([CALL, {**OUTPUT, "type": "custom_tool_call_output"}], "items[1].call_id"),
+    ([CALL, OUTPUT, OUTPUT], "items[2].call_id"),
+    ([{"type": "local_shell_call_output", "id": "call_1", "output": "x"}], "items[0].call_id"),
+    ([user("2"), {"type": "mcp_approval_response", "approval_request_id": "ap_1", "approve": True}], "items[1].type"),
+    ([{"id": "msg_mine", **user("2")}], "items[0].id"),
+    ([{"id": "msg_a", **user("2")}, {"id": "msg_mine", **user("1")}, {"id": "msg_a", **user("3")}], "items[2].id"),
+]
+
+
+@pytest.mark.parametrize(("items", "param"), BROKEN)
+async def test_items_that_would_break_each_later_request(items: list[Json], param: str) -> None:
+    """400 with the place, and none is added."""
+    async with answering() as client:
+        one = await made(client)
+        path = f"{CONVERSATIONS}/{one}/items"
+        await client.post({"items": [{"id": "msg_mine", **user("1")}]}, path)
+        refused = await client.post({"items": items}, path)
+        assert (refused.status, refused.error["code"], refused.error["param"]) == (400, "invalid_field", param)
+        assert await texts(client, one) == ["1"]
+
+
+@pytest.mark.parametrize(("items", "param"), BROKEN[:-2])
+async def test_a_conversation_that_would_break_each_later_request(items: list[Json], param: str) -> None:
+    """It is not created either."""
+    async with answering() as client:
+        refused = await client.post({"items": items}, CONVERSATIONS)
+        assert (refused.status, refused.error["code"], refused.error["param"]) == (400, "invalid_field", param)
+
+
+async def test_an_output_may_follow_its_call_later() -> None:
+    """With further items, or with a request that goes on from the conversation."""
+    async with answering(says("It is sunny."), says("Rainy.")) as client:
+        for later in (True, False):
+            one = (await client.post({"items": [user("How is it?"), CALL]}, CONVERSATIONS)).json["id"]
+            if later:
+                added = await client.post({"items": [OUTPUT]}, f"{CONVERSATIONS}/{one}/items")
+                assert added.status == 200, added.json
+            answer = await client.create("Well?" if later else [OUTPUT], conversation=one)
+            assert answer.status == 200, answer.json
+            assert [message["role"] for message in client.sent][:3] == ["user", "assistant", "tool"]
+
+
+async def test_a_conversation_takes_a_summary_of_its_tenant() -> None:
+    """Another tenant's is refused, and so is one that was changed."""
+    async with answering(says("They like tea."), says("Tea."), **KEYS) as client:
+        ann, eve = client.of("ann"), client.of("eve")
+        (item,) = (await ann.post({"model": "m", "input": "I like tea"}, f"{RESPONSES}/compact")).json["output"]
+        content = item["encrypted_content"]
+        changed = {**item, "encrypted_content": content[:4] + ("A" if content[4] != "A" else "B") + content[5:]}
+        for asks, sent in ((ann, changed), (eve, item)):
+            refused = await asks.post({"items": [user("1"), sent]}, CONVERSATIONS)
+            assert (refused.status, refused.error["param"]) == (400, "items[1].encrypted_content")
+        one = (await ann.post({"items": [item]}, CONVERSATIONS)).json["id"]
+        assert (await ann.create("What do I like?", conversation=one)).status == 200
+        assert "They like tea." in str(client.world.model.asked[-1]["messages"][:-1])
+
+
+async def test_a_decision_of_an_earlier_request_is_none_that_can_be_added() -> None:
+    """Nor by the id that it has there."""
+    question = {"type": "mcp_approval_request", "id": "ap_1", "server_label": "gateway", "name": "f", "arguments": ""}
+    decided = {"type": "mcp_approval_response", "approval_request_id": "ap_1", "approve": False}
+    async with answering(says("one")) as client:
+        made = await client.create([question, decided, {"role": "assistant", "content": "No."}, user("Well?")])
+        listed = (await client.get(made.json["id"], "/input_items?order=asc")).json["data"]
+        reference = {"type": "item_reference", "id": listed[1]["id"]}
+        refused = await client.post({"items": [reference]}, CONVERSATIONS)
+        assert (refused.status, refused.error["param"]) == (400, "items[0].type")
 
 
 WRONG = [

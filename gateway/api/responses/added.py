@@ -1,0 +1,57 @@
+"""Items that a client adds to a conversation by itself: those that a request's input could have, at their place.
+
+What is wrong with one must come out when it is added, and not with each later request that goes on from it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from gateway.contracts.store import Json
+from gateway.dialects.responses.conversation import summary_of
+from gateway.dialects.responses.items import COMPACTION, OUTPUT_OF, OUTPUTS, listed
+from gateway.dialects.responses.pairs import pairs_of
+from gateway.errors import GatewayError
+
+
+def depends_on_earlier(item: Json) -> bool:
+    """Return whether an item may be wrong because of those before it: their ids, and calls that wait for outputs."""
+    return bool(item.get("id")) or item["type"] in OUTPUTS or item["type"] in OUTPUT_OF
+
+
+def check_added(items: Sequence[Json], earlier: Sequence[bytes], *, unseal: Callable[[str], str]) -> None:
+    """Check items that go behind those of a conversation. One that is there already, just so, is no second one.
+
+    Outputs may follow later. Only a request for a response decides approvals. Raises GatewayError (invalid_field).
+    """
+    for i, item in enumerate(items):
+        if item["type"] == "mcp_approval_response":
+            text = f"'items[{i}]' decides nothing here: send it as 'input' of a request for a response."
+            raise GatewayError("invalid_field", text, param=f"items[{i}].type")
+        if item["type"] == COMPACTION:
+            summary_of(item, unseal, place=f"items[{i}].encrypted_content")
+    before: list[Json] = [orjson.loads(item) for item in earlier]
+    known = {item["id"]: item for item in before}
+    new = [i for i, item in enumerate(items) if not _is_known(item, known)]
+    place = _Places(len(before), new)
+    pairs_of([*before, *(items[i] for i in new)], place=place, may_lack_outputs=True)
+
+
+def _is_known(item: Json, known: dict[str, Json]) -> bool:
+    there = known.get(item.get("id") or "")
+    return there is not None and listed([item], response_id="") == [there]
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """The places of items that are added, for errors, behind `n_earlier` of the conversation."""
+
+    n_earlier: int
+    new: Sequence[int]
+
+    def __call__(self, index: int, field: str = "") -> str:
+        if index < self.n_earlier:
+            return "conversation"
+        place = f"items[{self.new[index - self.n_earlier]}]"
+        return f"{place}.{field}" if field else place
