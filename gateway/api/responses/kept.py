@@ -86,7 +86,7 @@ class KeptResponses:
                 found = await self._found(wanted, tenant=tenant)
                 further = [] if found is None else [found]
             if (gone := next((row.id for row in further if _is_hidden(row)), None if further else wanted)) is not None:
-                raise no_previous(gone)
+                raise no_previous(response_id, gone)
             chain[:0] = further
             wanted = chain[0].previous_id
             if len(chain) > CHAIN_LIMIT:
@@ -385,11 +385,11 @@ def not_found() -> GatewayError:
     return GatewayError("response_not_found", "There is no response with this id; 'store' false keeps none.")
 
 
-def no_previous(response_id: str) -> GatewayError:
-    """Return the error of a request that goes on from a response that is not there."""
+def no_previous(response_id: str, gone: str) -> GatewayError:
+    """Return the error of a request that goes on from a response: `gone`, which is that or one before it, is missing."""
+    what, last = f"Previous response with id '{response_id[:80]}' not found", ", or the id of a response that is stored"
+    if gone != response_id:  # the client may never have seen that id
+        what, last = f"An earlier response that '{response_id}' goes on from is deleted", ""
     return GatewayError(
-        "previous_response_not_found",
-        f"Previous response with id '{response_id[:80]}' not found: send the whole input, or the id of a response that "
-        "is stored.",
-        param="previous_response_id",
+        "previous_response_not_found", f"{what}: send the whole input{last}.", param="previous_response_id"
     )
