@@ -388,8 +388,8 @@ def not_found() -> GatewayError:
 def no_previous(response_id: str, gone: str) -> GatewayError:
     """Return the error of a request that goes on from a response: `gone`, which is that or one before it, is missing."""
     what, last = f"Previous response with id '{response_id[:80]}' not found", ", or the id of a response that is stored"
-    if gone != response_id:  # the client may never have seen that id
-        what, last = f"An earlier response that '{response_id}' goes on from is deleted", ""
+    if gone != response_id:  # the request does not name that one
+        what, last = f"The earlier response '{gone}', from which '{response_id}' goes on, is deleted", ""
     return GatewayError(
         "previous_response_not_found", f"{what}: send the whole input{last}.", param="previous_response_id"
     )

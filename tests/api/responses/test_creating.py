@@ -80,6 +80,7 @@ async def test_a_chain_with_a_deleted_link_is_none(which: int) -> None:
         refused = await client.create("3", previous_response_id=second)
         assert (refused.status, refused.error["code"]) == (400, "previous_response_not_found")
         assert refused.error["param"] == "previous_response_id" and gone in refused.error["message"]
+        assert second in refused.error["message"], "it names the response that the request goes on from"
         assert len(client.world.model.asked) == 2
 
 
@@ -96,9 +97,6 @@ async def test_a_deleted_link_stays_deleted_whose_run_is_on_record(tmp_path: Pat
         assert (await client.get(gone)).error["code"] == "response_not_found"
         refused = await client.create("3", previous_response_id=second.json["id"])
         assert refused.error["code"] == "previous_response_not_found"
-        # The error names the response of the request, whatever is missing: no other id is one that the client sent.
-        assert second.json["id"] in refused.error["message"] and first.json["id"] not in refused.error["message"]
-        assert ("An earlier response" in refused.error["message"]) is (which == 0)
 
 
 @pytest.mark.parametrize("previous", ["resp_x", "resp_" + "0" * 24, "msg_" + "0" * 24, "x"])
