@@ -10,7 +10,8 @@ from aiohttp import web
 
 from gateway.api.asking import ContextRequests, Entered
 from gateway.api.content import aside
-from gateway.api.responses.kept import API, KeptResponses, items_of, not_found
+from gateway.api.responses.kept import KeptResponses
+from gateway.api.responses.rows import API, items_of, not_found
 from gateway.api.responses.sealing import Sealing
 from gateway.context.lane import Keep, new_run_id
 from gateway.contracts.responses import StoredResponse

@@ -15,8 +15,19 @@ from typing import Final
 import orjson
 
 from gateway.api.content import aside
+from gateway.api.responses.rows import (
+    added,
+    by_id,
+    ended_row,
+    is_hidden,
+    no_previous,
+    not_found,
+    question_item,
+    row_of,
+    write,
+)
 from gateway.contracts.exchange import Chunk
-from gateway.contracts.journal import Approval, ConflictError, StoredRun
+from gateway.contracts.journal import ConflictError, StoredRun
 from gateway.contracts.plugin import Clock
 from gateway.contracts.responses import StoredResponse
 from gateway.contracts.store import Json, Store, StoreError, UnwrittenError, unwritten
@@ -24,8 +35,6 @@ from gateway.dialects.responses.answer import ResponseAnswer
 from gateway.dialects.responses.decisions import decided_in
 from gateway.dialects.responses.facts import ResponseFacts
 from gateway.dialects.responses.ids import response_id_of, response_of, run_id_of
-from gateway.dialects.responses.items import listed
-from gateway.dialects.responses.output.gateway_calls import OWN_LABEL
 from gateway.errors import GatewayError
 from gateway.runs.answer_log import AnswerLogs, Recorded, end_of, ended, has_end, rest_of, tells_all
 from gateway.runs.live import LiveRun, interrupted
@@ -37,8 +46,6 @@ log = logging.getLogger("gateway")
 DRIVER_S: Final = 30.0
 #: Responses of one chain that a request reads.
 CHAIN_LIMIT: Final = 10_000
-#: The mark of our requests among the clients of runs (`Exchange.client`).
-API: Final = "responses"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +77,7 @@ class KeptResponses:
             return row.output
         answer = self.answer_of(row)
         if row.background and (entries := await self.logs.entries(row.id, tenant=row.tenant)):
-            _write(row.id, answer, entries, failure=None, over=False)
+            write(row.id, answer, entries, failure=None, over=False)
         return orjson.dumps(answer.resource())
 
     async def chain(self, response_id: str, *, tenant: str) -> Sequence[StoredResponse]:
@@ -85,7 +92,7 @@ class KeptResponses:
             if not further or not further[-1].output:
                 found = await self._found(wanted, tenant=tenant)
                 further = [] if found is None else [found]
-            if (gone := next((row.id for row in further if _is_hidden(row)), None if further else wanted)) is not None:
+            if (gone := next((row.id for row in further if is_hidden(row)), None if further else wanted)) is not None:
                 raise no_previous(response_id, gone)
             chain[:0] = further
             wanted = chain[0].previous_id
@@ -117,7 +124,7 @@ class KeptResponses:
             response_id = response_of(item_id) or ""
             if response_id and response_id not in rows:
                 row = await self._found(response_id, tenant=tenant)
-                rows[response_id] = {} if row is None else await _by_id(row)
+                rows[response_id] = {} if row is None else await by_id(row)
             item = rows.get(response_id, {}).get(item_id)
             if place and item is None:
                 item = await self._question(item_id, place=place, tenant=tenant)
@@ -135,7 +142,7 @@ class KeptResponses:
                 "itself.",
                 param=f"{place}.id",
             )
-        return _question(approval, service=self.service_of(approval.tool))
+        return question_item(approval, service=self.service_of(approval.tool))
 
     async def put(self, row: StoredResponse, *, adds: Sequence[tuple[str, bytes]] = ()) -> None:
         """Store a response, with the items that it adds to its conversation.
@@ -151,8 +158,8 @@ class KeptResponses:
         """Store a response that has ended, and with it what it adds to its conversation. Raises GatewayError."""
         adds: Sequence[tuple[str, bytes]] = ()
         if row.conversation is not None and answer.status in ("completed", "incomplete"):
-            adds = await aside(partial(_added, row.input, answer.output), content=row.input)
-        await self.put(_ended(row, answer), adds=adds)
+            adds = await aside(partial(added, row.input, answer.output), content=row.input)
+        await self.put(ended_row(row, answer), adds=adds)
 
     async def cancelled(self, row: StoredResponse) -> None:
         """Store a background response whose run was cancelled, as far as its log goes. Raises GatewayError, StoreError.
@@ -225,7 +232,7 @@ class KeptResponses:
     async def _found(self, response_id: str, *, tenant: str) -> StoredResponse | None:
         """Return a response as it is at this moment. None: there is none. Raises StoreError."""
         row = await self.store.response(response_id, tenant=tenant) or await self._of_run(response_id, tenant=tenant)
-        if row is None or _is_hidden(row):
+        if row is None or is_hidden(row):
             return None
         return row if row.output is not None else await self._settled(row)
 
@@ -233,7 +240,7 @@ class KeptResponses:
         """Return the response of the stored run that began with its request; None: there is none."""
         run_id = run_id_of(response_id)
         run = None if run_id is None else await self.store.run(run_id, tenant=tenant)
-        return None if run is None else await aside(partial(_row_of, run, response_id), content=run.request)
+        return None if run is None else await aside(partial(row_of, run, response_id), content=run.request)
 
     async def _settled(self, row: StoredResponse) -> StoredResponse:
         """Return a response whose turn is over as it ended, and store that if the store can.
@@ -248,7 +255,7 @@ class KeptResponses:
         run = await self.store.run(row.run_id, tenant=row.tenant)
         if run is None:
             answer = self.answer_of(row)
-            _write(row.id, answer, entries, failure=interrupted(row.run_id), over=True)
+            write(row.id, answer, entries, failure=interrupted(row.run_id), over=True)
             return await self._kept(row, answer)
         if not await self.is_over(run):
             return row
@@ -260,9 +267,9 @@ class KeptResponses:
                 row, await self._ended_log(row, run, entries, [*rest, ended(run.updated_s, failure)])
             )
         answer = self.answer_of(row, now_s=lambda: run.updated_s)
-        _write(row.id, answer, chunks, failure=failure, over=True)
+        write(row.id, answer, chunks, failure=failure, over=True)
         if self.clock.time() - run.updated_s < DRIVER_S:
-            return _ended(row, answer)
+            return ended_row(row, answer)
         return await self._kept(row, answer)
 
     async def _finished(self, row: StoredResponse, entries: Sequence[Chunk]) -> StoredResponse:
@@ -271,7 +278,7 @@ class KeptResponses:
             return row
         at_s, failure = end
         answer = self.answer_of(row, now_s=lambda: at_s)
-        _write(row.id, answer, entries, failure=failure, over=True)
+        write(row.id, answer, entries, failure=failure, over=True)
         return await self._kept(row, answer)
 
     async def _kept(self, row: StoredResponse, answer: ResponseAnswer) -> StoredResponse:
@@ -283,7 +290,7 @@ class KeptResponses:
             await self.keep(row, answer)
         except UnwrittenError as error:
             log.error("the response %s is shown and not stored: %s", row.id, error)
-            return _ended(row, answer)
+            return ended_row(row, answer)
         return await self.store.response(row.id, tenant=row.tenant) or row
 
     async def _ended_log(
@@ -308,88 +315,3 @@ class KeptResponses:
             await self.logs.append(answer, chunks)
         except ConflictError:
             return
-
-
-def _write(
-    response_id: str, answer: ResponseAnswer, chunks: Sequence[Chunk], *, failure: GatewayError | None, over: bool
-) -> None:
-    """Write an answer from its chunks, for its Response object."""
-    answer.read([chunk for chunk in chunks if end_of(chunk) is None])
-    if failure is not None:
-        answer.fail(failure, request_id=response_id)
-    elif over:
-        answer.end()
-
-
-def _ended(row: StoredResponse, answer: ResponseAnswer) -> StoredResponse:
-    """Return a response with its end."""
-    return replace(row, state=answer.status, output=answer.json)
-
-
-def _is_hidden(row: StoredResponse) -> bool:
-    """Return whether a row only says that its response was deleted."""
-    return row.output == b""
-
-
-def _question(approval: Approval, *, service: str | None) -> Json:
-    """Return the request for an approval as the item that its response has."""
-    return {
-        "id": approval.id,
-        "type": "mcp_approval_request",
-        "server_label": service or OWN_LABEL,
-        "name": approval.tool if service is None else approval.tool.removeprefix(f"{service}."),
-        "arguments": approval.arguments,
-    }
-
-
-def _row_of(run: StoredRun, response_id: str) -> StoredResponse | None:
-    """Return the response that a stored run began with. None: another API's request began it."""
-    asked: Json = orjson.loads(run.request)
-    client, background = asked.get("client"), asked.get("background", False)
-    if client is None or client.get("api") != API:
-        return None
-    return StoredResponse(
-        id=response_id,
-        tenant=run.tenant,
-        caller=run.caller,
-        state="queued" if background else "in_progress",
-        created_s=run.created_s,
-        run_id=run.id,
-        previous_id=client["previous_id"],
-        conversation=client["conversation"],
-        background=background,
-        request=orjson.dumps(client["request"]),
-        input=orjson.dumps(listed(client["input"], response_id=response_id)),
-    )
-
-
-def _added(listed_input: bytes, output: Sequence[Json]) -> list[tuple[str, bytes]]:
-    """Return the items that a response adds to its conversation, each with its id."""
-    return [(item["id"], orjson.dumps(item)) for item in (*orjson.loads(listed_input), *output)]
-
-
-async def _by_id(row: StoredResponse) -> Mapping[str, Json]:
-    """Return the items of a response by their ids."""
-    items = await aside(partial(items_of, row), content=row.input, more_bytes=len(row.output or b""))
-    return {item["id"]: item for item in items}
-
-
-def items_of(row: StoredResponse) -> list[Json]:
-    """Return the input items of a response, and its output items once it has ended."""
-    items: list[Json] = orjson.loads(row.input)
-    return items if not row.output else [*items, *orjson.loads(row.output)["output"]]
-
-
-def not_found() -> GatewayError:
-    """Return the error of a missing response. A response of another tenant gets the same answer."""
-    return GatewayError("response_not_found", "There is no response with this id; 'store' false keeps none.")
-
-
-def no_previous(response_id: str, gone: str) -> GatewayError:
-    """Return the error of a request that goes on from a response: `gone`, which is that or one before it, is missing."""
-    what, last = f"Previous response with id '{response_id[:80]}' not found", ", or the id of a response that is stored"
-    if gone != response_id:  # the request does not name that one
-        what, last = f"The earlier response '{gone}', from which '{response_id}' goes on, is deleted", ""
-    return GatewayError(
-        "previous_response_not_found", f"{what}: send the whole input{last}.", param="previous_response_id"
-    )

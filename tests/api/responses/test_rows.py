@@ -1,0 +1,51 @@
+"""Rows of responses: what is made of the record of a run, and what a row has as items."""
+
+import orjson
+import pytest
+
+from gateway.api.responses import rows
+from gateway.contracts.store import Json
+from tests.plugins.stores.contract_responses import opened, response
+from tests.plugins.stores.records import run
+
+ITEM: Json = {"id": "msg_1", "type": "message", "role": "user", "content": []}
+CLIENT: Json = {
+    "api": rows.API,
+    "request": {"a": 1},
+    "input": [ITEM],
+    "previous_id": "resp_0",
+    "conversation": "conv_1",
+}
+
+
+@pytest.mark.parametrize(("background", "state"), [(True, "queued"), (False, "in_progress")])
+def test_a_run_has_what_its_response_began_with(background: bool, state: str) -> None:
+    """With its own items alone, each with an id."""
+    stored = run("run_1", request=orjson.dumps({"background": background, "client": CLIENT}))
+    made = rows.row_of(stored, "resp_1")
+    assert made is not None and (made.id, made.run_id, made.state, made.background) == (
+        "resp_1",
+        "run_1",
+        state,
+        background,
+    )
+    assert (made.previous_id, made.conversation, orjson.loads(made.request)) == ("resp_0", "conv_1", {"a": 1})
+    assert rows.items_of(made) == [ITEM] and made.tenant == stored.tenant and made.caller == stored.caller
+
+
+def test_the_items_of_a_response_are_its_input_and_its_output() -> None:
+    """Before its end only the input; a deleted response has none."""
+    said: Json = {"id": "msg_2", "type": "message", "role": "assistant", "content": []}
+    given, output = orjson.dumps([ITEM]), orjson.dumps({"output": [said]})
+    assert rows.items_of(opened(input=given)) == [ITEM]
+    assert rows.items_of(response(input=given, output=output)) == [ITEM, said]
+    assert rows.added(given, [said]) == [("msg_1", orjson.dumps(ITEM)), ("msg_2", orjson.dumps(said))]
+    assert rows.is_hidden(response(output=b"")) and not rows.is_hidden(opened())
+
+
+def test_what_is_missing_is_named() -> None:
+    """The response that the request names, or one before it that the client may not know."""
+    for gone in ("resp_2", "resp_1"):
+        error = rows.no_previous("resp_2", gone)
+        assert (error.code, error.param) == ("previous_response_not_found", "previous_response_id")
+        assert "resp_2" in error.message and "resp_1" not in error.message
