@@ -1,22 +1,20 @@
 """Stored runs that continue: by themselves, after a decision, or in a request that decides or repeats."""
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
-from gateway.approvals import chat_texts as spoken
 from gateway.approvals import texts as approval_text
 from gateway.approvals.approvals import Decision, is_asked_by
 from gateway.approvals.chat_replies import ChatDecision
 from gateway.context.bringing import Brought
+from gateway.context.elsewhere import RunsElsewhere, run_of_question
 from gateway.context.lane import ContextLane, new_run_id
 from gateway.context.retelling import Retelling, language_of
 from gateway.context.shown_calls import is_of_what_was_shown, shown_last
-from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Reply, Resume
+from gateway.contracts.exchange import Chunk, Exchange, Handler, Resume
 from gateway.contracts.journal import Approval, Journal, StoredRun
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json, StoreError
@@ -24,15 +22,13 @@ from gateway.errors import GatewayError
 from gateway.runs.asking import RequestKey
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases, abandon
-from gateway.runs.live import PARKED, LiveRun, LiveRuns
+from gateway.runs.live import LiveRun, LiveRuns
 from gateway.runs.snapshot import exchange_of
 
 log = logging.getLogger("gateway")
 
 #: A run that was taken up so often without coming to an end will not come to one.
 OFTEN = 200
-#: How often a run that another process drives is looked at, besides being told of its events.
-LOOK_S = 5.0
 #: So long after its turn, another worker may still be telling the answer of a run.
 TELLS_S = 2.0
 
@@ -69,11 +65,11 @@ class Resumption:
         self._lane = lane
         self._runs = runs
         self._keeper = leases
-        self._feed = feed
         self._store = store
         self._clock = clock
         self._recording = recording
         self._retelling = Retelling(lane, store, clock)
+        self._elsewhere = RunsElsewhere(runs=runs, feed=feed, store=store, clock=clock, retelling=self._retelling)
 
     async def go_on(self, run: StoredRun, *, header: bytes = b"", credential: bytes = b"") -> None:
         """Continue a claimed run without a client. Its header lines are used if known. Raises StoreError."""
@@ -98,7 +94,7 @@ class Resumption:
         """Return whether the turn of a run is over, and no worker tells its answer any more. Raises StoreError."""
         clients = self._runs.clients_of(run.id)
         may_be_told = self._clock.time() - run.updated_s < TELLS_S if clients is None else clients > 0
-        return not may_be_told and not await self._goes_on(run)
+        return not may_be_told and not await self._elsewhere.goes_on(run)
 
     async def told(
         self, run: StoredRun, *, shows_calls: bool, decided: Sequence[str]
@@ -139,24 +135,30 @@ class Resumption:
         ]
         ruled = await desk.rule_all(wishes, caller=caller)
         try:
-            return await self._go_on_with(ruled, repeated)
+            return await self._go_on_with(ruled, repeated, in_field=any(decision.in_field for decision in decisions))
         except StoreError as error:
             log.error("run %s does not go on yet: %s", ruled[0].run_id, error)
             return self._answered_run(repeated, ruled[0].run_id, self._noted(ruled[0], repeated))
 
-    async def _go_on_with(self, ruled: Sequence[Approval], repeated: RepeatedRequest) -> LiveRun:
-        """Answer a decision with the result of its run. Raises GatewayError, StoreError."""
-        run_id, tenant = ruled[0].run_id, repeated.exchange.caller.tenant
+    async def _go_on_with(self, ruled: Sequence[Approval], repeated: RepeatedRequest, *, in_field: bool) -> LiveRun:
+        """Answer a decision with the result of its run. Raises GatewayError, StoreError.
+
+        A person who decided in a message is only told so while the request that began the run waits for the answer.
+        """
+        run_id, tenant, decided = ruled[0].run_id, repeated.exchange.caller.tenant, [one.id for one in ruled]
         claimed = await self._keeper.claim(run_id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
             self._runs.waiting.forget(claimed.fingerprint)  # this request brings the answer
-            return await self._go_on_here(claimed, repeated, messages=repeated.body["messages"])
+            messages = repeated.body["messages"]
+            return await self._go_on_here(claimed, repeated, messages=messages, decided=decided)
         run = await self._store.run(run_id, tenant=tenant)
         if run is None:
             raise GatewayError("run_not_found", "The run of this approval is gone.").after_effects()
-        if await self._goes_on(run):
-            return self._answered_run(repeated, run_id, self._noted(ruled[0], repeated))
-        return await self._as_it_is(run, repeated, decided=[approval.id for approval in ruled])
+        if await self._elsewhere.goes_on(run):
+            if run.fence == 0 and not in_field:
+                return self._answered_run(repeated, run_id, self._noted(ruled[0], repeated))
+            return self._following(run, repeated, decided=decided)
+        return await self._as_it_is(run, repeated, decided=decided)
 
     async def named(self, ids: Sequence[str], repeated: RepeatedRequest) -> LiveRun | None:
         """Answer a message that names pending calls but decides none. None: none of them is pending in its tenant."""
@@ -225,7 +227,7 @@ class Resumption:
         claimed = await self._keeper.claim(run.id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
             await self.go_on(claimed, header=own.header, credential=own.credential)
-        ended = await self._over(run)
+        ended = await self._elsewhere.over(run)
         try:
             told = await self._retelling.answer(ended, replace(own, shows_calls=False), decided=())
             text = "".join(chunk for chunk in told if isinstance(chunk, str))
@@ -238,17 +240,14 @@ class Resumption:
         """Answer a request whose run is in the store. Raises GatewayError, StoreError."""
         claimed = await self._keeper.claim(run.id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
-            return await self._go_on_here(claimed, repeated, messages=None)
+            return await self._go_on_here(claimed, repeated, messages=None, decided=())
         run = await self._store.run(run.id, tenant=run.tenant) or run  # somebody may have taken it up since
-        if await self._goes_on(run):
-            own = repeated.exchange
-            return self._runs.begin(
-                replace(own, id=run.id), repeated.request_key, self._following(run, repeated), request_id=own.id
-            )
+        if await self._elsewhere.goes_on(run):
+            return self._following(run, repeated, decided=())
         return await self._as_it_is(run, repeated, decided=())
 
     async def _go_on_here(
-        self, run: StoredRun, repeated: RepeatedRequest, *, messages: Sequence[Json] | None
+        self, run: StoredRun, repeated: RepeatedRequest, *, messages: Sequence[Json] | None, decided: Sequence[str]
     ) -> LiveRun:
         handler = self._handler(run)
         if handler is None:
@@ -256,7 +255,7 @@ class Resumption:
             raise GatewayError("run_cancelled", f"This run was ended: {_no_tools(run)}.")
         own = repeated.exchange
         exchange = exchange_of(
-            Resume(run, messages),
+            Resume(run, messages, tuple(decided)),
             approvals=own.approvals,
             shows_calls=own.shows_calls,
             background=own.background,
@@ -273,7 +272,7 @@ class Resumption:
     async def _as_it_is(self, run: StoredRun, repeated: RepeatedRequest, *, decided: Sequence[str]) -> LiveRun:
         told = await self._retelling.answer(run, repeated.exchange, decided=decided)
         answer = self._answered_run(repeated, run.id, *told)
-        answer.asks = _run_of_question(told)
+        answer.asks = run_of_question(told)
         return answer
 
     def _answered_run(self, repeated: RepeatedRequest, run_id: str, *chunks: Chunk) -> LiveRun:
@@ -282,12 +281,6 @@ class Resumption:
         run = LiveRun(replace(own, id=run_id), repeated.request_key, now_s=self._clock.time(), request_id=own.id)
         run.replay(chunks)
         return run
-
-    async def _goes_on(self, run: StoredRun) -> bool:
-        """Return whether a worker drives the run or will soon: it waits for nobody. Claims keep the state."""
-        if run.state == "running" or (run.owner is not None and run.lease_s > self._clock.time()):
-            return True
-        return run.state == "awaiting_approval" and not await self._retelling.pending(run)
 
     def _noted(self, approval: Approval, repeated: RepeatedRequest) -> Chunk:
         """Return the answer to a decision on a run whose own request is still there."""
@@ -298,32 +291,11 @@ class Resumption:
             text = approval_text.resumed_elsewhere_text(approval.run_id, language=language)
         return text
 
-    def _following(self, run: StoredRun, repeated: RepeatedRequest) -> Handler:
-        """Return a handler that waits for a run of another process, and emits its answer."""
-
-        async def follow(emit: Emit) -> None:
-            told = await self._retelling.answer(await self._over(run), repeated.exchange, decided=())
-            for chunk in told:
-                emit(chunk)
-            if (asks := _run_of_question(told)) is not None:
-                emit({PARKED: asks})
-
-        async def handle(_exchange: Exchange) -> Reply:
-            return Reply(follow, _released)
-
-        return handle
-
-    async def _over(self, run: StoredRun) -> StoredRun:
-        """Wait until no worker drives the run, and return it."""
-        news = asyncio.Event()
-        async with self._feed.listening(lambda _: news.set(), run_id=run.id):
-            while True:
-                found = await self._store.run(run.id, tenant=run.tenant)
-                if found is None or not await self._goes_on(found):
-                    return found or run
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(news.wait(), LOOK_S)
-                news.clear()
+    def _following(self, run: StoredRun, repeated: RepeatedRequest, *, decided: Sequence[str]) -> LiveRun:
+        """Begin an answer that follows a run which another request, or another process, drives."""
+        own = repeated.exchange
+        handler = self._elsewhere.following(run, own, decided=decided)
+        return self._runs.begin(replace(own, id=run.id), repeated.request_key, handler, request_id=own.id)
 
     def _handler(self, run: StoredRun) -> Handler | None:
         lane = self._lane()
@@ -347,13 +319,3 @@ def _check_one_run(named: Sequence[Approval]) -> None:
 
 def _no_tools(run: StoredRun) -> str:
     return f"its chain {run.chain!r} runs no tools any more"
-
-
-def _run_of_question(told: Sequence[Chunk]) -> str | None:
-    """Return the id of the run whose question ends this answer, or None."""
-    last = told[-1]
-    return None if isinstance(last, str) else spoken.run_of_question(last.get("context") or {})
-
-
-async def _released() -> None:
-    """Do nothing: there is no call to end."""

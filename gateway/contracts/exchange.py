@@ -50,10 +50,14 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """A stored run that continues; `messages` are those of the client's request that continues it, if any."""
+    """A stored run that continues; `messages` are those of the client's request that continues it, if any.
+
+    `decided` are the approvals that this request decides on.
+    """
 
     run: StoredRun
     messages: Sequence[Json] | None = None
+    decided: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -297,13 +297,16 @@ class LiveRuns:
         self._leave_alone(run)
         if not run.detached and not run.done:
             run.left()
-            later = self._later or asyncio.get_running_loop().call_later
-            later(GRACE_S, lambda: self._abandon(run))
+            (self._later or asyncio.get_running_loop().call_later)(GRACE_S, lambda: self._abandon(run))
         self._forget_old()
+
+    def of(self, run_id: str) -> list[LiveRun]:
+        """Return the live runs of this worker that answer with a stored run: the one that drives it, and others."""
+        return [run for run in self._runs.values() if run.exchange.id == run_id]
 
     def clients_of(self, run_id: str) -> int | None:
         """Return how many clients of this worker read the answer of a run. None: it is not of this worker."""
-        clients = [run.clients for run in self._runs.values() if run.exchange.id == run_id]
+        clients = [run.clients for run in self.of(run_id)]
         return sum(clients) if clients else None
 
     async def close(self) -> None:
@@ -314,10 +317,8 @@ class LiveRuns:
             run.cancel(STOPPING)
         for run in runs:
             await run.ended()
-        self._runs.clear()
-        self._alike.clear()
-        self._by_key.clear()
-        self._alone.clear()
+        for known in (self._runs, self._alike, self._by_key, self._alone):
+            known.clear()
         self._alone_bytes = 0
 
     def _abandon(self, run: LiveRun) -> None:

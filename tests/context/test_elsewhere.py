@@ -1,0 +1,59 @@
+"""Runs that another request drives, as the answer of one more request."""
+
+import asyncio
+from collections.abc import Sequence
+
+from gateways import until
+
+from gateway.approvals.chat_replies import ChatDecision
+from gateway.contracts.exchange import Chunk
+from gateway.runs.live import LiveRun
+from gateway.runs.transcript import BEHIND_CHARS
+from tests.agent.agent_bench import answer, texts
+
+from .workers import HI, Opened, Worker, risky, whole
+
+
+class Slow:
+    """A client that takes nothing more until `may` is set."""
+
+    def __init__(self) -> None:
+        self.may = asyncio.Event()
+        self.took: list[Chunk] = []
+
+    def take(self, chunks: Sequence[Chunk]) -> bool:
+        self.took += chunks
+        return self.may.is_set()
+
+    async def caught_up(self) -> None:
+        await self.may.wait()
+
+
+async def decided(worker: Worker, request_id: str) -> LiveRun:
+    (pending,) = await worker.pending_approvals()
+    repeated = worker.request_key(HI, {"role": "user", "content": "approve it"}, request_id=request_id)
+    return await worker.resumption.reply([ChatDecision(True, (pending.id,), in_field=True)], repeated)
+
+
+async def test_a_question_that_follows_is_a_question_to_each(opened: Opened) -> None:
+    """Whoever sends one of the requests again is asked again."""
+    worker = await opened(answer(risky(1)), answer(risky(2)))
+    await worker.first()
+    one, two = await decided(worker, "run_2"), await decided(worker, "run_3")
+    assert "approve ap_" in texts(await whole(one)) and await whole(one) == await whole(two)
+    assert (one.asks, two.asks) == ("run_1", "run_1")
+
+
+async def test_a_slow_client_slows_the_run_that_it_follows(opened: Opened) -> None:
+    """Nothing piles up; once it reads, it gets all."""
+    long = ["x" * BEHIND_CHARS, "y" * BEHIND_CHARS, "z"]
+    worker = await opened(answer(risky()), answer(*long))
+    await worker.first()
+    first, second = await decided(worker, "run_2"), await decided(worker, "run_3")
+    slow = Slow()
+    reading = asyncio.create_task(second.transcript.read(slow))
+    await until(lambda: len(slow.took) > 0)
+    assert not first.done
+    slow.may.set()
+    await reading
+    assert texts(await whole(first)) == texts(await whole(second)) == "".join(long)
