@@ -417,10 +417,11 @@ class RunDriver:
         self._outcome = outcome_of(error)
         if self._outcome != "error":
             log.warning("run %s ended: %s", self._exchange.id, error.message)
+        has_client = not self._exchange.background  # else nobody would continue it
         with suppress(GatewayError):  # it is not ours any more
-            if error.code == "upstream_refused" and lacks_credential(self._exchange):
+            if has_client and error.code == "upstream_refused" and lacks_credential(self._exchange):
                 await self._record.park("awaiting_client")
-            elif not self._expired and is_resumable(error, self._progress, self._loop):
+            elif has_client and not self._expired and is_resumable(error, self._progress, self._loop):
                 await self._record.park("awaiting_client", error=error)
                 self._tell({PARKED_MARK: self._exchange.id})
                 self._outcome = "awaiting_client"

@@ -127,6 +127,20 @@ async def test_a_failure_is_read_again(tmp_path: Path) -> None:
         assert failed["error"]["type"] == "upstream_rejected" and failed["output"] == []
 
 
+@pytest.mark.parametrize(("status", "n_asked"), [(401, 2), (503, 1 + 6)])
+async def test_a_failure_behind_a_call_ends_the_run(tmp_path: Path, status: int, n_asked: int) -> None:
+    """The model is called again as often as for a client; then the run has failed: nobody would continue it."""
+    failure = refuses(status).but(headers=(("Retry-After", "0"),))
+    async with answering(RUNS, *[failure] * (n_asked - 1), tools=desk(tmp_path, write=True)) as client:
+        failed = await client.until(await begun(client, tools=[GATEWAY]), "failed")
+        assert kinds(failed["output"]) == ["mcp_list_tools", "mcp_call"] and failed["output"][1]["status"] == "completed"
+        assert failed["error"]["type"] in ("upstream_refused", "upstream_error", "upstream_unavailable")
+        assert "goes on from there" not in failed["error"]["message"]
+        run = await client.world.run("run_" + failed["id"].removeprefix("resp_"))
+        assert (run["state"], run["error"]["code"]) == ("failed", failed["error"]["type"])
+        assert len(client.world.model.asked) == n_asked
+
+
 async def test_a_background_response_is_cancelled() -> None:
     """Its run ends, its followers get the end, and it stays as it was then."""
     gate = asyncio.Event()
