@@ -146,7 +146,7 @@ class ResponseAnswer:
         resource = self._resource
         resource.output, resource.usage = self.output, usage
         if self._output.turn.context.get("usage_estimated"):
-            resource.metadata["usage_estimated"] = "true"
+            resource.context["usage_estimated"] = True
 
     def _tell(self, kind: str) -> None:
         self._told = self._resource.dump()

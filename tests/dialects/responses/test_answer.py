@@ -238,13 +238,20 @@ def test_a_complete_response_has_times_and_tokens() -> None:
     assert answer.usage == USAGE["usage"]
 
 
-def test_the_metadata_says_what_was_left_out_and_what_was_estimated() -> None:
-    """Beside what the client put there."""
-    facts = ResponseFacts(fields={**FIELDS, "metadata": {"a": "b"}}, left_out=["web_search", "computer", "web_search"])
+def test_the_context_says_what_was_left_out_and_what_was_estimated() -> None:
+    """The metadata are the client's own, whatever their keys, and however many there are."""
+    own = {"left_out_tools": "mine", **{str(i): "x" * 512 for i in range(15)}}
+    facts = ResponseFacts(fields={**FIELDS, "metadata": own}, left_out=["web_search", "computer", "web_search"])
     said: list[Chunk] = ["x", {**USAGE, "context": {"usage_estimated": True, "memory": "added"}}]
     first, *_, last = Script(chunks=said, facts=facts).events()
-    assert first["response"]["metadata"] == {"a": "b", "left_out_tools": "web_search, computer"}
-    assert last["response"]["metadata"] == {**first["response"]["metadata"], "usage_estimated": "true"}
+    assert first["response"]["metadata"] == last["response"]["metadata"] == own
+    assert first["response"]["context"] == {"left_out_tools": ["web_search", "computer"]}
+    assert last["response"]["context"] == {**first["response"]["context"], "usage_estimated": True}
+
+
+def test_a_response_without_such_facts_has_no_context() -> None:
+    """It is a field that only this gateway has."""
+    assert "context" not in Script(chunks=["x", USAGE], facts=ResponseFacts(fields=FIELDS)).events()[-1]["response"]
 
 
 # The stream.

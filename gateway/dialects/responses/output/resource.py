@@ -3,7 +3,7 @@
 Each lifecycle event holds all of it. What does not change, such as tools and instructions, is therefore written once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import orjson
@@ -38,8 +38,6 @@ _OF_SCHEMA: Final[Json] = {"description": None, "strict": False}
 #: Fields of a tool that hold credentials.
 _SECRET: Final = frozenset(("authorization", "headers"))
 _NOTHING: Final[Json] = {}
-#: Longest value in a response's metadata.
-_VALUE_CHARS: Final = 512
 
 
 class Resource:
@@ -52,7 +50,8 @@ class Resource:
         self.error: Json | None = None
         self.incomplete: str | None = None
         self.completed_at: int | None = None
-        self.metadata = {**(facts.fields.get("metadata") or {}), **_left_out(facts.left_out)}
+        #: What only this gateway says of the answer, as in chat completions. `metadata` is the client's own.
+        self.context: Json = {"left_out_tools": list(dict.fromkeys(facts.left_out))} if facts.left_out else {}
         self._named = {"id": response_id, "object": "response", "created_at": int(created_s)}
         self._repeated = {**_repeated(facts.fields), "background": background}
         self._json: tuple[bytes, bytes] | None = None
@@ -69,6 +68,7 @@ class Resource:
         return named + orjson.dumps(self._changing())[1:-1] + repeated
 
     def _changing(self) -> Json:
+        told = {"context": self.context} if self.context else {}
         return {
             "status": self.status,
             "completed_at": self.completed_at,
@@ -76,7 +76,7 @@ class Resource:
             "incomplete_details": None if self.incomplete is None else {"reason": self.incomplete},
             "output": self.output,
             "usage": self.usage,
-            "metadata": self.metadata,
+            **told,
         }
 
 
@@ -114,6 +114,7 @@ def _repeated(fields: Json) -> Json:
         **_REPEATED,
         **sent,
         "model": fields.get("model") or "",
+        "metadata": fields.get("metadata") or {},
         "conversation": {"id": conversation} if isinstance(conversation, str) else conversation,
         "reasoning": {"effort": None, "summary": None, **reasoning},
         "service_tier": "default" if (tier := fields.get("service_tier")) in (None, "auto") else tier,
@@ -137,10 +138,6 @@ def _tool(tool: Json) -> Json:
 
 def _filled(defaults: Json, fields: Json) -> Json:
     return {**defaults, **{name: value for name, value in fields.items() if value is not None}}
-
-
-def _left_out(tools: Sequence[str]) -> Json:
-    return {"left_out_tools": ", ".join(dict.fromkeys(tools))[:_VALUE_CHARS]} if tools else {}
 
 
 def _count(fields: object, name: str) -> int:

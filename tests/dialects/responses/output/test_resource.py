@@ -122,13 +122,6 @@ def test_it_is_written_as_it_is_seen() -> None:
     assert [*orjson.loads(one.dump())][:4] == ["id", "object", "created_at", "status"]
 
 
-def test_the_list_of_what_was_left_out_fits_into_metadata() -> None:
-    """OpenAI's values have 512 characters."""
-    names = [f"tool_{i}" for i in range(200)]
-    found = resource(*names).view()["metadata"]["left_out_tools"]
-    assert len(found) == 512 and found.startswith("tool_0, tool_1, ")
-
-
 @pytest.mark.parametrize(
     ("told", "read", "written", "total"),
     [
