@@ -11,6 +11,7 @@ from gateway.config.problems import KeyPath, shown
 from gateway.config.reading.yaml_reader import BROKEN
 from gateway.config.schema.mcp import FOREIGN_MCP_KEYS
 from gateway.config.schema.settings import DEFAULT_LISTEN
+from gateway.config.serve_checks import check_serve
 from gateway.config.upstreams import check_upstreams
 from gateway.config.values.addresses import parse_address
 from gateway.config.values.secret import Hidden
@@ -37,6 +38,7 @@ def check(document: Document) -> None:
     _check_alternatives(document)
     _check_tools(document)
     _check_judged(document)
+    check_serve(document)
 
 
 def set_aside_foreign_keys(document: Document) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from gateway.config.schema.section import Section
+from gateway.config.schema.serve_oauth import ServeOAuth
 from gateway.config.values.scalars import Text, counted, matching
 from gateway.config.values.units import Duration
 from gateway.config.values.value import Value
@@ -60,4 +61,7 @@ class Serve(Section):
     )
     sessions: ServeSessions = Field(
         default_factory=ServeSessions, description="Sessions of clients before the protocol 2026-07-28."
+    )
+    oauth: ServeOAuth | None = Field(
+        default=None, description="Accept access tokens of an issuer beside `keys`; null: keys only."
     )

@@ -39,7 +39,7 @@ class Issuer:
         try:
             response = await self._client.request(method, url, data=data, headers=headers)
             body = response.json()
-        except (httpx2.HTTPError, httpx2.StreamError) as error:
+        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
             raise IssuerError(f"the issuer cannot be asked: {error}") from None
         except (ValueError, RecursionError):
             body = None

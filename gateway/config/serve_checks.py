@@ -1,0 +1,51 @@
+"""The rules of `mcp.serve.oauth` that span several keys."""
+
+from urllib.parse import urlsplit
+
+from gateway.config.document import Document
+from gateway.config.problems import KeyPath
+from gateway.config.schema.serve_oauth import CALLER_PREFIX
+from gateway.config.values.addresses import Address
+
+_OAUTH: KeyPath = ("mcp", "serve", "oauth")
+
+
+def check_serve(document: Document) -> None:
+    """Report every conflict between `mcp.serve.oauth` and other keys."""
+    if not isinstance(document.get(*_OAUTH), dict):
+        return
+    if document.get("keys") in (None, []):
+        document.complain(_OAUTH, "without keys everybody on this machine may do everything: add keys", key=True)
+    if document.get("public_url") is None:
+        document.complain(_OAUTH, "needs public_url: clients ask the issuer for a token for that URL", key=True)
+    _check_tenant(document)
+    _check_issuer(document)
+    for path in document.matches("keys", "*", "name"):
+        name = document.get(*path)
+        if isinstance(name, str) and name.startswith(CALLER_PREFIX):
+            document.complain(path, f"callers with a token have such names: choose one without {CALLER_PREFIX!r}")
+
+
+def _check_tenant(document: Document) -> None:
+    given = [key for key in ("tenant", "tenant_claim") if document.get(*_OAUTH, key) is not None]
+    if not given:
+        document.complain(_OAUTH, "expected tenant or tenant_claim: whose approvals and runs do these callers share?")
+    elif len(given) > 1:
+        document.complain((*_OAUTH, given[1]), "tenant and tenant_claim are both given: keep one of the two", key=True)
+    if document.get(*_OAUTH, "scopes") == {}:
+        document.complain((*_OAUTH, "scopes"), "expected at least one entry: without any a token may do nothing")
+
+
+def _check_issuer(document: Document) -> None:
+    """Report keys that come over an open network: everybody on the way could then issue tokens."""
+    key = "issuer" if document.get(*_OAUTH, "jwks_url") is None else "jwks_url"
+    url = document.get(*_OAUTH, key)
+    if isinstance(url, str) and url.startswith("http:") and not _is_loopback(url):
+        document.complain((*_OAUTH, key), "the keys of tokens must not come over http: write https://")
+
+
+def _is_loopback(url: str) -> bool:
+    try:
+        return Address(urlsplit(url).hostname or "", 0).is_loopback
+    except ValueError:
+        return True  # no URL at all, which is reported where it stands

@@ -1,0 +1,25 @@
+"""The section about access tokens of an issuer."""
+
+import pytest
+from pydantic import ValidationError
+
+from gateway.config.schema.serve_oauth import ServeOAuth
+
+
+def test_a_token_grants_what_is_named() -> None:
+    """The tools and decisions of one endpoint, and nothing of the other pages."""
+    named = {"issuer": "https://i", "audience": "a", "scopes": {"mcp": ["tools"], "boss": ["tools", "approve"]}}
+    oauth = ServeOAuth.model_validate(named)
+    assert oauth.scopes == {"mcp": ("tools",), "boss": ("tools", "approve")}
+    assert (oauth.scope_claim, oauth.caller_claim, oauth.jwks_url) == ("scope", "sub", None)
+    for scope in ("admin", "context", "metrics"):
+        with pytest.raises(ValidationError):
+            ServeOAuth.model_validate({**named, "scopes": {"mcp": [scope]}})
+
+
+@pytest.mark.parametrize("missing", ["issuer", "audience", "scopes"])
+def test_nothing_is_guessed(missing: str) -> None:
+    """Whose tokens, for whom, and for what: the operator writes each."""
+    named = {"issuer": "https://i", "audience": "a", "scopes": {"mcp": ["tools"]}}
+    with pytest.raises(ValidationError, match=missing):
+        ServeOAuth.model_validate({name: value for name, value in named.items() if name != missing})
