@@ -46,3 +46,17 @@ def holds_more(content: bytes, limit: int) -> bool:
         if counter.count > limit:
             return True
     return False
+
+
+def count_values(value: object, *, most: int) -> int:
+    """Return the number of values in one that was read already, counted as those of a text; `most` + 1: there are more.
+
+    It counts no further than that.
+    """
+    count, containers = 1, [value]
+    while containers and count <= most:
+        inner = containers.pop()
+        if isinstance(inner, dict | list | tuple):
+            count += max(len(inner), 1)
+            containers += inner.values() if isinstance(inner, dict) else inner
+    return min(count, most + 1)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.json_values import VALUES_LIMIT, ValueCounter, holds_more
+from gateway.json_values import VALUES_LIMIT, ValueCounter, count_values, holds_more
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(alphabet='a,:{}[]"\\\\\n你'),
@@ -72,3 +72,12 @@ def test_time_is_linear(pattern: str) -> None:
 
     # More than once, and 30 ms on top: a busy machine does not decide.
     assert any(seconds(4_000_000) <= 3 * seconds(2_000_000) + 0.03 for _ in range(3))
+
+
+@given(JSON)
+def test_what_was_read_has_as_many_values_as_its_text(value: Any) -> None:
+    """And no further than asked."""
+    counter = ValueCounter()
+    counter.feed(json.dumps(value).encode())
+    assert count_values(value, most=1000) == counter.count
+    assert count_values(value, most=2) == min(counter.count, 3)

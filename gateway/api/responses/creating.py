@@ -10,6 +10,7 @@ from aiohttp import web
 
 from gateway.api.asking import ContextRequests, Entered
 from gateway.api.content import aside
+from gateway.api.responses.bounds import Bounds
 from gateway.api.responses.kept import KeptResponses
 from gateway.api.responses.rows import API, items_of, not_found
 from gateway.api.responses.sealing import Sealing
@@ -139,46 +140,47 @@ class Creation:
         Raises GatewayError, StoreError.
         """
         tenant = entered.caller.tenant
-        limit_bytes = entered.lane.body_bytes
-        earlier, earlier_bytes = await self._earlier(wanted, tenant=tenant, local=local, limit_bytes=limit_bytes)
+        lane = entered.lane
+        bounds = Bounds(
+            wanted=wanted, own_bytes=len(content), limit_bytes=lane.body_bytes, limit_values=lane.body_values
+        )
+        earlier = await self._earlier(wanted, bounds, tenant=tenant, local=local)
         referenced = await self.kept.referenced(wanted.references, wanted=wanted.without_output, tenant=tenant)
+        await aside(partial(bounds.refer, referenced), content=content)
         seal = await self.sealing.of(tenant)
         asked = partial(asked_of, wanted, earlier=earlier, referenced=referenced, unseal=seal.opened)
-        return earlier, await aside(asked, content=content, more_bytes=earlier_bytes)
+        return earlier, await aside(asked, content=content, more_bytes=bounds.size_bytes)
 
     async def asked_in(self, entered: Entered, body: Json, content: bytes) -> ResponseAsked:
         """Return the request that a JSON object is, as the lane gets it. Raises GatewayError, StoreError."""
         wanted = await aside(partial(request_from, body, needs_model=False), content=content)
         return (await self.asked(entered, wanted, content))[1]
 
-    async def _earlier(
-        self, wanted: ResponseRequest, *, tenant: str, local: Local, limit_bytes: int
-    ) -> tuple[Sequence[Json], int]:
-        """Return the items that a request goes on from, of so many bytes at most, and their bytes.
-
-        Raises GatewayError, StoreError.
-        """
+    async def _earlier(self, wanted: ResponseRequest, bounds: Bounds, *, tenant: str, local: Local) -> Sequence[Json]:
+        """Return the items that a request goes on from. Raises GatewayError, StoreError."""
         before = wanted.previous_response_id
         if before is not None:
+            param = "previous_response_id"
             if (known := local.get(before)) is not None:
-                return known, len(known) * _ITEM_BYTES
+                size_bytes = await aside(lambda: len(orjson.dumps(known)), more_bytes=len(known) * _ITEM_BYTES)
+                bounds.expect(size_bytes, param=param)
+                return await aside(partial(bounds.read, [known], param=param), more_bytes=bounds.size_bytes)
             chain = await self.kept.chain(before, tenant=tenant)
-            size_bytes = sum(len(row.input) + len(row.output or b"") for row in chain)
-            _check_size(size_bytes, limit_bytes, param="previous_response_id")
-            read = partial(_items_of_all, chain)
-            return await aside(read, more_bytes=size_bytes), size_bytes
+            bounds.expect(sum(len(row.input) + len(row.output or b"") for row in chain), param=param)
+            read = partial(bounds.read, map(items_of, chain), param=param)
+            return await aside(read, more_bytes=bounds.size_bytes)
         if wanted.conversation_id is None:
-            return (), 0
-        return await self._conversation(wanted.conversation_id, tenant=tenant, limit_bytes=limit_bytes)
+            return ()
+        return await self._conversation(wanted.conversation_id, bounds, tenant=tenant)
 
-    async def _conversation(self, conversation_id: str, *, tenant: str, limit_bytes: int) -> tuple[Sequence[Json], int]:
-        store = self.kept.store
+    async def _conversation(self, conversation_id: str, bounds: Bounds, *, tenant: str) -> Sequence[Json]:
+        store, param = self.kept.store, "conversation"
         if await store.conversation(conversation_id, tenant=tenant) is None:
             raise no_conversation()
         items = await store.all_items(conversation_id, tenant=tenant)
-        size_bytes = sum(map(len, items))
-        _check_size(size_bytes, limit_bytes, param="conversation")
-        return await aside(lambda: [orjson.loads(item) for item in items], more_bytes=size_bytes), size_bytes
+        bounds.expect(sum(map(len, items)), param=param)
+        read = partial(bounds.read, ([orjson.loads(item)] for item in items), param=param)
+        return await aside(read, more_bytes=bounds.size_bytes)
 
     def _client(self, asked: ResponseAsked, facts: ResponseFacts) -> Json:
         """Return what a run stores of its response, so that it can be shown after a crash."""
@@ -254,21 +256,6 @@ class Creation:
 def _stored_forms(asked: ResponseAsked, facts: ResponseFacts, *, response_id: str) -> tuple[bytes, bytes]:
     """Return the facts and the input items of a request, as its response has them in the store."""
     return orjson.dumps(facts.stored), orjson.dumps(listed(asked.items, response_id=response_id))
-
-
-def _items_of_all(chain: Sequence[StoredResponse]) -> list[Json]:
-    return [item for row in chain for item in items_of(row)]
-
-
-def _check_size(size_bytes: int, limit_bytes: int, *, param: str) -> None:
-    """Check the size of what a request goes on from. Raises GatewayError (request_too_large)."""
-    if size_bytes > limit_bytes:
-        raise GatewayError(
-            "request_too_large",
-            f"What this request goes on from is larger than limits.context_body ({limit_bytes} bytes): compact it ("
-            "POST /responses/compact), or begin anew.",
-            param=param,
-        )
 
 
 def no_conversation() -> GatewayError:

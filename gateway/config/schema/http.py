@@ -135,8 +135,8 @@ class Limits(Section):
     context_values: Annotated[int, counted(100, 10_000_000)] = Field(
         default=VALUES_LIMIT,
         description=(
-            "Most JSON values (texts, numbers, lists, objects) in a request of the context lane. Each "
-            "thousand delays other requests by about 1 ms."
+            "Most JSON values (texts, numbers, lists, objects) in a request of the context lane, with those of the "
+            "responses or the conversation that it goes on from. Each thousand delays other requests by about 1 ms."
         ),
     )
     connections: Annotated[int, counted(1, 1_000_000)] = Field(
