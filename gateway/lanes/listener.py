@@ -64,6 +64,7 @@ class Listener:
         self.websockets: set[WebSocketTransaction] = set()
         self.inflight = 0
         self.listening = 0  # event streams of our own pages
+        self.answering = 0  # turns of WebSockets under way
         self.draining = False
         self.refused_connections = 0
         self._refused_told_s: float | None = None
@@ -139,9 +140,9 @@ class Listener:
     def _under_way(self) -> int:
         """Return the number that `limits.concurrent` bounds, without clients that listen, maybe for hours.
 
-        Those are WebSockets and event streams of our own pages.
+        Those are WebSockets and event streams of our own pages. A WebSocket counts while it answers a message.
         """
-        return self.inflight - len(self.websockets) - self.listening
+        return self.inflight - len(self.websockets) - self.listening + self.answering
 
     def turn_over(self) -> None:
         """Count a transaction as ended; called once for each."""

@@ -66,6 +66,7 @@ class Clients(Protocol):
     """The state that all client connections of a worker share, as far as a transaction needs it."""
 
     listening: int
+    answering: int
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...

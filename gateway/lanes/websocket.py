@@ -1,18 +1,27 @@
 """WebSockets of our own pages: the transaction that follows the 101, and the way in for a page.
 
-The frames are aiohttp's work. After the 101 every byte of the connection is its handler's, both ways, until one side
-ends it; the connection takes no request afterwards. A client's FIN counts as leaving, as everywhere but in a tunnel.
+Frames are read by aiohttp, behind a look at their heads (gateway.http.client_frames.py). After the 101 every byte of
+the connection is its handler's, both ways, until one side ends it; the connection takes no request afterwards. A
+client's FIN counts as leaving, as everywhere but in a tunnel.
+
+Heartbeats are ours and not aiohttp's, which ends a connection whose reading is paused.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from time import perf_counter
+from typing import Final
 
 from aiohttp import ClientConnectionResetError, WSCloseCode, hdrs, web
 
 from gateway.errors import GatewayError
-from gateway.lanes.transaction import Client
+from gateway.http.client_frames import ClientFrames
+from gateway.http.request_head import RequestHead
+from gateway.lanes.accounting import CLIENT_LEFT, address_of
+from gateway.lanes.routes import path_of
+from gateway.lanes.transaction import HELD, Client
 
 log = logging.getLogger("gateway")
 
@@ -21,29 +30,110 @@ HEARTBEAT_S = 20.0
 #: A message of this size or larger is answered with 1009 and the end.
 MESSAGE_LIMIT_BYTES = 256 * 1024
 #: `send` waits for a client that does not read from this much on. What came and was not read is bounded by aiohttp:
-#: 512 KiB and a message.
+#: 512 KiB and a message. A page that reads ahead bounds it by its `frames`.
 UNSENT_LIMIT_BYTES = 64 * 1024
 #: How long a client may take to answer our Close frame.
 CLOSE_S = 2.0
+_PING: Final = b"\x89\x00"
+
+
+class PageSocket(web.WebSocketResponse):
+    """A WebSocket as its page has it."""
+
+    def __init__(self, *, heartbeat_s: float, message_limit_bytes: int, frames: ClientFrames | None) -> None:
+        super().__init__(
+            max_msg_size=message_limit_bytes,
+            writer_limit=UNSENT_LIMIT_BYTES,
+            timeout=CLOSE_S,
+            compress=False,  # small messages, and 300 KB of zlib a connection
+        )
+        self.heartbeat_s = heartbeat_s
+        self.frames = frames or ClientFrames()
+        self.transaction: WebSocketTransaction | None = None  # while the client is there
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Answer the oldest message: a request under way, for limits and the access log. Its end makes room for one.
+
+        Raises ClientConnectionResetError for a client that has left.
+        """
+        if self.transaction is None:
+            raise ClientConnectionResetError("the client has left")
+        with self.transaction.turn():
+            yield
 
 
 class WebSocketTransaction:
-    """A client connection that belongs to an aiohttp handler for good."""
+    """A client connection that belongs to an aiohttp handler for good. `facts` are those of the turn under way."""
 
-    __slots__ = ("_client", "_goodbye", "_handler", "_response")
+    __slots__ = ("_client", "_facts", "_frames", "_goodbye", "_handler", "_head", "_heard", "_heard_s", "_heartbeat_s",
+                 "_pinged_s", "_response")  # fmt: skip
 
     mode = "websocket"
     streaming = False
 
-    def __init__(self, client: Client, handler: web.RequestHandler, response: web.WebSocketResponse) -> None:
+    def __init__(
+        self,
+        client: Client,
+        handler: web.RequestHandler,
+        response: web.WebSocketResponse,
+        *,
+        head: RequestHead,
+        facts: dict[str, object],
+    ) -> None:
         self._client = client
         self._handler = handler
         self._response = response
+        self._head, self._facts = head, facts
         self._goodbye: asyncio.Task[bool] | None = None
+        self._frames, self._heartbeat_s = ClientFrames(), HEARTBEAT_S
+        if isinstance(response, PageSocket):
+            self._frames, self._heartbeat_s, response.transaction = response.frames, response.heartbeat_s, self
+        self._heard, self._heard_s = True, 0.0
+        self._pinged_s: float | None = None
         client.listener.websockets.add(self)
 
     def request_received(self, data: bytes) -> None:
-        self._handler.data_received(data)
+        self._heard = True
+        self._hand_on(self._frames.feed(data))
+
+    def _hand_on(self, data: bytes) -> None:
+        """Give the handler what it may read, and read no more from the client while a frame of it waits."""
+        if data:
+            self._handler.data_received(data)
+        if self._frames.waits:
+            self._client.pause(HELD)
+        else:
+            self._client.resume(HELD)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Account for the answer to the oldest message, and take another one at its end."""
+        listener, began, facts = self._client.listener, perf_counter(), self._facts
+        facts.clear()
+        listener.answering += 1
+        try:
+            yield
+        except (asyncio.CancelledError, ClientConnectionResetError):
+            facts["status"] = CLIENT_LEFT
+            raise
+        finally:
+            listener.answering -= 1
+            if listener.access_log is not None:
+                self._write_access(perf_counter() - began, {"status": web.HTTPOk.status_code, **facts})
+            if self._client.transaction is self:
+                self._hand_on(self._frames.done())
+
+    def _write_access(self, duration_s: float, facts: Mapping[str, object]) -> None:
+        assert self._client.listener.access_log is not None
+        self._client.listener.access_log(
+            mode=self.mode,
+            method=self._head.method,
+            path=path_of(self._head.target),
+            duration_ms=round(duration_s * 1000, 3),
+            client=address_of(self._client.transport.get_extra_info("peername")),
+            **facts,
+        )
 
     def go_away(self) -> None:
         """Send the client once that the gateway is leaving (1001); the page sees the end of its messages."""
@@ -71,18 +161,39 @@ class WebSocketTransaction:
         self._handler.resume_writing()
 
     def sweep(self, now: float) -> None:
-        """No deadline: heartbeats find out who is gone, and the connection ends a client that reads nothing."""
+        """Send a ping after a silence, and end the connection if nothing follows it.
+
+        A client whose reading is paused cannot be heard; the connection itself ends one that reads nothing.
+        """
+        if self._heard or self._client.paused:
+            self._heard, self._heard_s, self._pinged_s = False, now, None
+        elif self._response.closed:
+            return  # its close handshake has a limit of its own
+        elif self._pinged_s is None:
+            if now - self._heard_s > self._heartbeat_s:
+                self._pinged_s = now
+                self._client.write(_PING)
+        elif now - self._pinged_s > self._heartbeat_s / 2:
+            self.handler_closed()
 
     def _leave(self) -> None:
         self._client.listener.websockets.discard(self)
+        if isinstance(self._response, PageSocket):
+            self._response.transaction = None
         self._handler.connection_lost(None)
 
 
 @asynccontextmanager
 async def websocket(
-    request: web.Request, *, heartbeat_s: float = HEARTBEAT_S, message_limit_bytes: int = MESSAGE_LIMIT_BYTES
-) -> AsyncIterator[web.WebSocketResponse]:
+    request: web.Request,
+    *,
+    heartbeat_s: float = HEARTBEAT_S,
+    message_limit_bytes: int = MESSAGE_LIMIT_BYTES,
+    frames: ClientFrames | None = None,
+) -> AsyncIterator[PageSocket]:
     """Answer a handshake and return the WebSocket, which the page then returns. Raises GatewayError before the 101.
+
+    `frames` bound the messages that a page has at a time, if it reads ahead. It answers each in a `turn`.
 
     The end of the block closes it, if nobody has; a failure inside is logged and closes with 1011. Sending to a client
     that left, or was told to go, ends the block.
@@ -92,13 +203,7 @@ async def websocket(
         raise GatewayError(
             "invalid_header", "This page supports no subprotocol: leave 'Sec-WebSocket-Protocol' out.", param="upgrade"
         )
-    response = web.WebSocketResponse(
-        heartbeat=heartbeat_s,
-        max_msg_size=message_limit_bytes,
-        writer_limit=UNSENT_LIMIT_BYTES,
-        timeout=CLOSE_S,
-        compress=False,  # small messages, and 300 KB of zlib a connection
-    )
+    response = PageSocket(heartbeat_s=heartbeat_s, message_limit_bytes=message_limit_bytes, frames=frames)
     if not _acceptable(response, request):
         raise GatewayError(
             "invalid_header",

@@ -5,12 +5,16 @@ import asyncio
 from aiohttp import WSCloseCode, web
 from gateways import scrape, until, until_sample, until_still
 
+from gateway.http.client_frames import ClientFrames
+from gateway.lanes.websocket import PageSocket
 from gateway.testing.peer import PATIENCE_S
 
 from .talking import (
     BINARY,
     PING,
     PONG,
+    TEXT,
+    Talking,
     close_frame,
     closed_with,
     frame,
@@ -66,6 +70,11 @@ async def test_a_client_that_does_not_read_holds_its_page_back() -> None:
         assert await closed_with(client) == WSCloseCode.OK
 
 
+def sweeps(gateway: Talking) -> float:
+    """How often the gateway has looked at its deadlines."""
+    return sum(gateway.metrics.loop_lag.values()[:-1])
+
+
 SHORT = {"limits": {"head_timeout": "0.2s", "body_idle": "0.2s", "write": "0.2s", "keepalive": "0.2s"}}
 
 
@@ -90,6 +99,32 @@ async def test_a_client_that_does_not_answer_heartbeats_is_gone() -> None:
         await asyncio.wait_for(page.ended.wait(), PATIENCE_S)
         client.close()
         await gateway.until_empty()
+
+
+async def test_a_client_that_is_not_read_owes_no_heartbeat() -> None:
+    """It waits behind a long turn; its next message is read after that."""
+
+    class Slow(Page):
+        async def talk(self, talk: web.WebSocketResponse) -> None:
+            assert isinstance(talk, PageSocket)
+            async for message in talk:
+                with talk.turn():
+                    await goes_on.wait()
+                    await talk.send_str(message.data)
+
+    goes_on = asyncio.Event()
+    page = Slow(heartbeat_s=0.2, frames=ClientFrames(limit_bytes=1000, most=1))
+    async with talking(page.answer) as gateway, gateway.client() as client:
+        await joined(client)
+        await client.send(frame(TEXT, b"one") + frame(TEXT, b"two"))
+        await until(lambda: gateway.listener.paused)
+        swept = sweeps(gateway)
+        await until(lambda: sweeps(gateway) > swept + 3)  # each is longer than a heartbeat
+        goes_on.set()
+        assert await heard(client) == (TEXT, b"one")
+        assert await heard(client) == (TEXT, b"two")
+        await client.send(close_frame(1000))
+        assert await closed_with(client) == WSCloseCode.OK
 
 
 async def test_a_client_that_reads_nothing_is_ended() -> None:

@@ -270,13 +270,14 @@ async def test_a_message_up_to_the_limit_is_taken() -> None:
         assert await closed_with(client) == WSCloseCode.MESSAGE_TOO_BIG
 
 
-async def test_unmasked_frames_do_no_harm() -> None:
-    """aiohttp takes them as they are; a mask guards proxies between, of which these bytes see none of ours."""
+@pytest.mark.parametrize("bare", [frame(TEXT, b"bare", mask=None), frame(PING, mask=None)], ids=["text", "ping"])
+async def test_a_client_that_does_not_mask_is_refused(bare: bytes) -> None:
+    """RFC 6455 section 5.1; what it sent before is answered."""
     async with talking() as gateway, gateway.client() as client:
         await joined(client)
-        await client.send(frame(TEXT, b"bare", mask=None) + frame(TEXT, b"masked"))
-        assert await heard(client) == (TEXT, b"bare")
+        await client.send(frame(TEXT, b"masked") + bare + frame(TEXT, b"more"))
         assert await heard(client) == (TEXT, b"masked")
+        assert await closed_with(client) == WSCloseCode.PROTOCOL_ERROR
 
 
 # Ends.

@@ -1,6 +1,7 @@
 """Pages that talk over WebSockets, and clients of theirs."""
 
 import asyncio
+from typing import Any
 
 from aiohttp import web
 from gateways import until_still
@@ -13,7 +14,7 @@ LIVE = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 class Page:
     """A page that accepts and then does `talk`; it tells how that ended."""
 
-    def __init__(self, **options: float) -> None:
+    def __init__(self, **options: Any) -> None:
         self.options = options
         self.begun = asyncio.Event()
         self.ended = asyncio.Event()
@@ -22,7 +23,7 @@ class Page:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         try:
-            async with websocket(request, **self.options) as talk:  # type: ignore[arg-type]
+            async with websocket(request, **self.options) as talk:
                 self.begun.set()
                 await self.talk(talk)
         except BaseException as error:
@@ -40,7 +41,7 @@ class Page:
 class Deaf(Page):
     """Reads nothing before it is told to."""
 
-    def __init__(self, **options: float) -> None:
+    def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.told = asyncio.Event()
 
