@@ -4,24 +4,29 @@
 2. Responses with `store` false are remembered by their connection alone. A turn that fails forgets the response that it
    went on from.
 3. A client that leaves ends its turn as one that leaves its stream.
+4. The headers of the handshake steer all turns, so it is refused for those that no turn could have. What names one
+   request, or its repetition, belongs to none of them.
+5. A client may send further messages while one is answered: `WAITING`, and with it as many bytes as one may have. Then
+   nothing more is read until the answer ends.
 """
 
 import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import NoneType
 from typing import Final
 
 import orjson
-from aiohttp import ClientConnectionResetError, WSCloseCode, WSMessage, WSMsgType, web
+from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType, web
 
 from gateway.api.asking import Entered
 from gateway.api.content import aside, check_values
 from gateway.api.responses.creating import Begun, Creation, Draft
-from gateway.api.site import Route
+from gateway.api.site import REQUEST_ID, Route
+from gateway.context.lane import new_run_id
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.store import Json, StoreError, unwritten
 from gateway.dialects.dialect import Stream
@@ -30,7 +35,11 @@ from gateway.dialects.json_object import json_object
 from gateway.dialects.responses.events import payloads
 from gateway.dialects.responses.request import ResponseRequest, request_from
 from gateway.errors import GatewayError
-from gateway.lanes.websocket import websocket
+from gateway.http.client_frames import ClientFrames
+from gateway.http.error_response import new_request_id
+from gateway.http.request_head import RequestHead
+from gateway.lanes.local import note
+from gateway.lanes.websocket import PageSocket, websocket
 
 log = logging.getLogger("gateway")
 
@@ -60,22 +69,25 @@ class SocketResponses:
         await asyncio.gather(*going)
 
     async def _socket(self, request: web.Request) -> web.StreamResponse:
-        requests = self.creation.requests
-        async with requests.entered(request) as entered:  # a stranger opens none
+        async with self.creation.requests.entered(request) as entered:  # a stranger opens none
+            await _check_handshake(entered)
             limit_bytes = entered.lane.body_bytes
-        async with websocket(request, message_limit_bytes=limit_bytes) as socket:
+        frames = ClientFrames(limit_bytes=limit_bytes, most=1 + WAITING)
+        async with websocket(request, message_limit_bytes=limit_bytes, frames=frames) as socket:
             self._open.add(socket)
             connection = _Connection(self.creation, request, socket)
             turns = asyncio.get_running_loop().create_task(connection.run())
             try:
                 async with asyncio.timeout(self.life_s):
                     async for message in socket:
-                        connection.add(message)
+                        if message.type is not WSMsgType.ERROR:
+                            connection.add(message.data.encode() if message.type is WSMsgType.TEXT else None)
+                        del message  # it is as large as a body, and the next one may come late
             except TimeoutError:
                 text = "This WebSocket has been open for its longest time: open a new one."
-                await connection.complain(GatewayError("websocket_connection_limit_reached", text))
-            except GatewayError as error:
-                await connection.complain(error)
+                request_id = new_request_id()
+                log.info("a WebSocket for responses has been open for its longest time, request id %s", request_id)
+                await connection.complain(GatewayError("websocket_connection_limit_reached", text), request_id)
             finally:
                 self._open.discard(socket)
                 turns.cancel()
@@ -86,52 +98,60 @@ class SocketResponses:
 class _Connection:
     """One WebSocket and what it remembers."""
 
-    def __init__(self, creation: Creation, request: web.Request, socket: web.WebSocketResponse) -> None:
-        self._waiting: asyncio.Queue[WSMessage] = asyncio.Queue(WAITING)
+    def __init__(self, creation: Creation, request: web.Request, socket: PageSocket) -> None:
+        self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue()  # as many as the WebSocket takes
         self._creation = creation
         self._request = request
         self._socket = socket
         self._remembered: dict[str, Sequence[Json]] = {}
         self._before: str | None = None  # the response that the turn goes on from
 
-    def add(self, message: WSMessage) -> None:
-        """Add a message, to be answered behind those before it. Raises GatewayError (overloaded) for too many."""
-        try:
-            self._waiting.put_nowait(message)
-        except asyncio.QueueFull:
-            text = f"More than {WAITING} messages wait for their turn: read the answers of those before."
-            raise GatewayError("overloaded", text) from None
+    def add(self, content: bytes | None) -> None:
+        """Add a message, to be answered behind those before it. None: it is no text."""
+        self._waiting.put_nowait(content)
 
     async def run(self) -> None:
         """Answer one message after the other."""
         with suppress(ClientConnectionResetError):
             while True:
-                message = await self._waiting.get()
-                failed = True
-                try:
-                    failed = await self._turn(message)
-                except GatewayError as error:
-                    await self.complain(error)
-                except ClientConnectionResetError:
-                    raise
-                except Exception:
-                    log.exception("a response over a WebSocket failed")
-                    await self.complain(GatewayError("internal_error", "The gateway failed; its log says why."))
-                if failed and self._before is not None:
-                    self._remembered.pop(self._before, None)
+                await self._answer(await self._waiting.get())
 
-    async def complain(self, error: GatewayError) -> None:
-        """Send an error. The message names what to do next."""
-        told = {"type": error.facts.type, "code": error.code, "message": error.message, "param": error.param}
+    async def _answer(self, content: bytes | None) -> None:
+        """Answer a message, be it with an error, which has the request id of the log."""
+        with self._socket.turn():
+            self._request[REQUEST_ID] = new_request_id()
+            failed = True
+            try:
+                failed = await self._turn(content)
+            except GatewayError as error:
+                await self._refuse(error)
+            except ClientConnectionResetError:
+                raise
+            except Exception:
+                log.exception("a response over a WebSocket failed, request id %s", self._request[REQUEST_ID])
+                await self._refuse(GatewayError("internal_error", "The gateway failed; its log has this request id."))
+            if failed and self._before is not None:
+                self._remembered.pop(self._before, None)
+
+    async def _refuse(self, error: GatewayError) -> None:
+        """Answer the message with an error."""
+        request_id = self._request[REQUEST_ID]
+        note(self._request, status=error.facts.status, error_code=error.code, request_id=request_id)
+        await self.complain(error, request_id)
+
+    async def complain(self, error: GatewayError, request_id: str) -> None:
+        """Send an error. Its text names what to do next, and the request id."""
+        text = f"{error.message} (request id: {request_id})"
+        told = {"type": error.facts.type, "code": error.code, "message": text, "param": error.param}
         await self._send(orjson.dumps({"type": "error", "status": error.facts.status, "error": told}))
 
-    async def _turn(self, message: WSMessage) -> bool:
+    async def _turn(self, content: bytes | None) -> bool:
         """Create a response and send its events. Return whether it failed. Raises GatewayError before the first."""
         self._before = None
-        if message.type is not WSMsgType.TEXT:
+        if content is None:
             raise GatewayError("invalid_json", "Send text: one JSON object a message.")
-        content: bytes = message.data.encode()
-        async with self._creation.requests.entered(self._request) as entered:
+        async with self._creation.requests.entered(self._request) as of_handshake:
+            entered = replace(of_handshake, head=_without_repetition(of_handshake.head))
             await check_values(content, limit=entered.lane.body_values)
             body = await aside(partial(json_object, content), content=content)
             before = body.get("previous_response_id")
@@ -143,7 +163,9 @@ class _Connection:
             try:
                 return await answer(entered, wanted, content)
             except StoreError as error:
-                raise unwritten(error, "The gateway's store failed, so nothing was done: its log says why.") from None
+                log.error("the store failed: %s, request id %s", error, self._request[REQUEST_ID])
+                text = "The gateway's store failed, so nothing was done: its log has this request id."
+                raise unwritten(error, text) from None
 
     async def _create(self, entered: Entered, wanted: ResponseRequest, content: bytes) -> bool:
         creation = self._creation
@@ -168,6 +190,7 @@ class _Connection:
         """Send the events of a run as they come, as `ContextLane.answer` sends them over HTTP."""
         lane, run, stream = entered.lane, begun.run, begun.answer.stream()
         whole = False
+        note(self._request, run=run.exchange.id, request_id=run.request_id)
         lane.runs.join(run)
         try:
             await run.transcript.opened(within_s=lane.status_wait_s)
@@ -180,12 +203,16 @@ class _Connection:
             except ClientConnectionResetError:
                 raise
             except Exception as failure:
-                last = stream.error(_told(failure, run.request_id), request_id=run.request_id)
+                told = _told(failure, run.request_id)
+                note(self._request, error_code=told.code)
+                last = stream.error(told, request_id=run.request_id)
                 if begun.keep is not None:
                     with suppress(GatewayError):
                         await begun.keep()
             await self._send_all(last)
             whole = True
+            if (usage := begun.answer.usage) is not None:
+                note(self._request, **{name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")})
         except GatewayError:
             whole = True
             raise
@@ -223,6 +250,23 @@ class _Listener:
     async def caught_up(self) -> None:
         owed, self._owed = self._owed, b""
         await self._connection._send_all(owed)
+
+
+async def _check_handshake(entered: Entered) -> None:
+    """Refuse a handshake whose headers no message could be answered with. Raises GatewayError."""
+    if entered.head.value(b"idempotency-key") is not None:
+        raise GatewayError(
+            "invalid_header",
+            "Idempotency-Key names one request, and a WebSocket carries many: leave it out.",
+            param="idempotency-key",
+        )
+    identity = next(iter(entered.identities.values()))
+    await entered.lane.exchange(entered.head, {"messages": []}, identity=identity, run_id=new_run_id())
+
+
+def _without_repetition(head: RequestHead) -> RequestHead:
+    """Return the head of a handshake, not as repeated: that would be said of each message."""
+    return replace(head, fields=tuple(one for one in head.fields if one.name != b"x-stainless-retry-count"))
 
 
 def _told(failure: Exception, request_id: str) -> GatewayError:

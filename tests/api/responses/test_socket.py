@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
-from gateways import until_read
+from gateways import until, until_read, until_still
 
 from gateway.api.responses.socket import REMEMBERED, WAITING, SocketResponses
 from gateway.contracts.store import Json
 from gateway.dialects.endpoints import paths_of
+from gateway.server.app import DATA
 from tests.e2e.models import Cut, calls, refuses, says
 from tests.e2e.talking import desk
 
@@ -142,19 +143,106 @@ async def test_messages_at_once_are_answered_one_after_the_other() -> None:
         assert text_of((await talk.rest())[-1]["response"]) == "three"
 
 
-async def test_too_many_messages_end_the_connection() -> None:
-    """So many wait; one more gets an error, and the end."""
-    gate = asyncio.Event()
-    async with answering(says("one ", gate)) as client, talking(client) as talk:
-        await talk.say("0")
+async def test_too_many_messages_wait_at_their_client() -> None:
+    """The gateway reads no more of them than may wait, and loses none."""
+    gate, texts = asyncio.Event(), [str(number) for number in range(3 * WAITING)]
+    answers = (says("one ", gate), *map(says, texts))
+    async with answering(*answers) as client, talking(client) as talk:
+        await talk.say("Hi")
         while (await talk.hear())["type"] != "response.output_text.delta":
             pass
-        for number in range(WAITING + 1):
-            await talk.say(str(number))
-        told = await talk.hear()
+        for text in texts:
+            await talk.say(text)
+        await until(lambda: client.world.gateway.gateway._listeners[DATA].paused)
+        gate.set()
+        assert text_of((await talk.rest())[-1]["response"]) == "one "
+        for text in texts:
+            assert text_of((await talk.rest())[-1]["response"]) == text
+            assert client.sent == [user(text)]
+
+
+async def test_messages_under_way_have_the_size_of_one() -> None:
+    """Of large ones the first alone is read; the others fill what the kernel has for them, and wait."""
+    gate, large, most = asyncio.Event(), "x" * 3_900_000, 10
+    answers = (says("one ", gate), *(says(str(number)) for number in range(most)))
+    async with answering(*answers, limits={"context_body": "4MiB"}) as client, talking(client) as talk:
+        sent = 0
+
+        async def send() -> None:
+            nonlocal sent
+            for number in range(most):
+                await talk.say(large, metadata={"number": str(number)})
+                sent += 1
+
+        await talk.say(large)
+        while (await talk.hear())["type"] != "response.output_text.delta":
+            pass
+        sending = asyncio.create_task(send())
+        await until(lambda: client.world.gateway.gateway._listeners[DATA].paused)
+        await until_still(lambda: 1 + sent)
+        assert sent < most / 2
+        gate.set()
+        await talk.rest()
+        for number in range(most):
+            found = (await talk.rest())[-1]["response"]
+            assert (text_of(found), found["metadata"]) == (str(number), {"number": str(number)})
+        await sending
+
+
+async def test_a_message_is_a_request_under_way() -> None:
+    """`limits.concurrent` counts it; a WebSocket that waits for its client counts as none."""
+    gate = asyncio.Event()
+    async with (
+        answering(says("one ", gate), says("two"), limits={"concurrent": 1}) as client,
+        talking(client) as idle,
+        talking(client) as busy,
+    ):
+        await busy.say("1")
+        while (await busy.hear())["type"] != "response.output_text.delta":
+            pass
+        told = (await idle.turn("2"))[-1]
         assert (told["status"], told["error"]["code"]) == (503, "overloaded")
-        assert await talk.code() == 1000
-        assert len(client.world.model.asked) == 1
+        assert (await client.create("2")).status == 503
+        gate.set()
+        await busy.rest()
+        assert text_of(await idle.response("2")) == "two"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "code", "param"),
+    [
+        ({"X-Context-Nope": "1"}, 400, "invalid_header", "x-context-nope"),
+        ({"X-Context-Approvals": "never"}, 400, "invalid_header", "x-context-approvals"),
+        ({"X-Context-Chain": "nope"}, 400, "invalid_header", "x-context-chain"),
+        ({"X-Context-Tools": "nope*"}, 400, "invalid_header", "x-context-tools"),
+        ({"X-Context-Prompt": "nope"}, 404, "prompt_not_found", "x-context-prompt"),
+        ({"X-Context-Task": "a b"}, 400, "invalid_header", "x-context-task"),
+        ({"Idempotency-Key": "k"}, 400, "invalid_header", "idempotency-key"),
+    ],
+)
+async def test_a_handshake_that_no_message_could_follow_is_refused(
+    headers: dict[str, str], status: int, code: str, param: str
+) -> None:
+    """With the error of HTTP, before the 101."""
+    upgrade = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+    async with answering() as client:
+        answer = await client.world.get(RESPONSES, **upgrade, **headers)
+        assert (answer.status, answer.error["code"], answer.error["param"]) == (status, code, param)
+
+
+async def test_a_repeated_handshake_repeats_no_message(tmp_path: Path) -> None:
+    """What its retry count says holds for the handshake: each message has an answer of its own."""
+    async with (
+        answering(RUNS, says("one"), RUNS, says("two"), tools=desk(tmp_path, write=True)) as client,
+        talking(client, **{"x-stainless-retry-count": "1"}) as talk,
+    ):
+        assert text_of(await talk.response(tools=[GATEWAY])) == "one"
+        assert text_of(await talk.response(tools=[GATEWAY])) == "two"
 
 
 async def test_what_is_not_stored_is_remembered_by_its_connection() -> None:
@@ -317,6 +405,30 @@ async def test_a_fault_of_a_plugin_ends_its_turn_alone(tmp_path: Path, caplog: p
             assert [event["type"] for event in events[-2:]] == ["error", "response.failed"]
             assert events[-2]["code"] == "internal_error" and text_of(events[-1]["response"]) == "one"
         assert caplog.text.count("RuntimeError: a fault of this plugin") == 2
+
+
+async def test_an_error_has_the_request_id_of_the_log() -> None:
+    """Each message has a line in the access log, as a request over HTTP."""
+    answers = (says("one"), refuses(429), says("tw", Cut(), finish=None))
+    async with answering(*answers, logging={"access": True}) as client:
+        async with talking(client) as talk:
+            first = await talk.response()
+            refused = await talk.refusal(temperature="hot")
+            limited = await talk.refusal()
+            broken = await talk.turn()
+        lines = map(json.loads, client.world.gateway.logged().splitlines())
+        done, *others = (line for line in lines if line.get("mode") == "websocket")
+        response_id = "resp_" + done["request_id"].removeprefix("run_")
+        assert (done["status"], response_id, done["path"]) == (200, first["id"], RESPONSES)
+        assert done["completion_tokens"] == first["usage"]["output_tokens"]
+        assert [(line["status"], line["error_code"]) for line in others] == [
+            (400, "invalid_field"),
+            (429, "upstream_limited"),
+            (200, "upstream_error"),
+        ]
+        told = (refused["message"], limited["message"], broken[-2]["message"])
+        ids = [line["request_id"] for line in others]
+        assert all(one in text for one, text in zip(ids, told, strict=True)) and len(set(ids)) == 3
 
 
 async def test_a_stranger_opens_none() -> None:
