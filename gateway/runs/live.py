@@ -82,6 +82,7 @@ class LiveRun:
         self._drop: Callable[[], None] | None = None  # while a model is called
         self._dropped = False
         self._cancelled: asyncio.CancelledError | None = None
+        self._ends_with: GatewayError | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -130,8 +131,10 @@ class LiveRun:
         """Record that a client is there."""
         self._attended.set()
 
-    def cancel(self, reason: str | None = None) -> None:
+    def cancel(self, reason: str | None = None, *, error: GatewayError | None = None) -> None:
+        """Cancel the run. It ends with `error`, or with one that says that it was interrupted."""
         if self._task is not None and not self.done:
+            self._ends_with = error
             self._cancelled = asyncio.CancelledError(reason)
             self._task.cancel(reason)
 
@@ -205,6 +208,8 @@ class LiveRun:
     def _interrupt(self) -> GatewayError:
         """Return the error of a cancelled run: its client left, its process stops, or it has another owner."""
         self.interrupted = True
+        if self._ends_with is not None:
+            return self._ends_with
         return interrupted(self.exchange.id) if self._cancelled is not None else lost(self.exchange.id)
 
 

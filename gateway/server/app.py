@@ -171,7 +171,7 @@ class Gateway:
         self._stack.push_async_callback(shared.feed.close)
         self._stack.push_async_callback(self._notices.close)
         self._stack.push_async_callback(shared.leases.close)
-        self._stack.push_async_callback(self._kept.logs.close)
+        self._stack.push_async_callback(self._kept.close)
         self._stack.push_async_callback(self._runs.close)
 
     def connection_factory(self, name: str) -> Callable[[], ClientConnection]:

@@ -1,6 +1,7 @@
 """The beginning of a response: its request with what it goes on from, its run, and what is kept of it."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
@@ -111,6 +112,12 @@ class Creation:
             keep=draft.keep,
             again=again,
         )
+
+    def answering(self, begun: Begun, *, streams: bool) -> AbstractContextManager[None]:
+        """Return what holds a response while a client reads it. `streams`: event by event."""
+        if begun.keep is None:
+            return nullcontext()
+        return self.kept.answering(begun.row, begun.run, streams=streams)
 
     async def prepared(
         self, entered: Entered, wanted: ResponseRequest, content: bytes, *, local: Local = NOTHING_LOCAL

@@ -3,12 +3,14 @@
 1. A row with an output is the truth: nothing changes it any more.
 2. Before that, the run is the truth. A response whose client left, or whose process died, is built from the record of
    its run when somebody asks for it.
-3. Only a background response, and one that continues a stored run, has a row before its end.
+3. Only a background response, and one that continues a stored run, has a row before its end. Others are under way in
+   one worker (`under_way`), or only their run is on record.
 """
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -26,6 +28,7 @@ from gateway.api.responses.rows import (
     row_of,
     write,
 )
+from gateway.api.responses.under_way import Open, UnderWay
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.journal import ConflictError, StoredRun
 from gateway.contracts.plugin import Clock
@@ -63,6 +66,7 @@ class KeptResponses:
     is_over: Callable[[StoredRun], Awaitable[bool]]
     told: Callable[[StoredRun, bool, Sequence[str]], Awaitable[tuple[Sequence[Chunk], GatewayError | None]]]
     service_of: Callable[[str], str | None]
+    under_way: UnderWay = field(default_factory=UnderWay)
 
     async def find(self, response_id: str, *, tenant: str) -> StoredResponse:
         """Return a response as it is at this moment. Raises GatewayError (response_not_found), StoreError."""
@@ -76,7 +80,11 @@ class KeptResponses:
         if row.output is not None:
             return row.output
         answer = self.answer_of(row)
-        if row.background and (entries := await self.logs.entries(row.id, tenant=row.tenant)):
+        if (one := self.under_way.find(row.id, tenant=row.tenant)) is not None:
+            told = one.run.transcript
+            so_far = partial(write, row.id, answer, list(told.chunks), failure=None, over=False)
+            await aside(so_far, more_bytes=told.size_bytes)
+        elif row.background and (entries := await self.logs.entries(row.id, tenant=row.tenant)):
             write(row.id, answer, entries, failure=None, over=False)
         return orjson.dumps(answer.resource())
 
@@ -156,10 +164,38 @@ class KeptResponses:
 
     async def keep(self, row: StoredResponse, answer: ResponseAnswer) -> None:
         """Store a response that has ended, and with it what it adds to its conversation. Raises GatewayError."""
+        one = self.under_way.find(row.id, tenant=row.tenant)
+        if one is not None and one.is_stored:  # somebody may have deleted it since
+            return
         adds: Sequence[tuple[str, bytes]] = ()
         if row.conversation is not None and answer.status in ("completed", "incomplete"):
             adds = await aside(partial(added, row.input, answer.output), content=row.input)
         await self.put(ended_row(row, answer), adds=adds)
+        if one is not None:
+            one.is_stored = True
+
+    def answering(self, row: StoredResponse, run: LiveRun, *, streams: bool) -> AbstractContextManager[None]:
+        """Return what holds a response while a client reads it: it is found, and stored if the client leaves."""
+        return self.under_way.answering(row, run, streams=streams, end=self._end)
+
+    async def _end(self, one: Open) -> None:
+        """Store a response whose run has ended before its client had all of it.
+
+        One that failed is left to the record of its run, if there is one. Without one, a response whose client left is
+        cancelled, and stored if the client has its id.
+        """
+        run, failure = one.run, None
+        if run.error is not None:
+            if run.recorded or not one.streams:
+                return
+            failure = _failure(run)
+        answer = self.answer_of(one.row)
+        told = partial(write, one.row.id, answer, run.transcript.chunks, failure=failure, over=True)
+        await aside(told, more_bytes=run.transcript.size_bytes)
+        try:
+            await self.keep(one.row, answer)
+        except UnwrittenError as error:
+            log.error("the response %s, whose client left, is not stored: %s", one.row.id, error)
 
     async def cancelled(self, row: StoredResponse) -> None:
         """Store a background response whose run was cancelled, as far as its log goes. Raises GatewayError, StoreError.
@@ -183,6 +219,9 @@ class KeptResponses:
         if row.output is None or await self._of_run(row.id, tenant=row.tenant) is not None:
             nothing = replace(row, state="cancelled", previous_id=None, conversation=None, request=b"{}", input=b"[]")
             await self.put(replace(nothing, created_s=self.clock.time(), output=b""))
+        one = self.under_way.find(row.id, tenant=row.tenant)
+        if one is not None and not one.run.recorded:  # one on record was cancelled there
+            one.run.cancel(error=GatewayError("run_cancelled", "The response was deleted."))
 
     def answer_of(self, row: StoredResponse, *, now_s: Callable[[], float] | None = None) -> ResponseAnswer:
         """Return the writer of a stored response's answer."""
@@ -229,12 +268,22 @@ class KeptResponses:
             await self.put(row)
         return row
 
+    async def close(self) -> None:
+        """Wait until what the runs said is stored. Call it once the runs of this worker have ended. Idempotent."""
+        await self.under_way.close()
+        await self.logs.close()
+
     async def _found(self, response_id: str, *, tenant: str) -> StoredResponse | None:
         """Return a response as it is at this moment. None: there is none. Raises StoreError."""
-        row = await self.store.response(response_id, tenant=tenant) or await self._of_run(response_id, tenant=tenant)
+        one = self.under_way.find(response_id, tenant=tenant)
+        row = await self.store.response(response_id, tenant=tenant)
+        if one is not None:
+            row = row or one.row
+        elif row is None:
+            row = await self._of_run(response_id, tenant=tenant)
         if row is None or is_hidden(row):
             return None
-        return row if row.output is not None else await self._settled(row)
+        return row if one is not None or row.output is not None else await self._settled(row)
 
     async def _of_run(self, response_id: str, *, tenant: str) -> StoredResponse | None:
         """Return the response of the stored run that began with its request; None: there is none."""
@@ -315,3 +364,12 @@ class KeptResponses:
             await self.logs.append(answer, chunks)
         except ConflictError:
             return
+
+
+def _failure(run: LiveRun) -> GatewayError:
+    """Return the error that a run without a record ended with. One whose client left was cancelled by that."""
+    if run.interrupted:
+        return GatewayError("run_cancelled", "The client left, and the response was cancelled.")
+    if isinstance(run.error, GatewayError):
+        return run.error
+    return GatewayError("internal_error", "The gateway failed; its log has the id of the response.")

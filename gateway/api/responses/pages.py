@@ -59,7 +59,8 @@ class ResponsePages:
                 return await self._in_background(request, begun)
             run, streams = begun.run, wanted.streams
             try:
-                response = await entered.lane.answer(request, run, begun.answer, streams=streams, keep=begun.keep)
+                with self.creation.answering(begun, streams=streams):
+                    response = await entered.lane.answer(request, run, begun.answer, streams=streams, keep=begun.keep)
             except GatewayError:
                 requests.resumption.delivered(run, begun.request_key)
                 raise

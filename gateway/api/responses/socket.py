@@ -170,7 +170,8 @@ class _Connection:
     async def _create(self, entered: Entered, wanted: ResponseRequest, content: bytes) -> bool:
         creation = self._creation
         begun = await creation.begin(self._request, entered, wanted, content, local=self._remembered)
-        await self._relay(entered, begun)
+        with creation.answering(begun, streams=True):
+            await self._relay(entered, begun)
         self._remember(begun)
         creation.requests.resumption.delivered(begun.run, begun.request_key)
         failed: bool = begun.answer.resource()["status"] == "failed"

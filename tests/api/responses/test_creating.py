@@ -236,16 +236,6 @@ async def test_a_client_that_comes_back_joins_its_response(tmp_path: Path) -> No
         assert (await client.get(events.last["id"])).json == events.last
 
 
-async def test_a_client_that_leaves_ends_its_response() -> None:
-    """Without an effect there is nothing to come back to: the model's call ends, and nothing is kept."""
-    gate = asyncio.Event()
-    async with answering(says("one ", gate)) as client:
-        async with client.streaming("1") as events:
-            await events.until("response.output_text.delta")
-        await client.world.model.upstream.wait_open(0)
-        assert (await client.get(events.read[0]["response"]["id"])).error["code"] == "response_not_found"
-
-
 async def test_another_body_with_the_same_key_is_refused() -> None:
     """While the first one is there."""
     gate, headers = asyncio.Event(), {"Idempotency-Key": "k1"}

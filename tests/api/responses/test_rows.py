@@ -8,7 +8,7 @@ from gateway.contracts.store import Json
 from tests.plugins.stores.contract_responses import opened, response
 from tests.plugins.stores.records import run
 
-ITEM: Json = {"id": "msg_1", "type": "message", "role": "user", "content": []}
+ITEM: Json = {"id": "msg_1", "type": "message", "role": "user", "status": "completed", "content": []}
 CLIENT: Json = {
     "api": rows.API,
     "request": {"a": 1},
@@ -48,4 +48,4 @@ def test_what_is_missing_is_named() -> None:
     for gone in ("resp_2", "resp_1"):
         error = rows.no_previous("resp_2", gone)
         assert (error.code, error.param) == ("previous_response_not_found", "previous_response_id")
-        assert "resp_2" in error.message and "resp_1" not in error.message
+        assert "resp_2" in error.message and gone in error.message

@@ -1,0 +1,110 @@
+"""The responses that this worker answers for clients, from their first event on and until they are stored.
+
+1. A response with a client has no row before its end: these are found here, and in no other worker.
+2. The end is stored once: by whoever writes the answer for the client, or, where that client has left or reads slowly,
+   from what the run said.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from gateway.contracts.responses import StoredResponse
+from gateway.errors import GatewayError
+from gateway.runs.live import LiveRun
+
+#: An answer whose run has ended is stored after one or two of these periods, however slowly its client reads.
+LOOK_S: Final = 5.0
+
+
+@dataclass(slots=True)
+class Open:
+    """One response under way. `streams`: its client has its id before its end."""
+
+    row: StoredResponse
+    run: LiveRun
+    streams: bool
+    clients: int = 0
+    is_stored: bool = False
+    is_due: bool = False  # its run had ended at the last look
+
+
+#: Stores a response whose run has ended.
+End: TypeAlias = Callable[[Open], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class UnderWay:
+    """The responses under way in one worker."""
+
+    _open: dict[str, Open] = field(default_factory=dict)
+    _ending: set[asyncio.Task[None]] = field(default_factory=set)
+    _timer: asyncio.TimerHandle | None = None
+
+    def find(self, response_id: str, *, tenant: str) -> Open | None:
+        """Return a response under way. None: it is none of this worker, or of another tenant."""
+        one = self._open.get(response_id)
+        return one if one is not None and one.row.tenant == tenant else None
+
+    @contextmanager
+    def answering(self, row: StoredResponse, run: LiveRun, *, streams: bool, end: End) -> Iterator[None]:
+        """Hold a response while a client reads it. `end` stores it if the client leaves before that is done."""
+        one = self._open.get(row.id)
+        if one is None or one.run is not run:
+            one = self._open[row.id] = Open(row, run, streams)
+        one.streams |= streams
+        one.clients += 1
+        if self._timer is None:
+            self._look_later(end)
+        try:
+            yield
+        except GatewayError:
+            self._leave(one)
+            raise
+        except BaseException:
+            if one.is_stored or one.clients > 1:
+                self._leave(one)
+            else:
+                self._end_later(one, end, then=self._leave)
+            raise
+        self._leave(one)
+
+    async def close(self) -> None:
+        """Wait until the ends of responses whose clients have left are stored. Call it once the runs have ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    def _leave(self, one: Open) -> None:
+        one.clients -= 1
+        if one.clients <= 0 and self._open.get(one.row.id) is one:
+            del self._open[one.row.id]
+
+    def _end_later(self, one: Open, end: End, *, then: Callable[[Open], None] | None = None) -> None:
+        async def ending() -> None:
+            await one.run.ended()
+            if not one.is_stored:
+                await end(one)
+
+        task = asyncio.get_running_loop().create_task(ending())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+        if then is not None:
+            task.add_done_callback(lambda _: then(one))
+
+    def _look_later(self, end: End) -> None:
+        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look, end)
+
+    def _look(self, end: End) -> None:
+        """Store the answers whose runs have ended since the look before this one, and which no client has read yet."""
+        self._timer = None
+        for one in list(self._open.values()):
+            if one.is_due and not one.is_stored:
+                self._end_later(one, end)
+            one.is_due = one.run.done and one.run.error is None
+        if self._open:
+            self._look_later(end)
