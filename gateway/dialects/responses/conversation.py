@@ -25,6 +25,7 @@ from gateway.dialects.responses.items import COMPACTION, OUTPUT_OF, OUTPUTS, is_
 from gateway.dialects.responses.pairs import Pairs, pairs_of
 from gateway.dialects.responses.parts import chat_content, text_and_files, text_of
 from gateway.dialects.responses.request import ResponseRequest
+from gateway.dialects.responses.thoughts import unpacked
 from gateway.errors import GatewayError
 
 _ROLES: Final[Mapping[str, str]] = {"user": "user", "system": "system", "developer": "system"}
@@ -203,7 +204,10 @@ class _Conversation:
     def _add_thoughts(self, item: Json) -> None:
         if self._text or self._calls:
             self._close()
-        self._thoughts += [text_of(part) for part in item.get("content") or item.get("summary") or ()]
+        thoughts = [text_of(part) for part in item.get("content") or item.get("summary") or ()]
+        if not thoughts and (packed := unpacked(item.get("encrypted_content") or "")):
+            thoughts.append(packed)
+        self._thoughts += thoughts
 
     def _add_call(self, call: Json, output: str | Sequence[Json]) -> None:
         text, files = text_and_files(output)

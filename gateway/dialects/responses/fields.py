@@ -29,10 +29,11 @@ from gateway.dialects.checks import (
     whole,
 )
 from gateway.dialects.checks import number as ranged
+from gateway.dialects.responses.thoughts import INCLUDED
 from gateway.errors import GatewayError
 
 INCLUDABLE: Final = (
-    "reasoning.encrypted_content",
+    INCLUDED,
     "message.output_text.logprobs",
     "message.input_image.image_url",
     "file_search_call.results",

@@ -24,6 +24,7 @@ from gateway.dialects.responses.output.items import (
     Texts,
     WholeItem,
 )
+from gateway.dialects.responses.thoughts import INCLUDED
 from gateway.dialects.turn import Turn
 
 #: How ids of calls begin, by the kind of the tool.
@@ -39,6 +40,7 @@ class Output:
         self.items: list[Item] = []
         self.events = events
         self._facts = facts
+        self._packs = INCLUDED in (facts.fields.get("include") or ())
         self._response_id = response_id
         self._open: Texts | ClientCall | None = None
         self.part: Part | None = None  # the last one of `_open`, if that consists of parts: it takes pieces
@@ -143,7 +145,7 @@ class Output:
         if isinstance(item, Texts) and item.thinks == thinks:
             self._close_part()
         else:
-            item = Texts(*self.place("rs" if thinks else "msg"), thinks=thinks)
+            item = Texts(*self.place("rs" if thinks else "msg"), thinks=thinks, packs=self._packs)
             self.add(item)
             self._open = item
         self.part = part = item.part(kind)

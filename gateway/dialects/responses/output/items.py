@@ -6,6 +6,7 @@ from typing import Final, Literal, Protocol
 from gateway.contracts.store import Json
 from gateway.dialects.responses.calls import ClientTool, item_of
 from gateway.dialects.responses.events import delta_head
+from gateway.dialects.responses.thoughts import packed
 
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
 
@@ -100,11 +101,12 @@ class Part:
 
 @dataclass(slots=True)
 class Texts:
-    """A message, or the thoughts of a model: an item of parts."""
+    """A message, or the thoughts of a model: an item of parts. `packs`: thoughts are shown packed, too."""
 
     id: str
     index: int
     thinks: bool = False
+    packs: bool = False
     status: Status = "in_progress"
     parts: list[Part] = field(default_factory=list)
 
@@ -123,7 +125,10 @@ class Texts:
         """Return the item as it stands."""
         parts = [part.view() for part in self.parts]
         if self.thinks:
-            return {"id": self.id, "type": "reasoning", "status": self.status, "summary": parts}
+            view: Json = {"id": self.id, "type": "reasoning", "status": self.status, "summary": parts}
+            if self.packs and self.status != "in_progress":
+                view["encrypted_content"] = packed("\n".join(part.text for part in self.parts))
+            return view
         return {"id": self.id, "type": "message", "status": self.status, "role": "assistant", "content": parts}
 
 
