@@ -55,6 +55,7 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "run_not_found": Code(404, "not_found_error", "client"),
         "service_not_found": Code(404, "not_found_error", "client"),
         "tool_not_found": Code(404, "not_found_error", "client"),
+        "tool_not_found": Code(404, "not_found_error", "client"),
         "unknown_route": Code(404, "not_found_error", "client"),
         "workflow_not_found": Code(404, "not_found_error", "client"),
         "method_not_allowed": Code(405, _INVALID, "client"),

@@ -50,12 +50,12 @@ import orjson
 
 from gateway.agent.answer import Further, reader_of
 from gateway.agent.budget import TimeBudget
-from gateway.agent.doubt import doubted
 from gateway.agent.effect import Effects
 from gateway.agent.hidden_turns import HiddenTurns
 from gateway.agent.loop import Action, Ask, Execute, Finish, Loop
 from gateway.agent.machine import new_machine
 from gateway.agent.outcome import count, defused_end, last_chunks, outcome_of, stored_answer, timeout
+from gateway.agent.output.doubt import doubted
 from gateway.agent.output.scanner import Calls, Malformed
 from gateway.agent.parts import AgentParts
 from gateway.agent.patience import Patience, left
@@ -107,8 +107,7 @@ class RunDriver:
         self._closing: asyncio.Task[None] | None = None
         self._context: Json = {}
         self._further = Further()
-        # A workflow without one of its steps is none.
-        self._consent = parts.settings if exchange.workflow is None else replace(parts.settings, on_reject="abort")
+        self._consent = parts.settings.of(exchange)
         # None of these refers to the driver: it is freed with its last reference, without the garbage collector.
         self._progress = Progress(Usage())
         self._hidden = HiddenTurns(exchange, self._progress, store=parts.store, clock=parts.clock)

@@ -134,6 +134,8 @@ class HiddenTurns:
         for the end of its answer.
         """
         progress = self._progress
+        if self._run.call is not None:  # no conversation goes on behind it
+            return
         if self._run.shows_calls:
             hidden, progress.asked_behind = (), with_results(steps)
         if progress.question is None:
@@ -146,6 +148,8 @@ class HiddenTurns:
 
     async def store(self, hidden: Sequence[Json], tool_calls: Sequence[Json]) -> None:
         """Store the hidden messages of a run that is over. `tool_calls` are the client's own."""
+        if self._run.call is not None:  # as above
+            return
         if self._run.shows_calls:
             if self._progress.tainted:
                 await self._mark_ids({call["id"] for call in tool_calls})

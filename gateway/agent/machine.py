@@ -1,10 +1,11 @@
-"""The state machine of one run, an agent loop's or a workflow's, with the judge of the configuration in use."""
+"""The state machine of one run: an agent loop, a workflow or one call, with the judge of the configuration in use."""
 
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from gateway.agent.call_loop import CallLoop
 from gateway.agent.loop import Loop
 from gateway.agent.parts import AgentParts
 from gateway.agent.progress import Progress
@@ -19,9 +20,13 @@ from gateway.workflows.definition import Workflow
 from gateway.workflows.templates import Values
 
 
-def new_machine(parts: AgentParts, limits: LoopLimits, exchange: Exchange, progress: Progress) -> Loop | WorkflowLoop:
+def new_machine(
+    parts: AgentParts, limits: LoopLimits, exchange: Exchange, progress: Progress
+) -> Loop | WorkflowLoop | CallLoop:
     """Return the machine of a run that begins. A run that continues restores its state afterwards."""
     plan, fill = partial(_plan, parts, exchange, progress), partial(_filled, parts, exchange)
+    if exchange.call is not None:
+        return CallLoop(exchange.call, plan=plan, new_id=_new_call_id)
     workflow = exchange.workflow
     if workflow is not None:
         definition, parameters = Workflow.model_validate(workflow["definition"]), workflow["parameters"]

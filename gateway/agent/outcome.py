@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 import orjson
 
+from gateway.agent.call_loop import CallLoop
 from gateway.agent.loop import Action, Finish, Loop
 from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.contracts.exchange import Chunk, Exchange
@@ -31,9 +32,11 @@ def outcome_of(error: GatewayError) -> str:
     return _OUTCOMES.get(error.code, "error")
 
 
-def count(loop: Loop | WorkflowLoop, outcome: str, counters: Counters) -> None:
+def count(loop: Loop | WorkflowLoop | CallLoop, outcome: str, counters: Counters) -> None:
     """Count a run that is over."""
-    if isinstance(loop, WorkflowLoop):
+    if isinstance(loop, CallLoop):
+        counters.count("tool_runs", outcome=outcome)
+    elif isinstance(loop, WorkflowLoop):
         counters.count("workflow_runs", workflow=loop.workflow.name, outcome=outcome)
     else:
         counters.count("agent_runs", outcome=outcome)

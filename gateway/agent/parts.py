@@ -1,10 +1,11 @@
 """The parts that an agent loop works with."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gateway.agent.output.malformed import MalformedLog
 from gateway.approvals.approvals import Approvals
+from gateway.contracts.exchange import Exchange
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Store
 from gateway.runs.event_feed import EventFeed
@@ -18,6 +19,11 @@ class ApprovalSettings:
 
     inline_wait_s: float
     on_reject: Literal["abort", "continue"]
+
+    def of(self, exchange: Exchange) -> "ApprovalSettings":
+        """Return the settings of a run: a workflow without one of its steps is none, and so is a call that is none."""
+        is_whole = exchange.workflow is not None or exchange.call is not None
+        return replace(self, on_reject="abort") if is_whole else self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

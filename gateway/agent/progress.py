@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 import orjson
 
 from gateway.agent.budget import TimeBudget
+from gateway.agent.call_loop import CallLoop
 from gateway.agent.loop import Loop
 from gateway.agent.model_calls import ModelCalls
 from gateway.agent.workflow_loop import WorkflowLoop
@@ -84,7 +85,7 @@ class Progress:
         """Return the same without the result of this step, which its own call has not read."""
         return self.read_tainted or bool(self.strangers - {number})
 
-    def snapshot(self, loop: Loop | WorkflowLoop, budget: TimeBudget) -> Json:
+    def snapshot(self, loop: Loop | WorkflowLoop | CallLoop, budget: TimeBudget) -> Json:
         return {
             "loop": loop.snapshot(),
             "usage": self.usage.snapshot(),
@@ -103,7 +104,12 @@ class Progress:
         }
 
     def restore(
-        self, snapshot: Json, loop: Loop | WorkflowLoop, steps: Sequence[StoredStep], judge: Judge, exchange: Exchange
+        self,
+        snapshot: Json,
+        loop: Loop | WorkflowLoop | CallLoop,
+        steps: Sequence[StoredStep],
+        judge: Judge,
+        exchange: Exchange,
     ) -> None:
         self.usage.restore(snapshot["usage"])
         self.said = [snapshot["said"]] if snapshot["said"] else []
@@ -172,7 +178,8 @@ def reopen(
         step = recorder.steps[number]
         was = planned_of(step, judge, exchange)
         if step.state in _KNOWN or (step.state == "rejected" and step.result is not None):
-            done[number] = CallOutcome(shown_of(step), step.result or "", ok=step.state == "finished")
+            whole = step.result or ""
+            done[number] = CallOutcome(shown_of(step), whole, ok=step.state == "finished", answer=step.answer)
         elif step.state in ("started", "unknown"):
             if step.state == "started" and was.spec is not None and was.spec.idempotent:
                 approval = approvals.get(number)

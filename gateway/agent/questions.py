@@ -75,15 +75,19 @@ class Questions:
     def are_shared(self) -> bool:
         """Return whether the same call in two runs shares one approval.
 
-        A stored run requests its own approval, because it brings an answer of its own.
+        A stored run requests its own approval, because it brings an answer of its own. Calls of MCP clients share the
+        run itself (`gateway.context.tool_calls`).
         """
-        return self.exchange.workflow is None and self.exchange.resume is None
+        exchange = self.exchange
+        return exchange.workflow is None and exchange.call is None and exchange.resume is None
 
     async def already(self, steps: Sequence[StoredStep]) -> tuple[str, Json] | None:
         """Return the question of another run that waits for one of these calls, and its facts. None: no run does.
 
         The text is "" if `asked` has the question instead.
         """
+        if self.exchange.call is not None:
+            return await self._same_call()
         if not self.are_shared:
             return None
         approvals = self.parts.approvals
@@ -101,6 +105,12 @@ class Questions:
                 )
                 return f"{before}\n\n{self._question(pending)}", spoken.waiting(asked.run_id, pending)
         return None
+
+    async def _same_call(self) -> tuple[str, Json] | None:
+        """Return that another run is the one of this tool call, if it asked first."""
+        exchange = self.exchange
+        other = await self.parts.store.undelivered(exchange.fingerprint, tenant=exchange.caller.tenant)
+        return None if other is None or other.id == exchange.id else ("", spoken.waiting(other.id, ()))
 
     def _question(self, pending: Sequence[Approval], *, held_s: float | None = None) -> str:
         answering = self.parts.approvals.answering(self.exchange.caller, held_s=held_s)
@@ -134,6 +144,7 @@ class Reports:
 
     async def finished(self, number: int, planned: PlannedCall, say: Say, *, place: int) -> None:
         """Report that a call has run. The client gets no result that strangers wrote before the call is marked."""
+        self._ended(number)
         if self.exchange.shows_calls:
             if number in self.progress.strangers:
                 await self.mark((number,), self.recorder.steps)
@@ -143,8 +154,13 @@ class Reports:
 
     async def refused(self, number: int, say: Say) -> None:
         """Report that a call does not run, and why, to a client that is shown calls."""
+        self._ended(number)
         if self.exchange.shows_calls:
             await say(call_events.finished(self.recorder.steps[number], self.in_use.judge.catalog))
+
+    def _ended(self, number: int) -> None:
+        if (watcher := self.exchange.watcher) is not None:
+            watcher.ended(self.recorder.steps[number])
 
 
 def _named(planned: PlannedCall, place: int) -> Json:

@@ -5,6 +5,7 @@ Before the first round no call has run, and the client itself tries again.
 
 from typing import Final
 
+from gateway.agent.call_loop import CallLoop
 from gateway.agent.loop import Loop
 from gateway.agent.progress import Progress
 from gateway.agent.workflow_loop import WorkflowLoop
@@ -31,7 +32,7 @@ def pause_s(error: GatewayError, *, tries: int, left_s: float) -> float | None:
     return wanted_s if wanted_s < left_s else None
 
 
-def is_resumable(error: GatewayError, progress: Progress, loop: Loop | WorkflowLoop) -> bool:
+def is_resumable(error: GatewayError, progress: Progress, loop: Loop | WorkflowLoop | CallLoop) -> bool:
     """Return whether a run that this error ends between two rounds can continue later from the same point.
 
     A workflow cannot: its step reports its own end.

@@ -4,9 +4,9 @@ import logging
 from dataclasses import replace
 
 from gateway.agent.driver import RunDriver
+from gateway.agent.output.unlooped import unlooped
 from gateway.agent.parts import AgentParts
 from gateway.agent.patience import left
-from gateway.agent.unlooped import unlooped
 from gateway.contracts.exchange import Exchange, Handler, Reply, Stage
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import StoreError

@@ -33,6 +33,7 @@ from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.runs.event_feed import EventFeed
+from gateway.runs.snapshot import client_of
 from gateway.tools.remembered import REMEMBERED_S, Binding, Judges, Remembered
 
 #: Approvals of one run: it has at most a thousand calls, and each may be asked for anew.
@@ -97,6 +98,7 @@ class Approvals:
             caller=exchange.caller.name,
             conversation=exchange.conversation,
             user=exchange.user,
+            client=client_of(exchange),
             run_id=step.run_id,
             step=step.number,
             tool=step.tool,
@@ -119,8 +121,7 @@ class Approvals:
         It is of the same caller, end user and conversation. None: there is none.
         """
         pending = await self._store.approvals(tenant=step.tenant, state="pending", sha256=step.sha256, limit=OF_RUN)
-        now_s = self._clock.time()
-        alike = (one for one in pending if is_asked_by(one, exchange) and one.expires_s > now_s)
+        alike = (one for one in pending if is_asked_by(one, exchange) and one.expires_s > self._clock.time())
         return next((one for one in alike if one.run_id != step.run_id), None)
 
     def holds(self, approval: Approval) -> bool:
@@ -136,8 +137,7 @@ class Approvals:
 
     async def of_run(self, run_id: str, *, tenant: str) -> Mapping[int, Approval]:
         """Return the approvals of a run by the step that they are for, the latest of each."""
-        found = await self._store.approvals(tenant=tenant, run_id=run_id, limit=OF_RUN)
-        return {approval.step: approval for approval in found}
+        return {one.step: one for one in await self._store.approvals(tenant=tenant, run_id=run_id, limit=OF_RUN)}
 
     async def wait(self, steps: Sequence[int], *, run_id: str, tenant: str, abort: bool) -> None:
         """Wait until the approval of the first of `steps` is decided.
@@ -380,6 +380,7 @@ def approval_view(approval: Approval) -> Json:
         "conversation": approval.conversation,
         "asked_by": approval.caller,
         "user": approval.user,
+        "client": None if approval.client is None else orjson.loads(approval.client),
         "tool": approval.tool,
         "arguments": orjson.loads(approval.arguments),
         "sha256": approval.sha256,

@@ -90,6 +90,7 @@ class ContextLane:
     earlier: Callable[[RequestKey, Caller], Awaitable[StoredRun | None]]
     close: Callable[[], Awaitable[None]]
     plain: Handler  # the model alone, for tasks of programs
+    calling: Handler  # an agent loop with nothing around it, for tool calls
     tasks: Literal["plain", "off"] = "plain"
     workflows: Mapping[str, Workflow] = field(default_factory=dict)
     _using: int = 0
@@ -209,6 +210,11 @@ class ContextLane:
         """Return the chain from its agent loop on, or None if it has none."""
         found = self.chains.get(chain)
         return None if found is None else found.resumed()
+
+    def continuing(self, run: StoredRun) -> Handler | None:
+        """Return the handler in which a stored run goes on, or None if it has none any more."""
+        handler = self.calling if run.kind == "tool" else self.looping(run.chain)
+        return None if handler is None else self.held(handler)
 
     def held(self, handler: Handler) -> Handler:
         """Return `handler` with this lane's tools open as long as its reply lasts: runs outlive their requests."""

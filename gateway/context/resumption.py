@@ -298,9 +298,7 @@ class Resumption:
         return self._runs.begin(replace(own, id=run.id), repeated.request_key, handler, request_id=own.id)
 
     def _handler(self, run: StoredRun) -> Handler | None:
-        lane = self._lane()
-        handler = lane.looping(run.chain)
-        return None if handler is None else lane.held(handler)
+        return self._lane().continuing(run)
 
 
 def _check_one_run(named: Sequence[Approval]) -> None:

@@ -31,11 +31,12 @@ class PlannedCall:
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """The outcome of one call: the text that the model is shown, and the whole text."""
+    """The outcome of one call: the text that the model is shown, and the whole text; `answer` is that of the step."""
 
     shown: str
     whole: str
     ok: bool = True
+    answer: bytes | None = None
 
 
 #: Why a call may be one that the model only repeats or describes. quoted: somebody else wrote the same call into what
@@ -60,4 +61,5 @@ class FoundCall:
     beside: object = None
     doubt: Doubt | None = None
     further: Json = field(default_factory=dict)  # of a native call: what its model must see again with it
+    vouched: bool = True  # a model may have said something of its risk; else its arguments are nothing but arguments
     written: str = field(default="", compare=False)

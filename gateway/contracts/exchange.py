@@ -7,7 +7,7 @@ from glob import has_magic
 from typing import Literal, Protocol, TypeAlias
 
 from gateway.contracts.caller import Caller as Caller  # for plugins, too
-from gateway.contracts.journal import StoredRun
+from gateway.contracts.journal import StoredRun, StoredStep
 from gateway.contracts.store import Json as Json
 
 IntentKind = Literal["normal", "memory", "hitl", "mcp"]
@@ -46,6 +46,18 @@ class Intent:
     tools: tuple[str, ...] = ()
     reply: str | None = None
     memory: MemoryIntent | None = None
+
+
+class CallWatcher(Protocol):
+    """The request that waits for a tool call (`Exchange.call`), in the process that runs it."""
+
+    def progressed(self, message: str) -> None:
+        """Receive a message about the progress of the call."""
+        ...
+
+    def ended(self, step: StoredStep) -> None:
+        """Receive the step of the call once it has its result, before the run ends."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +108,8 @@ class Exchange:
     dry: bool = False  # only to be explained: nothing may be called, stored or forgotten
     budget_s: float = 300.0
     workflow: Json | None = None  # runs instead of a loop: its `definition` as it is, its `parameters`, checked
+    call: Json | None = None  # runs instead of a loop: the inside name of a `tool`, and its `arguments`
+    watcher: CallWatcher | None = field(default=None, compare=False, repr=False)  # of `call`
     task: str | None = None  # what a program wants for itself: no stage sees such a request
     intent: Intent | None = None
     notes: tuple[str, ...] = ()

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, Unpack
 
 from gateway.contracts.lists import ApprovalOrder, NarrowedApprovals, NarrowedRuns, Tally
+from gateway.contracts.remembered import AskBefore as AskBefore
+from gateway.contracts.remembered import Grant as Grant
 
 RunState = Literal[
     "running",
@@ -26,6 +28,8 @@ RunState = Literal[
 #: States that nothing follows.
 ENDED: frozenset[str] = frozenset(("completed", "rejected", "expired", "failed", "interrupted", "cancelled"))
 
+#: tool: one call that an MCP client asked for.
+RunKind = Literal["chat", "workflow", "tool"]
 StepState = Literal[
     "planned", "requested", "started", "finished", "failed", "refused", "rejected", "expired", "cancelled", "unknown"
 ]
@@ -34,7 +38,7 @@ ApprovalState = Literal[
 ]
 #: States of an approval after it was approved.
 APPROVED: frozenset[str] = frozenset(("approved", "executing", "done", "failed", "unknown"))
-Via = Literal["rest", "websocket", "chat", "cli", "console"]
+Via = Literal["rest", "websocket", "chat", "cli", "console", "mcp"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +53,7 @@ class StoredRun:
     id: str
     tenant: str
     caller: str
-    kind: Literal["chat", "workflow"] = "chat"
+    kind: RunKind = "chat"
     chain: str
     conversation: str | None = None
     fingerprint: str
@@ -67,6 +71,8 @@ class StoredRun:
     lease_s: float = 0.0  # until then it is the owner's
     fence: int = 0  # counts its owners
     workflow: str | None = None  # the name of its workflow
+    tool: str | None = None  # the tool of a run of the kind `tool`
+    client: str | None = None  # of such a run: the MCP client as JSON, with its name and version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +88,8 @@ class StoredStep:
     """One tool call of a run, in the order of `number`; calls that came together have the same `round`.
 
     `arguments` is canonical JSON, `sha256` the hash of tool and arguments. `result` is the whole text, `shown` the
-    part that the model was shown where that is less.
+    part that the model was shown where that is less. `answer` is the rest of the result of a run of the kind `tool`:
+    a JSON object of its `parts` and `structured` (`ToolResult`).
     """
 
     run_id: str
@@ -108,6 +115,7 @@ class StoredStep:
     risk_level: str | None = None  # the model's word; one that is none of the levels as it came, as text
     tainted: bool = False  # strangers wrote the result, or may have
     late: str | None = None  # what a worker saw of the call after it had lost the run
+    answer: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,36 +151,7 @@ class Approval:
     remember: Literal["once", "run", "conversation"] = "once"
     secret: str = field(repr=False)
     user: str | None = None  # the end user in whose request the call was asked for, where one was named
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
-    """A remembered approval: the same call, with the same definition and policy, in this run or conversation."""
-
-    id: str
-    tenant: str
-    caller: str
-    run_id: str | None
-    conversation: str | None
-    tool: str
-    sha256: str
-    definition_sha256: str
-    policy_sha256: str
-    created_s: float
-    granted_by: str
-    expires_s: float | None = None  # None: it ends with its run
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskBefore:
-    """A conversation whose user wants to approve each call."""
-
-    id: str
-    tenant: str
-    caller: str
-    conversation: str
-    created_s: float
-    expires_s: float
+    client: str | None = None  # the MCP client that asked for it, as in its run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,7 +268,9 @@ class Journal(Protocol):
     async def write(self, change: Change) -> None:
         """Write all of it or nothing. Raises ConflictError, AskedAlreadyError.
 
-        A run that ends cancels its pending and approved approvals.
+        A run that ends cancels its pending and approved approvals. A run of the kind `tool` that asks a person, or
+        whose outcome is unknown, is `undelivered` from then on. AskedAlreadyError where it asks while another run of
+        its fingerprint is.
         """
 
     async def run(self, run_id: str, *, tenant: str) -> StoredRun | None: ...
@@ -303,6 +284,12 @@ class Journal(Protocol):
         """Return the runs of this fingerprint that were updated since `since_s`, newest first."""
 
     async def runs_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> Sequence[StoredRun]: ...
+
+    async def undelivered(self, fingerprint: str, *, tenant: str) -> StoredRun | None:
+        """Return the run of the kind `tool` with this fingerprint whose result its client still wants, or None."""
+
+    async def delivered(self, fingerprint: str, *, tenant: str, run_id: str) -> None:
+        """Record that the client of an `undelivered` run has its result, or will not get it any more."""
 
     async def steps(self, run_id: str, *, tenant: str) -> Sequence[StoredStep]:
         """Return the steps in the order of their numbers."""

@@ -45,10 +45,16 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The result of a tool. A failure is a result, too (`ok=False`): the model reads it and goes on."""
+    """The result of a tool. A failure is a result, too (`ok=False`): the model reads it and goes on.
+
+    `parts` and `structured` are for MCP clients only: its blocks of content and its structured content, as the protocol
+    has them. `content` contains their text for everybody else.
+    """
 
     content: str
     ok: bool = True
+    parts: Sequence[Json] | None = None
+    structured: Json | None = None
 
 
 class ToolSource(Protocol):

@@ -20,7 +20,10 @@ _NO_REASON: Final = "The tool failed and gave no reason."
 
 
 def tool_result(answer: Json, *, limit_chars: int = RESULT_CHARS) -> ToolResult:
-    """Convert the result of `tools/call` as the server wrote it, of any shape."""
+    """Convert the result of `tools/call` as the server wrote it, of any shape.
+
+    Its blocks and its structured content go along as they are, for clients that can read them.
+    """
     ok = answer.get("isError") in (None, False)
     content, structured = answer.get("content"), answer.get("structuredContent")
     blocks = content if isinstance(content, list) else [] if content is None else [content]
@@ -29,7 +32,9 @@ def tool_result(answer: Json, *, limit_chars: int = RESULT_CHARS) -> ToolResult:
     if structured is not None and not any(text and text.strip() for text in texts):
         parts.insert(0, _json(structured))
     whole = "\n".join(part for part in parts if part)
-    return ToolResult(_capped(whole, limit_chars) or (_NO_CONTENT if ok else _NO_REASON), ok)
+    text = _capped(whole, limit_chars) or (_NO_CONTENT if ok else _NO_REASON)
+    wholes = [block for block in blocks if isinstance(block, dict)]
+    return ToolResult(text, ok, wholes, structured if isinstance(structured, dict) else None)
 
 
 def _text(block: Any) -> str | None:

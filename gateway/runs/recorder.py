@@ -245,7 +245,8 @@ class RunRecorder:
         else:
             whole = outcome.whole if len(outcome.whole) <= RESULT_CHARS else outcome.shown
             shown = None if outcome.shown == whole else outcome.shown
-            self._set(number, state=state, result=whole, shown=shown, finished_s=self.clock.time())
+            now_s = self.clock.time()
+            self._set(number, state=state, result=whole, shown=shown, answer=outcome.answer, finished_s=now_s)
         self._event("tool.finished", {"step": number, "tool": step.tool, "state": state})
         if step.approval_id is not None:
             after: ApprovalState = "unknown" if outcome is None else "done" if ok else "failed"

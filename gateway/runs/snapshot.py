@@ -7,8 +7,9 @@ from typing import Final, Literal
 import orjson
 
 from gateway.contracts.caller import Caller
+from gateway.contracts.canonical import canonical
 from gateway.contracts.exchange import Exchange, Resume
-from gateway.contracts.journal import StoredRun
+from gateway.contracts.journal import RunKind, StoredRun
 from gateway.contracts.store import Json
 
 #: A request of this size stays as it is when its run ends: to write it anew would cost more than it frees.
@@ -24,6 +25,7 @@ _WISHES: Final[Mapping[str, object]] = {
     "background": False,
     "tainted": False,
     "client": None,
+    "call": None,
 }
 _NO_MESSAGES: Final[Json] = {"messages": []}
 
@@ -101,6 +103,7 @@ def exchange_of(
         client=asked.get("client"),
         tainted=asked.get("tainted", False),
         workflow=asked.get("workflow"),
+        call=asked.get("call"),
         header=header,
         credential=credential,
         credential_header=asked["credential_header"].encode("latin-1"),
@@ -113,7 +116,7 @@ def first_of(exchange: Exchange, *, now_s: float) -> StoredRun:
         id=exchange.id,
         tenant=exchange.caller.tenant,
         caller=exchange.caller.name,
-        kind="chat" if exchange.workflow is None else "workflow",
+        kind=kind_of(exchange),
         chain=exchange.chain,
         conversation=exchange.conversation,
         fingerprint=exchange.fingerprint,
@@ -124,7 +127,21 @@ def first_of(exchange: Exchange, *, now_s: float) -> StoredRun:
         updated_s=now_s,
         request=request_of(exchange),
         workflow=None if exchange.workflow is None else exchange.workflow["definition"]["name"],
+        tool=None if exchange.call is None else exchange.call["tool"],
+        client=client_of(exchange),
     )
+
+
+def kind_of(exchange: Exchange) -> RunKind:
+    """Return the kind of the run of an exchange."""
+    if exchange.call is not None:
+        return "tool"
+    return "chat" if exchange.workflow is None else "workflow"
+
+
+def client_of(exchange: Exchange) -> str | None:
+    """Return the MCP client of a tool call as it is stored, or None for everything else."""
+    return None if exchange.call is None or exchange.client is None else canonical(exchange.client)
 
 
 #: The longest result that is stored whole, and the longest one that came after the run had another owner.

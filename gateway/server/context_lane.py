@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gateway.agent.output.unlooped import unlooped
 from gateway.agent.parts import AgentParts, ApprovalSettings
 from gateway.agent.stage import AgentLoops
-from gateway.agent.unlooped import unlooped
 from gateway.api.responses.kept import KeptResponses
 from gateway.approvals.approvals import Approvals
 from gateway.config import ConfigError, Problem, Settings
@@ -21,9 +21,10 @@ from gateway.context.lane import ContextLane
 from gateway.context.prompts import BasePrompts
 from gateway.context.resumption import Resumption
 from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange, Handler, Reply
 from gateway.contracts.journal import StoredRun
 from gateway.contracts.managed import ManagedService
-from gateway.contracts.plugin import Clock, Counters, Enhancer, Host, Runs, Tools
+from gateway.contracts.plugin import Clock, Counters, Enhancer, Host, LoopLimits, Runs, Tools
 from gateway.contracts.store import Store, StoreError
 from gateway.errors import contained
 from gateway.mcp.servers import McpServers
@@ -217,6 +218,7 @@ async def build_context_lane(
         earlier=_earlier(store, clock),
         close=partial(_close, catalog),
         plain=unlooped(model),
+        calling=chains[context.chain].resumed() or _bare(host.runs),
         tasks=context.tasks,
         workflows=workflows,
     )
@@ -227,6 +229,19 @@ async def build_context_lane(
     shows = (link.stage for link in chains[context.chain].links if isinstance(link.stage, Enhancer))
     explainer = Explainer(lane=lane, core=core, model=context.model, judge=judge, counters=counters, clock=clock)
     return Assembled(lane, core, next(shows, None), prompts, explainer, Equipment(judge, runner, lane.hold))
+
+
+def _bare(runs: Runs) -> Handler:
+    """Return the handler of tool calls for a default chain without an agent loop, which has no limits for them."""
+    stage = runs.stage(LoopLimits())
+
+    async def no_model(exchange: Exchange) -> Reply:
+        raise AssertionError(f"the tool call {exchange.id} would call a model")
+
+    async def handle(exchange: Exchange) -> Reply:
+        return await stage(exchange, no_model)
+
+    return handle
 
 
 def _parts(settings: Settings, shared: Shared) -> AgentParts:

@@ -39,6 +39,7 @@ COUNTERS: Mapping[str, Facts] = MappingProxyType(
         "unknown_outcomes": Facts("Tool calls that were started and of which nobody knows what became", ("tool",)),
         "tokens": Facts("Tokens of model calls in the context lane, by the key of the caller", ("key", "type")),
         "tool_calls": Facts("Tool calls by tool and outcome", ("tool", "outcome")),
+        "tool_runs": Facts("Calls of MCP clients by outcome", ("outcome",)),
         "workflow_runs": Facts("Runs of workflows by outcome", ("workflow", "outcome")),
     }
 )

@@ -50,7 +50,7 @@ class Judge:
             nearest = self.catalog.nearest(found.tool, exchange)
             hint = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
             return PlannedCall(_call(found, call_id), None, _UNKNOWN, f"Error: there is no tool {found.tool!r}.{hint}")
-        claim = self.claim(entry, found.parameters, beside=found.beside)
+        claim = self.claim(entry, found.parameters, beside=found.beside, vouched=found.vouched)
         call = ToolCall(id=call_id, tool=entry.model_name, arguments=claim.arguments, terminate=found.terminate)
         client_asks = exchange.asks_first(entry.spec.name)
         verdict = self.verdict(
@@ -114,9 +114,9 @@ class Judge:
             log.warning("%r could not examine a call (%s): it needs a person.", call.tool, type(error).__name__)
             return Verdict("confirm", "default", "engine_failed", f"{call.tool!r} could not examine the call.")
 
-    def claim(self, entry: CatalogEntry, arguments: Json, *, beside: object = None) -> RiskClaim:
-        """Return the arguments with the defaults of their schema, and the model's own risk level."""
-        claim = take_risk_level(arguments, entry.spec, beside=beside)
+    def claim(self, entry: CatalogEntry, arguments: Json, *, beside: object = None, vouched: bool = True) -> RiskClaim:
+        """Return the arguments with the defaults of their schema, and the model's own risk level if it may have one."""
+        claim = take_risk_level(arguments, entry.spec, beside=beside) if vouched else RiskClaim(arguments)
         return RiskClaim(self._schemas.filled(entry.spec, claim.arguments), claim.risk_level)
 
     def verdict(

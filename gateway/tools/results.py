@@ -18,7 +18,7 @@ from gateway.contracts.tools import ToolCall, ToolResult, ToolSpec
 READ_RESULT: Final = "read_result"
 #: Characters of long results that are stored, of all runs together; the oldest go first.
 KEPT_CHARS = 32 << 20
-_CONTROL = re.compile(
+CONTROL = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
     "\ud800-\udfff"  # no UTF-8 holds these, so no message could
     "\U000e0000-\U000e0fff]"  # tags: text that only a model sees
@@ -49,7 +49,7 @@ class _Kept:
 
 def clean(text: str) -> str:
     """Return `text` without control and invisible formatting characters; line ends and tabs stay."""
-    return _CONTROL.sub("", text.replace("\r\n", "\n"))
+    return CONTROL.sub("", text.replace("\r\n", "\n"))
 
 
 class Results:

@@ -9,6 +9,7 @@ from gateway.contracts.exchange import Exchange
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import contained
+from gateway.tools.call_answer import answer_of
 from gateway.tools.catalog import CatalogEntry
 from gateway.tools.results import Results, clean
 
@@ -51,4 +52,5 @@ class Runner:
         shown = self._results.shorten(
             whole, tenant=exchange.caller.tenant, limit_chars=limit_chars, untrusted=self.taints(entry, call, exchange)
         )
-        return CallOutcome(shown, whole, result.ok)
+        answer = None if exchange.call is None else answer_of(result, shown=shown, whole=whole)
+        return CallOutcome(shown, whole, result.ok, answer)

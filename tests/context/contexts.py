@@ -79,6 +79,7 @@ class World:
             earlier=self._earlier,
             close=self._close,
             plain=self._handle,
+            calling=self._handle,
         )
 
     async def exchange(self, *lines: bytes, **body: object) -> Exchange:

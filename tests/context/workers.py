@@ -57,6 +57,7 @@ class Worker(Bench):
             earlier=_no_earlier,
             close=_nothing,
             plain=self._model,
+            calling=self.chains["main"].handler,
         )
         self.resumption = Resumption(
             lane=lambda: self.lane,

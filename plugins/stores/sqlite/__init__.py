@@ -245,6 +245,12 @@ class SqliteStore(SqliteMemories, SqliteResponses):
     async def runs_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> Sequence[StoredRun]:
         return await self._all(RUNS, journal.RUNS_WITH_KEY, (tenant, caller, idempotency_key))
 
+    async def undelivered(self, fingerprint: str, *, tenant: str) -> StoredRun | None:
+        return await self._first(RUNS, journal.UNDELIVERED_RUN, (tenant, fingerprint))
+
+    async def delivered(self, fingerprint: str, *, tenant: str, run_id: str) -> None:
+        await self._write(lambda c: c.execute(journal.DELIVERED, (tenant, fingerprint, run_id)).rowcount)
+
     async def steps(self, run_id: str, *, tenant: str) -> Sequence[StoredStep]:
         return await self._all(STEPS, journal.STEPS, (tenant, run_id))
 

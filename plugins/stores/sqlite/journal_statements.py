@@ -53,7 +53,8 @@ OLDEST_FIRST, NEWEST_FIRST, IN_ORDER = "created_s, rowid", "created_s DESC, rowi
 
 #: What a run begins with; what of it changes; where it is.
 NEW_RUN = _words("""id, tenant, caller, kind, chain, conversation, fingerprint, idempotency_key, state, effects,
-    created_s, updated_s, progress, answer, error_code, error, owner, lease_s, fence, workflow""")
+    created_s, updated_s, progress, answer, error_code, error, owner, lease_s, fence, workflow,
+    tool, client""")
 CHANGED_RUN = _words(
     "state, effects, updated_s, progress, answer, error_code, error, owner, lease_s, tenant, id, fence"
 )
@@ -72,7 +73,7 @@ PUT_RUN_ON = """UPDATE runs SET effects = ?2, updated_s = ?3, progress = ?4, ans
 def _runs(*, request: str, progress: str, answer: str) -> str:
     return f"""SELECT id, tenant, caller, kind, chain, conversation, fingerprint, idempotency_key, state, effects,
         created_s, updated_s, {request} AS request, {progress} AS progress, {answer} AS answer, error_code, error,
-        owner, lease_s, fence, workflow FROM runs"""
+        owner, lease_s, fence, workflow, tool, client FROM runs"""
 
 
 RUNS = (
@@ -88,6 +89,14 @@ RUN_LISTED = _runs(request="x''", progress="NULL", answer="NULL") + " WHERE rowi
 RUN = RUNS + " AND id = ?"
 RUNS_LIKE = f"{RUNS} AND fingerprint = ? AND updated_s >= ? ORDER BY {NEWEST_FIRST}"
 RUNS_WITH_KEY = f"{RUNS} AND caller = ? AND idempotency_key = ? ORDER BY {NEWEST_FIRST}"
+
+#: A row whose run was pruned is in nobody's way.
+ADD_UNDELIVERED = """INSERT INTO undelivered VALUES (?, ?, ?, ?) ON CONFLICT (tenant, fingerprint) DO UPDATE
+    SET run_id = excluded.run_id, created_s = excluded.created_s WHERE NOT EXISTS
+    (SELECT 1 FROM runs WHERE runs.tenant = undelivered.tenant AND runs.id = undelivered.run_id)"""
+UNDELIVERED = "SELECT run_id FROM undelivered WHERE tenant = ? AND fingerprint = ?"
+UNDELIVERED_RUN = f"{RUNS} AND id = (SELECT run_id FROM undelivered u WHERE u.tenant = runs.tenant AND fingerprint = ?)"
+DELIVERED = "DELETE FROM undelivered WHERE tenant = ? AND fingerprint = ? AND run_id = ?"
 
 #: It waits for no person; in the words of the partial index.
 _UNASKED = "(pending = 0 OR state <> 'awaiting_approval')"
@@ -115,7 +124,8 @@ CANCEL_RUN = f"""UPDATE runs SET state = 'cancelled', updated_s = ?, owner = NUL
 # Steps.
 
 STEP = _words("""run_id, tenant, number, round, call_id, tool, model_name, arguments, sha256, terminate, decision,
-    basis, rule, reason, state, approval_id, result, shown, started_s, finished_s, risk_level, tainted, late""")
+    basis, rule, reason, state, approval_id, result, shown, started_s, finished_s, risk_level, tainted, late,
+    answer""")
 #: What a worker saw of a step after it had lost the run stays, whatever the run's owner writes.
 PUT_STEP = f"""{_insert("steps", STEP)} ON CONFLICT (tenant, run_id, number) DO UPDATE
     SET {", ".join(f"{column} = excluded.{column}" for column in STEP[3:] if column != "late")}"""
@@ -126,7 +136,7 @@ STEPS = f"SELECT {', '.join(STEP)} FROM steps WHERE tenant = ? AND run_id = ? OR
 
 APPROVAL = _words("""id, tenant, caller, conversation, run_id, step, tool, arguments, sha256, definition_sha256,
     policy_sha256, basis, rule, reason, state, created_s, expires_s, decided_s, decided_by, via, comment, edited,
-    remember, secret, user""")
+    remember, secret, user, client""")
 ADD_APPROVAL = _insert("approvals", APPROVAL) + " ON CONFLICT (tenant, id) DO NOTHING"
 APPROVALS = f"SELECT {', '.join(APPROVAL)} FROM approvals WHERE tenant = ?"
 ONE_APPROVAL = APPROVALS + " AND id = ?"
@@ -236,6 +246,7 @@ PRUNE_OLD = tuple(
         ("hidden", "rowid", "created_s"),
         ("grants", "rowid", "expires_s"),
         ("asks", "tenant, caller, conversation", "expires_s"),
+        ("undelivered", "tenant, fingerprint", "created_s"),
         # What workers that are long gone said of services.
         ("worker_services", "worker, name", "updated_s"),
     )

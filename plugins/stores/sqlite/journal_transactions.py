@@ -63,6 +63,8 @@ def write(connection: sqlite3.Connection, *, change: Change) -> None:
         if change.asks_once and connection.execute(journal.ASKED_ALREADY, _ASKED(approval)).fetchone():
             raise AskedAlreadyError(f"another run waits for the call of the approval {approval.id!r}")
         _add_approval(connection, approval)
+    if run.kind == "tool" and (change.approvals or run.state == "unknown"):
+        _undelivered(connection, run, is_asked=bool(change.approvals))
     if run.state in ENDED:
         _undecided(connection, journal.CANCEL_APPROVALS, (run.tenant, run.id), now_s=run.updated_s)
     _append(connection, change.events, change.audit)
@@ -74,6 +76,14 @@ def _put_run(connection: sqlite3.Connection, run: StoredRun) -> None:
         return
     if not connection.execute(journal.PUT_RUN, values).rowcount:
         raise ConflictError(f"the run {run.id!r} has ended, or is somebody else's: its fence is not {run.fence}")
+
+
+def _undelivered(connection: sqlite3.Connection, run: StoredRun, *, is_asked: bool) -> None:
+    """Record that the client of the run still wants its result. Only one run of a fingerprint may ask a person."""
+    connection.execute(journal.ADD_UNDELIVERED, (run.tenant, run.fingerprint, run.id, run.created_s))
+    ((run_id,),) = connection.execute(journal.UNDELIVERED, (run.tenant, run.fingerprint)).fetchall()
+    if is_asked and run_id != run.id:
+        raise AskedAlreadyError(f"the run {run_id!r} waits for the same call")
 
 
 def rule(

@@ -282,6 +282,19 @@ MIGRATIONS: Sequence[Migration] = (
             PRIMARY KEY (conversation, number), UNIQUE (conversation, id)) WITHOUT ROWID""",
     ),
     COUNTED_CHANGES,
+    (
+        # Calls of MCP clients: their tool, the client, and the parts of a result that are no text.
+        "ALTER TABLE runs ADD COLUMN tool TEXT",
+        "ALTER TABLE runs ADD COLUMN client TEXT",
+        "ALTER TABLE approvals ADD COLUMN client TEXT",
+        "ALTER TABLE steps ADD COLUMN answer BLOB",
+        "CREATE INDEX runs_of_tools ON runs (tenant, created_s, id, caller, state, kind) WHERE kind = 'tool'",
+        # Those that a person was asked about, until their client has the result: the same call joins such a run.
+        """CREATE TABLE undelivered (
+            tenant TEXT NOT NULL, fingerprint TEXT NOT NULL, run_id TEXT NOT NULL, created_s REAL NOT NULL,
+            PRIMARY KEY (tenant, fingerprint)) WITHOUT ROWID""",
+        "CREATE INDEX undelivered_by_age ON undelivered (created_s)",
+    ),
 )
 
 

@@ -37,12 +37,16 @@ class _Index:
     beside: frozenset[str]
 
 
-_BY_KIND: Final = _Index("runs_of_workflows", " AND kind = 'workflow'", "kind", frozenset(("caller", "state")))
+#: By the kind; chats have none.
+_BY_KIND: Final = {
+    "workflow": _Index("runs_of_workflows", " AND kind = 'workflow'", "kind", frozenset(("caller", "state"))),
+    "tool": _Index("runs_of_tools", " AND kind = 'tool'", "kind", frozenset(("caller", "state"))),
+}
 #: The first one whose fact is wanted leads: conversations and workflows have few runs, states and callers many.
 _INDEXES: Final = (
     _Index("runs_by_conversation", " AND conversation = ?", "conversation", frozenset()),
     _Index("runs_by_workflow", " AND workflow = ?", "workflow", frozenset(("caller", "state", "kind"))),
-    _BY_KIND,
+    *_BY_KIND.values(),
     _Index("runs_by_state", " AND state = ?", "state", frozenset(("caller", "kind"))),
     _Index("runs_by_caller", " AND caller = ?", "caller", frozenset(("kind",))),
     _Index("runs_by_begin", "", None, frozenset(("kind",))),
@@ -80,8 +84,8 @@ def page(
 
 
 def _may_lead(index: _Index, facts: Mapping[str, object]) -> bool:
-    if index is _BY_KIND:
-        return facts.get("kind") == "workflow"
+    if index.leads == "kind":
+        return index is _BY_KIND.get(str(facts.get("kind")))
     return index.leads is None or index.leads in facts
 
 

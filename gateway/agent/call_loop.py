@@ -1,0 +1,66 @@
+"""One tool call as a state machine: it runs, and its result is the end. No I/O, no clock, and no model.
+
+It stands where a `Loop` stands, so that the same gate, record and approvals serve a call that an MCP client asks for.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from gateway.agent.loop import Action, Execute, Finish, Plan
+from gateway.agent.output.scanner import Outcome
+from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
+from gateway.contracts.store import Json
+from gateway.contracts.tools import model_name
+
+
+@dataclass(slots=True)
+class CallLoop:
+    """The run of one `Exchange.call`. Nobody vouches for the call: its arguments are nothing but arguments."""
+
+    call: Json
+    plan: Plan
+    new_id: Callable[[], str]
+    hidden: list[Json] = field(default_factory=list)  # stays empty: no model reads it
+
+    client_tools: ClassVar[frozenset[str]] = frozenset()
+    content: ClassVar[str] = ""
+    messages: ClassVar[tuple[Json, ...]] = ()
+
+    def begin(self) -> Action:
+        """Return the call as it was judged."""
+        found = FoundCall(model_name(self.call["tool"]), self.call["arguments"], False, vouched=False)
+        return Execute((self.plan(found, self.new_id()),))
+
+    def answered(self, content: str, outcome: Outcome, *, finish_reason: str | None) -> Action:
+        """Raise: no model is called."""
+        raise AssertionError(f"a model answered a tool call ({finish_reason}): {content}, {outcome}")
+
+    def executed(self, planned: Sequence[PlannedCall], results: Sequence[CallOutcome]) -> Action:
+        """Return the end of the run, with the result as its text."""
+        del planned
+        (outcome,) = results
+        return Finish(outcome.shown, "stop")
+
+    def snapshot(self) -> Json:
+        """Return {}: all that happens is in the step of the call."""
+        return {}
+
+    def restore(self, snapshot: Json, rounds: Iterable[tuple[str, Json, Sequence[PlannedCall], Sequence[str]]]) -> None:
+        """Restore nothing, as `snapshot` has nothing."""
+
+    @property
+    def beside(self) -> Json:
+        """Return {}: there is no answer of a model."""
+        return {}
+
+    @property
+    def asked(self) -> int:
+        """Return the number of calls that were requested."""
+        return 1
+
+    def request(self, body: Json, conversation: Sequence[Json]) -> Json:
+        """Raise: no model is called."""
+        raise AssertionError(
+            f"a tool call would call a model, with {len(conversation)} messages and {len(body)} fields"
+        )

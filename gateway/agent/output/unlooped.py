@@ -1,0 +1,76 @@
+"""The answer of a model that no agent loop reads: unchanged, but without ids of approvals in its text."""
+
+from gateway.agent.answer import Further, too_deep
+from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply
+from gateway.contracts.store import Json
+from gateway.dialects.beside import Gathered, TooDeepError, safe
+from gateway.dialects.imitation import Defuser
+from gateway.runs.live import ANSWERS
+
+#: The client's own calls go on as they came.
+_CALLS = ("tool_calls", "function_call")
+
+
+def unlooped(handler: Handler) -> Handler:
+    """Return `handler` with its answers made safe to show."""
+
+    async def handle(exchange: Exchange) -> Reply:
+        reply = await handler(exchange)
+
+        async def stream(emit: Emit) -> None:
+            emit({ANSWERS: True})
+            shown = _Shown()
+
+            def take(chunk: Chunk) -> Pause | None:
+                if isinstance(chunk, str):
+                    text = shown.text.feed(chunk)
+                    return emit(text) if text else None
+                try:
+                    return emit(shown.of(chunk))
+                except TooDeepError:
+                    raise too_deep() from None
+
+            await reply.stream(take)
+
+        return Reply(stream, reply.release, reply.intent)
+
+    return handle
+
+
+class _Shown:
+    """The part of one answer that may be shown. Text that was held back comes with the finish reason."""
+
+    def __init__(self) -> None:
+        self.text = Defuser()
+        self._further = Further()
+
+    def of(self, chunk: Json) -> Json:
+        told: Json = {"usage": chunk["usage"]} if "usage" in chunk else {}
+        told |= self._further.news_of(chunk)
+        told["choices"] = []
+        for choice in chunk.get("choices") or ():
+            if choice.get("index", 0) == 0:
+                told |= self._further.news_of_choice(choice)
+                about = {key: choice[key] for key in ("index", "finish_reason") if key in choice}
+                told["choices"].append({**about, "delta": self._delta(choice)})
+        return told
+
+    def _delta(self, choice: Json) -> Json:
+        delta: Json = {}
+        for key, value in (choice.get("delta") or {}).items():
+            if key in _CALLS or key == "role":
+                safe(value)  # which raises where it is too deep
+                delta[key] = value
+            elif key == "content":
+                delta[key] = self.text.feed(value) if isinstance(value, str) else safe(value)
+            elif (shown := self._further.beside.feed(key, value)) is not None:
+                delta[key] = shown
+        if choice.get("finish_reason"):
+            rest = self._further.beside.end_round()
+            for key, value in {**rest, "content": self.text.finish() or None}.items():
+                whole = Gathered()
+                whole.add(key, delta.get(key))
+                whole.add(key, value)
+                if (shown := whole.whole()[key]) is not None:
+                    delta[key] = shown
+        return delta

@@ -1,0 +1,350 @@
+"""Tool calls of MCP clients: each is a run of its own, on record, behind the same gate as the calls of models.
+
+1. A call that a person is asked about waits in the store and holds nothing here. The same call again joins its run, in
+   any worker, until the client has the result. Then the same call is a new one.
+2. A run whose outcome is unknown is reported as such to the same call, once, before that call may run anew.
+3. A call that nobody is asked about is never joined: two equal calls at the same time are two calls.
+4. The result of a run is read from memory or, after a restart or in another worker, from the record: it is the same.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import orjson
+
+from gateway.approvals import texts
+from gateway.approvals.approvals import Decision
+from gateway.context.lane import ContextLane, new_run_id
+from gateway.contracts.caller import Caller
+from gateway.contracts.canonical import canonical
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.journal import ENDED, Approval, Journal, RunState, StoredRun, StoredStep
+from gateway.contracts.plugin import Clock
+from gateway.contracts.store import Json, StoreError, unwritten
+from gateway.contracts.tools import ToolResult
+from gateway.errors import GatewayError
+from gateway.lanes.keys import Identity
+from gateway.runs import settle
+from gateway.runs.asking import RequestKey, fingerprint
+from gateway.runs.event_feed import EventFeed
+from gateway.runs.lease import LOST
+from gateway.runs.live import LiveRun, interrupted
+from gateway.tools.call_answer import result_of
+
+log = logging.getLogger("gateway")
+
+#: How often the record of a run is read, besides being told of its events, and how often a waiting client is told.
+LOOK_S: Final = 5.0
+#: How long a result waits for its client after its run has ended. The same call is a new one afterwards.
+KEPT_S: Final = 24 * 3600.0
+#: Of the name and the version of a client, which it gives itself.
+NAME_CHARS: Final = 100
+#: Ends of a run after which its key begins a new one, if the run had no effect.
+_CAME_TO_NOTHING: Final = frozenset(("failed", "interrupted", "cancelled"))
+_STORE_FAILED: Final = "The gateway's store failed, so it runs no call; its log says why."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedCall:
+    """One call that a client asks for. `tool` is the inside name of a tool.
+
+    `only_tools` narrows the tools of the request as in `Exchange`. `client` are the name and the version of the MCP
+    client as it gives them.
+    """
+
+    tool: str
+    arguments: Json
+    identity: Identity
+    client: Json
+    only_tools: tuple[str, ...] = ()
+    user: str | None = None
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The end of a call: its result, or the reason why it did not run or is not known (`state`)."""
+
+    result: ToolResult
+    run_id: str
+    state: RunState = "completed"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A call that waits for a person."""
+
+    approvals: Sequence[Approval]
+    run_id: str
+
+
+@dataclass(slots=True, eq=False)
+class CallRun:
+    """The run of a call, new or joined, as its client waits for it: an `exchange.CallWatcher`.
+
+    `live` is set while this worker drives it. `is_owed`: the same call joins it until it is delivered.
+    """
+
+    id: str
+    tenant: str
+    fingerprint: str
+    live: LiveRun | None = None
+    is_owed: bool = False
+    step: StoredStep | None = None
+    tell: Callable[[str], None] | None = None
+
+    def progressed(self, message: str) -> None:
+        if self.tell is not None:
+            self.tell(message)
+
+    def ended(self, step: StoredStep) -> None:
+        self.step = step
+
+
+@dataclass(slots=True, kw_only=True)
+class ToolCalls:
+    """The tool calls of one worker.
+
+    `lane` returns the context lane of the configuration in use. `admit` raises when the gateway is full. `resume`
+    continues a run that waits for nobody any more.
+    """
+
+    lane: Callable[[], ContextLane]
+    store: Journal
+    feed: EventFeed
+    clock: Clock
+    admit: Callable[[], None]
+    resume: Callable[[str], Awaitable[None]]
+    _delivered: set[str] = field(default_factory=set)  # runs of which the store does not have it yet
+    _tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
+
+    async def begin(self, wanted: WantedCall) -> CallRun:
+        """Begin the run of a call, or return the run that the same call is to join. Raises GatewayError."""
+        self.admit()
+        lane = self.lane()
+        exchange = _exchange(lane, wanted)
+        is_keyed, size_bytes = wanted.idempotency_key is not None, len(canonical(wanted.arguments))
+        request_key = RequestKey(
+            exchange.fingerprint if is_keyed else exchange.id,  # only calls with a key are compared in memory
+            (exchange.caller.tenant, exchange.caller.name, wanted.idempotency_key or "") if is_keyed else None,
+            repeats=False,
+            size_bytes=size_bytes,
+        )
+        try:
+            earlier = await self._keyed(lane, exchange, request_key) if is_keyed else await self._owed(exchange)
+        except StoreError as error:
+            log.error("the store failed: %s", error)
+            raise unwritten(error, _STORE_FAILED) from None
+        if earlier is not None:
+            return earlier
+        if is_keyed and (live := lane.runs.find(request_key)) is not None:  # begun meanwhile
+            return replace(_run(exchange, live.exchange.id), live=live)
+        run = _run(exchange, exchange.id)
+        exchange = replace(exchange, watcher=run)
+        run.live = lane.runs.begin(exchange, request_key, lane.held(lane.calling), detached=True)
+        return run
+
+    def rejoin(self, wanted: WantedCall, run_id: str) -> CallRun:
+        """Return the run of this id, to which a client comes back with the same call. It begins nothing."""
+        return CallRun(run_id, wanted.identity.caller.tenant, _fingerprint(wanted), is_owed=True)
+
+    async def outcome(
+        self, run: CallRun, *, wait_s: float, progressed: Callable[[str], None] | None = None
+    ) -> Done | Held:
+        """Wait for the result of a run, but for a person at most `wait_s`. Raises GatewayError: the run's own error.
+
+        `progressed` is called with messages of the tool, and now and then while a person is waited for.
+        """
+        run.tell = progressed
+        try:
+            if (live := run.live) is not None:
+                await live.ended()
+                run.live, step, run.step = None, run.step, None
+                live.transcript.reraise()
+                if step is not None:
+                    return _done(step, run.id, "completed")
+                if live.asks is not None:
+                    run.id, run.is_owed = live.asks, True
+            return await self._followed(run, wait_s)
+        except StoreError as error:
+            log.error("the store failed: %s", error)
+            raise unwritten(error, f"The gateway's store failed; look at the run {run.id} once it works.") from None
+        finally:
+            run.tell = None
+
+    def delivered(self, run: CallRun) -> None:
+        """Record that the client has the result: the same call begins anew."""
+        if run.is_owed:
+            self._delivered.add(run.id)
+            task = asyncio.get_running_loop().create_task(self._write_delivered(run))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def decide(self, approval_id: str, wish: Decision, *, caller: Caller) -> Approval:
+        """Decide on a held call, let its run go on, and return the approval. Raises GatewayError, StoreError."""
+        approval = await self.lane().approvals.decide(approval_id, wish, caller=caller)
+        try:
+            await self.resume(approval.run_id)
+        except Exception:  # the decision stands, and another worker or a later look takes the run up
+            log.exception("run %s does not go on yet", approval.run_id)
+        return approval
+
+    async def cancel(self, run: CallRun, caller: Caller) -> None:
+        """Cancel a call: its question is withdrawn, and a tool that runs is cancelled in its source.
+
+        Raises GatewayError, StoreError.
+        """
+        if caller.tenant != run.tenant:
+            raise settle.not_found()
+        with suppress(GatewayError):  # it has ended, or is not on record yet
+            await settle.cancel(self.store, run.id, caller=caller, via="mcp", clock=self.clock)
+        if run.live is not None:
+            run.live.cancel(LOST)
+        self.feed.nudge()
+        self.delivered(run)
+
+    async def close(self) -> None:
+        """Wait for what is still to be written."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _keyed(self, lane: ContextLane, exchange: Exchange, request_key: RequestKey) -> CallRun | None:
+        """Return the run of an earlier call with the same Idempotency-Key, unless it came to nothing."""
+        stored = await lane.earlier(request_key, exchange.caller)
+        if stored is None or (stored.state in _CAME_TO_NOTHING and not stored.effects):
+            return None
+        return _run(exchange, stored.id)
+
+    async def _owed(self, exchange: Exchange) -> CallRun | None:
+        """Return the run that waits for this very call, or whose client has not got its result yet."""
+        tenant, key = exchange.caller.tenant, exchange.fingerprint
+        stored = await self.store.undelivered(key, tenant=tenant)
+        if stored is None:
+            return None
+        is_old = stored.state in ENDED and stored.updated_s < self.clock.time() - KEPT_S
+        if stored.id in self._delivered or stored.state == "cancelled" or is_old:
+            await self.store.delivered(key, tenant=tenant, run_id=stored.id)
+            return None
+        return replace(_run(exchange, stored.id), is_owed=True)
+
+    async def _followed(self, run: CallRun, wait_s: float) -> Done | Held:
+        """Follow a run by its record to its end, or until it has waited for a person for so long."""
+        news, loop = asyncio.Event(), asyncio.get_running_loop()
+        until_s = loop.time() + wait_s
+        async with self.feed.listening(lambda _: news.set(), run_id=run.id, parting=news.set):
+            while True:
+                news.clear()
+                stored = await self.store.run(run.id, tenant=run.tenant)
+                if stored is None:
+                    raise settle.not_found()
+                if stored.state in ENDED or stored.state == "unknown":
+                    return await self._ended(stored, run)
+                pending = await self._pending(stored)
+                left_s = LOOK_S
+                if pending:
+                    if self.feed.leaving or loop.time() >= until_s:
+                        return Held(pending, run.id)
+                    run.progressed(
+                        f"The call of {pending[0].tool} waits for the approval of a person ({pending[0].id})."
+                    )
+                    left_s = min(LOOK_S, until_s - loop.time())
+                elif stored.state == "awaiting_approval":
+                    await self.resume(run.id)  # whoever took the decision may have died behind it
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(news.wait(), left_s)
+
+    async def _pending(self, stored: StoredRun) -> Sequence[Approval]:
+        """Return the approvals that a run waits for, without those whose time is over."""
+        desk = self.lane().approvals
+        found = await desk.of_run(stored.id, tenant=stored.tenant)
+        pending = [approval for approval in found.values() if approval.state == "pending"]
+        if not any(approval.expires_s <= self.clock.time() for approval in pending):
+            return pending
+        await desk.expire()
+        return [approval for approval in pending if approval.expires_s > self.clock.time()]
+
+    async def _ended(self, stored: StoredRun, run: CallRun) -> Done:
+        """Return the result of a run that has ended or cannot go on, from its record. Raises GatewayError."""
+        run.is_owed = run.is_owed or stored.state == "unknown"
+        steps = await self.store.steps(stored.id, tenant=stored.tenant)
+        if not steps:
+            raise settle.not_found() if stored.error is None else _error(stored)
+        step = steps[-1]
+        if stored.state == "unknown":
+            text = texts.unknown_text(step.tool, run_id=stored.id, step=step.number)
+            return Done(ToolResult(text, ok=False), stored.id, stored.state)
+        if step.result is not None and step.state in ("finished", "failed", "refused"):
+            return _done(step, stored.id, "completed")
+        if stored.state in ("failed", "interrupted"):
+            raise _error(stored)
+        answer: Json = {} if stored.answer is None else orjson.loads(stored.answer)
+        text = answer.get("content") or texts.cancelled_text(step.tool)
+        return Done(ToolResult(text, ok=False), stored.id, stored.state)
+
+    async def _write_delivered(self, run: CallRun) -> None:
+        try:
+            await self.store.delivered(run.fingerprint, tenant=run.tenant, run_id=run.id)
+        except StoreError as error:
+            log.error("run %s: that its client has the result cannot be written down: %s", run.id, error)
+        else:
+            self._delivered.discard(run.id)
+
+
+def _exchange(lane: ContextLane, wanted: WantedCall) -> Exchange:
+    """Return the exchange of a call. Raises GatewayError (tool_not_found) for a tool that the request may not use."""
+    caller, chain = wanted.identity.caller, lane.chain
+    exchange = Exchange(
+        id=new_run_id(),
+        body={"messages": []},
+        caller=caller,
+        chain=chain,
+        user=wanted.user,
+        only_tools=wanted.only_tools,
+        approvals="reject" if lane.approval_modes.of(None, caller=caller.name, chain=chain) == "reject" else "turn",
+        fingerprint=_fingerprint(wanted),
+        idempotency_key=wanted.idempotency_key,
+        client={name: str(value)[:NAME_CHARS] for name, value in wanted.client.items()},
+        call={"tool": wanted.tool, "arguments": wanted.arguments},
+    )
+    entry = lane.catalog.named(wanted.tool)
+    if entry is None and (service := lane.catalog.not_running(wanted.tool)) is not None:
+        raise GatewayError("service_not_running", f"The service {service!r} of this tool is not running: try it later.")
+    if entry is None or not exchange.allows(entry.spec.name):
+        raise GatewayError(
+            "tool_not_found", "There is no tool of this name for this key: list the tools, and call one of them."
+        )
+    return exchange
+
+
+def _fingerprint(wanted: WantedCall) -> str:
+    """Return what makes two calls the same: the caller, the end user, the tool and its arguments."""
+    caller = wanted.identity.caller
+    named = {"user": wanted.user, "idempotency-key": wanted.idempotency_key}
+    return fingerprint(
+        tenant=caller.tenant,
+        caller=caller.name,
+        path=f"tool {wanted.tool}",
+        steering={name: value for name, value in named.items() if value is not None},
+        content=canonical(wanted.arguments).encode("utf-8", "surrogatepass"),
+    )
+
+
+def _run(exchange: Exchange, run_id: str) -> CallRun:
+    return CallRun(run_id, exchange.caller.tenant, exchange.fingerprint)
+
+
+def _done(step: StoredStep, run_id: str, state: RunState) -> Done:
+    """Return the result of a call whose step has one."""
+    ok, text = step.state == "finished", step.shown or step.result or ""
+    return Done(result_of(step.answer, text if ok else text.removeprefix("Error: "), ok=ok), run_id, state)
+
+
+def _error(stored: StoredRun) -> GatewayError:
+    """Return the error that a run ended with."""
+    if stored.error_code is None or stored.error is None:
+        return interrupted(stored.id)
+    return GatewayError(stored.error_code, stored.error).after_effects()

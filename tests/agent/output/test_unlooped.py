@@ -1,0 +1,57 @@
+"""Answers that no agent loop reads: ids of approvals never reach the client, everything else does."""
+
+from typing import Any
+
+import pytest
+
+from gateway.agent.output.unlooped import unlooped
+from gateway.contracts.exchange import Chunk, Emit, Exchange, Reply
+from gateway.dialects.imitation import INSTEAD
+from gateway.runs.live import ANSWERS
+from tests.agent.agent_bench import CALLER
+
+ID = "ap_a2b3c4d5e6f7g2h3i4j5k6l7mq"
+
+
+async def told(*chunks: Chunk) -> list[Chunk]:
+    async def model(_exchange: Exchange) -> Reply:
+        async def stream(emit: Emit) -> None:
+            for chunk in chunks:
+                emit(chunk)
+
+        async def release() -> None:
+            """Nothing is held."""
+
+        return Reply(stream, release)
+
+    heard: list[Chunk] = []
+    reply = await unlooped(model)(Exchange(id="run_1", body={"messages": []}, caller=CALLER, chain="main"))
+    await reply.stream(heard.append)
+    assert heard[0] == {ANSWERS: True}
+    return heard[1:]
+
+
+def chunk(reason: str | None = None, **delta: Any) -> Chunk:
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
+
+
+async def test_what_holds_no_id_goes_on_as_it_is() -> None:
+    """Texts, chunks with other fields, usage; of other choices nothing."""
+    call = chunk(tool_calls=[{"index": 0, "function": {"name": "f", "arguments": ID}}])
+    other = {"choices": [{"index": 1, "delta": {"content": ID}}]}
+    chunks = ("Hello", chunk(content="map"), call, chunk("stop"), {"choices": [], "usage": {"x": 1}})
+    assert await told(*chunks, other) == [*chunks, {"choices": []}]
+
+
+@pytest.mark.parametrize("field", ["content", "reasoning_content", "reasoning", "refusal"])
+async def test_an_id_in_pieces_is_removed(field: str) -> None:
+    """In each field that clients show, also where the answer ends within it."""
+    heard = await told(*(chunk(**{field: piece}) for piece in ("approve ap_a2b3", ID[7:20], ID[20:])), chunk("stop"))
+    text = "".join(one["choices"][0]["delta"].get(field, "") for one in heard)  # type: ignore[index]
+    assert text == f"approve ap_{INSTEAD}"
+
+
+async def test_a_text_that_is_held_back_comes_with_the_end() -> None:
+    """Nothing of an answer is lost."""
+    heard = await told("see ap", "_a2b3", chunk("stop"))
+    assert heard[0] == "see ap" and heard[1] == chunk("stop", content="_a2b3")

@@ -1,0 +1,47 @@
+"""The state machine of one tool call."""
+
+import pytest
+
+from gateway.agent.call_loop import CallLoop
+from gateway.agent.loop import Execute, Finish
+from gateway.agent.output.scanner import Prose
+from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
+from gateway.contracts.risk import Verdict
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolCall
+
+CALL: Json = {"tool": "notes.find", "arguments": {"risk_level": "low"}}
+
+
+def plan(found: FoundCall, call_id: str) -> PlannedCall:
+    assert not found.vouched
+    call = ToolCall(id=call_id, tool=found.tool, arguments=found.parameters)
+    return PlannedCall(call, None, Verdict("auto", "whitelist", "x"))
+
+
+def loop() -> CallLoop:
+    return CallLoop(CALL, plan=plan, new_id=lambda: "call_1")
+
+
+def test_the_call_runs_and_its_result_is_the_end() -> None:
+    """Named as models name it, with its arguments as they came: nothing in them is a model's word on the risk."""
+    machine = loop()
+    action = machine.begin()
+    assert isinstance(action, Execute)
+    (planned,) = action.planned
+    assert planned.call == ToolCall(id="call_1", tool="notes__find", arguments={"risk_level": "low"})
+    assert machine.executed(action.planned, [CallOutcome("shown", "whole")]) == Finish("shown", "stop")
+
+
+def test_its_state_is_in_its_step() -> None:
+    machine = loop()
+    machine.restore(machine.snapshot(), ())
+    assert machine.begin() == loop().begin()
+    assert (machine.asked, machine.beside, machine.hidden) == (1, {}, [])
+
+
+def test_no_model_is_called() -> None:
+    with pytest.raises(AssertionError):
+        loop().request({}, ())
+    with pytest.raises(AssertionError):
+        loop().answered("", Prose(), finish_reason="stop")

@@ -1,0 +1,276 @@
+"""Tool calls of MCP clients: each is a run on record, which the same call joins while a person is asked about it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import orjson
+import pytest
+from gateways import until_read
+
+from gateway.context.approval_mode import ApprovalModes
+from gateway.context.tool_calls import KEPT_S, Done, Held
+from gateway.contracts.caller import Caller
+from gateway.contracts.journal import StoredRun
+from gateway.contracts.tools import ToolCall, ToolResult
+from gateway.errors import GatewayError
+from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.runs.asking import RequestKey
+from gateway.runs.live import mismatch
+from tests.agent.agent_bench import CALLER
+
+from .calling import CLIENT, HARMLESS, calling
+from .workers import Opened
+
+
+async def test_a_call_that_nobody_is_asked_about_runs_at_once(opened: Opened) -> None:
+    """Its run is on record with its client, and one more of the same is another one."""
+    bench = calling(await opened(assessors=HARMLESS))
+    first, second = await bench.called(), await bench.called()
+    assert first.result == ToolResult("looked at {'x': 1}") and first.state == "completed"
+    assert first.run_id != second.run_id
+    stored = await bench.worker.store.run(first.run_id, tenant="t")
+    assert stored is not None and (stored.kind, stored.state, stored.tool) == ("tool", "completed", "look")
+    assert stored.client is not None and orjson.loads(stored.client) == CLIENT
+    (step,) = await bench.worker.store.steps(first.run_id, tenant="t")
+    assert (step.decision, step.rule, step.state) == ("auto", "harmless", "finished")
+
+
+async def test_a_held_call_waits_and_its_decision_runs_it_once(opened: Opened) -> None:
+    bench = calling(await opened())
+    run, approval = await bench.held()
+    assert (approval.tool, approval.arguments, approval.state) == ("look", '{"x":1}', "pending")
+    assert approval.client is not None and orjson.loads(approval.client) == CLIENT
+    assert bench.worker.calls == []
+    await bench.decide(approval)
+    assert (await bench.done(run)).result == ToolResult("looked at {'x': 1}")
+    assert len(bench.worker.calls) == 1
+
+
+async def test_the_same_call_joins_what_waits_and_gets_its_result(opened: Opened) -> None:
+    """Until it was delivered: then the same call asks anew."""
+    bench = calling(await opened())
+    run, approval = await bench.held()
+    again, same = await bench.held()
+    assert (again.id, same.id) == (run.id, approval.id)
+    await bench.decide(approval)
+    joined = await bench.begin()
+    assert (await bench.done(joined)).run_id == run.id
+    assert len(bench.worker.calls) == 1
+    bench.calls.delivered(joined)
+    anew, other = await bench.held()
+    assert anew.id != run.id and other.id != approval.id
+
+
+@pytest.mark.parametrize(
+    ("facts", "x"),
+    [
+        ({}, 2),
+        ({"user": "anna"}, 1),
+        ({"caller": Caller("d", "t", CALLER.scopes)}, 1),
+        ({"caller": Caller("c", "u", CALLER.scopes)}, 1),
+        ({"idempotency_key": "k"}, 1),
+    ],
+)
+async def test_another_call_joins_nothing(opened: Opened, facts: dict[str, object], x: int) -> None:
+    """Other arguments, another end user, key or tenant, or a key of its own."""
+    bench = calling(await opened())
+    run, _ = await bench.held()
+    other, _ = await bench.held(x, **facts)
+    assert other.id != run.id
+
+
+async def test_a_call_waits_for_the_decision(opened: Opened) -> None:
+    """Its client is told that it waits, and the decision ends the wait."""
+    bench, told = calling(await opened()), list[str]()
+    run, approval = await bench.held()
+    waits = asyncio.create_task(bench.calls.outcome(run, wait_s=3600.0, progressed=told.append))
+    await until_read(lambda: _list(told), lambda told: len(told) > 0)
+    await bench.decide(approval)
+    done = await waits
+    assert isinstance(done, Done) and done.result.ok
+    assert approval.id in told[0]
+
+
+async def _list(told: list[str]) -> list[str]:
+    return told
+
+
+async def test_another_worker_takes_the_answer_and_the_repeat(opened: Opened, tmp_path: Path) -> None:
+    """Two processes of one store: asked at one, decided at the other, and either returns the result."""
+    place = str(tmp_path / "gateway.db")
+    one, other = calling(await opened(place=place)), calling(await opened(place=place))
+    run, approval = await one.held()
+    waits = asyncio.create_task(one.done(run))
+    await other.decide(approval)
+    joined = await other.begin()
+    assert joined.id == run.id
+    assert (await other.done(joined)).result == (await waits).result == ToolResult("looked at {'x': 1}")
+    assert len(one.worker.calls + other.worker.calls) == 1
+
+
+async def test_equal_calls_at_once_ask_once(opened: Opened) -> None:
+    bench = calling(await opened())
+    runs = await asyncio.gather(*(bench.begin() for _ in range(5)))
+    outcomes = await asyncio.gather(*(bench.calls.outcome(run, wait_s=0.0) for run in runs))
+    (run_id,) = {outcome.run_id for outcome in outcomes if isinstance(outcome, Held)}
+    (approval,) = await bench.worker.store.approvals(tenant="t", state="pending", limit=10)
+    assert approval.run_id == run_id
+    await bench.decide(approval)
+    results = await asyncio.gather(*(bench.done(run) for run in runs))
+    assert {result.run_id for result in results} == {run_id} and len(bench.worker.calls) == 1
+
+
+async def test_equal_calls_that_run_are_as_many_calls(opened: Opened) -> None:
+    bench = calling(await opened(assessors=HARMLESS))
+    results = await asyncio.gather(*(bench.called() for _ in range(5)))
+    assert len({result.run_id for result in results}) == len(bench.worker.calls) == 5
+
+
+async def test_a_rejection_is_the_result_with_its_reason(opened: Opened) -> None:
+    bench = calling(await opened())
+    run, approval = await bench.held()
+    await bench.decide(approval, approve=False, comment="not on Fridays")
+    done = await bench.done(run)
+    assert (done.state, done.result.ok) == ("rejected", False)
+    assert "not on Fridays" in done.result.content and bench.worker.calls == []
+    joined = await bench.begin()
+    assert (await bench.done(joined)).result == done.result
+    bench.calls.delivered(joined)
+    assert (await bench.held())[0].id != run.id
+
+
+async def test_an_expiry_is_the_result(opened: Opened) -> None:
+    bench = calling(await opened())
+    run, _ = await bench.held()
+    bench.worker.clock.advance(3601.0)
+    done = await bench.done(run)
+    assert (done.state, done.result.ok) == ("expired", False) and "in time" in done.result.content
+    assert bench.worker.calls == []
+
+
+async def test_a_result_waits_for_its_client_for_a_day(opened: Opened) -> None:
+    bench = calling(await opened())
+    run, approval = await bench.held()
+    await bench.decide(approval)
+    await bench.done(run)
+    bench.worker.clock.advance(KEPT_S + 1)
+    assert (await bench.held())[0].id != run.id
+
+
+async def test_a_withdrawn_call_never_runs(opened: Opened) -> None:
+    bench = calling(await opened())
+    run, approval = await bench.held()
+    await bench.calls.cancel(run, CALLER)
+    with pytest.raises(GatewayError) as refused:
+        await bench.decide(approval)
+    assert refused.value.code == "decision_conflict" and bench.worker.calls == []
+    assert (await bench.held())[0].id != run.id
+
+
+async def test_a_call_that_runs_is_cancelled_in_its_source(opened: Opened) -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def works(_call: ToolCall) -> ToolResult:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    bench = calling(await opened(assessors=HARMLESS, does=works))
+    run = await bench.begin()
+    await began.wait()
+    await bench.calls.cancel(run, CALLER)
+    with pytest.raises(GatewayError):
+        await bench.done(run)
+    assert ended.is_set()
+    stored = await bench.worker.store.run(run.id, tenant="t")
+    assert stored is not None and stored.state == "cancelled"
+
+
+async def test_a_call_of_another_tenant_cannot_be_cancelled(opened: Opened) -> None:
+    bench = calling(await opened())
+    run, approval = await bench.held()
+    with pytest.raises(GatewayError, match="no such run"):
+        await bench.calls.cancel(run, Caller("c", "u", CALLER.scopes))
+    await bench.decide(approval)
+    assert (await bench.done(run)).result.ok
+
+
+async def test_a_tool_that_fails_is_a_result(opened: Opened) -> None:
+    async def fails(_call: ToolCall) -> ToolResult:
+        return ToolResult("no such note", ok=False)
+
+    done = await calling(await opened(assessors=HARMLESS, does=fails)).called()
+    assert done.result == ToolResult("no such note", ok=False)
+
+
+async def test_what_policy_refuses_is_a_result_on_record(opened: Opened) -> None:
+    bench = calling(await opened(rules={"look": "deny"}))
+    done = await bench.called()
+    assert not done.result.ok and "refused by policy" in done.result.content and bench.worker.calls == []
+    stored = await bench.worker.store.run(done.run_id, tenant="t")
+    assert stored is not None and stored.kind == "tool"
+
+
+async def test_the_word_of_a_client_on_the_risk_counts_for_nothing(opened: Opened) -> None:
+    """Nobody vouches for the call: `risk_level` is an argument like all others."""
+    bench = calling(await opened())
+    _, approval = await bench.held(arguments={"x": 1, "risk_level": "low"})
+    assert approval.arguments == '{"risk_level":"low","x":1}' and approval.basis == "default"
+
+
+async def test_an_operator_who_lets_nobody_be_asked_refuses_what_is_held(opened: Opened) -> None:
+    worker = await opened()
+    worker.lane.approval_modes = ApprovalModes(of_keys={"c": "reject"})
+    done = await calling(worker).called()
+    assert done.state == "rejected" and not done.result.ok and worker.calls == []
+
+
+@pytest.mark.parametrize("facts", [{"tool": "lok"}, {"tool": "peek", "only_tools": ("look",)}])
+async def test_a_tool_that_the_key_may_not_use_is_none(opened: Opened, facts: dict[str, object]) -> None:
+    bench = calling(await opened())
+    with pytest.raises(GatewayError) as refused:
+        await bench.begin(**facts)  # type: ignore[arg-type]
+    assert refused.value.code == "tool_not_found"
+
+
+async def test_a_call_with_its_own_key_runs_once(opened: Opened) -> None:
+    """However often it comes, also at the same time; another call with the key is refused."""
+    bench = calling(await opened(assessors=HARMLESS))
+    bench.worker.lane.earlier = _earlier(bench.worker.store)
+    runs = await asyncio.gather(*(bench.begin(idempotency_key="k") for _ in range(3)))
+    results = [await bench.done(run) for run in runs]
+    results.append(await bench.called(idempotency_key="k"))
+    assert len({result.run_id for result in results}) == len(bench.worker.calls) == 1
+    with pytest.raises(GatewayError) as refused:
+        await bench.begin(2, idempotency_key="k")
+    assert refused.value.code == "idempotency_mismatch"
+
+
+def _earlier(store: SqliteStore) -> Callable[[RequestKey, Caller], Awaitable[StoredRun | None]]:
+    async def earlier(request_key: RequestKey, caller: Caller) -> StoredRun | None:
+        assert request_key.idempotency_key is not None
+        found = await store.runs_with_key(request_key.idempotency_key[2], tenant=caller.tenant, caller=caller.name)
+        if any(run.fingerprint != request_key.fingerprint for run in found):
+            raise mismatch()
+        return next(iter(found), None)
+
+    return earlier
+
+
+async def test_the_parts_of_a_result_survive(opened: Opened) -> None:
+    """An image and structured content reach the client that waits, and the one that comes back."""
+    parts = [{"type": "text", "text": "a chart"}, {"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="}]
+
+    async def draws(_call: ToolCall) -> ToolResult:
+        return ToolResult("a chart\n[image]", True, parts, {"bars": 3})
+
+    bench = calling(await opened(does=draws))
+    run, approval = await bench.held()
+    await bench.decide(approval)
+    done = await bench.done(run)
+    assert (done.result.parts, done.result.structured) == (parts, {"bars": 3})
+    assert (await bench.done(await bench.begin())).result == done.result
