@@ -62,7 +62,8 @@ class Loop:
     """One run. `plan` validates and judges a call; `client_tools` are the names of the client's own tools.
 
     A client that brought its tools as `functions` gets one call at a time. `is_lowered`: the limit of calls is the
-    client's, so the model is told of it once more before the run ends. `answered` and `executed` raise GatewayError
+    client's, so calls up to it run, the model is told of it once, and its next call ends the turn and is no failure.
+    `answered` and `executed` raise GatewayError
     where the run must end (agent_malformed_tool_call, agent_iteration_limit).
     """
 
@@ -180,23 +181,33 @@ class Loop:
             return self._left_to_client()
         most = self.limits.max_tool_calls
         if self.asked >= most + self.is_lowered:
-            whose = "your request" if self.is_lowered else "the agent_loop"
-            raise GatewayError(
-                "agent_iteration_limit",
-                f"The model wanted to call more than {most} tools in one turn and was stopped. "
-                f"Ask for less at once, or raise 'max_tool_calls' of {whose} (run {self.run_id}).",
-            )
+            return self._stopped(most)
         planned = tuple(self.plan(call, call.id or self.new_id()) for call in ours)
         further = {p.call.id: call.further for p, call in zip(planned, ours, strict=True) if call.further}
         self._beside = {"message": found.beside, "calls": further} if found.beside or further else {}
         if self.asked + len(planned) > most:
-            self.asked = max(most, self.asked + 1)
-            refusal = "Not run: this group of calls crosses the limit of this turn. Answer with what you know."
-            planned = tuple(PlannedCall(p.call, p.spec, p.verdict, refusal) for p in planned)
+            run = max(0, most - self.asked) if self.is_lowered else 0
+            self.asked = most + self.is_lowered
+            planned = (*planned[:run], *(_not_run(p, alone=self.is_lowered) for p in planned[run:]))
         else:
             self.asked += len(planned)
         self._count_repetition(planned)
         return Execute(planned)
+
+    def _stopped(self, most: int) -> Finish:
+        """Return the end of a turn whose model calls more tools than its client wants.
+
+        Raises GatewayError (agent_iteration_limit) where the limit is the operator's.
+        """
+        if not self.is_lowered:
+            raise GatewayError(
+                "agent_iteration_limit",
+                f"The model wanted to call more than {most} tools in one turn and was stopped. "
+                f"Ask for less at once, or raise 'max_tool_calls' of the agent_loop (run {self.run_id}).",
+            )
+        if self._theirs:
+            return self._left_to_client()
+        return Finish(f"[The model was stopped: it called more tools than 'max_tool_calls' ({most}) allows.]", "stop")
 
     def _left_to_client(self) -> Finish:
         if self.functions_only:
@@ -255,6 +266,13 @@ class Loop:
         if parts := beside.get("content"):
             message["content"] = [*parts, {"type": "text", "text": content}] if content else parts
         return message
+
+
+def _not_run(planned: PlannedCall, *, alone: bool) -> PlannedCall:
+    """Return a call beyond the limit of calls as one that does not run; `alone`: others of its group do."""
+    what = "this call is beyond" if alone else "this group of calls crosses"
+    refusal = f"Not run: {what} the limit of this turn. Answer with what you know."
+    return PlannedCall(planned.call, planned.spec, planned.verdict, refusal)
 
 
 def _model_call(call_id: str, name: str, arguments: Mapping[str, object]) -> Json:

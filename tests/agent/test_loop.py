@@ -280,14 +280,34 @@ def test_after_the_last_call_the_model_is_asked_once_more() -> None:
 
 @pytest.mark.parametrize("most", [0, 1])
 def test_beyond_a_limit_of_the_client_the_model_is_told_once(most: int) -> None:
-    """It may answer then; if it calls again, the run ends with an error that names the request."""
+    """It may answer then; if it calls again, the turn ends. That is what its client asked for, and no failure."""
     run = Run(is_lowered=True, max_tool_calls=most)
     for i in range(most):
         assert isinstance(run.round(found(i=i)), Ask)
     action = run.called(found(i=most))
     assert isinstance(action, Execute) and "limit" in (action.planned[0].refusal or "")
     assert isinstance(run.outcome(action), Ask)
-    assert "your request" in refused("agent_iteration_limit", lambda: run.called(found(i=9))).message
+    ended = run.called(found(i=9))
+    assert isinstance(ended, Finish) and f"'max_tool_calls' ({most})" in ended.text and ended.reason == "stop"
+
+
+def test_of_a_group_that_crosses_a_limit_of_the_client_the_first_calls_run() -> None:
+    """As many as it allows; the model is told of the others, and its next call ends the turn."""
+    run = Run(is_lowered=True, max_tool_calls=2)
+    run.round(found("a"))
+    action = run.called(found("b"), found("c"), found("d"))
+    assert isinstance(action, Execute)
+    assert [p.refusal is None for p in action.planned] == [True, False, False]
+    assert isinstance(run.outcome(action), Ask)
+    assert isinstance(run.called(found("e")), Finish)
+
+
+def test_beyond_a_limit_of_the_client_its_own_tools_are_called() -> None:
+    """The limit is one of the gateway's tools; a call of one beside them is dropped."""
+    run = Run(is_lowered=True, max_tool_calls=0)
+    run.round(found())
+    ended = run.called(found(), found("theirs"))
+    assert isinstance(ended, Finish) and (ended.text, ended.reason, len(ended.tool_calls)) == ("", "tool_calls", 1)
 
 
 def test_text_after_the_last_call_is_a_normal_end() -> None:
