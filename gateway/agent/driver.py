@@ -40,7 +40,7 @@ Dangers.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
@@ -52,8 +52,8 @@ from gateway.agent.answer import Further, reader_of
 from gateway.agent.budget import TimeBudget
 from gateway.agent.effect import Effects
 from gateway.agent.hidden_turns import HiddenTurns
-from gateway.agent.loop import Action, Ask, Execute, Finish, Loop
-from gateway.agent.machine import new_machine
+from gateway.agent.loop import Action, Ask, Execute, Finish
+from gateway.agent.machine import Narrowed, new_machine
 from gateway.agent.outcome import count, defused_end, last_chunks, outcome_of, stored_answer, timeout
 from gateway.agent.output.doubt import doubted
 from gateway.agent.output.scanner import Calls, Malformed
@@ -77,7 +77,6 @@ from gateway.runs.call_events import begins_on_record, opening
 from gateway.runs.live import ANSWERS, CALLS, EFFECTS, RECORDED, STOPPING
 from gateway.runs.live import PARKED as PARKED_MARK
 from gateway.runs.recorder import RunRecorder
-from gateway.tools.native import native_tools
 
 log = logging.getLogger("gateway")
 
@@ -112,6 +111,7 @@ class RunDriver:
         self._progress = Progress(Usage())
         self._hidden = HiddenTurns(exchange, self._progress, store=parts.store, clock=parts.clock)
         self._loop = new_machine(parts, limits, exchange, self._progress)
+        self._narrowed = Narrowed(parts, limits, exchange, self._progress, self._loop)
         limit_s = min(limits.timeout_s, exchange.budget_s)
         self._budget = TimeBudget(limit_s, clock=parts.clock, expiry=partial(timeout, limit_s, exchange.id))
         self._record = RunRecorder(
@@ -135,6 +135,7 @@ class RunDriver:
             self._record.resume(resume.run, steps)
             snapshot = orjson.loads(resume.run.progress)
             self._progress.restore(snapshot, self._loop, steps, self._parts.in_use.judge, exchange)
+            self._narrowed.restore()
             self._budget.restore(snapshot["spent_s"])
             if exchange.shows_calls:
                 await self._hidden.mark_calls(self._progress.strangers, steps)
@@ -228,7 +229,8 @@ class RunDriver:
             self._parts.malformed.report(found.reason, run_id=run.id, chain=run.chain, now_s=now_s)
         elif isinstance(found, Calls):
             await self._check_remembered()
-            calls = await doubted(found.calls, self._read_so_far(), besides=self._loop.client_tools)
+            read = chain(self._messages, self._loop.messages)
+            calls = await doubted(found.calls, read, besides=self._loop.client_tools)
             found = replace(found, calls=calls)
         self._action = defused_end(self._loop.answered(answer.content, found, finish_reason=answer.reason))
 
@@ -249,10 +251,6 @@ class RunDriver:
             await self._budget.within(asyncio.sleep(wait_s))
         return True
 
-    def _read_so_far(self) -> Iterable[Json]:
-        """Return the messages that the model has read."""
-        return chain(self._messages, self._loop.messages)
-
     def _drop(self) -> None:
         """End the current model call because its client is gone. The call is made again once a client is back."""
         self._dropped = True
@@ -268,12 +266,8 @@ class RunDriver:
 
     async def _call(self) -> Reply:
         """Call the model with the whole conversation, including hidden turns."""
-        body = self._loop.request(self._exchange.body, self._messages)
-        if self._limits.tool_format == "native" and isinstance(self._loop, Loop):
-            ours = native_tools(self._parts.in_use.judge.catalog, self._exchange, besides=self._loop.client_tools)
-            if ours:
-                body["tools"] = [*(self._exchange.body.get("tools") or ()), *ours]
-        asked = replace(self._exchange, body=body, budget_s=self._budget.left_s)
+        body = self._narrowed.request(self._messages)
+        asked = replace(self._narrowed.exchange, body=body, budget_s=self._budget.left_s)
         self._reply = reply = await self._budget.within(self._call_next(asked))
         self._progress.usage.asked(body)
         return reply
@@ -314,6 +308,7 @@ class RunDriver:
     async def _reopened(self) -> Round | Finish:
         exchange, parts = self._exchange, self._parts
         approvals = await parts.approvals.of_run(exchange.id, tenant=exchange.caller.tenant)
+        await self._narrowed.read(approvals)
         opened = reopen(self._progress, self._record, approvals, parts.in_use.judge, exchange)
         if opened.unknown:
             self._state = "unknown"
@@ -337,6 +332,7 @@ class RunDriver:
             approvals=parts.approvals,
             settings=self._consent,
             exchange=self._exchange,
+            narrowed=self._narrowed,
             recorder=self._record,
             budget=self._budget,
             effects=effects,

@@ -1,9 +1,10 @@
 """The state machine of one run: an agent loop, a workflow or one call, with the judge of the configuration in use."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
+from typing import Protocol
 
 from gateway.agent.call_loop import CallLoop
 from gateway.agent.loop import Loop
@@ -12,10 +13,13 @@ from gateway.agent.progress import Progress
 from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.contracts.calls import FoundCall, PlannedCall
 from gateway.contracts.exchange import Exchange
+from gateway.contracts.journal import Approval
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import Json
 from gateway.dialects.chat_request import client_tools, knows_functions_only
 from gateway.dialects.meaning import is_random
+from gateway.runs.narrowing import narrowed, narrowings
+from gateway.tools.native import native_tools
 from gateway.workflows.definition import Workflow
 from gateway.workflows.templates import Values
 
@@ -42,6 +46,66 @@ def new_machine(
         new_id=_new_call_id,
         run_id=exchange.id,
     )
+
+
+class Machine(Protocol):
+    """The state machine of a run."""
+
+    def request(self, body: Json, conversation: Sequence[Json]) -> Json:
+        """Return the body of the next model call."""
+        ...
+
+
+class Narrowed:
+    """The exchange of one run, and its loop, as narrowed so far: both never widen again."""
+
+    def __init__(
+        self, parts: AgentParts, limits: LoopLimits, began: Exchange, progress: Progress, loop: Machine
+    ) -> None:
+        """Begin with the exchange of the run as it is."""
+        self.exchange = began
+        self._parts = parts
+        self._limits = limits
+        self._progress = progress
+        self._loop = loop
+        self._heard: set[str] = set()  # the decisions of requests that were read
+
+    def request(self, conversation: Sequence[Json]) -> Json:
+        """Return the body of the next call of the model, with our tools if it calls natively."""
+        run, loop = self.exchange, self._loop
+        body = loop.request(run.body, conversation)
+        if self._limits.tool_format == "native" and isinstance(loop, Loop):
+            ours = native_tools(self._parts.in_use.judge.catalog, run, besides=loop.client_tools)
+            if ours:
+                body["tools"] = [*(run.body.get("tools") or ()), *ours]
+        return body
+
+    def restore(self) -> None:
+        """Narrow a stored run as its progress says, and as the request does that lets it go on."""
+        known, resume = self._progress.narrowings, self.exchange.resume
+        self._progress.narrowings = []
+        self._add([*known, *([resume.narrows] if resume is not None and resume.narrows else ())])
+
+    async def read(self, approvals: Mapping[int, Approval]) -> None:
+        """Narrow the run as the decisions of requests among these approvals do. Raises StoreError."""
+        by_requests = {approval.id for approval in approvals.values() if approval.via == "chat"}
+        if not by_requests <= self._heard:
+            run = self.exchange
+            self._add(await narrowings(self._parts.store, run.id, tenant=run.caller.tenant))
+            self._heard |= by_requests
+
+    def _add(self, found: Sequence[Json]) -> None:
+        known = self._progress.narrowings
+        new = [one for i, one in enumerate(found) if one not in known and one not in found[:i]]
+        if not new:
+            return
+        known += new
+        self.exchange = reduce(narrowed, new, self.exchange)
+        fresh = new_machine(self._parts, self._limits, self.exchange, self._progress)
+        if isinstance(self._loop, Loop) and isinstance(fresh, Loop):
+            self._loop.limits, self._loop.plan, self._loop.is_lowered = fresh.limits, fresh.plan, fresh.is_lowered
+            if any(one.get("no_functions") for one in known):
+                self._loop.client_tools = frozenset()
 
 
 def _plan(parts: AgentParts, exchange: Exchange, progress: Progress, found: FoundCall, call_id: str) -> PlannedCall:

@@ -74,6 +74,7 @@ class Progress:
     read_tainted: bool = False
     strangers: set[int] = field(default_factory=set)
     asked_for: bool = False
+    narrowings: list[Json] = field(default_factory=list)  # by requests that decided (`gateway.runs.narrowing`)
     calls: ModelCalls = field(default_factory=ModelCalls)
 
     @property
@@ -99,6 +100,7 @@ class Progress:
             "is_open": self.is_open,
             "read_tainted": self.read_tainted,
             "asked_for": self.asked_for,
+            "narrowings": self.narrowings,
             "spent_s": budget.spent_s,
             "model_calls": self.calls.snapshot(),
         }
@@ -122,6 +124,7 @@ class Progress:
         self.read_tainted = snapshot.get("read_tainted", True) is True  # an earlier version did not write it
         self.strangers = {step.number for step in steps if step.tainted}
         self.asked_for = snapshot["asked_for"]
+        self.narrowings = list(snapshot.get("narrowings", ()))  # as above
         self.calls.restore(snapshot.get("model_calls", ()))  # as above
         whole = self.rounds[:-1] if self.is_open else self.rounds
         loop.restore(

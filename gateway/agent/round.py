@@ -52,6 +52,7 @@ import orjson
 from gateway.agent.budget import TimeBudget
 from gateway.agent.effect import Effects
 from gateway.agent.loop import Finish
+from gateway.agent.machine import Narrowed
 from gateway.agent.parts import ApprovalSettings
 from gateway.agent.progress import Progress
 from gateway.agent.questions import Questions, Reports
@@ -94,6 +95,7 @@ class Round:
     approvals: Approvals
     settings: ApprovalSettings
     exchange: Exchange
+    narrowed: Narrowed
     recorder: RunRecorder
     budget: TimeBudget
     effects: Effects
@@ -173,7 +175,7 @@ class Round:
         if approval is not None and self._approvals[number].id != approval.id:
             return None
         planned, equipment = self._as_it_runs(i), self.in_use.current()
-        entry = equipment.judge.catalog.find(planned.call.tool, self.exchange)
+        entry = equipment.judge.catalog.find(planned.call.tool, self._judged_in(i))
         if entry is None or self._looked.get(number) != self._sight(i):
             return None
         await self.reports.started(number, planned, approval, self.say, place=i)
@@ -205,7 +207,7 @@ class Round:
             return
         was = self._as_it_runs(i)
         now = await self.in_use.judge.again(
-            was, self.exchange, tainted=progress.tainted_besides(number), asked_for=progress.asked_for
+            was, self._judged_in(i), tainted=progress.tainted_besides(number), asked_for=progress.asked_for
         )
         self._looked[number] = sight
         if (now.verdict, now.refusal) != (was.verdict, was.refusal):
@@ -219,9 +221,14 @@ class Round:
         """Return everything that a look at a call depends on, and the number of events in this round so far."""
         judge = self.in_use.judge
         planned = self._as_it_runs(i)
-        entry = judge.catalog.find(planned.call.tool, self.exchange)
+        entry = judge.catalog.find(planned.call.tool, self._judged_in(i))
         tainted = self.progress.tainted_besides(self.numbers[i])
         return judge, entry, planned, tainted, self.progress.asked_for, self._moments
+
+    def _judged_in(self, i: int) -> Exchange:
+        """Return the exchange in which a call is judged. A call that a person approved runs in any case."""
+        approval = self._approvals.get(self.numbers[i])
+        return self.narrowed.exchange if approval is None or approval.state != "approved" else self.exchange
 
     def _as_it_runs(self, i: int) -> PlannedCall:
         """Return the call that was approved, which is not always the call of the model."""
@@ -250,7 +257,7 @@ class Round:
                 await self._refuse_or_grant(i)
         held = [i for i in open_ if self._asks(i)]
         lacking = [self.numbers[i] for i in held if self._lacks(self.numbers[i])]
-        if lacking and self.exchange.approvals == "reject":
+        if lacking and self.narrowed.exchange.approvals == "reject":
             step = self.recorder.steps[lacking[0]]
             arguments = orjson.loads(step.arguments)
             shown = texts.Shown(id="", tool=step.tool, arguments=arguments, reason=step.reason, rule=step.rule)
@@ -277,13 +284,14 @@ class Round:
     async def _grant(self, i: int) -> Grant | None:
         """Return a grant that clears the call now. None: there is none, or the user wants to be asked before each."""
         step = self.recorder.steps[self.numbers[i]]
-        if self.progress.asked_for or self.exchange.asks_first(step.tool):
+        if self.progress.asked_for or self.narrowed.exchange.asks_first(step.tool):
             return None
         return await self.approvals.remembered.grant(step, self.exchange)
 
     async def _read(self) -> None:
         """Read the approvals. An executing one is approved again if its call may run once more."""
         found = await self.approvals.of_run(self.exchange.id, tenant=self.exchange.caller.tenant)
+        await self.narrowed.read(found)
         self._approvals = {
             number: replace(approval, state="approved")
             if approval.state == "executing" and self.recorder.steps[number].state == "requested"

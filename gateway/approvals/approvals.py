@@ -7,7 +7,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import orjson
@@ -45,7 +45,7 @@ Remember = Literal["once", "run", "conversation"]
 class Decision:
     """A person's decision on an approval.
 
-    `sha256`, where given, is the hash of the call that was shown to them.
+    `sha256`, where given, is the hash of the call that was shown to them. `facts` go into its event.
     """
 
     approve: bool
@@ -54,6 +54,7 @@ class Decision:
     arguments: Json | None = None
     comment: str | None = None
     remember: Remember = "once"
+    facts: Json = field(default_factory=dict)
 
 
 class Approvals:
@@ -126,8 +127,7 @@ class Approvals:
 
     def holds(self, approval: Approval) -> bool:
         """Return whether tool and policy are still those that the approval is bound to."""
-        binding = self._judges.binding(approval.tool)
-        return binding == Binding(approval.definition_sha256, approval.policy_sha256)
+        return self._judges.binding(approval.tool) == Binding(approval.definition_sha256, approval.policy_sha256)
 
     def answering(self, caller: Caller, *, held_s: float | None = None) -> Answering:
         """Return how this caller can answer a question. `held_s`: its answer stays open for so long."""
@@ -267,7 +267,7 @@ class Approvals:
         now_s = self._clock.time()
         sha256 = approval.sha256 if edited is None else call_sha256(approval.tool, edited)
         state = "approved" if wish.approve else "rejected"
-        facts = {"run_id": approval.run_id, "approval_id": approval.id, "state": state, "via": wish.via}
+        facts = {"run_id": approval.run_id, "approval_id": approval.id, "state": state, "via": wish.via, **wish.facts}
         line = AuditLine(
             tenant=approval.tenant,
             caller=approval.caller,
@@ -401,6 +401,5 @@ def approval_view(approval: Approval) -> Json:
 
 
 def _event(approval: Approval, kind: str, facts: Json, *, now_s: float) -> RunEvent:
-    return RunEvent(
-        tenant=approval.tenant, run_id=approval.run_id, type=kind, data=orjson.dumps(facts), created_s=now_s
-    )
+    data = orjson.dumps(facts)
+    return RunEvent(tenant=approval.tenant, run_id=approval.run_id, type=kind, data=data, created_s=now_s)

@@ -23,6 +23,7 @@ from gateway.runs.asking import RequestKey
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases, abandon
 from gateway.runs.live import LiveRun, LiveRuns
+from gateway.runs.narrowing import NARROWS, narrowing_of
 from gateway.runs.snapshot import exchange_of
 
 log = logging.getLogger("gateway")
@@ -129,8 +130,11 @@ class Resumption:
                 approval, decision, repeated.exchange, store=self._store
             ):
                 return await self._undecided([one for one, _ in found], repeated)
+        run = await self._store.run(found[0][0].run_id, tenant=caller.tenant)
+        narrows = {} if run is None else narrowing_of(repeated.exchange, run)
+        facts = {NARROWS: narrows} if narrows else {}
         wishes = [
-            (approval_id, Decision(approve=decision.approve, via="chat", comment=decision.comment))
+            (approval_id, Decision(approve=decision.approve, via="chat", comment=decision.comment, facts=facts))
             for approval_id, decision in named
         ]
         ruled = await desk.rule_all(wishes, caller=caller)
@@ -255,7 +259,7 @@ class Resumption:
             raise GatewayError("run_cancelled", f"This run was ended: {_no_tools(run)}.")
         own = repeated.exchange
         exchange = exchange_of(
-            Resume(run, messages, tuple(decided)),
+            Resume(run, messages, tuple(decided), narrowing_of(own, run) if decided else None),
             approvals=own.approvals,
             shows_calls=own.shows_calls,
             background=own.background,

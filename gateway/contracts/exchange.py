@@ -64,12 +64,13 @@ class CallWatcher(Protocol):
 class Resume:
     """A stored run that continues; `messages` are those of the client's request that continues it, if any.
 
-    `decided` are the approvals that this request decides on.
+    `decided` are the approvals that this request decides on. `narrows` is how it narrows the run from there on.
     """
 
     run: StoredRun
     messages: Sequence[Json] | None = None
     decided: tuple[str, ...] = ()
+    narrows: Json | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +89,7 @@ class Exchange:
     conversation: str | None = None
     user: str | None = None  # the end user, as the client names them; within the caller's tenant
     only_tools: tuple[str, ...] = ()  # names or globs that narrow the tools of this request; (): no narrowing
+    within: tuple[tuple[str, ...], ...] = ()  # further ones, each of which narrows what is left
     no_tools: bool = False  # the model may call none of ours
     services: tuple[str, ...] = ()  # services that the client named: all their tools are offered
     ask_first: tuple[str, ...] = ()  # names or globs of tools whose calls a person approves in any case
@@ -121,7 +123,9 @@ class Exchange:
 
     def allows(self, tool: str) -> bool:
         """Return whether the model may call the tool of this inside name, as far as the request says."""
-        return not self.no_tools and (not self.only_tools or _fits(tool, self.only_tools))
+        if self.no_tools or (self.only_tools and not _fits(tool, self.only_tools)):
+            return False
+        return all(_fits(tool, patterns) for patterns in self.within)
 
     def asks_first(self, tool: str) -> bool:
         """Return whether the client wants a person to approve each call of the tool of this inside name."""

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateways import until
+from gateways import until, until_read
 
 from gateway.contracts.store import Json
 from gateway.testing.local import LocalGateway
-from tests.e2e.models import Answer, calls, says
-from tests.e2e.talking import desk
+from tests.e2e.models import Answer, calls, native, says
+from tests.e2e.talking import desk, talking
 
 from .answering import GATEWAY, RESPONSES, Client, answering, folder_store, kinds, text_of
 
@@ -123,3 +123,112 @@ async def test_a_decision_sent_again_to_another_process_gets_the_answer(tmp_path
         told, answer = (await first).json, (await again).json
         assert kinds(answer["output"]) == ["mcp_call", "message"] == kinds(told["output"])
         assert text_of(answer) == text_of(told) == "Written."
+
+
+# The fields of a request that decides.
+
+LIST = calls("file_operations", operation="list", path=".")
+RECORD = calls("execute_sql", query="SELECT * FROM pets")
+ASKS: Json = {**GATEWAY, "require_approval": "always"}
+SQL_ONLY: Json = {**GATEWAY, "allowed_tools": ["execute_sql"]}
+
+
+async def outcome(
+    client: Client, question: Json, fields: Json, headers: dict[str, str]
+) -> list[tuple[str, str | None]]:
+    """The types of the items behind a decision, each with its error."""
+    answer = await client.create([decision(question)], headers=headers, **{"tools": [GATEWAY], **fields})
+    assert answer.status == 200, answer.json
+    output = answer.json["output"]
+    failed = [item["error"]["content"][0]["text"] if item.get("error") else None for item in output]
+    return list(zip(kinds(output), failed, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("fields", "headers", "refused"),
+    [
+        ({"tools": [SQL_ONLY]}, {}, "no tool"),
+        ({"tool_choice": "none"}, {}, "no tool"),
+        ({}, {"X-Context-Tools": "execute_sql"}, "no tool"),
+        ({"max_tool_calls": 1}, {}, "limit"),
+        ({"tools": [ASKS]}, {}, None),
+    ],
+)
+async def test_fields_of_a_request_that_decides_narrow_the_run(
+    tmp_path: Path, fields: Json, headers: dict[str, str], refused: str | None
+) -> None:
+    """The call that was decided on runs; what the model wants behind it is under these fields."""
+    async with answering(write(), LIST, says("Done."), tools=desk(tmp_path, write=True)) as client:
+        _, question = await asked(client)
+        first, second, *_ = await outcome(client, question, fields, headers)
+        assert first == ("mcp_call", None) and (tmp_path / "work" / "new.txt").exists()
+        if refused is None:
+            assert second == ("mcp_approval_request", None)
+        else:
+            assert second[0] == "mcp_call" and second[1] is not None and refused in second[1]
+
+
+async def test_the_same_fields_change_nothing(tmp_path: Path) -> None:
+    """A client repeats what it began with; a wider request widens nothing."""
+    async with answering(write(), RECORD, LIST, says("Done."), tools=desk(tmp_path, write=True)) as client:
+        _, question = await asked(client, tools=[{**GATEWAY, "allowed_tools": ["file_operations"]}])
+        told = await outcome(client, question, {}, {})
+        assert [kind for kind, _ in told] == ["mcp_call", "mcp_call", "mcp_call", "message"]
+        assert told[1][1] is not None and "no tool" in told[1][1] and told[2] == ("mcp_call", None)
+
+
+async def test_a_narrowed_run_stays_narrowed_in_the_next_process(tmp_path: Path) -> None:
+    """Its decision is on record with the fields, so whoever continues the run has them."""
+    gate = asyncio.Event()
+    settings: Json = {"tools": desk(tmp_path, write=True), **folder_store(tmp_path)}
+    answers = (write(), says("half ", gate), LIST, says("Done."))
+    async with answering(*answers, **settings) as client:
+        _, question = await asked(client)
+        async with client.streaming([decision(question)], tools=[SQL_ONLY]) as events:
+            await events.until("response.output_text.delta")
+            await client.world.gateway.gateway.close()
+        response_id = events.read[0]["response"]["id"]
+        async with LocalGateway(client.world.config) as second:
+            url = f"{second.base_url}{RESPONSES}/{response_id}"
+            found = await until_read(lambda: client.world.get(url), lambda got: got.json.get("status") == "completed")
+        errors = [item["error"] for item in found.json["output"] if item["type"] == "mcp_call"]
+        assert errors[0] is None and "no tool" in errors[1]["content"][0]["text"]
+
+
+async def test_a_chat_message_that_decides_narrows_its_run(tmp_path: Path) -> None:
+    """By its headers."""
+    async with talking(write(), LIST, says("Done."), tools=desk(tmp_path, write=True)) as world:
+        first = await world.chat("Write.")
+        (approval,) = first.asks
+        said = [
+            {"role": "user", "content": "Write."},
+            first.message,
+            {"role": "user", "content": f"approve {approval['id']} {approval['check_word']}"},
+        ]
+        assert (await world.chat(said, headers={"X-Context-Tools": "execute_sql"})).text == "Done."
+        run = await world.run(approval["run_id"])
+        assert [step["state"] for step in run["steps"]] == ["finished", "refused"]
+
+
+async def test_no_function_is_called_behind_a_decision_that_wants_none(tmp_path: Path) -> None:
+    """The model is asked without a choice, and a call that it makes all the same reaches nobody."""
+    theirs: Json = {"type": "function", "name": "theirs", "parameters": {"type": "object", "properties": {}}}
+    answers = (write(), native(("theirs", {})), says("Done."))
+    async with answering(*answers, tools=desk(tmp_path, write=True)) as client:
+        _, question = await asked(client, tools=[GATEWAY, theirs])
+        answer = await client.create([decision(question)], tools=[GATEWAY, theirs], tool_choice="none")
+        assert "function_call" not in kinds(answer.json["output"]) and text_of(answer.json) == "Done."
+        assert client.world.model.asked[1]["tool_choice"] == "none"
+
+
+async def test_a_held_answer_is_narrowed_by_the_request_that_decides(tmp_path: Path) -> None:
+    """The request that holds it open began with more tools; it loses those, too."""
+    async with answering(write(), LIST, says("Done."), tools=desk(tmp_path, write=True)) as client:
+        async with client.streaming("Write.", tools=[GATEWAY], headers={"X-Context-Approvals": "hold"}) as held:
+            while (item := (await held.until("response.output_item.done"))["item"])["type"] != "mcp_approval_request":
+                pass
+            told = await outcome(client, item, {"tools": [SQL_ONLY]}, {})
+            output = (await held.rest()).last["output"]
+        assert [kind for kind, _ in told] == ["mcp_call", "mcp_call", "message"]
+        errors = [item["error"] for item in output if item["type"] == "mcp_call"]
+        assert errors[0] is None and "no tool" in errors[1]["content"][0]["text"]

@@ -133,7 +133,7 @@ async def test_a_failure_behind_a_call_ends_the_run(tmp_path: Path, status: int,
     failure = refuses(status).but(headers=(("Retry-After", "0"),))
     async with answering(RUNS, *[failure] * (n_asked - 1), tools=desk(tmp_path, write=True)) as client:
         failed = await client.until(await begun(client, tools=[GATEWAY]), "failed")
-        assert kinds(failed["output"]) == ["mcp_list_tools", "mcp_call"] and failed["output"][1]["status"] == "completed"
+        assert kinds(failed["output"]) == ["mcp_list_tools", "mcp_call"]
         assert failed["error"]["type"] in ("upstream_refused", "upstream_error", "upstream_unavailable")
         assert "goes on from there" not in failed["error"]["message"]
         run = await client.world.run("run_" + failed["id"].removeprefix("resp_"))
