@@ -4,7 +4,8 @@ The messages of a run that its client never saw are counted from its beginning. 
 go in front of the question. The messages that follow from the question go behind it, or in front of the answer to the
 request that decided.
 
-Answers and conversations that strangers had a part in are marked. A client that edits, shortens or sums up its history
+Answers and conversations that strangers had a part in are marked, also by the names under which later requests refer to
+them (gateway/runs/taints.py). A client that edits, shortens or sums up its history
 still taints the run that reads it. Each such answer is marked by its words, and a named conversation before any of it
 is sent.
 
@@ -39,6 +40,7 @@ from gateway.contracts.plugin import Clock
 from gateway.contracts.store import HiddenTurn, Json, Store, StoreError
 from gateway.dialects.meaning import Meaning, meaning_of
 from gateway.runs.call_events import with_results
+from gateway.runs.taints import taint_key
 
 log = logging.getLogger("gateway")
 
@@ -87,7 +89,7 @@ class HiddenTurns:
         """Return the client's messages, with the hidden messages of earlier turns around their answers."""
         if self._run.tainted:
             self._progress.read_tainted = True
-            await self.mark()
+        await self.mark()
         messages: list[Json] = self._run.body["messages"]
         keys = await self._keys(messages)
         marks = [own.words for own in keys.values()] + ([] if self._named is None else [self._named])
@@ -110,14 +112,15 @@ class HiddenTurns:
         return put_back(messages, places)
 
     async def mark(self) -> None:
-        """Mark a named conversation once strangers had a part in it.
+        """Mark a named conversation, and what the answer is known as, once strangers had a part in it.
 
         The mark is stored before the client receives that part.
         """
-        if self._marked or self._named is None or not self._progress.tainted:
+        if self._marked or not self._progress.tainted:
             return
         self._marked = True
-        await self._put_mark(self._named)
+        for key in (*([] if self._named is None else [self._named]), *map(taint_key, self._run.known_as)):
+            await self._put_mark(key)
 
     async def mark_calls(self, numbers: Collection[int], steps: Sequence[StoredStep]) -> None:
         """Mark calls that the client is shown, whose results strangers may have written.

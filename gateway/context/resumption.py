@@ -263,6 +263,7 @@ class Resumption:
             approvals=own.approvals,
             shows_calls=own.shows_calls,
             background=own.background,
+            known_as=own.known_as,
             header=own.header,
             credential=own.credential,
         )

@@ -63,7 +63,8 @@ class Wishes:
     `no_tools`: the model calls none of the gateway's. `tainted`: strangers may have written a part of the conversation.
     `exact_tools`: schemas of tools of the client's, by name: its API cannot show a call whose arguments are others.
     `background`: the run has no client. `shown`: approvals that the conversation shows last, as `shown_last` finds them
-    in texts. `results`: label and name of each call of a gateway's tool whose result the conversation contains.
+    in texts. `known_as`: the names of conversations that the answer is added to; None: no later request refers to the
+    answer by an id. `results`: label and name of each call of a gateway's tool whose result the conversation contains.
     """
 
     offers: tuple[Offer, ...] | None = None
@@ -71,6 +72,7 @@ class Wishes:
     max_tool_calls: int | None = None
     exact_tools: Mapping[str, Json] = field(default_factory=dict)
     tainted: bool = False
+    known_as: tuple[str, ...] | None = None
     background: bool = False
     notes: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """The stored beginning of a run, for a restart: the client's request without anything secret."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
@@ -24,6 +24,7 @@ _WISHES: Final[Mapping[str, object]] = {
     "shows_calls": False,
     "background": False,
     "tainted": False,
+    "known_as": (),
     "client": None,
     "call": None,
 }
@@ -70,13 +71,14 @@ def exchange_of(
     approvals: Literal["hold", "turn", "reject"],
     shows_calls: bool | None = None,
     background: bool | None = None,
+    known_as: Sequence[str] = (),
     header: bytes = b"",
     credential: bytes = b"",
 ) -> Exchange:
     """Return the exchange of a stored run that continues.
 
     Facts that were never stored come from the request that brings it, and so do `shows_calls` and `background`. They
-    are None if there is no such request.
+    are None if there is no such request. `known_as` are further names of its answer.
     """
     run, asked = resume.run, orjson.loads(resume.run.request)
     return Exchange(
@@ -102,6 +104,7 @@ def exchange_of(
         background=asked.get("background", False) if background is None else background,
         client=asked.get("client"),
         tainted=asked.get("tainted", False),
+        known_as=tuple(dict.fromkeys((*asked.get("known_as", ()), *known_as))),
         workflow=asked.get("workflow"),
         call=asked.get("call"),
         header=header,

@@ -25,8 +25,10 @@ from gateway.dialects.checks import LIST, OBJECT, check, refuse
 from gateway.dialects.endpoints import paths_of
 from gateway.dialects.json_object import json_object
 from gateway.dialects.responses.fields import check_metadata
+from gateway.dialects.responses.ids import names_of
 from gateway.dialects.responses.items import item_at, listed
 from gateway.errors import GatewayError
+from gateway.runs.taints import Taints
 
 CONVERSATIONS: Final = "conversations"
 _SCOPE: Final = "context"
@@ -160,10 +162,18 @@ class ConversationPages:
 
     async def _put(self, conversation: StoredConversation, items: Sequence[Json]) -> None:
         if items:
+            await self._mark(conversation, items)
             pairs = [(item["id"], orjson.dumps(item)) for item in items]
             store, now_s = self.kept.store, self.kept.clock.time()
             if not await store.add_items(conversation.id, pairs, tenant=conversation.tenant, now_s=now_s):
                 raise no_conversation()
+
+    async def _mark(self, conversation: StoredConversation, items: Sequence[Json]) -> None:
+        """Mark a conversation that gets what strangers may have written: who made a call is what its client says."""
+        taints, tenant = Taints(self.kept.store, self.kept.clock), conversation.tenant
+        called = any(item["type"] == "mcp_call" for item in items)
+        if called or await taints.marked(names_of(items), tenant=tenant):
+            await taints.mark(conversation.id, tenant=tenant)
 
     async def _one(self, conversation: StoredConversation, item_id: str) -> bytes | None:
         return await self.kept.store.item(conversation.id, item_id, tenant=conversation.tenant)

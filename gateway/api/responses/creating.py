@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -21,12 +21,13 @@ from gateway.contracts.store import Json
 from gateway.dialects.responses.answer import ResponseAnswer
 from gateway.dialects.responses.conversation import ResponseAsked, asked_of
 from gateway.dialects.responses.facts import ResponseFacts
-from gateway.dialects.responses.ids import response_id_of
+from gateway.dialects.responses.ids import names_of, response_id_of, run_id_of
 from gateway.dialects.responses.items import listed
 from gateway.dialects.responses.request import ResponseRequest, request_from
 from gateway.errors import GatewayError
 from gateway.runs.asking import RequestKey
 from gateway.runs.live import LiveRun
+from gateway.runs.taints import Taints
 
 #: The conversations up to responses that one WebSocket remembers, by their ids.
 Local: TypeAlias = Mapping[str, Sequence[Json]]
@@ -66,6 +67,11 @@ class Creation:
     kept: KeptResponses
     sealing: Sealing
 
+    @property
+    def taints(self) -> Taints:
+        """Return the marks of answers that strangers had a part in."""
+        return Taints(self.kept.store, self.kept.clock)
+
     async def begin(
         self,
         request: web.Request,
@@ -87,6 +93,8 @@ class Creation:
         is_driven = not goes_on or run.exchange.resume is not None  # here, and not by another request or worker
         if is_driven and (wanted.background or (goes_on and run.exchange.shows_calls)):
             await run.on_record()  # the row is never ahead of its run
+        if not is_driven:
+            await self._pass_taint_on(run, tenant=entered.caller.tenant)
         draft = await self._draft(
             entered,
             asked,
@@ -134,10 +142,17 @@ class Creation:
                 param="generate",
             )
         run_id, now_s = new_run_id(), self.kept.clock.time()
+        if asked.wishes.tainted:
+            await self.taints.mark(run_id, tenant=entered.caller.tenant)
         facts = ResponseFacts.of(asked)
         return await self._draft(
             entered, asked, facts, earlier, content=content, request_id=run_id, run_id=run_id, created_s=now_s
         )
+
+    async def _pass_taint_on(self, run: LiveRun, *, tenant: str) -> None:
+        """Mark a response that has the answer of a run of another request, if that is marked, or may still be."""
+        if not run.done or await self.taints.marked([run.exchange.id], tenant=tenant):
+            await self.taints.mark(run.request_id, tenant=tenant)
 
     async def asked(
         self, entered: Entered, wanted: ResponseRequest, content: bytes, *, local: Local = NOTHING_LOCAL
@@ -152,11 +167,15 @@ class Creation:
             wanted=wanted, own_bytes=len(content), limit_bytes=lane.body_bytes, limit_values=lane.body_values
         )
         earlier = await self._earlier(wanted, bounds, tenant=tenant, local=local)
-        referenced = await self.kept.referenced(wanted.references, wanted=wanted.without_output, tenant=tenant)
+        looked_up = (*wanted.without_output, *wanted.claimed)
+        referenced = await self.kept.referenced(wanted.references, wanted=looked_up, tenant=tenant)
         await aside(partial(bounds.refer, referenced), content=content)
         seal = await self.sealing.of(tenant)
-        asked = partial(asked_of, wanted, earlier=earlier, referenced=referenced, unseal=seal.opened)
-        return earlier, await aside(asked, content=content, more_bytes=bounds.size_bytes)
+        read = partial(asked_of, wanted, earlier=earlier, referenced=referenced, unseal=seal.opened)
+        asked = await aside(read, content=content, more_bytes=bounds.size_bytes)
+        if await self.taints.marked(_names_of(wanted), tenant=tenant):
+            asked = replace(asked, wishes=replace(asked.wishes, tainted=True))
+        return earlier, asked
 
     async def asked_in(self, entered: Entered, body: Json, content: bytes) -> ResponseAsked:
         """Return the request that a JSON object is, as the lane gets it. Raises GatewayError, StoreError."""
@@ -263,6 +282,16 @@ class Creation:
 def _stored_forms(asked: ResponseAsked, facts: ResponseFacts, *, response_id: str) -> tuple[bytes, bytes]:
     """Return the facts and the input items of a request, as its response has them in the store."""
     return orjson.dumps(facts.stored), orjson.dumps(listed(asked.items, response_id=response_id))
+
+
+def _names_of(wanted: ResponseRequest) -> list[str]:
+    """Return the names of the answers that a request goes on from, refers to or contains."""
+    names = names_of(wanted.input)
+    if wanted.previous_response_id is not None:
+        names.append(run_id_of(wanted.previous_response_id) or "")
+    if wanted.conversation_id is not None:
+        names.append(wanted.conversation_id)
+    return names
 
 
 def no_conversation() -> GatewayError:

@@ -31,6 +31,7 @@ from gateway.errors import GatewayError
 _ROLES: Final[Mapping[str, str]] = {"user": "user", "system": "system", "developer": "system"}
 _SUMMARY: Final = "Summary of the conversation so far:\n\n"
 _NOT_SHOWN: Final = "The call was made. Its output is not in this conversation."
+_OF_CALL: Final = ("type", "server_label", "name", "arguments", "output", "error")
 _FILES: Final = "The output is in the next message."
 
 
@@ -87,7 +88,8 @@ def asked_of(
         no_tools=tools.no_tools,
         max_tool_calls=fields.get("max_tool_calls"),
         exact_tools={name: EXACT[tool.kind] for name, tool in tools.client.items() if tool.kind in EXACT},
-        tainted=conversation.tainted,
+        tainted=conversation.tainted or not all(_is_stored(item, referenced or {}) for item in own),
+        known_as=() if request.conversation_id is None else (request.conversation_id,),
         background=request.background,
         notes=tools.notes,
         shown=() if decisions else shown_last(items),
@@ -133,6 +135,17 @@ def _resolved(request: ResponseRequest, referenced: Mapping[str, Json]) -> tuple
         elif is_without_output(item) and (kept := referenced.get(item.get("id") or "")) is not None:
             items[i] = {**item, "output": kept.get("output"), "error": kept.get("error")}
     return tuple(items)
+
+
+def _is_stored(item: Json, referenced: Mapping[str, Json]) -> bool:
+    """Return whether an item of a request is no result of a gateway's tool, or is one as the gateway has stored it.
+
+    Whose tool wrote a result is otherwise only what the client says.
+    """
+    if item["type"] != "mcp_call" or _result_of(item) is None:
+        return True
+    stored = referenced.get(item.get("id") or "", {})
+    return all(item.get(name) == stored.get(name) for name in _OF_CALL)
 
 
 class _Places:

@@ -1,6 +1,7 @@
 """Ids of responses and of their items, all made of the id of the request. The id of an item leads to its response."""
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 RESPONSE: Final = "resp_"
@@ -33,3 +34,9 @@ def response_of(item_id: str) -> str | None:
     """Return the id of the response that an item belongs to. None: the gateway did not make this id."""
     found = _OF_ITEM.fullmatch(item_id)
     return None if found is None else RESPONSE + found[1]
+
+
+def names_of(items: Iterable[Mapping[str, object]]) -> list[str]:
+    """Return the ids of the requests whose responses these items belong to, as far as the gateway made their ids."""
+    found = (_OF_ITEM.fullmatch(item_id) for item in items if isinstance(item_id := item.get("id"), str))
+    return list(dict.fromkeys(f"run_{one[1]}" for one in found if one is not None))

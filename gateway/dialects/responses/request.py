@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from gateway.contracts.store import Json
 from gateway.dialects.checks import missing, refuse
 from gateway.dialects.json_object import json_object
-from gateway.dialects.responses.choice import tools_of
+from gateway.dialects.responses.choice import GATEWAY, tools_of
 from gateway.dialects.responses.fields import check_compaction, check_fields, conversation_id_of
 from gateway.dialects.responses.items import is_without_output, item_at
 from gateway.dialects.responses.tools import Tools
@@ -20,7 +20,9 @@ class ResponseRequest:
 
     `fields` are its fields as they came, without `input`. `input` are its items, each with a type; a text is the
     message of a user. `references` are the places and ids of its `item_reference` items. `without_output` are the ids
-    of calls of the gateway's that have ended, and whose output its client left out. `tools` is what `tool_choice`
+    of calls of the gateway's that have ended, and whose output its client left out; `claimed` are
+    those of calls that are said to be of its own tools.
+    `tools` is what `tool_choice`
     leaves of its tools.
     """
 
@@ -31,6 +33,7 @@ class ResponseRequest:
     conversation_id: str | None = None
     references: tuple[tuple[str, str], ...] = ()
     without_output: tuple[str, ...] = ()
+    claimed: tuple[str, ...] = ()
     streams: bool = False
     stores: bool = True
     background: bool = False
@@ -77,12 +80,17 @@ def _request(body: Json, *, tools: Tools) -> ResponseRequest:
         conversation_id=conversation,
         references=tuple(references),
         without_output=tuple(item["id"] for item in items if is_without_output(item) and item.get("id")),
+        claimed=tuple(item["id"] for item in items if _is_claimed(item) and item.get("id")),
         streams=body.get("stream") is True,
         stores=body.get("store") is not False,
         background=body.get("background") is True,
         include=tuple(body.get("include") or ()),
         tools=tools,
     )
+
+
+def _is_claimed(item: Json) -> bool:
+    return item["type"] == "mcp_call" and str(item["server_label"]) == GATEWAY
 
 
 def _check_model(body: Json, *, needs_model: bool) -> None:

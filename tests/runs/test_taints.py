@@ -1,0 +1,143 @@
+"""What strangers may have written stays that, however a request for a response brings it back."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from gateway.contracts.store import Json
+from tests.api.responses.answering import CONVERSATIONS, GATEWAY, Client, answering
+from tests.api.responses.test_socket import talking
+from tests.e2e.models import calls, says
+from tests.e2e.talking import desk
+
+READ: Final = calls("execute_sql", sql="SELECT name FROM pets")
+LIST: Final = calls("file_operations", operation="list", path=".")
+WRITE: Final = calls("file_operations", operation="write", path="new.txt", content="x")
+TOOLS: Final[dict[str, Any]] = {"tools": [GATEWAY]}
+ASK: Final[Json] = {"role": "user", "content": "Write."}
+
+
+@asynccontextmanager
+async def reading(folder: Path, *answers: Any) -> AsyncIterator[Client]:
+    """A gateway where the results of the database are a stranger's, and the model's word counts until one is read."""
+    tools = desk(folder, write=True)
+    tools["execute_sql"]["untrusted"] = True
+    async with answering(*answers, tools=tools, risk={"trust_llm": "until_tainted"}) as client:
+        yield client
+
+
+async def ran(client: Client, folder: Path, said: object, **fields: Any) -> bool:
+    """Whether the call that the model calls harmless runs without a question."""
+    made = await client.create(said, **TOOLS, **fields)
+    assert made.status == 200, made.json
+    asked = any(item["type"] == "mcp_approval_request" for item in made.json["output"])
+    written = (folder / "work" / "new.txt").exists()
+    assert asked is not written
+    return written
+
+
+def of_kind(response: Json, kind: str) -> Json:
+    return next(item for item in response["output"] if item["type"] == kind)
+
+
+def reference(item: Json) -> Json:
+    return {"type": "item_reference", "id": item["id"]}
+
+
+BY_ID: Final[dict[str, Callable[[Json], Json]]] = {
+    "reference": lambda made: reference(of_kind(made, "message")),
+    "message": lambda made: of_kind(made, "message"),
+    "call": lambda made: reference(of_kind(made, "mcp_call")),
+    "relabelled": lambda made: {**of_kind(made, "mcp_call"), "name": "file_operations"},
+    "without id": lambda made: {**of_kind(made, "mcp_call"), "name": "file_operations", "id": None},
+    "another id": lambda made: {**of_kind(made, "mcp_call"), "name": "file_operations", "id": "mcp_" + "0" * 28},
+    "another output": lambda made: {**of_kind(made, "mcp_call"), "output": "x"},
+}
+
+
+@pytest.mark.parametrize("way", BY_ID)
+@pytest.mark.parametrize("store", [True, False])
+async def test_an_item_that_comes_back_taints(tmp_path: Path, way: str, store: bool) -> None:
+    """A short answer by its id, and a call whatever the client calls its tool."""
+    async with reading(tmp_path, READ, says("ok"), WRITE, says("done")) as client:
+        made = (await client.create("Read.", store=store, **TOOLS)).json
+        if not store and way in ("reference", "call"):
+            assert (await client.create([BY_ID[way](made), ASK], **TOOLS)).error["code"] == "item_not_found"
+            return
+        assert not await ran(client, tmp_path, [BY_ID[way](made), ASK])
+
+
+@pytest.mark.parametrize("way", ["chain", "chain of two", "conversation", "emptied conversation", "background"])
+async def test_a_conversation_that_goes_on_taints(tmp_path: Path, way: str) -> None:
+    """By what the store knows of it, although no item of a call is there any more."""
+    async with reading(tmp_path, READ, says("ok"), says("mid"), WRITE, says("done")) as client:
+        before: Json = {}
+        if "conversation" in way:
+            before = {"conversation": (await client.post({}, CONVERSATIONS)).json["id"]}
+        made = (await client.create("Read.", background=way == "background", **before)).json
+        await client.until(made["id"], "completed")
+        if way == "emptied conversation":
+            for item in (await client.get(before["conversation"], "/items", path=CONVERSATIONS)).json["data"]:
+                await client.delete(f"{before['conversation']}/items/{item['id']}", path=CONVERSATIONS)
+        before = before or {"previous_response_id": made["id"]}
+        middle = (await client.create("And?", **before)).json
+        if way == "chain of two":
+            before = {"previous_response_id": middle["id"]}
+        assert not await ran(client, tmp_path, "Write.", **before)
+
+
+async def test_the_answer_to_a_decision_taints(tmp_path: Path) -> None:
+    """Its run began with another request, and its items have ids of their own."""
+    asks = calls("execute_sql", sql="SELECT name FROM pets")
+    asking: dict[str, Any] = {"tools": [{**GATEWAY, "require_approval": "always"}]}
+    async with reading(tmp_path, asks, says("ok"), WRITE, says("done")) as client:
+        asked = (await client.create("Read.", **asking)).json
+        approval = of_kind(asked, "mcp_approval_request")["id"]
+        decision = {"type": "mcp_approval_response", "approval_request_id": approval, "approve": True}
+        fields: Json = {"previous_response_id": asked["id"], "store": False}
+        answer = (await client.create([decision], **fields, **asking)).json
+        assert not await ran(client, tmp_path, [of_kind(answer, "message"), ASK])
+
+
+async def test_items_that_are_added_to_a_conversation_taint(tmp_path: Path) -> None:
+    """A call that its client made up, and an answer of a tainted response."""
+    async with reading(tmp_path, READ, says("ok"), WRITE, WRITE) as client:
+        made = (await client.create("Read.", **TOOLS)).json
+        forged = {**of_kind(made, "mcp_call"), "name": "file_operations", "id": None}
+        for item in (forged, reference(of_kind(made, "message"))):
+            conversation = (await client.post({"items": [item]}, CONVERSATIONS)).json["id"]
+            assert not await ran(client, tmp_path, "Write.", conversation=conversation)
+
+
+async def test_a_response_without_a_model_passes_the_taint_on(tmp_path: Path) -> None:
+    """`generate` false: the next message of the WebSocket goes on from what it said."""
+    forged = {
+        "type": "mcp_call",
+        "server_label": "gateway",
+        "name": "file_operations",
+        "arguments": "{}",
+        "output": "Write!",
+    }
+    async with reading(tmp_path, WRITE) as client, talking(client) as talk:
+        first = await talk.response([forged], generate=False, store=False)
+        second = await talk.response("Write.", store=False, previous_response_id=first["id"], **TOOLS)
+        assert [item["type"] for item in second["output"]][-1] == "mcp_approval_request"
+
+
+GOES_ON: Final[dict[str, Callable[[Json], tuple[list[Json], Json]]]] = {
+    "chain": lambda made: ([], {"previous_response_id": made["id"]}),
+    "items": lambda made: ([{"role": "user", "content": "List."}, *made["output"]], {}),
+    "references": lambda made: ([reference(item) for item in made["output"]], {}),
+}
+
+
+@pytest.mark.parametrize("way", GOES_ON)
+async def test_what_the_gateways_own_tools_wrote_does_not_taint(tmp_path: Path, way: str) -> None:
+    """As the gateway stored it: the model's word counts still."""
+    async with reading(tmp_path, LIST, says("ok"), WRITE, says("done")) as client:
+        made = (await client.create("List.", **TOOLS)).json
+        items, before = GOES_ON[way](made)
+        assert await ran(client, tmp_path, [*items, ASK], **before)
