@@ -97,6 +97,10 @@ def _of_responses() -> list[Operation]:
             answers=answered("The items that take its place.", ref("Compaction")), errors=(*OF_CHATS, *OF_RESPONSES),
         ),
         Operation(
+            method="POST", path="/context/v1/responses/input_tokens", name="countInputTokens", tag=TAG, scopes=_SCOPES,
+            summary="Refused: the gateway counts no tokens of an input", answers={}, errors=("unknown_route",),
+        ),
+        Operation(
             method="GET", path="/context/v1/responses/{id}", name="getResponse", tag=TAG, scopes=_SCOPES,
             summary="Get a response as it stands", parameters=_STREAMED, answers={200: streamed},
             errors=(*OF_QUERIES, *missing),

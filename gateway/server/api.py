@@ -22,6 +22,7 @@ from gateway.api.remembered import RememberedPages
 from gateway.api.request import VIA, caller_with
 from gateway.api.responses.compaction import CompactionPage
 from gateway.api.responses.conversations import ConversationPages
+from gateway.api.responses.counting import CountPage
 from gateway.api.responses.creating import Creation
 from gateway.api.responses.following import Following
 from gateway.api.responses.kept import KeptResponses
@@ -83,7 +84,7 @@ class ApiPages:
         self.held_open += [following.close, socket.close]
         responses = ResponsePages(creation=creation, kept=self.kept, following=following, authorise=self._authorise)
         conversations = ConversationPages(kept=self.kept, sealing=creation.sealing, authorise=self._authorise)
-        pages = (CompactionPage(creation), responses, socket, conversations)
+        pages = (CompactionPage(creation), CountPage(self._authorise), responses, socket, conversations)
         return [route for page in pages for route in page.routes()]
 
     def _creation(self) -> Creation:

@@ -183,6 +183,7 @@ async def test_answers_of_responses_are_as_described(tmp_path: Path) -> None:
         await asks("cancelResponse", id=later["id"])
         compacted = await asks("compactResponse", {"model": "m", "input": [item]})
         await asks("compactResponse", {"input": [item]})
+        await asks("countInputTokens", {"model": "m", "input": [item]})
         conversation = (await asks("createConversation", {"items": [item], "metadata": {"a": "b"}}))["id"]
         await asks("createConversation", {"items": [{"type": "item_reference", "id": "msg_x"}]})
         await asks("getConversation", id=conversation)
