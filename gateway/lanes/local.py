@@ -325,9 +325,8 @@ class LocalTransaction:
         """End this transaction behind the page's 101. Return the WebSocket's; it gets what the client sent ahead."""
         client = self._client
         self._account(SWITCHED)
-        client.transaction = transaction = WebSocketTransaction(
-            client, self._handler, response, head=self.head, facts=self.facts
-        )
+        transaction = WebSocketTransaction(client, self._handler, response, head=self.head, facts=self.facts)
+        client.transaction = transaction
         if held := client.unhold():
             transaction.request_received(held)
         return transaction
