@@ -12,10 +12,12 @@ from aiohttp import web
 from gateway.api.asking import ContextRequests, Entered
 from gateway.api.content import aside
 from gateway.api.responses.bounds import Bounds
+from gateway.api.responses.going_on import as_begun
 from gateway.api.responses.kept import KeptResponses
 from gateway.api.responses.rows import API, items_of, not_found
 from gateway.api.responses.sealing import Sealing
 from gateway.context.lane import Keep, new_run_id
+from gateway.contracts.exchange import Exchange
 from gateway.contracts.responses import StoredResponse
 from gateway.contracts.store import Json
 from gateway.dialects.responses.answer import ResponseAnswer
@@ -95,6 +97,8 @@ class Creation:
             await run.on_record()  # the row is never ahead of its run
         if not is_driven:
             await self._pass_taint_on(run, tenant=entered.caller.tenant)
+        if asked.decisions:
+            facts = await self._as_begun(facts, run.exchange)
         draft = await self._draft(
             entered,
             asked,
@@ -153,6 +157,11 @@ class Creation:
         """Mark a response that has the answer of a run of another request, if that is marked, or may still be."""
         if not run.done or await self.taints.marked([run.exchange.id], tenant=tenant):
             await self.taints.mark(run.request_id, tenant=tenant)
+
+    async def _as_begun(self, facts: ResponseFacts, answered: Exchange) -> ResponseFacts:
+        """Return the facts of a request that decides, as they are of the run that goes on. Raises StoreError."""
+        stored = await self.kept.store.run(answered.id, tenant=answered.caller.tenant)
+        return facts if stored is None else as_begun(facts, orjson.loads(stored.request))
 
     async def asked(
         self, entered: Entered, wanted: ResponseRequest, content: bytes, *, local: Local = NOTHING_LOCAL

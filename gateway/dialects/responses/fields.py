@@ -125,7 +125,7 @@ _METADATA_VALUE: Final = Kind(
 )
 _METADATA_CHARS: Final = 512
 #: Fields that chat completions have under the same name.
-_PASSED: Final = (
+PASSED: Final = (
     "temperature",
     "top_p",
     "presence_penalty",
@@ -233,7 +233,7 @@ def for_models(fields: Json) -> Json:
     `max_output_tokens` becomes `max_tokens`, which Ollama, vLLM, llama.cpp and OpenAI's older models understand. Ollama
     ignores `max_completion_tokens`, so that its answer would have no limit.
     """
-    passed = {name: fields[name] for name in ("model", *_PASSED) if fields.get(name) is not None}
+    passed = {name: fields[name] for name in ("model", *PASSED) if fields.get(name) is not None}
     config, reasoning = fields.get("text") or {}, fields.get("reasoning") or {}
     renamed = {
         "max_tokens": fields.get("max_output_tokens"),

@@ -232,3 +232,26 @@ async def test_a_held_answer_is_narrowed_by_the_request_that_decides(tmp_path: P
         assert [kind for kind, _ in told] == ["mcp_call", "mcp_call", "message"]
         errors = [item["error"] for item in output if item["type"] == "mcp_call"]
         assert errors[0] is None and "no tool" in errors[1]["content"][0]["text"]
+
+
+@pytest.mark.parametrize("stores", [True, False])
+async def test_a_response_contains_the_fields_with_which_its_run_goes_on(tmp_path: Path, *, stores: bool) -> None:
+    """The model, its instructions and its settings are those of the request that began the run."""
+    async with answering(write(), says("Done."), tools=desk(tmp_path, write=True)) as client:
+        began: Json = {"instructions": "Be brief.", "temperature": 0.5, "max_output_tokens": 99, "store": stores}
+        first, question = await asked(client, **began)
+        body: Json = {
+            "model": "other",
+            "instructions": "Be long.",
+            "temperature": 1.5,
+            "top_p": 0.5,
+            "tools": [GATEWAY],
+        }
+        answer = (await client.create([decision(question)], **{**body, "store": stores, "metadata": {"n": "1"}})).json
+        sent = client.world.model.asked[-1]
+        assert (sent["model"], sent["temperature"], sent["max_tokens"], "top_p" in sent) == ("m", 0.5, 99, False)
+        names = ("model", "temperature", "top_p", "max_output_tokens", "text", "tools", "tool_choice")
+        assert {name: answer[name] for name in names} == {name: first[name] for name in names}
+        assert answer["instructions"] == ("Be brief." if stores else None) and answer["metadata"] == {"n": "1"}
+        if stores:
+            assert (await client.get(answer["id"])).json == answer
