@@ -45,6 +45,16 @@ def undecided_text(
     return texts.undecided_text(_question(pending, language=language, now_s=now_s, answering=answering))
 
 
+def nothing_decided_text(*, language: Language) -> str:
+    """Return the lead of the answer to such a message, for a client that gets the question itself as an item."""
+    if language == "zh":
+        return "您的消息没有作出任何决定：它不是完整的一行批准或拒绝，或者校验码不符。请回答下面的批准请求。"
+    return (
+        "Your message decided nothing: it is no line that approves or rejects a call, or its check word is of another "
+        "call. Answer the request for approval that follows."
+    )
+
+
 def _question(
     pending: Sequence[Approval], *, language: Language, now_s: float, answering: texts.Answering = texts.REPLIES
 ) -> texts.Question:

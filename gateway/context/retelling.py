@@ -72,7 +72,8 @@ class Retelling:
         if exchange.shows_calls:
             of_run = [approval for approval in pending if approval.run_id == run_id]
             facts = chunks.facts(spoken.waiting(run_id, of_run))
-            return [await self._question(run_id, of_run, exchange), chunks.finish("stop"), facts]
+            lead = spoken.nothing_decided_text(language=language_of(exchange))
+            return [lead, await self._question(run_id, of_run, exchange), chunks.finish("stop"), facts]
         facts = chunks.facts(spoken.waiting(run_id, pending))
         answering = self.lane().approvals.answering(exchange.caller)
         language, now_s = language_of(exchange), self.clock.time()
