@@ -84,6 +84,7 @@ LAZY = {
     ("gateway/cli/main.py", "gateway.cli.rehearsal"),
     ("gateway/cli/main.py", "gateway.cli.scan"),
     ("gateway/cli/main.py", "gateway.cli.selftest"),
+    ("gateway/cli/operator/mcp.py", "gateway.cli.operator.mcp_bridge"),
     ("gateway/cli/main.py", "gateway.server.serve"),
     ("gateway/cli/main.py", "gateway.server.sockets"),
     ("gateway/workflows/folder.py", "jsonschema_rs"),

@@ -51,6 +51,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "mcp tools": "gateway mcp tools time",
     "mcp accept": "gateway mcp accept time convert_time",
     "mcp remove": "gateway mcp remove time",
+    "mcp serve": "gateway mcp serve --stdio --url http://127.0.0.1:8080",
     "audit verify": "gateway audit verify",
     "audit list": "gateway audit list",
     "backup": "gateway backup /var/backups/gateway.db",

@@ -1,26 +1,32 @@
-"""`gateway mcp`: lists the MCP services of a running gateway, registers them, and stops and starts them.
+"""`gateway mcp`: lists the MCP services of a running gateway, registers them, stops and starts them; and serves them.
 
 Texts of a server are escaped: no terminal obeys them.
 """
 
 import argparse
+import asyncio
 import json
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from gateway.approvals.escaping import shown, shown_name
-from gateway.cli.commands import Commands, add_group
+from gateway.cli.commands import Commands, add_command, add_group, configuration
 from gateway.cli.formatting import CommandError, View, list_lines, views, word
 from gateway.cli.operator.arguments import add_asking, json_file, json_option
 from gateway.cli.operator.remote import Remote
+from gateway.config import Address
+from gateway.server.sockets import reachable
 
 PATH: Final = ("mcp", "services")
 _LINE_CHARS = 200
 # As long as an error of a service is, with the last line of its program.
 _ERROR_CHARS = 500
+#: The endpoint of a gateway whose configuration is not at hand.
+_ENDPOINT = "/mcp"
 
 
 def add(commands: Commands) -> None:
@@ -41,6 +47,12 @@ def add(commands: Commands) -> None:
     p.add_argument("wanted", nargs="*", metavar="TOOL", help="only these (default: all that changed)")
     p = asking("remove", removed, "stop a registered service and remove it")
     p.add_argument("name", metavar="NAME", help="name of a service")
+    p = add_command(group, "serve", serve, "relay between an MCP client that starts this command and a gateway")
+    p.add_argument("--stdio", action="store_true", required=True, help="over standard input and output")
+    text = (
+        "the gateway's address, or that of its endpoint such as http://127.0.0.1:8080/mcp/git (default: as configured)"
+    )
+    p.add_argument("--url", help=f"{text}; its key: GATEWAY_API_KEY")
 
 
 def _add_arguments_of_new(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +69,38 @@ def _add_arguments_of_new(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", metavar="TIME", help="longest run of one of its tools, such as 30s")
     text = "further settings: a JSON object"
     parser.add_argument("--settings", type=json_file, default={}, metavar="FILE", help=text)
+
+
+def serve(args: argparse.Namespace) -> int:
+    """Relay until standard input ends. Raises CommandError."""
+    try:
+        # Imported here: no other command needs the SDK.
+        from gateway.cli.operator.mcp_bridge import relay
+    except ImportError:
+        raise CommandError("this command needs the MCP SDK: pip install 'twolane[mcp]'") from None
+    key = os.environ.get("GATEWAY_API_KEY", "").strip() or None
+    if key is not None and not (key.isascii() and key.isprintable()):
+        raise CommandError("GATEWAY_API_KEY contains a character that no key has: set it again")
+    asyncio.run(relay(_endpoint(args), key))
+    return 0
+
+
+def _endpoint(args: argparse.Namespace) -> str:
+    """Return the URL of the endpoint to relay to. Raises CommandError."""
+    if args.url is None:
+        settings = configuration(args, checked=False).settings
+        if settings.mcp.serve is None:
+            raise CommandError("this configuration serves no MCP clients: add mcp.serve, or name a gateway with --url")
+        return f"http://{Address(reachable(settings.listen.host), settings.listen.port)}{settings.mcp.serve.path}"
+    try:
+        url = urlsplit(args.url)
+        usable = url.scheme in ("http", "https") and url.hostname and url.port != 0
+    except ValueError:
+        usable = False
+    if not usable or url.query or url.fragment or "@" in url.netloc:
+        raise CommandError("--url: expected http://HOST:PORT, or the URL of the endpoint such as http://HOST:PORT/mcp")
+    path = url.path.rstrip("/") or _ENDPOINT
+    return f"{url.scheme}://{url.netloc}{path}"
 
 
 def _words(text: str) -> list[str]:

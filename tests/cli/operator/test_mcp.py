@@ -1,6 +1,10 @@
 """`gateway mcp`: services from their registration to their end, as an operator sees them."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from api.mcp_pages import ServedMcp, moored
@@ -8,9 +12,11 @@ from cli_cases import told
 from gateways import until_read
 
 from gateway.cli.formatting import CommandError
+from gateway.cli.main import main
 from gateway.cli.operator.mcp import accepted, added, listed, operated, removed, tools
 from gateway.cli.operator.remote import Remote, RemoteError
 
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
 TIME = {"command": "uvx", "args": ["mcp-server-time"]}
 
 
@@ -93,3 +99,38 @@ async def test_tools_of_a_service_that_does_not_run(as_json: bool) -> None:
         await told(lambda: operated(asked, "time", "stop"))
         with pytest.raises(CommandError, match=r"does not run \(state stopped\).*; gateway mcp start 'time'"):
             await told(lambda: tools(asked, "time", as_json=as_json))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key", "problem"),
+    [
+        ((), "", "this configuration serves no MCP clients: add mcp.serve, or name a gateway with --url"),
+        (("--url", "127.0.0.1:8080"), "", "--url: expected http://HOST:PORT, or the URL of the endpoint"),
+        (("--url", "http://[::1"), "", "--url: expected"),
+        (("--url", "http://me:pass@127.0.0.1/mcp"), "", "--url: expected"),
+        (("--url", "http://127.0.0.1/mcp?key=a"), "", "--url: expected"),
+        (("--url", "http://127.0.0.1"), "kéy", "GATEWAY_API_KEY contains a character that no key has"),
+    ],
+)
+def test_what_cannot_be_relayed(
+    arguments: tuple[str, ...],
+    key: str,
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The command ends with the reason; clients show what it writes to standard error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GATEWAY_API_KEY", key)
+    assert main(["mcp", "serve", "--stdio", *arguments]) == 1
+    printed = capsys.readouterr()
+    assert problem in printed.err and printed.out == ""
+
+
+def test_the_relay_needs_the_sdk(tmp_path: Path) -> None:
+    """Without the extra the command names it."""
+    code = "import sys; sys.modules['mcp'] = None; from gateway.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "mcp", "serve", "--stdio", "--url", "http://127.0.0.1:1"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=ENVIRONMENT, check=False)
+    assert (done.returncode, done.stdout) == (1, "") and "pip install 'twolane[mcp]'" in done.stderr
