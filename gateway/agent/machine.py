@@ -36,7 +36,7 @@ def new_machine(
         definition, parameters = Workflow.model_validate(workflow["definition"]), workflow["parameters"]
         return WorkflowLoop(definition, parameters, plan=plan, new_id=_new_call_id, run_id=exchange.id, fill=fill)
     body, wanted = exchange.body, exchange.max_tool_calls
-    is_lowered = wanted is not None and wanted < limits.max_tool_calls
+    is_lowered = wanted is not None and wanted <= limits.max_tool_calls
     return Loop(
         limits if wanted is None else replace(limits, max_tool_calls=min(wanted, limits.max_tool_calls)),
         plan=plan,

@@ -42,7 +42,7 @@ async def test_a_chat_is_a_loop_whose_calls_are_judged_and_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "most", "is_lowered"), [(None, 10, False), (3, 3, True), (0, 0, True), (99, 10, False)]
+    ("wanted", "most", "is_lowered"), [(None, 10, False), (3, 3, True), (0, 0, True), (10, 10, True), (99, 10, False)]
 )
 async def test_a_request_lowers_the_limit_of_calls(wanted: int | None, most: int, is_lowered: bool) -> None:
     """And never raises it."""
