@@ -30,6 +30,7 @@ ROOMS = (
     ("server",),
     ("console",),
     ("description",),
+    ("mcp_server",),
     ("api",),
     ("context", "agent"),
     ("model",),
@@ -63,6 +64,7 @@ MAY_IMPORT_WEB = (
     "gateway/description/",
     "gateway/demo/",
     "gateway/lanes/",
+    "gateway/mcp_server/",
     "gateway/server/",
 )
 
@@ -90,6 +92,7 @@ LAZY = {
     ("gateway/workflows/folder.py", "jsonschema_rs"),
     ("gateway/cli/main.py", "gateway.cli.audit"),
     ("gateway/mcp/session.py", "gateway.mcp.connection"),
+    ("gateway/mcp_server/auth/bearers.py", "gateway.mcp_server.auth.tokens"),
     ("gateway/testing/contract.py", "gateway.registry.find"),
     ("gateway/testing/contract.py", "pydantic"),
     ("gateway/testing/forkserver.py", "gateway.__main__"),

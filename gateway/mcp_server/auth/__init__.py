@@ -1,0 +1,1 @@
+"""The callers of `/mcp`: the gateway's own keys, and access tokens of an issuer."""

@@ -1,0 +1,107 @@
+"""The caller of a request for `/mcp`: by a key of the gateway, else by an access token of the issuer."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from gateway.config import Settings
+from gateway.config.schema.serve_oauth import ServeOAuth
+from gateway.contracts.plugin import Clock
+from gateway.errors import GatewayError
+from gateway.http.request_head import RequestHead
+from gateway.lanes.keys import GATEWAY_HEADER, Identify, Identity
+from gateway.mcp_server.auth.protected_resource import metadata_url, scopes_that_grant
+
+if TYPE_CHECKING:
+    from gateway.mcp_server.auth.tokens import Tokens
+
+SCOPE = "tools"
+_AUTHORIZATION = b"authorization"
+#: The parts of a token: header, claims, signature.
+_DOTS = 2
+
+
+class Bearers:
+    """The check of callers. `identify` knows the gateway's own keys; `in_use` returns the configuration in use."""
+
+    def __init__(self, *, identify: Identify, in_use: Callable[[], Settings], clock: Clock) -> None:
+        self._identify = identify
+        self._in_use = in_use
+        self._clock = clock
+        self._tokens: Tokens | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def identify(self, head: RequestHead) -> Identity:
+        """Return the caller, who may use tools.
+
+        Raises GatewayError: 401 without a valid key or token, 403 if that does not grant tools, 503 if tokens cannot be
+        checked now.
+        """
+        try:
+            return self._identify(head, True, SCOPE)
+        except GatewayError as error:
+            oauth, token = oauth_of(self._in_use()), _token(head)
+            if error.code != "invalid_api_key" or oauth is None or token is None:
+                raise
+        caller = await self._check(oauth).caller(token)
+        if SCOPE not in caller.scopes:
+            raise GatewayError(
+                "scope_missing",
+                "This access token does not allow the use of tools: request one with a scope that 'mcp.serve.oauth' "
+                "of the gateway maps to 'tools'.",
+            )
+        return Identity(caller, frozenset((_AUTHORIZATION, GATEWAY_HEADER)))
+
+    def challenge(self, error: GatewayError) -> Mapping[str, str]:
+        """Return the header that tells a client how to get in (RFC 6750, RFC 9728); none for other errors."""
+        settings = self._in_use()
+        oauth = oauth_of(settings)
+        if error.facts.status == 401:
+            reason = () if error.code == "missing_api_key" else ('error="invalid_token"',)
+        elif error.code == "scope_missing" and oauth is not None:
+            reason = ('error="insufficient_scope"',)
+        else:
+            return {}
+        if oauth is None:
+            return {"WWW-Authenticate": "Bearer"}
+        scopes = " ".join(scopes_that_grant(oauth, SCOPE))
+        wanted = (f'scope="{scopes}"',) if scopes else ()
+        return {
+            "WWW-Authenticate": "Bearer "
+            + ", ".join((*reason, *wanted, f'resource_metadata="{metadata_url(settings)}"'))
+        }
+
+    async def close(self) -> None:
+        """End requests to the issuer that are under way."""
+        if self._tokens is not None:
+            await self._tokens.close()
+        await asyncio.gather(*self._closing)
+
+    def _check(self, oauth: ServeOAuth) -> "Tokens":
+        """Return the check of these settings; it stays, with the keys that it has read, while the settings do."""
+        tokens = self._tokens
+        if tokens is None or (tokens.settings is not oauth and tokens.settings != oauth):
+            # Imported here: without `mcp.serve.oauth` nothing needs the library of tokens.
+            from gateway.mcp_server.auth.tokens import Tokens
+
+            if tokens is not None:
+                closing = asyncio.get_running_loop().create_task(tokens.close())
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
+            self._tokens = tokens = Tokens(oauth, clock=self._clock)
+        return tokens
+
+
+def oauth_of(settings: Settings) -> ServeOAuth | None:
+    """Return the settings of tokens; None: only keys are accepted."""
+    return None if settings.mcp.serve is None else settings.mcp.serve.oauth
+
+
+def _token(head: RequestHead) -> bytes | None:
+    """Return the access token of a request; None if its credential cannot be one."""
+    value = head.value(_AUTHORIZATION)
+    if value is None or head.value(GATEWAY_HEADER) is not None:
+        return None
+    scheme, _, token = value.partition(b" ")
+    token = token.strip()
+    return token if scheme.lower() == b"bearer" and token.count(b".") == _DOTS else None

@@ -1,0 +1,78 @@
+"""The metadata of `/mcp` as a protected resource (RFC 9728): it leads a client without a token to the issuer.
+
+One document is for `/mcp` and all below it. Without `mcp.serve.oauth` there is none.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from aiohttp import web
+
+from gateway.api.site import Route, readable
+from gateway.config import Settings
+from gateway.config.schema.serve_oauth import ServeOAuth
+from gateway.errors import GatewayError
+
+WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
+#: Scopes that can stand in a header (RFC 6749, section 3.3).
+_SCOPE = re.compile(r"[\x21\x23-\x5B\x5D-\x7E]+")
+
+
+class ProtectedResource:
+    """The page. `in_use` returns the configuration in use."""
+
+    def __init__(self, *, in_use: Callable[[], Settings]) -> None:
+        self._in_use = in_use
+
+    def routes(self) -> Sequence[Route]:
+        return readable(WELL_KNOWN + "{path:.*}", self._page)
+
+    async def _page(self, request: web.Request) -> web.Response:
+        settings = self._in_use()
+        serve = settings.mcp.serve
+        if serve is None or serve.oauth is None or request.path not in metadata_paths(settings):
+            raise GatewayError("unknown_route", "The gateway has no metadata at this path.")
+        found = {
+            "resource": resource_of(settings),
+            "resource_name": "Twolane",
+            "authorization_servers": [serve.oauth.issuer],
+            "bearer_methods_supported": ["header"],
+        }
+        scopes = requestable_scopes(serve.oauth)
+        return web.json_response({**found, "scopes_supported": scopes} if scopes else found)
+
+
+def metadata_paths(settings: Settings) -> frozenset[str]:
+    """Return the paths of the metadata: where the header says, and at the root, where clients look without it."""
+    serve = settings.mcp.serve
+    if serve is None or serve.oauth is None:
+        return frozenset()
+    return frozenset((WELL_KNOWN, WELL_KNOWN + serve.path))
+
+
+def resource_of(settings: Settings) -> str:
+    """Return the URL of the endpoint, as clients name it to the issuer."""
+    assert settings.mcp.serve is not None
+    return _base(settings) + settings.mcp.serve.path
+
+
+def metadata_url(settings: Settings) -> str:
+    """Return the URL of the metadata."""
+    assert settings.mcp.serve is not None
+    return _base(settings) + WELL_KNOWN + settings.mcp.serve.path
+
+
+def requestable_scopes(oauth: ServeOAuth) -> list[str]:
+    """Return the scopes that a client may request: only those of the claim `scope` are words that an issuer knows."""
+    return [scope for scope in oauth.scopes if _SCOPE.fullmatch(scope)] if oauth.scope_claim == "scope" else []
+
+
+def scopes_that_grant(oauth: ServeOAuth, granted: str) -> list[str]:
+    """Return the requestable scopes that grant a scope of the gateway."""
+    return [scope for scope in requestable_scopes(oauth) if granted in oauth.scopes[scope]]
+
+
+def _base(settings: Settings) -> str:
+    assert settings.public_url is not None  # a configuration with tokens and without it is refused
+    return settings.public_url.rstrip("/")

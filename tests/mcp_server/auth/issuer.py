@@ -1,0 +1,74 @@
+"""An issuer of access tokens on a loopback port: metadata, keys that rotate, tokens of every kind, and failures."""
+
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import jwt
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+
+AUDIENCE: Final = "https://gateway.example.com/mcp"
+#: One for all tests: to make one takes a tenth of a second.
+RSA_KEY: Final = rsa.generate_private_key(65537, 2048)
+OTHER_RSA_KEY: Final = rsa.generate_private_key(65537, 2048)
+EC_KEY: Final = ec.generate_private_key(ec.SECP256R1())
+ED_KEY: Final = ed25519.Ed25519PrivateKey.generate()
+
+
+def public(key: Any, **members: object) -> dict[str, object]:
+    """Returns the JWK of a key's public half, with further members."""
+    kinds = {rsa.RSAPrivateKey: RSAAlgorithm, ec.EllipticCurvePrivateKey: ECAlgorithm}
+    algorithm = next((found for kind, found in kinds.items() if isinstance(key, kind)), OKPAlgorithm)
+    return {**json.loads(algorithm.to_jwk(key.public_key())), **members}
+
+
+class Issuer:
+    """Serves `keys` at /keys; `status` other than 200 is a failure. `asked` counts the requests for keys."""
+
+    def __init__(self) -> None:
+        self.keys: list[dict[str, object]] = [public(RSA_KEY, kid="k1", use="sig")]
+        self.status = 200
+        self.asked = 0
+        self.url = ""
+        self.metadata: dict[str, object] = {}
+
+    @property
+    def jwks_url(self) -> str:
+        return f"{self.url}/keys"
+
+    async def metadata_page(self, _request: web.Request) -> web.Response:
+        return web.json_response({"issuer": self.url, "jwks_uri": self.jwks_url, **self.metadata})
+
+    async def keys_page(self, _request: web.Request) -> web.Response:
+        self.asked += 1
+        return web.json_response({"keys": self.keys}, status=self.status)
+
+    def claims(self, **changes: object) -> dict[str, object]:
+        """Returns the claims of a good token, with changes; None removes one."""
+        now = int(time.time())
+        claims = {"iss": self.url, "aud": AUDIENCE, "exp": now + 300, "sub": "anna", "scope": "mcp:use openid"}
+        return {name: value for name, value in {**claims, **changes}.items() if value is not None}
+
+    def token(
+        self, *, key: Any = RSA_KEY, alg: str = "RS256", head: dict[str, object] | None = None, **changes: object
+    ) -> str:
+        """Returns a token that is signed with a key, for the claims with these changes."""
+        headers = {name: value for name, value in {"kid": "k1", **(head or {})}.items() if value is not None}
+        return jwt.encode(self.claims(**changes), key, algorithm=alg, headers=headers)
+
+
+@asynccontextmanager
+async def issuing() -> AsyncIterator[Issuer]:
+    """Starts an issuer; its URL stays its own after it was closed."""
+    issuer = Issuer()
+    app = web.Application()
+    app.router.add_get("/.well-known/oauth-authorization-server", issuer.metadata_page)
+    app.router.add_get("/keys", issuer.keys_page)
+    async with TestServer(app) as server:
+        issuer.url = str(server.make_url("")).rstrip("/")
+        yield issuer

@@ -1,0 +1,145 @@
+"""The keys of an issuer: when they are read, how long they serve, and which of them sign tokens."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gateway.errors import GatewayError
+from gateway.mcp_server.auth.issuer_keys import FRESH_S, PAUSE_S, TRUSTED_S, IssuerKeys, UnknownKeyError, keys_of
+from gateway.testing.clock import ManualClock
+from tests.mcp_server.auth.issuer import EC_KEY, ED_KEY, OTHER_RSA_KEY, RSA_KEY, Issuer, public
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1000.0)
+
+
+@pytest.fixture
+async def keys(issuer: Issuer, clock: ManualClock) -> AsyncIterator[IssuerKeys]:
+    keys = IssuerKeys(issuer.url, None, clock=clock)
+    yield keys
+    await keys.close()
+
+
+async def test_they_are_read_once_for_all(issuer: Issuer, keys: IssuerKeys) -> None:
+    """The metadata leads to them; fifty tokens at once are one request."""
+    found = await asyncio.gather(*(keys.key("k1", "RS256") for _ in range(50)))
+    assert found == [RSA_KEY.public_key()] * 50 and issuer.asked == 1
+
+
+async def test_they_are_read_anew_beside_the_calls(issuer: Issuer, keys: IssuerKeys, clock: ManualClock) -> None:
+    """Nobody waits for that; afterwards a withdrawn key is unknown."""
+    await keys.key("k1", "RS256")
+    clock.advance(FRESH_S + 1)
+    issuer.keys = [public(OTHER_RSA_KEY, kid="k2")]
+    assert await keys.key("k1", "RS256") == RSA_KEY.public_key()
+    assert await keys.key("k2", "RS256") == OTHER_RSA_KEY.public_key()  # waits for the request under way
+    with pytest.raises(UnknownKeyError):
+        await keys.key("k1", "RS256")
+    assert issuer.asked == 2
+
+
+async def test_a_new_key_is_found_at_once_and_forged_ones_cost_little(
+    issuer: Issuer, keys: IssuerKeys, clock: ManualClock
+) -> None:
+    """At most one request in PAUSE_S, whoever asks for whatever."""
+    await keys.key("k1", "RS256")
+    issuer.keys.append(public(OTHER_RSA_KEY, kid="k2"))
+    for _ in range(50):
+        with pytest.raises(UnknownKeyError):
+            await keys.key("k2", "RS256")
+    assert issuer.asked == 1
+    clock.advance(PAUSE_S)
+    assert await keys.key("k2", "RS256") == OTHER_RSA_KEY.public_key()
+    for i in range(50):
+        with pytest.raises(UnknownKeyError):
+            await keys.key(f"forged{i}", "RS256")
+    assert issuer.asked == 2
+
+
+async def test_known_keys_outlive_their_issuer_for_a_time(
+    issuer: Issuer, keys: IssuerKeys, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Then none is trusted, until the issuer answers again."""
+    await keys.key("k1", "RS256")
+    issuer.status = 500
+    clock.advance(TRUSTED_S)
+    assert await keys.key("k1", "RS256") == RSA_KEY.public_key()
+    clock.advance(PAUSE_S)
+    for _ in range(2):
+        with pytest.raises(GatewayError) as raised:
+            await keys.key("k1", "RS256")
+        assert (raised.value.code, raised.value.retry_after_s) == ("issuer_unavailable", PAUSE_S)
+    assert "could not be read: the issuer answered with HTTP 500" in caplog.text
+    issuer.status = 200
+    clock.advance(PAUSE_S)
+    assert await keys.key("k1", "RS256") == RSA_KEY.public_key()
+
+
+@pytest.mark.parametrize("metadata", [{"issuer": "https://other"}, {"jwks_uri": "https://["}, {"jwks_uri": 1}])
+async def test_metadata_that_lead_nowhere(issuer: Issuer, keys: IssuerKeys, metadata: dict[str, object]) -> None:
+    """There are no keys then, and no token is accepted."""
+    issuer.metadata = metadata
+    with pytest.raises(GatewayError, match="cannot check access tokens now"):
+        await keys.key("k1", "RS256")
+    assert issuer.asked == 0
+
+
+async def test_an_answer_without_keys(issuer: Issuer, clock: ManualClock) -> None:
+    """An issuer without keys is one that fails: the known ones are not given up for it."""
+    keys = IssuerKeys(issuer.url, issuer.jwks_url, clock=clock)
+    await keys.key("k1", "RS256")
+    issuer.keys = []
+    clock.advance(PAUSE_S)
+    with pytest.raises(UnknownKeyError):
+        await keys.key("k2", "RS256")
+    assert await keys.key("k1", "RS256") == RSA_KEY.public_key()
+
+
+def test_which_keys_sign_tokens() -> None:
+    """Each with the algorithms of its type, or the one that it names. No secret, no key for encryption, no odd one."""
+    rsa = public(RSA_KEY, kid="a")
+    usable = [rsa, {**rsa, "alg": "PS256"}, public(EC_KEY, kid="b"), public(ED_KEY), {**rsa, "key_ops": ["verify"]}]
+    found = keys_of({"keys": usable})
+    assert [key.kid for key in found] == ["a", "a", "b", None, "a"]
+    assert [sorted(key.algorithms)[0] for key in found] == ["PS256", "PS256", "ES256", "EdDSA", "PS256"]
+    assert [len(key.algorithms) for key in found] == [6, 1, 1, 1, 6]
+    odd: list[object] = [
+        {"kty": "oct", "k": "c2VjcmV0", "kid": "a"},
+        {"kty": "oct", "k": "c2VjcmV0", "kid": "a", "alg": "HS256"},
+        {**rsa, "alg": "HS256"},
+        {**rsa, "alg": "none"},
+        {**rsa, "alg": ["RS256"]},
+        {**rsa, "use": "enc"},
+        {**rsa, "key_ops": ["encrypt"]},
+        {**rsa, "key_ops": 1},
+        {**rsa, "d": "AQAB"},
+        {**rsa, "n": "!"},
+        {**rsa, "n": 5},
+        {**rsa, "kid": 5},
+        {"kty": "EC", "crv": "P-256"},
+        {"kty": "EC", "crv": ["P-256"]},
+        {"kty": "EC", "crv": "secp256k1"},
+        {"kty": []},
+        {},
+        None,
+        "x",
+    ]
+    assert keys_of({"keys": [*odd, rsa]}) == found[:1]
+    for nothing in ({}, {"keys": None}, {"keys": {}}):
+        assert keys_of(nothing) == ()
+
+
+async def test_a_token_without_a_key_id(issuer: Issuer, clock: ManualClock) -> None:
+    """There must be a single key that may have signed it."""
+    keys = IssuerKeys(issuer.url, issuer.jwks_url, clock=clock)
+    assert await keys.key(None, "RS256") == RSA_KEY.public_key()
+    issuer.keys = [public(RSA_KEY), public(OTHER_RSA_KEY), public(EC_KEY)]
+    clock.advance(FRESH_S + 1)
+    with pytest.raises(UnknownKeyError):
+        await keys.key("k9", "RS256")
+    assert await keys.key(None, "ES256") == EC_KEY.public_key()
+    with pytest.raises(UnknownKeyError):
+        await keys.key(None, "RS256")

@@ -1,0 +1,173 @@
+"""Access tokens: those that are accepted, what they grant, and every way to forge one."""
+
+import base64
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from gateway.config.schema.serve_oauth import ServeOAuth
+from gateway.contracts.caller import Caller
+from gateway.errors import GatewayError
+from gateway.mcp_server.auth.tokens import LEEWAY_S, Tokens
+from gateway.testing.clock import ManualClock
+from tests.mcp_server.auth.issuer import AUDIENCE, EC_KEY, ED_KEY, OTHER_RSA_KEY, RSA_KEY, Issuer, public
+
+SCOPES = {"mcp:use": ["tools"], "mcp:decide": ["approve"]}
+
+
+def settings(issuer: Issuer, **changes: object) -> ServeOAuth:
+    named = {"issuer": issuer.url, "audience": AUDIENCE, "scopes": SCOPES, "tenant": "staff", **changes}
+    return ServeOAuth.model_validate({name: value for name, value in named.items() if value is not None})
+
+
+@pytest.fixture
+async def tokens(issuer: Issuer) -> AsyncIterator[Tokens]:
+    tokens = Tokens(settings(issuer), clock=ManualClock())
+    yield tokens
+    await tokens.close()
+
+
+async def refusal(tokens: Tokens, token: str) -> GatewayError:
+    with pytest.raises(GatewayError) as raised:
+        await tokens.caller(token.encode())
+    assert raised.value.facts.status == 401
+    return raised.value
+
+
+async def test_a_good_token(issuer: Issuer, tokens: Tokens) -> None:
+    """Its words grant what the configuration says of them, and its name is that of no key."""
+    assert await tokens.caller(issuer.token().encode()) == Caller("oauth:anna", "staff", frozenset(["tools"]))
+    both = issuer.token(scope="mcp:use mcp:decide tools admin", aud=["https://other", AUDIENCE], head={"typ": "at+JWT"})
+    assert (await tokens.caller(both.encode())).scopes == {"tools", "approve"}
+    assert (await tokens.caller(issuer.token(scope=None).encode())).scopes == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("key", "algorithm"),
+    [(RSA_KEY, "RS512"), (RSA_KEY, "PS256"), (EC_KEY, "ES256"), (ED_KEY, "EdDSA")],
+)
+async def test_signatures_that_are_accepted(issuer: Issuer, tokens: Tokens, key: Any, algorithm: str) -> None:
+    """Those with public keys."""
+    issuer.keys = [public(key, kid="k1")]
+    assert (await tokens.caller(issuer.token(key=key, alg=algorithm).encode())).name == "oauth:anna"
+
+
+def unsigned(issuer: Issuer, alg: str, signature: bytes = b"", **head: object) -> str:
+    parts = (json.dumps({"alg": alg, "kid": "k1", **head}).encode(), json.dumps(issuer.claims()).encode(), signature)
+    return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)
+
+
+def by_public_key(issuer: Issuer) -> str:
+    """Returns a token signed by HMAC with the issuer's public key as the secret."""
+    pem = RSA_KEY.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    text = unsigned(issuer, "HS256").rpartition(".")[0]
+    signature = jwt.algorithms.HMACAlgorithm(jwt.algorithms.HMACAlgorithm.SHA256).sign(text.encode(), pem)
+    return f"{text}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+
+
+async def test_forged_tokens(issuer: Issuer, tokens: Tokens) -> None:
+    """All get the same answer, that of a wrong key."""
+    good = issuer.token()
+    head, claims, signature = good.split(".")
+    more = base64.urlsafe_b64encode(json.dumps(issuer.claims(scope="mcp:decide")).encode()).rstrip(b"=").decode()
+    embedded = {"jwk": public(OTHER_RSA_KEY, kid="k1"), "jku": "http://127.0.0.1:1/keys", "x5u": "http://127.0.0.1:1/"}
+    forged = {
+        "none": unsigned(issuer, "none"),
+        "None": unsigned(issuer, "None"),
+        "no algorithm": unsigned(issuer, ""),
+        "the public key as a secret": by_public_key(issuer),
+        "another key": issuer.token(key=OTHER_RSA_KEY),
+        "a key that it brings": issuer.token(key=OTHER_RSA_KEY, head=embedded),
+        "an unknown key": issuer.token(key=OTHER_RSA_KEY, head={"kid": "k2"}),
+        "a key of another type": issuer.token(key=EC_KEY, alg="ES256"),
+        "a path as the key's id": issuer.token(key=OTHER_RSA_KEY, head={"kid": "../../dev/null"}),
+        "changed claims": f"{head}.{more}.{signature}",
+        "no signature": f"{head}.{claims}.",
+        "an extension that must be known": issuer.token(head={"crit": ["x"], "x": 1}),
+        "claims outside": unsigned(issuer, "RS256", b64=False, crit=["b64"]),
+        "another kind of token": issuer.token(head={"typ": "logout+jwt"}),
+        "no kind of token": issuer.token(head={"typ": 5}),
+        "rubbish": "a.b.c",
+        "deep": ".".join([base64.urlsafe_b64encode(b"[" * 9000).decode().rstrip("="), "e30", "AA"]),
+        "not ASCII": "é.ü.ß",
+        "nothing": "..",
+    }
+    answers = {name: await refusal(tokens, token) for name, token in forged.items()}
+    assert {name: error.code for name, error in answers.items() if error.code != "invalid_api_key"} == {}
+    assert len({error.message for error in answers.values()}) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"exp": int(time.time()) - LEEWAY_S - 5}, "it has expired"),
+        ({"nbf": int(time.time()) + LEEWAY_S + 60}, "it is not valid yet"),
+        ({"iat": int(time.time()) + LEEWAY_S + 60}, "it is not valid yet"),
+        ({"aud": "https://other.example.com"}, "it is for another audience"),
+        ({"aud": AUDIENCE + "/git"}, "it is for another audience"),
+        ({"aud": []}, "one of the claims"),
+        ({"iss": "https://other.example.com"}, "it is from another issuer"),
+        ({"exp": None}, "one of the claims 'iss', 'aud' and 'exp' is missing"),
+        ({"aud": None}, "one of the claims"),
+        ({"iss": None}, "one of the claims"),
+        ({"sub": None}, "its claim 'sub' is not a name"),
+        ({"sub": ""}, "its claim 'sub' is not a name"),
+    ],
+)
+async def test_tokens_of_the_issuer_that_are_not_for_us(
+    issuer: Issuer, tokens: Tokens, changes: dict[str, object], reason: str
+) -> None:
+    """The answer names the reason."""
+    error = await refusal(tokens, issuer.token(**changes))
+    assert error.code == "invalid_token" and reason in error.message
+
+
+@pytest.mark.parametrize("exp", ["soon", float("inf"), [], {}, True, "Infinity"])
+async def test_an_end_that_is_no_time(issuer: Issuer, tokens: Tokens, exp: object) -> None:
+    """Such a token has not begun, and never will."""
+    await refusal(tokens, issuer.token(exp=exp))
+
+
+async def test_a_short_key_is_none(issuer: Issuer, tokens: Tokens) -> None:
+    """RFC 7518 asks for 2048 bits."""
+    short = rsa.generate_private_key(65537, 1024)
+    issuer.keys = [public(short, kid="k1")]
+    head, claims, _ = issuer.token().split(".")
+    text = f"{head}.{claims}"
+    signature = jwt.algorithms.RSAAlgorithm(jwt.algorithms.RSAAlgorithm.SHA256).sign(text.encode(), short)
+    token = f"{text}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+    assert (await refusal(tokens, token)).code == "invalid_api_key"
+
+
+@pytest.mark.parametrize(
+    ("claim", "claims", "granted"),
+    [
+        ("roles", {"roles": ["mcp:use", 5, "mcp:decide"]}, {"tools", "approve"}),
+        ("realm_access.roles", {"realm_access": {"roles": ["mcp:use"]}}, {"tools"}),
+        ("https://x.example/roles", {"https://x.example/roles": "mcp:decide"}, {"approve"}),
+        ("realm_access.roles", {"realm_access": ["mcp:use"]}, set()),
+        ("roles", {"roles": {"mcp:use": True}}, set()),
+        ("roles", {"scope": "mcp:use"}, set()),
+    ],
+)
+async def test_where_the_words_stand(issuer: Issuer, claim: str, claims: dict[str, object], granted: set[str]) -> None:
+    """In a text or a list, at the top or below."""
+    tokens = Tokens(settings(issuer, scope_claim=claim), clock=ManualClock())
+    found = await tokens.caller(issuer.token(**{"scope": None, **claims}).encode())
+    assert found.scopes == granted
+
+
+async def test_a_tenant_and_a_name_of_other_claims(issuer: Issuer) -> None:
+    """Without them a token says for nobody whom it is for."""
+    tokens = Tokens(settings(issuer, tenant=None, tenant_claim="org", caller_claim="email"), clock=ManualClock())
+    found = await tokens.caller(issuer.token(org="blue", email="a@example.com").encode())
+    assert (found.name, found.tenant) == ("oauth:a@example.com", "blue")
+    for org in (None, "", ["blue"], 5, "a\nb", "x" * 129):
+        error = await refusal(tokens, issuer.token(org=org, email="a@example.com"))
+        assert error.code == "invalid_token" and "its claim 'org' is not a name" in error.message
