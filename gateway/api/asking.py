@@ -1,9 +1,10 @@
 """The way of a request into the context lane, which the pages of all dialects share: its caller, its body, its run."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeAlias
 
 from aiohttp import web
 
@@ -16,7 +17,7 @@ from gateway.context.lane import ContextLane, new_run_id
 from gateway.context.resumption import RepeatedRequest, Resumption
 from gateway.context.steering import steering_of
 from gateway.contracts.caller import Caller
-from gateway.contracts.journal import ENDED
+from gateway.contracts.journal import ENDED, StoredRun
 from gateway.contracts.store import Json
 from gateway.dialects.chat_request import wants_text
 from gateway.dialects.dialect import Asked
@@ -29,6 +30,9 @@ from gateway.runs.asking import RequestKey, fingerprint
 from gateway.runs.live import LiveRun
 from gateway.strict_json import RepeatedKeyError, check_keys
 from gateway.workflows.invocation import workflow_call_in, workflow_usage
+
+#: Called with the stored run that a request repeats. What it raises ends the request: it has its answer.
+Again: TypeAlias = Callable[[StoredRun], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +83,18 @@ class ContextRequests:
         return content
 
     async def run_of(
-        self, request: web.Request, entered: Entered, asked: Asked, content: bytes, *, client: Json | None = None
+        self,
+        request: web.Request,
+        entered: Entered,
+        asked: Asked,
+        content: bytes,
+        *,
+        client: Json | None = None,
+        again: Again | None = None,
     ) -> tuple[LiveRun, RequestKey]:
         """Return the run that answers a request, and the key by which a repeated request is the same.
 
-        `client` is stored with the run (`Exchange.client`). Raises GatewayError, StoreError.
+        `client` is stored with the run (`Exchange.client`). Raises GatewayError, StoreError, and what `again` raises.
         """
         lane, core, head = entered.lane, entered.core, entered.head
         target = core.target_of(asked.body)
@@ -108,11 +119,13 @@ class ContextRequests:
             repeated = RepeatedRequest(
                 body=asked.body, request_key=request_key, exchange=exchange, shown=asked.wishes.shown
             )
-            run = await self._run(lane, repeated, asked, content)
+            run = await self._run(lane, repeated, asked, content, again=again)
         request[REQUEST_ID] = run.request_id
         return run, request_key
 
-    async def _run(self, lane: ContextLane, repeated: RepeatedRequest, asked: Asked, content: bytes) -> LiveRun:
+    async def _run(
+        self, lane: ContextLane, repeated: RepeatedRequest, asked: Asked, content: bytes, *, again: Again | None
+    ) -> LiveRun:
         """Return the run that answers this request.
 
         It is the run that a decision resumes, the run that the request repeats, or a new run. A message that
@@ -129,6 +142,8 @@ class ContextRequests:
         if (waits := await self.resumption.repeated_run(repeated)) is not None:
             return waits
         stored = await lane.earlier(repeated.request_key, repeated.exchange.caller)
+        if stored is not None and again is not None:
+            await again(stored)
         if stored is not None and (stored.effects or stored.state not in ENDED):
             return await self.resumption.repeat(stored, repeated)
         if (named := named_approvals(text)) and (run := await self.resumption.named(named, repeated)) is not None:

@@ -4,6 +4,8 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gateway.contracts.exchange import Exchange
+
 
 @dataclass(frozen=True, slots=True)
 class RequestKey:
@@ -13,6 +15,11 @@ class RequestKey:
     idempotency_key: tuple[str, str, str] | None  # with tenant and caller
     repeats: bool
     size_bytes: int = 0  # of the request's body
+
+
+def begins_with_record(exchange: Exchange) -> bool:
+    """Return whether a run is on record before anything happens: a repeated request must find its response."""
+    return exchange.client is not None and exchange.idempotency_key is not None
 
 
 def fingerprint(*, tenant: str, caller: str, path: str, steering: Mapping[str, str], content: bytes) -> str:

@@ -12,6 +12,7 @@ from gateway.contracts.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.chat_request import client_tools
 from gateway.dialects.imitation import defused
+from gateway.runs.asking import begins_with_record
 from gateway.tools.catalog import Catalog
 
 #: States of a step that ran, and of one that did not, whose results the model may read.
@@ -19,12 +20,15 @@ _RAN, _NOT_RUN = frozenset(("finished", "failed")), frozenset(("refused", "rejec
 
 
 def begins_on_record(exchange: Exchange) -> bool:
-    """Return whether a turn is stored before its first step: in the background, or to show its calls behind a question.
+    """Return whether a turn is stored before its first step.
 
-    Whoever continues it after a crash then knows which calls belong to earlier answers.
+    That is so in the background, where a repeated request must find its response by its key, and to show calls behind a
+    question: whoever continues it after a crash then knows which calls belong to earlier answers.
     """
     is_behind = exchange.resume is not None and exchange.resume.messages is not None
-    return not exchange.dry and (exchange.background or (exchange.shows_calls and is_behind))
+    return not exchange.dry and (
+        exchange.background or begins_with_record(exchange) or (exchange.shows_calls and is_behind)
+    )
 
 
 def opening(exchange: Exchange, said: str, steps: Sequence[StoredStep], catalog: Catalog) -> Iterator[Chunk]:

@@ -15,7 +15,7 @@ from gateway.contracts.exchange import Chunk, Exchange, Handler, Intent, Pause
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json
 from gateway.errors import ExitError, GatewayError, contained
-from gateway.runs.asking import RequestKey
+from gateway.runs.asking import RequestKey, begins_with_record
 from gateway.runs.lease import lost
 from gateway.runs.transcript import Transcript
 from gateway.runs.waiting import Waiting
@@ -75,9 +75,7 @@ class LiveRun:
         self.cut = False  # its last client left before the answer was whole
         self.kept_bytes = 0  # while it has no client
         self.alone_since_s = 0.0  # monotonic; of one that failed, since it told so first
-        self._begun = asyncio.Event()
-        self._on_record = asyncio.Event()
-        self._attended = asyncio.Event()
+        self._begun, self._on_record, self._attended = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._attended.set()
         self._drop: Callable[[], None] | None = None  # while a model is called
         self._dropped = False
@@ -132,7 +130,6 @@ class LiveRun:
         self._attended.set()
 
     def cancel(self, reason: str | None = None, *, error: GatewayError | None = None) -> None:
-        """Cancel the run. It ends with `error`, or with one that says that it was interrupted."""
         if self._task is not None and not self.done:
             self._ends_with = error
             self._cancelled = asyncio.CancelledError(reason)
@@ -173,7 +170,8 @@ class LiveRun:
                 self.transcript.open()
                 return None
             if EFFECTS in chunk or RECORDED in chunk:
-                self.transcript.open()
+                if EFFECTS in chunk or not begins_with_record(self.exchange):
+                    self.transcript.open()
                 self.recorded, self.effects = True, self.effects or EFFECTS in chunk
                 self._on_record.set()
                 return None
@@ -208,9 +206,7 @@ class LiveRun:
     def _interrupt(self) -> GatewayError:
         """Return the error of a cancelled run: its client left, its process stops, or it has another owner."""
         self.interrupted = True
-        if self._ends_with is not None:
-            return self._ends_with
-        return interrupted(self.exchange.id) if self._cancelled is not None else lost(self.exchange.id)
+        return self._ends_with or (interrupted if self._cancelled is not None else lost)(self.exchange.id)
 
 
 class LiveRuns:
@@ -279,8 +275,7 @@ class LiveRuns:
         return run
 
     def join(self, run: LiveRun) -> None:
-        run.clients += 1
-        run.cut = False
+        run.clients, run.cut = run.clients + 1, False
         self._attend(run)
         run.joined()
 

@@ -18,6 +18,7 @@ from gateway.api.responses.rows import API, items_of, not_found
 from gateway.api.responses.sealing import Sealing
 from gateway.context.lane import Keep, new_run_id
 from gateway.contracts.exchange import Exchange
+from gateway.contracts.journal import ENDED, StoredRun
 from gateway.contracts.responses import StoredResponse
 from gateway.contracts.store import Json
 from gateway.dialects.responses.answer import ResponseAnswer
@@ -61,6 +62,14 @@ class Begun(Draft):
     again: bool
 
 
+class AnsweredBefore(Exception):  # noqa: N818 - it is an answer
+    """The answer to a request that repeats one: a response that began with the first of them."""
+
+    def __init__(self, row: StoredResponse) -> None:
+        super().__init__(row.id)
+        self.row = row
+
+
 @dataclass(frozen=True, slots=True)
 class Creation:
     """The beginning of responses in one worker."""
@@ -85,12 +94,14 @@ class Creation:
     ) -> Begun:
         """Begin the response that a request asks for. `local` are responses that only this connection knows.
 
-        Raises GatewayError, StoreError: nothing has begun then.
+        Raises GatewayError, StoreError, AnsweredBefore: nothing has begun then.
         """
         earlier, asked = await self.asked(entered, wanted, content, local=local)
         facts = ResponseFacts.of(asked)
         client = self._client(asked, facts) if wanted.stores else None
-        run, request_key = await self.requests.run_of(request, entered, asked, content, client=client)
+        over_http = local is NOTHING_LOCAL  # a message of a WebSocket repeats none
+        again = self._check_again if wanted.stores and over_http else None
+        run, request_key = await self.requests.run_of(request, entered, asked, content, client=client, again=again)
         goes_on = run.exchange.id != run.request_id  # another request began the run: it is on record
         is_driven = not goes_on or run.exchange.resume is not None  # here, and not by another request or worker
         if is_driven and (wanted.background or (goes_on and run.exchange.shows_calls)):
@@ -109,9 +120,9 @@ class Creation:
             run_id=run.exchange.id,
             created_s=run.created_s,
         )
-        again = False
+        repeats = False
         if wanted.background:
-            again = not await self._record(draft.row, run)
+            repeats = not await self._record(draft.row, run)
         elif wanted.stores and goes_on:  # only a row leads from the response to its run
             await self.kept.put(draft.row)
         return Begun(
@@ -122,8 +133,18 @@ class Creation:
             items=draft.items,
             streams=asked.streams,
             keep=draft.keep,
-            again=again,
+            again=repeats,
         )
+
+    async def _check_again(self, run: StoredRun) -> None:
+        """Raise AnsweredBefore if a run that a request repeats has a response, which is then the answer.
+
+        One that ended before it had an effect, without an answer, is begun anew. One that waits for its client goes on.
+        """
+        if run.state == "awaiting_client" or (row := await self.kept.of_run(run)) is None:
+            return
+        if row.background or run.effects or run.state == "completed" or run.state not in ENDED:
+            raise AnsweredBefore(row)
 
     def answering(self, begun: Begun, *, streams: bool) -> AbstractContextManager[None]:
         """Return what holds a response while a client reads it. `streams`: event by event."""

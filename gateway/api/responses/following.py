@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import HttpVersion11, web
 
@@ -27,12 +27,45 @@ class Following:
 
     kept: KeptResponses
     keepalive_s: float
-    _open: set[asyncio.Task[None]] = field(default_factory=set)
+    _open: set[asyncio.Task[Any]] = field(default_factory=set)
 
     async def close(self) -> None:
         """End all streams now. A client continues from its last event elsewhere. Idempotent."""
         for task in list(self._open):
             task.cancel()
+
+    async def ended(self, row: StoredResponse) -> StoredResponse:
+        """Return a response that another worker may answer, once it has ended. Raises GatewayError, StoreError."""
+        while row.output is None:
+            await asyncio.sleep(LOOK_S / 4)
+            row = await self.kept.find(row.id, tenant=row.tenant)
+        return row
+
+    async def retell(self, request: web.Request, row: StoredResponse, *, headers: dict[str, str]) -> web.StreamResponse:
+        """Write the events of a response that has a client of its own: the first ones now, the rest at its end."""
+        response = web.StreamResponse(headers=STREAM_HEADERS)
+        response.headers.update(headers)
+        if request.version >= HttpVersion11:
+            response.enable_chunked_encoding()
+        await response.prepare(request)
+        stream = self.kept.answer_of(row).stream()
+        await response.write(stream.first())
+        ending = asyncio.get_running_loop().create_task(self._output(row))
+        self._open.add(ending)
+        try:
+            while not (await asyncio.wait({ending}, timeout=self.keepalive_s))[0]:
+                await response.write(stream.keepalive())
+            frames = stream.retold(ending.result())
+        except GatewayError as error:  # it was deleted
+            frames = stream.error(error, request_id=row.id)
+        finally:
+            ending.cancel()
+            self._open.discard(ending)
+        await response.write_eof(frames)
+        return response
+
+    async def _output(self, row: StoredResponse) -> bytes:
+        return (await self.ended(row)).output or b""
 
     async def stream(
         self, request: web.Request, row: StoredResponse, *, after: int, headers: dict[str, str]

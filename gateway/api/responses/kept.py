@@ -75,6 +75,10 @@ class KeptResponses:
             raise not_found()
         return row
 
+    async def of_run(self, run: StoredRun) -> StoredResponse | None:
+        """Return the response that a run began with. None: it has none, or it was deleted. Raises StoreError."""
+        return await self._found(response_id_of(run.id), tenant=run.tenant)
+
     async def shown(self, row: StoredResponse) -> bytes:
         """Return the Response object of a response, as JSON. Raises StoreError."""
         if row.output is not None:
@@ -181,12 +185,12 @@ class KeptResponses:
     async def _end(self, one: Open) -> None:
         """Store a response whose run has ended before its client had all of it.
 
-        One that failed is left to the record of its run, if there is one. Without one, a response whose client left is
-        cancelled, and stored if the client has its id.
+        One that failed is left to the record of its run, if that had an effect or waits. Otherwise a response whose
+        client left is cancelled, and stored if the client has its id.
         """
         run, failure = one.run, None
         if run.error is not None:
-            if run.recorded or not one.streams:
+            if not one.streams or (run.recorded and (run.effects or run.waits)):
                 return
             failure = _failure(run)
         answer = self.answer_of(one.row)

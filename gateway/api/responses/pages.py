@@ -9,7 +9,7 @@ from aiohttp import web
 
 from gateway.api.content import aside
 from gateway.api.request import Authorise, number_of, query_of, via_of, word_of
-from gateway.api.responses.creating import Begun, Creation
+from gateway.api.responses.creating import AnsweredBefore, Begun, Creation
 from gateway.api.responses.following import Following
 from gateway.api.responses.kept import KeptResponses
 from gateway.api.responses.lists import page_of_items, query_of_items
@@ -54,7 +54,10 @@ class ResponsePages:
         async with requests.entered(request) as entered:
             content = await requests.content(request, entered)
             wanted = await aside(partial(request_of, content, needs_model=entered.core.needs_model), content=content)
-            begun = await self.creation.begin(request, entered, wanted, content)
+            try:
+                begun = await self.creation.begin(request, entered, wanted, content)
+            except AnsweredBefore as answered:
+                return await self._again(request, answered.row, streams=wanted.streams)
             if begun.row.background:
                 return await self._in_background(request, begun)
             run, streams = begun.run, wanted.streams
@@ -76,6 +79,19 @@ class ResponsePages:
         if begun.streams:
             return await self.following.stream(request, row, after=-1, headers=headers)
         answer = await self._shown(row) if begun.again else json_answer(begun.answer.resource())
+        answer.headers.update(headers)
+        return answer
+
+    async def _again(self, request: web.Request, row: StoredResponse, *, streams: bool) -> web.StreamResponse:
+        """Return a response that began with an earlier request, once it has ended, or its events."""
+        headers = {"X-Context-Run-Id": row.run_id}
+        if streams and row.background:
+            return await self.following.stream(request, row, after=-1, headers=headers)
+        if streams:
+            return await self.following.retell(request, row, headers=headers)
+        if not row.background:
+            row = await self.following.ended(row)
+        answer = await self._shown(row)
         answer.headers.update(headers)
         return answer
 

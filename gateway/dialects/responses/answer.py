@@ -17,6 +17,7 @@ from gateway.dialects.responses.facts import ResponseFacts
 from gateway.dialects.responses.output.assembly import Output, thought_of
 from gateway.dialects.responses.output.items import REFUSAL, THOUGHT
 from gateway.dialects.responses.output.resource import Resource, error_of, usage_of
+from gateway.dialects.responses.output.retelling import retell
 from gateway.errors import GatewayError
 
 #: Why an answer ends early, in the words of chat completions and of responses.
@@ -181,6 +182,15 @@ class ResponseStream:
         self._writing.close()
         self._answer.end()
         return self._output.events.taken() + DONE
+
+    def retold(self, response: bytes) -> bytes:
+        """Return the events behind the first ones of a response that has ended: its items, each text in one piece."""
+        self._writing.close()
+        events, ended = self._output.events, orjson.loads(response)
+        retell(ended["output"], events)
+        status = "failed" if ended["status"] == "cancelled" else ended["status"]
+        events.add_response(f"response.{status}", response)
+        return events.taken() + DONE
 
     def unasked(self) -> bytes:
         """Return all events of a response for which no model is asked."""

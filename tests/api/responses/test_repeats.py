@@ -1,0 +1,115 @@
+"""Requests with an Idempotency-Key that come again: the response is the same as long as it is stored."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from gateway.contracts.store import Json
+from gateway.testing.local import LocalGateway
+from tests.e2e.models import Answer, native, refuses, says
+from tests.e2e.talking import desk
+
+from .answering import CONVERSATIONS, GATEWAY, Client, Events, answering, folder_store, text_of
+from .test_creating import RUNS, WEATHER
+
+KEY = {"Idempotency-Key": "k1"}
+
+
+def shape(events: Events) -> list[Json]:
+    """The events behind the first two, but for the response in the last one."""
+    return [{**event, "response": None} for event in events.read[2:]]
+
+
+@asynccontextmanager
+async def elsewhere(client: Client) -> AsyncIterator[Client]:
+    """The same client before another worker."""
+    async with (
+        LocalGateway(client.world.config) as second,
+        aiohttp.ClientSession(second.base_url) as session,
+    ):
+        yield Client(replace(client.world, gateway=second, session=session), client.key)
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_a_request_that_comes_again_gets_its_response(background: bool) -> None:
+    """The same one, with one turn in the conversation and one call of the model; another body is refused."""
+    async with answering(says("one"), says("two")) as client:
+        conversation = (await client.post({}, CONVERSATIONS)).json["id"]
+        fields: Json = {"conversation": conversation, "background": background}
+        first = (await client.create("1", headers=KEY, **fields)).json
+        whole = await client.until(first["id"], "completed")
+        for _ in range(2):
+            again = await client.create("1", headers=KEY, **fields)
+            assert again.json == whole and text_of(whole) == "one"
+            assert again.headers["X-Context-Run-Id"] == "run_" + first["id"].removeprefix("resp_")
+        for said, others in (("2", fields), ("1", {**fields, "temperature": 1}), ("1", {**fields, "stream": True})):
+            refused = await client.create(said, headers=KEY, **others)
+            assert (refused.status, refused.error["code"]) == (409, "idempotency_mismatch")
+        items = (await client.get(conversation, "/items", path=CONVERSATIONS)).json["data"]
+        assert len(items) == 2 and len(client.world.model.asked) == 1
+        assert (await client.create("1", headers={"Idempotency-Key": "k2"}, **fields)).json["id"] != first["id"]
+
+
+async def test_a_stream_that_comes_again_has_the_same_events(tmp_path: Path) -> None:
+    """Each text in one piece, as the model said it here; those of the background are read from their log."""
+    answers: tuple[Answer, ...] = (RUNS, says("one"), native(("get_weather", {"city": "Oslo"})), says("t", "wo"))
+    async with answering(*answers, **folder_store(tmp_path), tools=desk(tmp_path, write=True)) as client:
+        async with elsewhere(client) as there:
+            for said, tools in (("1", [GATEWAY]), ("2", [WEATHER])):
+                fields: Json = {"headers": {"Idempotency-Key": said}, "tools": tools}
+                first, again = await client.stream(said, **fields), await there.stream(said, **fields)
+                assert shape(again) == shape(first) and again.done and again.numbers == first.numbers
+                assert again.last == first.last and again.read[0]["response"]["id"] == first.last["id"]
+            first = await client.stream("3", headers=KEY, background=True)
+            for one in (client, there):
+                assert (await one.stream("3", headers=KEY, background=True)).raw == first.raw
+        assert (tmp_path / "work" / "new.txt").read_text() == "x" and len(client.world.model.asked) == 4
+
+
+async def test_a_request_comes_again_in_another_worker(tmp_path: Path) -> None:
+    """While the first one answers it, and after that worker has stopped."""
+    gate = asyncio.Event()
+    async with answering(says("one ", gate, "two"), **folder_store(tmp_path)) as client:
+        async with elsewhere(client) as there, client.streaming("1", headers=KEY) as first:
+            await first.until("response.output_text.delta")
+            async with there.streaming("1", headers=KEY) as second:
+                await second.until("response.in_progress")
+                assert second.read[0]["response"]["id"] == first.read[0]["response"]["id"]
+                gate.set()
+                await asyncio.gather(first.rest(), second.rest())
+            assert second.last["id"] == first.last["id"] and text_of(second.last) == text_of(first.last) == "one two"
+        await client.world.gateway.gateway.close()
+        async with elsewhere(client) as after:
+            assert (await after.stream("1", headers=KEY)).last == first.last
+            refused = await after.create("2", headers=KEY)
+            assert (refused.status, refused.error["code"]) == (409, "idempotency_mismatch")
+        assert len(client.world.model.asked) == 1
+
+
+async def test_a_key_leads_to_nothing_that_was_deleted() -> None:
+    """The request begins anew then."""
+    async with answering(says("one"), says("two")) as client:
+        first = (await client.create("1", headers=KEY)).json
+        assert (await client.delete(first["id"])).status == 200
+        again = (await client.create("1", headers=KEY)).json
+        assert again["id"] != first["id"] and text_of(again) == "two"
+        assert (await client.create("1", headers=KEY)).json == again
+
+
+async def test_what_was_cut_begins_anew() -> None:
+    """If nothing was done: an error of the model, and a client that left."""
+    gate = asyncio.Event()
+    async with answering(refuses(400), says("one ", gate), says("two")) as client:
+        assert (await client.create("1", headers=KEY, stream=True)).status == 400
+        async with client.streaming("1", headers=KEY) as broken:
+            await broken.until("response.output_text.delta")
+        left = broken.read[0]["response"]["id"]
+        await client.until(left, "cancelled")
+        events = await client.stream("1", headers=KEY)
+        assert text_of(events.last) == "two" and events.last["id"] != left
+        assert (await client.stream("1", headers=KEY)).last == events.last
