@@ -28,7 +28,7 @@ class CountPage:
         self.authorise(request, "context")
         raise GatewayError(
             "unknown_route",
-            "The context lane counts no tokens of an input: the prompt is made from it later, and only the model's server "
+            "The context lane counts no tokens of an input: the prompt is made of it later, and only the model server "
             "counts it. Read 'usage' of a response, or send this to the upstream, if it has the path: "
             "'http://<this host>/v1/responses/input_tokens' without 'X-Context-*' headers.",
         )
