@@ -50,7 +50,9 @@ class Listener:
         new_handler: Callable[[], RequestHandler],
         wrong_keys: WrongKeys,
         access_log: AccessLog | None = None,
+        beside: Callable[[], int] = int,
     ) -> None:
+        """Set the services. `beside` returns how much work goes on that is no request, and counts as such."""
         self.loop = loop
         self.clock = loop.time
         self.router = router
@@ -58,6 +60,7 @@ class Listener:
         self.new_handler = new_handler
         self.wrong_keys = wrong_keys
         self.access_log = access_log
+        self._beside = beside
         self.connections: set[ClientConnection] = set()
         self.inner = 0  # of these, the console's to its own gateway
         self.paused: set[ClientConnection] = set()
@@ -121,6 +124,12 @@ class Listener:
         old.close()
 
     @property
+    def room(self) -> int | None:
+        """Return how much more may begin; None: `limits.concurrent` does not bound it."""
+        limit = self.router.limits.concurrent
+        return None if limit is None else max(limit - self._under_way, 0)
+
+    @property
     def full(self) -> bool:
         limit = self.router.limits.concurrent
         return limit is not None and self._under_way >= limit
@@ -142,7 +151,7 @@ class Listener:
 
         Those are WebSockets and event streams of our own pages. A WebSocket counts while it answers a message.
         """
-        return self.inflight - len(self.websockets) - self.listening + self.answering
+        return self.inflight - len(self.websockets) - self.listening + self.answering + self._beside()
 
     def turn_over(self) -> None:
         """Count a transaction as ended; called once for each."""

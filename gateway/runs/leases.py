@@ -62,13 +62,24 @@ TAKEN_UP: tuple[RunState, ...] = ("running", "awaiting_approval")
 
 
 class Leases:
-    """The leases of one worker's runs. `resume` continues a run that this worker has claimed."""
+    """The leases of one worker's runs. `resume` continues a run that this worker has claimed.
 
-    def __init__(self, store: Journal, *, clock: Clock, resume: Callable[[StoredRun], Awaitable[None]]) -> None:
+    `room` returns how many more runs may go on here; None: any number.
+    """
+
+    def __init__(
+        self,
+        store: Journal,
+        *,
+        clock: Clock,
+        resume: Callable[[StoredRun], Awaitable[None]],
+        room: Callable[[], int | None] = lambda: None,
+    ) -> None:
         self.owner = "worker_" + secrets.token_hex(8)
         self._store = store
         self._clock = clock
         self._resume = resume
+        self._room = room
         self._held: dict[str, asyncio.Task[None]] = {}
         self._owed: dict[str, Change] = {}
         self._left: set[asyncio.Task[None]] = set()
@@ -136,7 +147,9 @@ class Leases:
     async def _take_up_until(self, end_s: float) -> None:
         """Take up runs that no worker drives, in groups for as long as this worker has time for them."""
         while True:
-            runs = await self._claim(TAKEN_UP, run_id=None)
+            room = self._room()
+            most = AT_ONCE if room is None else min(room, AT_ONCE)
+            runs = await self._claim(TAKEN_UP, run_id=None, limit=most) if most else []
             for run in runs:
                 await self._take_up(run)
             if len(runs) < AT_ONCE or not await self._has_time(end_s):
@@ -165,7 +178,9 @@ class Leases:
         except Exception:
             log.exception("run %s cannot go on", run.id)
 
-    async def _claim(self, states: tuple[RunState, ...], *, run_id: str | None) -> list[StoredRun]:
+    async def _claim(
+        self, states: tuple[RunState, ...], *, run_id: str | None, limit: int = AT_ONCE
+    ) -> list[StoredRun]:
         now_s = self._clock.time()
         runs = await self._store.claim(
             owner=self.owner,
@@ -173,7 +188,7 @@ class Leases:
             until_s=now_s + LEASE_S,
             states=states,
             run_id=run_id,
-            limit=AT_ONCE,
+            limit=limit,
         )
         return list(runs)
 

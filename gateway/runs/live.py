@@ -309,6 +309,11 @@ class LiveRuns:
         clients = [run.clients for run in self.of(run_id)]
         return sum(clients) if clients else None
 
+    @property
+    def unattended(self) -> int:
+        """Return how many runs go on here without a client: in the background, or as stored runs."""
+        return sum(run.detached and not run.done for run in self._alone.values())
+
     async def close(self) -> None:
         """Stop all runs, and those that begin later. Idempotent."""
         self._closed = True

@@ -15,7 +15,6 @@ from gateway.approvals.webhooks import webhooks_of
 from gateway.clock import SystemClock
 from gateway.config import ConfigError, Loaded, Problem, redactable, replacing
 from gateway.context.resumption import Resumption
-from gateway.contracts.journal import StoredRun
 from gateway.contracts.store import Store, StoreError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.connection import ClientConnection
@@ -153,17 +152,14 @@ class Gateway:
 
     def _share(self, store: Store) -> None:
         """Build the services that requests of all configurations share."""
-
-        async def resume(run: StoredRun) -> None:
-            await self._resumption.go_on(run)
-
         self._shared = shared = build_shared(
             store,
             runs=self._runs,
             counters=self._counters,
             clock=self._clock,
-            resume=resume,
+            resume=lambda run: self._resumption.go_on(run),
             equipment=lambda: self._current().equipment,
+            room=lambda: self._listeners[DATA].room,
         )
         self._resumption, self._kept = build_resumption(shared, lane=lambda: self._current().lane)
         self._notices = Notices(shared, on_duty=self._index == 0)
@@ -372,6 +368,7 @@ class Gateway:
             new_handler=runner.server,
             wrong_keys=self._wrong_keys,
             access_log=self._access if self._loaded.settings.logging.access else None,
+            beside=lambda: self._runs.unattended,
         )
 
     def _recognise(self, request: web.Request) -> None:

@@ -126,9 +126,10 @@ def build_shared(
     clock: Clock,
     resume: Callable[[StoredRun], Awaitable[None]],
     equipment: Callable[[], Equipment],
+    room: Callable[[], int | None] = lambda: None,
 ) -> Shared:
-    """Build the services that requests of all configurations share."""
-    leases = Leases(store, clock=clock, resume=resume)
+    """Build the services that requests of all configurations share. `room`: see `Leases`."""
+    leases = Leases(store, clock=clock, resume=resume, room=room)
     servers = make_servers(store, worker=leases.owner, counters=counters, clock=clock)
     return Shared(store, runs, EventFeed(store), leases, counters, clock, servers, InUse(equipment), Results())
 

@@ -261,6 +261,22 @@ async def test_who_drives_many_runs_takes_up_a_few_at_each_look(
     task.cancel()
 
 
+async def test_no_more_runs_are_taken_up_than_there_is_room_for(workers: tuple[Worker, Worker]) -> None:
+    """The others follow once there is some: a restart starts no crowd."""
+    one, _ = workers
+    most = 3
+    one.leases = Leases(one.store, clock=one.leases._clock, resume=one._resume, room=lambda: most - len(one.took))
+    for i in range(2 * AT_ONCE):
+        await one.store.write(new(run(f"run_{i}", owner=None)))
+    one.start()
+    await until(lambda: len(one.took) == 3)
+    assert await until_still(lambda: len(one.took)) == 3
+    most = 30
+    await until(lambda: len(one.took) == 30)
+    assert await until_still(lambda: len(one.took)) == 30
+    assert len({taken.id for taken in one.took}) == 30
+
+
 async def test_a_store_that_fails_for_a_while_stops_no_keeper(workers: tuple[Worker, Worker]) -> None:
     """It is asked again."""
     one, _ = workers

@@ -144,7 +144,10 @@ class Limits(Section):
     )
     concurrent: Annotated[int, counted(1, 1_000_000)] | None = Field(
         default=None,
-        description=("Most requests that a worker handles at a time; further ones get 503 at once; null: no limit."),
+        description=(
+            "Most requests that a worker handles at a time, with runs that go on without a client, such as "
+            "background responses; further ones get 503 at once; null: no limit."
+        ),
     )
     head_timeout: Duration = Field(
         default=10.0, description="Longest time for the head of a request, from its first byte."

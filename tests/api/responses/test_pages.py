@@ -325,3 +325,20 @@ async def test_without_a_context_header_the_upstream_answers() -> None:
                 assert await response.read() == b'{"id": "theirs"}'
         sent = [request.target for request in client.world.model.upstream.requests]
         assert sent == [b"/v1/responses", b"/v1/responses/resp_1", b"/v1/conversations"]
+
+
+async def test_background_responses_count_as_requests() -> None:
+    """Each is work: `limits.concurrent` bounds it with the requests, and says when to come again."""
+    gate = asyncio.Event()
+    answers = (says("one ", gate, "end"), says("two ", gate, "end"), says("three"))
+    async with answering(*answers, limits={"concurrent": 2}) as client:
+        made = [(await client.create(said, background=True)).json["id"] for said in ("1", "2")]
+        await client.world.model.upstream.wait_requests(2)
+        for fields in ({"background": True}, {}):
+            refused = await client.create("3", **fields)
+            assert (refused.status, refused.error["code"]) == (503, "overloaded") and refused.headers["Retry-After"]
+        assert (await client.get(made[0])).json["status"] == "in_progress"
+        gate.set()
+        for response_id in made:
+            await client.until(response_id, "completed")
+        assert text_of((await client.create("3")).json) == "three"
