@@ -255,7 +255,8 @@ class ToolCalls:
                 elif stored.state == "awaiting_approval":
                     await self.resume(run.id)  # whoever took the decision may have died behind it
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(news.wait(), left_s)
+                    async with asyncio.timeout(left_s):  # `wait_for` of Python 3.11 swallows cancellations
+                        await news.wait()
 
     async def _pending(self, stored: StoredRun) -> Sequence[Approval]:
         """Return the approvals that a run waits for, without those whose time is over."""

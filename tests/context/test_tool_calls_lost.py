@@ -1,0 +1,144 @@
+"""Tool calls whose process dies: nothing runs without its approval, nothing runs twice unsaid, and nothing is lost."""
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+from gateways import until_read
+
+from gateway.approvals.approvals import Decision
+from gateway.context.tool_calls import CallRun, Done, Held
+from gateway.contracts.journal import Change, StoredRun
+from gateway.contracts.tools import ToolCall, ToolResult
+from gateway.errors import ExitError, GatewayError
+from gateway.plugins.stores.sqlite import SqliteStore
+from tests.agent.agent_bench import CALLER
+from tests.agent.staging import KilledError
+
+from .calling import HARMLESS, Calling, calling
+from .workers import Opened, Worker
+
+#: More than any one call writes.
+WRITES = 7
+
+
+class Dying(SqliteStore):
+    """The store of a process that dies before its n-th write to a run, or right behind it."""
+
+    at, behind = 10**9, False
+
+    def __init__(self, place: str) -> None:
+        super().__init__(place)
+        self.writes = 0
+        self.died = asyncio.Event()
+
+    async def write(self, change: Change) -> None:
+        self.writes += 1
+        if self.writes >= self.at:
+            if self.writes == self.at and self.behind:
+                await super().write(change)
+            self.died.set()
+            raise KilledError
+        await super().write(change)
+
+
+async def until_it_died(place: str, *, at: int, behind: bool, **facts: object) -> Calling:
+    """Return what a process left that died at this write, while its client called and a person approved."""
+    store = Dying(place)
+    store.at, store.behind = at, behind
+    worker = Worker([], store=store, **facts)  # type: ignore[arg-type]
+    await worker.open()
+    bench = calling(worker)
+    client, death = asyncio.create_task(driven(bench)), asyncio.create_task(store.died.wait())
+    await asyncio.wait({client, death}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (client, death):
+        task.cancel()
+    await asyncio.wait({client, death})
+    await worker.close()
+    return bench
+
+
+async def driven(bench: Calling) -> None:
+    """A client calls, a person approves what is asked, and the client gets the result."""
+    with suppress(ExitError, GatewayError):
+        run = await bench.begin()
+        outcome = await bench.calls.outcome(run, wait_s=0.0)
+        if isinstance(outcome, Held):
+            await approved(bench, outcome)
+            await bench.calls.outcome(run, wait_s=0.0)
+
+
+def _rests(run: StoredRun | None) -> bool:
+    return run is not None and run.state != "running"
+
+
+async def approved(bench: Calling, held: Held) -> None:
+    (approval,) = held.approvals
+    wish = Decision(approve=True, via="mcp", sha256=approval.sha256)
+    await bench.calls.decide(approval.id, wish, caller=CALLER)
+
+
+async def came_back(bench: Calling) -> list[Done]:
+    """The client calls again until it has a result; a person approves what is asked; runs without an owner go on."""
+    bench.worker.clock.advance(60.0)  # whoever had the run before is gone
+    found = await bench.worker.store.runs(tenant="t", limit=10)
+    for stored in found.runs:
+        await bench.worker.resumption.decided(stored.id)
+        await until_read(partial(bench.worker.store.run, stored.id, tenant="t"), _rests)
+    told: list[Done] = []
+    while not told or told[-1].state == "unknown":
+        run: CallRun = await bench.begin()
+        outcome = await bench.calls.outcome(run, wait_s=0.0)
+        if isinstance(outcome, Held):
+            await approved(bench, outcome)
+            outcome = await bench.calls.outcome(run, wait_s=0.0)
+        assert isinstance(outcome, Done)
+        told.append(outcome)
+        bench.calls.delivered(run)
+        await bench.calls.close()
+    return told
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("at", range(1, WRITES + 1))
+async def test_a_held_call_at_every_write(opened: Opened, tmp_path: Path, at: int, behind: bool) -> None:
+    """The effect is there once, or the client was told that nobody knows, before it asked for another one."""
+    place, effects = str(tmp_path / "gateway.db"), list[str]()
+
+    async def writes(call: ToolCall) -> ToolResult:
+        effects.append(call.id)
+        return ToolResult("written")
+
+    first = await until_it_died(place, at=at, behind=behind, does=writes)
+    before = len(effects)
+    told = await came_back(calling(await opened(place=place, does=writes, clock=first.worker.clock)))
+    assert told[-1].result == ToolResult("written")
+    unknown = [done for done in told if done.state == "unknown"]
+    assert len(effects) == 1 or (before == 1 and len(unknown) == 1 and len(effects) == 2)
+    assert "unknown" not in "".join(done.result.content for done in told if done not in unknown)
+
+
+@pytest.mark.parametrize("at", range(1, 4))
+async def test_a_call_that_nobody_is_asked_about_at_every_write(opened: Opened, tmp_path: Path, at: int) -> None:
+    """What became of it is unknown only where it was started; the same call is told so, once."""
+    place = str(tmp_path / "gateway.db")
+    first = await until_it_died(place, at=at, behind=True, assessors=HARMLESS)
+    second = calling(await opened(place=place, assessors=HARMLESS, clock=first.worker.clock))
+    told = await came_back(second)
+    assert [done.state for done in told] == (["unknown", "completed"] if at == 1 else ["completed"])
+
+
+async def test_what_waits_survives_a_restart(opened: Opened, tmp_path: Path) -> None:
+    """Decided before its client comes back, and by a process that knows neither."""
+    place = str(tmp_path / "gateway.db")
+    first = calling(await opened(place=place))
+    run, approval = await first.held()
+    await first.worker.close()
+    second = calling(await opened(place=place, clock=first.worker.clock))
+    await second.decide(approval)
+    joined = await second.begin()
+    assert joined.id == run.id
+    assert (await second.done(joined)).result == ToolResult("looked at {'x': 1}")
+    assert len(first.worker.calls + second.worker.calls) == 1
