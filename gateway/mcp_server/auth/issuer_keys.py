@@ -5,6 +5,9 @@
    callers. So forged tokens cause no flood of requests to the issuer.
 3. If the issuer fails, the known keys serve until `TRUSTED_S` after they were read. Then no token is accepted, since
    nobody knows whether the issuer has withdrawn a key.
+
+`jwt.PyJWKClient` would read keys, too. It blocks the event loop meanwhile, asks again for each unknown key, and has no
+end of its trust in an issuer that is away.
 """
 
 import asyncio
