@@ -92,6 +92,7 @@ LAZY = {
     ("gateway/workflows/folder.py", "jsonschema_rs"),
     ("gateway/cli/main.py", "gateway.cli.audit"),
     ("gateway/mcp/session.py", "gateway.mcp.connection"),
+    ("gateway/mcp_server/opening.py", "gateway.mcp_server.assembly"),
     ("gateway/mcp_server/auth/bearers.py", "gateway.mcp_server.auth.tokens"),
     ("gateway/testing/contract.py", "gateway.registry.find"),
     ("gateway/testing/contract.py", "pydantic"),

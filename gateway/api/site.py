@@ -32,6 +32,8 @@ OPEN = frozenset((ROOT, "/openapi.json", "/health/live", "/health/ready", "/metr
 
 #: Where a page that has given its request an id leaves it for error answers.
 REQUEST_ID = web.RequestKey("request_id", str)
+#: Where a page leaves further header fields for an error answer.
+ERROR_FIELDS = web.RequestKey("error_fields", dict[str, str])
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Route = tuple[str, str, Handler]
@@ -50,7 +52,8 @@ class Site:
     """The pages of one worker. `exposition` returns the metrics of all workers, `ready` the readiness.
 
     `console` answers what lies below `/console`. `recognise` raises GatewayError for a request without a key, before
-    any page. `read_metrics` raises it for a caller that may not read metrics. Each page checks its own scopes.
+    any page but those at `apart` and below, which know other callers as well. `read_metrics` raises it for a caller
+    that may not read metrics. Each page checks its own scopes.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Site:
         wrong_keys: WrongKeys,
         console: Handler | None = None,
         further: Sequence[Route] = (),
+        apart: Sequence[str] = (),
     ) -> None:
         self._exposition = exposition
         self._ready = ready
@@ -73,6 +77,7 @@ class Site:
         self._wrong_keys = wrong_keys
         self._console = console
         self._further = further
+        self._apart = apart
 
     def application(self) -> web.Application:
         app = web.Application(middlewares=[self._guard])
@@ -122,7 +127,8 @@ class Site:
             if self._console is not None and (request.path == CONSOLE or request.path.startswith(CONSOLE + "/")):
                 return await self._of_console(request)  # it checks by itself who asks
             if request.path not in OPEN:
-                self._recognise(request)
+                if not self._is_apart(request.path):
+                    self._recognise(request)
                 check_type(request)
             return await handler(request)
         except (web.HTTPNotFound, web.HTTPMethodNotAllowed, web.HTTPRequestEntityTooLarge) as refusal:
@@ -142,6 +148,9 @@ class Site:
             answer = _error(request, failure)
             log.exception("a page failed, request id %s", answer.headers["x-request-id"])
             return answer
+
+    def _is_apart(self, path: str) -> bool:
+        return any(path == one or path.startswith(one + "/") for one in self._apart)
 
 
 def readable(path: str, handler: Handler) -> Sequence[Route]:
@@ -188,5 +197,6 @@ def _error(request: web.Request, error: GatewayError) -> web.Response:
             headers["retry-after-ms"] = str(round(error.retry_after_s * 1000))
     if error.settled:
         headers["x-should-retry"] = "false"
+    headers.update(request.get(ERROR_FIELDS, {}))
     body = ERRORS.get(request.path, error_body)(error, request_id=request_id)
     return web.Response(status=error.facts.status, body=body, headers=headers)

@@ -227,6 +227,11 @@ def _elsewhere(ids: Sequence[str], until: str, language: Language, answering: An
 
 
 def _call(approval: Shown, number: int, language: Language) -> str:
+    """Return one call in a block of its own."""
+    return fenced(call_text(approval, number, language))
+
+
+def call_text(approval: Shown, number: int = 0, language: Language = "en") -> str:
     """Return one call: the tool, its arguments, and the reason why it is held.
 
     Lines of arguments are indented, so none can pass for the gateway's own.
@@ -239,7 +244,7 @@ def _call(approval: Shown, number: int, language: Language) -> str:
         why = f"{why} [{shown(approval.rule, REASON_CHARS)}]".lstrip()
     if why:
         lines.append(("暂缓原因：" if language == "zh" else "held because: ") + why)
-    return fenced("\n".join(lines))
+    return "\n".join(lines)
 
 
 def _how(approvals: Sequence[Shown], until: str, language: Language, *, held: bool) -> list[str]:

@@ -14,7 +14,7 @@ from gateway.clock import SystemClock
 from gateway.config import ConfigError, Loaded, Problem, Settings
 from gateway.config.schema.mcp import McpServer
 from gateway.mcp.registration import options_of
-from gateway.mcp.session import MISSING_SDK
+from gateway.mcp.sdk import MISSING_SDK
 from gateway.mcp.transport.process import Program, missing
 from gateway.registry.find import PluginProblem
 from gateway.registry.stores import build_store, scratch_store, store_address

@@ -59,6 +59,8 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
     path = path_of(target)
     if path in own_paths or any(path.startswith(below) and name in own_paths for name, below in _SINGLES):
         return "own"
+    if below_of(path) in own_paths:
+        return "own"
     headers = context_headers(head)
     mode = headers.get(b"x-context-mode")
     if mode not in (None, b"context", b"passthrough"):
@@ -86,6 +88,11 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
         if _generates(head, path):
             raise _no_context(headers)
     return "passthrough"
+
+
+def below_of(path: bytes) -> bytes:
+    """Return what stands in `own_paths` for all paths one segment below the one that this path is below."""
+    return path[: path.rfind(b"/") + 1] + b"*"
 
 
 def _no_context(headers: dict[bytes, bytes]) -> GatewayError:

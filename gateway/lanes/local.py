@@ -93,6 +93,10 @@ class Facade(asyncio.Transport):
         """Facts for the access log; None is not written."""
         self._turn.facts.update(facts)
 
+    def count_as(self, route: str) -> None:
+        """Count the request under this route in metrics and the access log, whatever its path."""
+        self._turn.route = route
+
     def put(self, data: bytes) -> bool:
         """Write behind the head, as `write` does; False, and nothing is written, if the client does not keep up."""
         if self._client.blocked_since is not None:

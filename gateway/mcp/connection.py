@@ -29,12 +29,18 @@ from mcp_types import (
     CallToolRequest,
     CallToolRequestParams,
     CallToolResult,
+    GetPromptRequest,
     Implementation,
+    ListPromptsRequest,
+    ListResourcesRequest,
+    ListResourceTemplatesRequest,
     PaginatedRequestParams,
+    ReadResourceRequest,
+    Request,
     ToolListChangedNotification,
 )
 from mcp_types.methods import validate_server_result
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from gateway import __version__
 from gateway.contracts.store import Json
@@ -44,6 +50,15 @@ from gateway.mcp.definitions import TOOLS_LIMIT
 from gateway.mcp.types import Channel
 
 MAX_PAGES = 100
+#: What a server is asked about its prompts and resources.
+_ASKED: Mapping[str, type[Request[Any, Any]]] = {
+    "prompts/list": ListPromptsRequest,
+    "prompts/get": GetPromptRequest,
+    "resources/list": ListResourcesRequest,
+    "resources/templates/list": ListResourceTemplatesRequest,
+    "resources/read": ReadResourceRequest,
+}
+_AS_WRITTEN: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 _RAW = "raw"
 # The messages of the SDK and our HTTP transport for an ended connection; a server may use the code for its own errors.
 _CLOSED = ("Connection closed", "SSE stream ", "Failed to parse JSON response: Connection closed")
@@ -155,6 +170,19 @@ class McpConnection:
         if raw.get("resultType") == "input_required":
             raise AnsweredError("it asks for more input, which cannot be given here")
         return dict(raw)
+
+    def offers(self, kind: str) -> bool:
+        """Return whether the server declares this kind of things: `prompts` or `resources`."""
+        return getattr(self.session.server_capabilities, kind, None) is not None
+
+    async def ask(self, method: str, params: Json) -> Json:
+        """Return the result of a request about prompts or resources. Raises LostError and AnsweredError."""
+        request: Request[Any, Any] = _ASKED[method].model_validate({"method": method, "params": params})
+        with _mapped():
+            raw: Json = await self.session.send_request(request, _AS_WRITTEN)
+        if raw.get("resultType") == "input_required":
+            raise AnsweredError("it asks for more input, which cannot be given here")
+        return raw
 
     async def listen(self) -> None:
         """Subscribe to changes of its tools, where the newer era requires that; until it is cancelled."""

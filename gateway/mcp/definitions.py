@@ -22,6 +22,7 @@ DESCRIPTION_CHARS: Final = 2000
 LINE_CHARS: Final = 200
 SCHEMA_BYTES: Final = 64 << 10
 SCHEMA_DEPTH: Final = 32
+ICONS: Final = 8
 #: Of all schemas of one server together.
 SCHEMAS_BYTES: Final = 1 << 20
 
@@ -56,6 +57,7 @@ class Definition:
     title: str = ""
     output_schema: Json | None = None
     annotations: Json | None = None
+    icons: Sequence[Json] = ()  # shown to MCP clients only
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,12 @@ def read_definitions(tools: Sequence[Any]) -> Definitions:
             part, size_bytes = _part(tool.get(key), room_bytes=shown_bytes)
             shown_bytes -= size_bytes
             beside.append(part)
-        found[name] = Definition(name, description, line, schema, definition_hash(tool), title, *beside)
+        icons, size_bytes = _icons(tool.get("icons"), room_bytes=shown_bytes)
+        shown_bytes -= size_bytes
+        output_schema, annotations = beside
+        found[name] = Definition(
+            name, description, line, schema, definition_hash(tool), title, output_schema, annotations, icons
+        )
     if len(tools) > TOOLS_LIMIT:
         left_out.append(f"the list has {len(tools):,} tools: all after the first {TOOLS_LIMIT} are left out")
     return Definitions(found, tuple(left_out))
@@ -114,6 +121,17 @@ def document_of(tool: Definition) -> Json:
         "output_schema": tool.output_schema,
         "annotations": tool.annotations,
     }
+
+
+def facing_of(tool: Definition) -> Json:
+    """Return a definition as `Facing.facing` describes it."""
+    said = {
+        "title": tool.title,
+        "outputSchema": tool.output_schema,
+        "annotations": tool.annotations,
+        "icons": tool.icons,
+    }
+    return {key: value for key, value in said.items() if value}
 
 
 def visible(text: str) -> str:
@@ -168,6 +186,18 @@ def _part(value: Any, *, room_bytes: int) -> tuple[Json | None, int]:
         return None, 0
     cleaned: Json = _cleaned(value)
     return cleaned, size_bytes
+
+
+def _icons(value: Any, *, room_bytes: int) -> tuple[Sequence[Json], int]:
+    """Return the icons that a client may load, and their size in bytes; none where they are too large."""
+    listed = value if isinstance(value, list) else []
+    icons = [icon for icon in listed[:ICONS] if isinstance(icon, dict) and _is_address(icon.get("src"))]
+    whole, size_bytes = _part({"icons": icons}, room_bytes=room_bytes)
+    return ([], 0) if whole is None or not icons else (whole["icons"], size_bytes)
+
+
+def _is_address(src: Any) -> bool:
+    return isinstance(src, str) and src.startswith(("https://", "data:image/"))
 
 
 def _deeper_than(value: Any, limit: int) -> bool:

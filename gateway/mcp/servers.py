@@ -87,6 +87,11 @@ class McpServers:
         self._restarts: Mapping[str, int] = {}
         self._recorded: dict[str, frozenset[str]] = {}  # hashes of definitions, by service
         self._closed = False
+        self._watchers: list[Callable[[], None]] = []
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed` after each change of a service."""
+        self._watchers.append(changed)
 
     def configure(self, servers: Mapping[str, McpServer]) -> None:
         """Set the services of the configuration, from the next `refresh` on."""
@@ -241,6 +246,8 @@ class McpServers:
         """Take another snapshot, and look after the services, because something about one of them has changed."""
         self._snapshot = None
         self._noticed.set()
+        for changed in self._watchers:
+            changed()
 
     def _member(self, name: str, wanted: DesiredServer) -> ManagedServer:
         return ManagedServer(name, wanted, build=self._build, noticed=self._notice, clock=self._clock)

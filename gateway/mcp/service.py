@@ -12,8 +12,9 @@ from gateway.contracts.managed import ServiceStatus
 from gateway.contracts.plugin import Clock, Host, Plugin
 from gateway.contracts.store import Json
 from gateway.contracts.tools import Service, ToolCall, ToolResult, ToolSpec
-from gateway.mcp.definitions import Definition, document_of
-from gateway.mcp.session import MISSING_SDK, Session
+from gateway.mcp.definitions import Definition, document_of, facing_of
+from gateway.mcp.sdk import MISSING_SDK
+from gateway.mcp.session import Session
 from gateway.mcp.transport.process import Program
 from gateway.mcp.types import Channel, Config, Endpoint, MakeChannel
 
@@ -85,6 +86,16 @@ class McpService:
     def document(self, tool: str) -> Json | None:
         found = self._session.definitions.tools.get(tool)
         return None if found is None else document_of(found)
+
+    def facing(self, tool: str) -> Json:
+        found = self._session.definitions.tools.get(tool)
+        return {} if found is None else facing_of(found)
+
+    def offers(self, kind: str) -> bool:
+        return self._session.offers(kind)
+
+    async def ask(self, method: str, params: Json) -> Json:
+        return await self._session.ask(method, params)
 
     def accept(self, pins: Mapping[str, str]) -> None:
         self._pins = dict(pins)

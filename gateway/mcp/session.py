@@ -52,6 +52,7 @@ from gateway.mcp.backoff import Backoff
 from gateway.mcp.calls import AnsweredError, Calls, LostError
 from gateway.mcp.definitions import Definitions, read_definitions
 from gateway.mcp.metrics import OperationMetrics
+from gateway.mcp.sdk import IMPORTING, MISSING_SDK
 from gateway.mcp.transport.process import StartError
 from gateway.mcp.types import Channel, Config, MakeChannel
 
@@ -62,13 +63,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("gateway")
 
-MISSING_SDK = "the SDK for MCP is not installed: pip install 'twolane[mcp]'"
 _ENDED = "its connection ended"
 # The shortest time between two listings of a server that reports changes all the time.
 _BETWEEN_LISTINGS_S = 0.2
 _PROBE_S = 3.0
 _MAX_ERROR = 500  # characters
 _MOST_LOGGED = 20
+_ERROR_TYPES = {AnsweredError: "answered_error", LostError: "connection_lost", TimeoutError: "timeout"}
 
 
 class Session:
@@ -143,6 +144,27 @@ class Session:
 
     async def call(self, tool: str, arguments: Json) -> ToolResult:
         return await self._calls.call(tool, arguments)
+
+    def offers(self, kind: str) -> bool:
+        """Return whether the server, while it runs, offers this kind of things: `prompts` or `resources`."""
+        line = self._line()
+        return line is not None and line.offers(kind)
+
+    async def ask(self, method: str, params: Json) -> Json:
+        """Return the result of a request about prompts or resources. Raises AnsweredError, LostError, TimeoutError."""
+        with self._meter.operation(method) as operation:
+            line = self._line()
+            if line is None:
+                operation.error_type = "not_running"
+                raise LostError
+            try:
+                async with asyncio.timeout(self._server.timeout):
+                    result = await line.ask(method, params)
+            except (AnsweredError, LostError, TimeoutError) as error:
+                operation.error_type = _ERROR_TYPES[type(error)]
+                raise
+            operation.error_type = ""
+            return result
 
     async def _end(self, owner: asyncio.Task[None]) -> None:
         # Once: a second cancellation would break off the closing that the first one brings about.
@@ -278,7 +300,8 @@ class Session:
 
 def _load() -> "OpenLink":
     """Import the SDK. It takes a second or two, so call it outside of the event loop."""
-    from gateway.mcp.connection import open_connection
+    with IMPORTING:
+        from gateway.mcp.connection import open_connection
 
     for library in ("client", "httpcore2", "httpx2", "mcp"):
         # They log URLs, session ids, and what servers send; what matters of it is said here.

@@ -1,6 +1,7 @@
 """The pages of one worker's context lane: each request looks up the configuration in use."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -34,12 +35,16 @@ from gateway.api.site import Route
 from gateway.api.workflow_runs import WorkflowRuns
 from gateway.api.workflows import WorkflowPages
 from gateway.approvals.previews import Previews
+from gateway.config import Settings
 from gateway.context.resumption import Resumption
 from gateway.contracts.caller import Caller
 from gateway.description.page import description_routes
 from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identify
 from gateway.lanes.local import head_of, note
+from gateway.mcp_server.auth.bearers import Bearers
+from gateway.mcp_server.auth.protected_resource import ProtectedResource
+from gateway.mcp_server.opening import DoorNeeds, open_door
 from gateway.server.context_lane import Assembled, Shared
 
 
@@ -55,6 +60,7 @@ class ApiPages:
     admit: Callable[[], None]
     is_of_console: Callable[[RequestHead], bool]
     status: Callable[[], Awaitable[Status]]
+    settings: Callable[[], Settings]
     held_open: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
 
     def of_context(self) -> Sequence[Route]:
@@ -128,6 +134,32 @@ class ApiPages:
     def of_services(self) -> Sequence[Route]:
         """Return the routes of MCP services, which may have an address of their own."""
         return ServicePages(mcp_servers=lambda: self.shared.mcp_servers, authorise=self._authorise).routes()
+
+    async def of_mcp_clients(self, closing: AsyncExitStack) -> Sequence[Route]:
+        """Return the routes of MCP clients, if they are served; `closing` ends their sessions. Raises ConfigError."""
+        if self.settings().mcp.serve is None:
+            return ()
+
+        bearers = Bearers(identify=self.identify, in_use=self.settings, clock=self.shared.clock)
+        closing.push_async_callback(bearers.close)
+        door = await open_door(
+            DoorNeeds(
+                settings=self.settings,
+                lane=lambda: self.current().lane,
+                store=self.shared.store,
+                feed=self.shared.feed,
+                mcp_servers=self.shared.mcp_servers,
+                counters=self.shared.counters,
+                clock=self.shared.clock,
+                identify=bearers.identify,
+                challenge=bearers.challenge,
+                admit=self.admit,
+                resume=self.resumption.decided,
+            )
+        )
+        self.held_open.append(door.leave)
+        closing.push_async_callback(door.close)
+        return [*door.routes(), *ProtectedResource(in_use=self.settings).routes()]
 
     def _authorise(self, request: web.Request, *scopes: str) -> Caller:
         caller = caller_with(scopes, lambda scope: self.identify(head_of(request), True, scope).caller)

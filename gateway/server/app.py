@@ -39,11 +39,11 @@ from gateway.server.context_lane import (
 from gateway.server.notices import Notices
 from gateway.server.page_runner import running
 from gateway.server.passthrough_lane import (
-    CONTEXT_PATHS,
     ROOT_PATHS,
     build_admin_entry,
     build_router,
     operators_paths,
+    paths_apart,
 )
 from gateway.server.pruning import Pruner
 from gateway.server.status import StatusFacts, note_obstacles
@@ -135,6 +135,7 @@ class Gateway:
         services = rooms.of_services()
         pages = [*rooms.of_context(), *rooms.of_responses(), *rooms.of_runs(), *rooms.of_operating()]
         pages += services if admin is None else ()
+        pages += await rooms.of_mcp_clients(self._stack)
         self._held_open = [*rooms.held_open, self._console.leave]
         self._listeners[DATA] = listener = await self._listener(router, pages)
         further = (self._wrong_keys.families, self._backlog.families, self._shared.mcp_servers.families)
@@ -144,10 +145,9 @@ class Gateway:
             self._listeners[ADMIN] = await self._listener(build_admin_entry(settings, metrics=self._metrics), services)
         for listener in self._listeners.values():
             listener.start()
-        loop = asyncio.get_running_loop()
         await self._notices.follow(self._loaded.settings)
         pruner = Pruner(store, owner=self._shared.leases.owner, clock=self._clock)
-        self._tasks += map(loop.create_task, (self._housekeeping(), self._shared.leases.run(), pruner.run()))
+        self._tasks += map(asyncio.create_task, (self._housekeeping(), self._shared.leases.run(), pruner.run()))
         self._metrics.last_reload_success_s = time.time()
 
     def _share(self, store: Store) -> None:
@@ -302,9 +302,7 @@ class Gateway:
             metrics=self._metrics,
             clock=asyncio.get_running_loop().time,
             demo_url=self._demo_url,
-            own_paths=ROOT_PATHS
-            | CONTEXT_PATHS
-            | (frozenset() if settings.admin.listen else operators_paths(settings)),
+            own_paths=ROOT_PATHS | (frozenset() if settings.admin.listen else operators_paths(settings)),
             lent=self._lent,
         )
 
@@ -331,6 +329,7 @@ class Gateway:
             identify=self._identify,
             admit=lambda: self._listeners[DATA].admit_own(),
             is_of_console=self._lent.is_sent_with,
+            settings=lambda: self._loaded.settings,
         )
 
     def _console_entry(self, store: Store) -> ConsoleEntry:
@@ -357,6 +356,7 @@ class Gateway:
             wrong_keys=self._wrong_keys,
             console=lambda request: self._console.answer(request),
             further=further,
+            apart=paths_apart(self._loaded.settings),
         )
         runner = await running(pages)
         self._stack.push_async_callback(runner.cleanup)

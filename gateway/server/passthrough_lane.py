@@ -2,7 +2,7 @@
 
 import ipaddress
 import ssl
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from urllib.parse import urlsplit
 
 from gateway.approvals.webhooks import webhooks_of
@@ -15,6 +15,7 @@ from gateway.lanes.door import Door
 from gateway.lanes.keys import Key, KeyRing, LentKeys
 from gateway.lanes.router import Limits, Router, Timeouts
 from gateway.lanes.routes import Route
+from gateway.mcp_server.auth.protected_resource import WELL_KNOWN, metadata_paths
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.pool import Pool
@@ -35,6 +36,7 @@ def build_router(
     lent: LentKeys | None = None,
 ) -> Router:
     """Build the router of the data listener. `lent` are the tokens of the console."""
+    ours = CONTEXT_PATHS | _serve_paths(settings)
     upstreams = settings.upstreams
     if not upstreams and demo_url is not None:
         upstreams = (Upstream(name="demo", base_url=demo_url),)
@@ -47,7 +49,7 @@ def build_router(
         keys=KeyRing(_keys(settings), lent=lent),
         metrics=metrics,
         door=door(settings),
-        own_paths={path for path in own_paths if path in CONTEXT_PATHS or not any(r.matches(path) for r in routes)},
+        own_paths=ours | {path for path in own_paths if not any(r.matches(path) for r in routes)},
         limits=_limits(settings),
         timeouts=_timeouts(settings),
         context_upstream=next((i for i, one in enumerate(upstreams) if one.name == settings.context.upstream), None),
@@ -71,6 +73,19 @@ def build_admin_entry(settings: Settings, *, metrics: Metrics) -> Router:
 def operators_paths(settings: Settings) -> frozenset[bytes]:
     """Return the paths of the pages that move to `admin.listen` where it is configured."""
     return ADMIN_PATHS | {CONSOLE} if settings.console.enabled else ADMIN_PATHS
+
+
+def paths_apart(settings: Settings) -> Sequence[str]:
+    """Return the paths at which, and below which, pages know their callers by more than keys."""
+    return () if settings.mcp.serve is None else (settings.mcp.serve.path, WELL_KNOWN)
+
+
+def _serve_paths(settings: Settings) -> frozenset[bytes]:
+    """Return what the endpoint for MCP clients answers at: ours, whatever an upstream has there."""
+    if settings.mcp.serve is None:
+        return frozenset()
+    path = settings.mcp.serve.path
+    return frozenset(one.encode() for one in (path, f"{path}/*", *metadata_paths(settings)))
 
 
 def door(settings: Settings) -> Door:

@@ -11,7 +11,7 @@ from gateway.telemetry.metrics import DURATION_BUCKETS_S, OVERHEAD_BUCKETS_S, Fa
 from gateway.telemetry.shared_counts import Counted
 
 #: Beyond so many combinations of label values all share one, `other`. However many tools are configured, this makes
-#: at most 101 + 16 x 17 + 10 x (15 + 17 + 17) + 37 series beside those of `gateway.telemetry.metrics`.
+#: at most 101 + 16 x 17 + 10 x (15 + 17 + 17 + 17) + 37 series beside those of `gateway.telemetry.metrics`.
 COUNTER_LIMIT, HISTOGRAM_LIMIT = 16, 9
 #: Of these there are more.
 LIMITS: Mapping[str, int] = MappingProxyType({"tokens": 100})
@@ -55,6 +55,9 @@ HISTOGRAMS: Mapping[str, Facts] = MappingProxyType(
             "Time that a request to an MCP server took",
             ("mcp_method_name", "network_transport", "error_type"),
             DURATION_BUCKETS_S,
+        ),
+        "mcp_server_operation_duration_seconds": Facts(
+            "Time that a request of an MCP client took", ("mcp_method_name", "error_type"), DURATION_BUCKETS_S
         ),
         "prompt_tokens": Facts(
             "Estimated tokens of enhanced prompts", bounds=(256, 1024, 2048, 4096, 8192, 16384, 32768)

@@ -1,0 +1,91 @@
+"""The object graph of the endpoint for MCP clients. It imports the SDK, so `opening` imports it where it is needed."""
+
+from typing import Any
+
+from mcp_types import ReadResourceRequestParams
+
+from gateway.config.schema.mcp_serve import Serve
+from gateway.context.tool_calls import ToolCalls
+from gateway.contracts.store import Json
+from gateway.mcp_server.calling import Calling
+from gateway.mcp_server.changes import Changes
+from gateway.mcp_server.door import Door
+from gateway.mcp_server.listing import Listing
+from gateway.mcp_server.opening import DoorNeeds
+from gateway.mcp_server.prompts import Prompts
+from gateway.mcp_server.server import build_server
+from gateway.mcp_server.services import ServiceOffers
+from gateway.mcp_server.tools import Tools
+from gateway.mcp_server.visit import visit_of
+from gateway.mcp_server.workflow_prompts import WorkflowPrompts
+
+
+def build_door(needs: DoorNeeds, secret: bytes) -> Door:
+    """Build the endpoint. `secret` seals what clients carry from one request to the next."""
+    settings, services = needs.settings, needs.mcp_servers.services
+
+    def serve() -> Serve:
+        found = settings().mcp.serve
+        assert found is not None  # a reload neither opens nor closes the endpoint
+        return found
+
+    calls = ToolCalls(
+        lane=needs.lane,
+        store=needs.store,
+        feed=needs.feed,
+        clock=needs.clock,
+        admit=needs.admit,
+        resume=needs.resume,
+    )
+    calling = Calling(
+        calls=calls,
+        identify=needs.identify,
+        answering=lambda caller: needs.lane().approvals.answering(caller),
+        wait_s=lambda: serve().wait,
+        clock=needs.clock,
+    )
+    tools = Tools(
+        listing=Listing(lambda: needs.lane().catalog, services),
+        calling=calling,
+        serve=serve,
+        of_key=lambda name: next((key.tools for key in settings().keys if key.name == name), ()),
+    )
+    sessions = serve().sessions
+    changes = Changes(most=sessions.most)
+    needs.mcp_servers.watch(changes.notice)
+    offers = ServiceOffers(services)
+    prompts = Prompts(
+        services=offers,
+        workflows=WorkflowPrompts(lambda: needs.lane().workflows),
+        narrowing=tools.narrowing,
+        serve=serve,
+    )
+
+    async def read_resource(ctx: Any, params: ReadResourceRequestParams) -> Json:
+        return await offers.read(str(params.uri), tools.narrowing(visit_of(ctx)))
+
+    server = build_server(
+        tools=tools.shown,
+        schema=tools.schema,
+        call=tools.call,
+        prompts=prompts.listed,
+        get_prompt=prompts.get,
+        resources=lambda ctx: offers.resources(tools.narrowing(visit_of(ctx))),
+        templates=lambda ctx: offers.templates(tools.narrowing(visit_of(ctx))),
+        read_resource=read_resource,
+        changes=changes,
+        secret=secret,
+        counters=needs.counters,
+        clock=needs.clock,
+    )
+    return Door(
+        server,
+        path=serve().path,
+        sessions=sessions.most if settings().workers == 1 else 0,  # another worker would not know them
+        idle_s=sessions.idle,
+        identify=needs.identify,
+        challenge=needs.challenge,
+        limits=lambda: (settings().limits.context_body, settings().limits.context_values),
+        calling=calling,
+        changes=changes,
+    )

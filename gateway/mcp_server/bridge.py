@@ -1,0 +1,154 @@
+"""The bridge from a request of ours to an ASGI application: its scope, its body, and its answer as it is written.
+
+aiohttp cancels the task of a request whose client leaves, which may be as soon as the client has read what it wants.
+The application runs in a task of its own, gets `http.disconnect` then, and ends by itself: a session that has just
+begun must not end with the request that began it. An answer that ends with its first part is sent with its length,
+any other in chunks.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+from aiohttp import web
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+
+from gateway.mcp_server.visit import CURRENT, SCOPE_KEY, Visit
+
+log = logging.getLogger("gateway")
+
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Application: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Coroutine[Any, Any, None]]
+
+#: Fields of an answer that belong to the connection, which is ours.
+_OURS: Final = frozenset((b"connection", b"content-length", b"transfer-encoding", b"keep-alive"))
+
+
+class Bridge:
+    """The way to one application."""
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def answered(self, visit: Visit, body: bytes) -> web.StreamResponse:
+        """Pass a request with this body on, and return its answer once it has been written whole."""
+        answer = _Answer(visit, body)
+        token = CURRENT.set(visit)
+        try:
+            running = asyncio.get_running_loop().create_task(self._app(scope_of(visit), answer.receive, answer.send))
+        finally:
+            CURRENT.reset(token)
+        self._running.add(running)
+        running.add_done_callback(self._ended)
+        try:
+            await asyncio.shield(running)
+        finally:
+            visit.gone.set()
+        return answer.finished()
+
+    async def close(self) -> None:
+        """End what still runs. Idempotent."""
+        for running in self._running:
+            running.cancel()
+        while self._running:
+            await asyncio.wait(self._running)
+
+    def _ended(self, running: asyncio.Task[None]) -> None:
+        self._running.discard(running)
+        if not running.cancelled() and (error := running.exception()) is not None:
+            log.debug("an answer to an MCP client failed: %s", type(error).__name__)
+
+
+def scope_of(visit: Visit) -> MutableMapping[str, Any]:
+    """Return the ASGI scope of a request. Its user is the caller, to whom the SDK binds a session."""
+    request = visit.request
+    caller = visit.identity.caller
+    path, _, query = request.raw_path.partition("?")
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": request.method,
+        "scheme": "http",
+        "path": request.path,
+        "raw_path": path.encode("latin-1", "replace"),
+        "query_string": query.encode("latin-1", "replace"),
+        "root_path": "",
+        "headers": [(name.lower(), value) for name, value in request.raw_headers],
+        "user": _user(caller.name, caller.tenant),
+        "state": {},
+        SCOPE_KEY: visit,
+    }
+
+
+@lru_cache(maxsize=1024)
+def _user(name: str, tenant: str) -> AuthenticatedUser:
+    return AuthenticatedUser(AccessToken(token="", client_id=name, scopes=[], subject=tenant))
+
+
+class _Answer:
+    """The two channels of an application: what it receives, and the answer that it sends."""
+
+    def __init__(self, visit: Visit, body: bytes) -> None:
+        self._visit = visit
+        self._body: bytes | None = body
+        self._status = 0
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._response: web.StreamResponse | None = None
+        self._ended = False
+
+    async def receive(self) -> Message:
+        if self._body is not None:
+            body, self._body = self._body, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        await self._visit.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        if self._visit.gone.is_set():
+            return
+        try:
+            await self._send(message)
+        except ConnectionResetError:
+            self._visit.gone.set()
+
+    async def _send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status, self._headers = message["status"], list(message["headers"])
+            if any(value.startswith(b"text/event-stream") for name, value in self._headers if name == b"content-type"):
+                await self._prepare(web.StreamResponse())  # its client waits for the head, maybe long before an event
+            return
+        body, more = bytes(message.get("body", b"")), message.get("more_body", False)
+        if self._response is None:
+            await self._prepare(web.StreamResponse() if more else web.Response(body=body))
+            if not more:
+                body = b""
+        assert self._response is not None
+        if body:
+            await self._response.write(body)
+        if not more:
+            await self._response.write_eof()
+            self._ended = True
+        delivered, self._visit.delivered = self._visit.delivered, []
+        for done in delivered:
+            done()
+
+    def finished(self) -> web.StreamResponse:
+        """Return the answer, which is written by now."""
+        if self._response is None or not self._ended:
+            raise ConnectionResetError("the answer was not finished")
+        return self._response
+
+    async def _prepare(self, response: web.StreamResponse) -> None:
+        response.set_status(self._status)
+        for name, value in self._headers:
+            if name not in _OURS:
+                response.headers.add(name.decode("latin-1"), value.decode("latin-1"))
+        self._response = response
+        await response.prepare(self._visit.request)

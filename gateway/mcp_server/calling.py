@@ -1,0 +1,220 @@
+"""Calls of tools by MCP clients, from the request to its result, also where a person must decide in between.
+
+A call that is held is put to the client's user where the client can ask. In the era of 2026-07-28 the question is an
+answer of its own, sealed, so that any worker of the same store can take up what the client sends back. In the older era
+it is a request on the stream of the call. A client that cannot ask waits, and is then told how to get the result.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolRequestParams, ElicitResult, InputRequiredResult
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from gateway.approvals.texts import Answering
+from gateway.context.tool_calls import CallRun, Done, Held, ToolCalls, WantedCall
+from gateway.contracts.caller import Caller
+from gateway.contracts.plugin import Clock
+from gateway.contracts.store import Json
+from gateway.errors import GatewayError
+from gateway.http.request_head import RequestHead
+from gateway.lanes.keys import Identity
+from gateway.mcp_server.asking import Question, decision_of, held_text, question_of
+from gateway.mcp_server.progress import Progress
+from gateway.mcp_server.results import call_result
+from gateway.mcp_server.visit import Visit, visit_of
+
+log = logging.getLogger("gateway")
+
+#: The name of the one question of an answer.
+_QUESTION: Final = "approval"
+#: So often a call is put to its user anew: a tool that changes meanwhile has another question.
+_ROUNDS: Final = 5
+_UNDECIDED: Final = frozenset(("approval_stale", "decision_conflict", "approval_expired", "approval_not_found"))
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The sealed state that a question leaves with its client: the run that waits, and the call that was shown."""
+
+    run_id: str
+    approval_id: str
+    sha256: str
+    mode: str
+
+    def text(self) -> str:
+        return orjson.dumps([self.run_id, self.approval_id, self.sha256, self.mode]).decode()
+
+    @classmethod
+    def about(cls, run: CallRun, question: Question) -> "_State":
+        approval = question.approval
+        return cls(run.id, approval.id, approval.sha256, question.mode)
+
+    @classmethod
+    def of(cls, text: str) -> "_State":
+        return cls(*orjson.loads(text))
+
+
+@dataclass(slots=True, kw_only=True)
+class Calling:
+    """The calls of one worker.
+
+    `identify` is asked again before an answer decides: the key may have lost its scope. `answering` returns how a
+    caller can decide elsewhere. `wait_s` is the longest wait for a person.
+    """
+
+    calls: ToolCalls
+    identify: Callable[[RequestHead], Awaitable[Identity]]
+    answering: Callable[[Caller], Answering]
+    wait_s: Callable[[], float]
+    clock: Clock
+    leaving: bool = False
+    ending: set[str] = field(default_factory=set)  # sessions that their clients end: not by cancelling calls
+    _tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
+
+    async def call(self, ctx: Any, params: CallToolRequestParams, tool: str, arguments: Json) -> Any:
+        """Return the result of one call of the tool of this inside name, or a question about it."""
+        visit = visit_of(ctx)
+        wanted = WantedCall(
+            tool=tool,
+            arguments=arguments,
+            identity=visit.identity,
+            only_tools=(tool,),
+            client=client_of(ctx),
+        )
+        state = _State.of(params.request_state) if params.request_state is not None else None
+        patience_s = self.wait_s()
+        if state is not None:
+            patience_s = await self._take_answer(visit, state, (params.input_responses or {}).get(_QUESTION))
+        run = await self.calls.begin(wanted) if state is None else self.calls.rejoin(wanted, state.run_id)
+        visit.note(tool=tool, run=run.id)
+        progress = Progress(ctx)
+        try:
+            was_shown = None if state is None else state.approval_id
+            return await self._settled(ctx, visit, run, progress, was_shown=was_shown, patience_s=patience_s)
+        except asyncio.CancelledError:
+            self._withdraw(ctx, run)
+            raise
+        finally:
+            progress.close()
+
+    async def close(self) -> None:
+        """Wait for what cancelled calls still have to write. Idempotent."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _settled(
+        self, ctx: Any, visit: Visit, run: CallRun, progress: Progress, *, was_shown: str | None, patience_s: float
+    ) -> Any:
+        """Return the end of a call, or a question about it. `was_shown`: the approval that its user was asked about."""
+        for _ in range(_ROUNDS):
+            found = await self.calls.outcome(run, wait_s=0.0, progressed=progress.tell)
+            if isinstance(found, Done):
+                return self._result(ctx, visit, run, found)
+            question = self._question(ctx, visit, found)
+            if question is None or question.approval.id == was_shown:
+                break
+            if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                state = _State.about(run, question)
+                return InputRequiredResult(input_requests={_QUESTION: question.request()}, request_state=state.text())
+            was_shown = question.approval.id
+            done, patience_s = await self._asked(ctx, visit, run, question, progress)
+            if done is not None:
+                return self._result(ctx, visit, run, done)
+        found = await self.calls.outcome(run, wait_s=patience_s, progressed=progress.tell)
+        if isinstance(found, Done):
+            return self._result(ctx, visit, run, found)
+        return self._still_held(visit, found)
+
+    def _result(self, ctx: Any, visit: Visit, run: CallRun, done: Done) -> Json:
+        """Return the end of a call. Once its client has it, the same call is another one."""
+        visit.delivered.append(lambda: self.calls.delivered(run))
+        return call_result(done, ctx.protocol_version)
+
+    def _question(self, ctx: Any, visit: Visit, held: Held) -> Question | None:
+        """Return the question about a held call; None: this client cannot put one to its user."""
+        if self.leaving or not (ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or ctx.session.can_send_request):
+            return None
+        answering = self.answering(visit.identity.caller)
+        return question_of(held.approvals[0], ctx.session.client_capabilities, answering)
+
+    async def _asked(
+        self, ctx: Any, visit: Visit, run: CallRun, question: Question, progress: Progress
+    ) -> tuple[Done | None, float]:
+        """Ask on the stream of the call. Return its end if that comes first; else how long to wait for it yet."""
+        loop, left_s = asyncio.get_running_loop(), question.approval.expires_s - self.clock.time()
+        asking = loop.create_task(question.put(ctx))
+        deciding = loop.create_task(self.calls.outcome(run, wait_s=max(left_s, 0.0), progressed=progress.tell))
+        leaving = loop.create_task(visit.gone.wait())
+        tasks = (asking, deciding, leaving)
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if deciding.done() and isinstance(done := deciding.result(), Done):
+                return done, 0.0
+            if not asking.done():
+                return None, 0.0
+            with suppress(MCPError):  # the client answers with an error: it decides nothing
+                return None, await self._take_answer(visit, _State.about(run, question), asking.result())
+            return None, self.wait_s()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _take_answer(self, visit: Visit, state: _State, answer: object) -> float:
+        """Decide as the answer to a form says, if its caller may. Return how long to wait for the end of the call."""
+        if not isinstance(answer, ElicitResult):
+            return self.wait_s()
+        decision = decision_of(answer, state.sha256) if state.mode == "form" else None
+        if decision is None:
+            return self.wait_s() if answer.action == "accept" else 0.0
+        identity = await self.identify(visit.head)
+        if "approve" not in identity.caller.scopes:
+            log.warning("an answer of the key %r decides nothing: it lacks 'approve'", identity.caller.name)
+            return 0.0
+        try:
+            await self.calls.decide(state.approval_id, decision, caller=identity.caller)
+        except GatewayError as error:  # decided otherwise meanwhile, or the call is asked about anew
+            if error.code not in _UNDECIDED:
+                raise
+        return self.wait_s()
+
+    def _still_held(self, visit: Visit, held: Held) -> Json:
+        """Return the result of a call that has not run, and stays owed to its client."""
+        answering, approval = self.answering(visit.identity.caller), held.approvals[0]
+        return {
+            "content": [{"type": "text", "text": held_text(approval, answering)}],
+            "isError": True,
+            "_meta": {"twolane/run": held.run_id, "twolane/approval": approval.id},
+        }
+
+    def _withdraw(self, ctx: Any, run: CallRun) -> None:
+        """Cancel the call of a client that has cancelled its request; one that only left may come back for it."""
+        session_id = ctx.request.headers.get("mcp-session-id")
+        is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+        if self.leaving or not (is_modern or session_id) or session_id in self.ending:
+            return
+        task = asyncio.get_running_loop().create_task(self._cancelled(run, visit_of(ctx).identity.caller))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _cancelled(self, run: CallRun, caller: Caller) -> None:
+        try:
+            await self.calls.cancel(run, caller)
+        except Exception:
+            log.exception("run %s was cancelled by its client and goes on", run.id)
+
+
+def client_of(ctx: Any) -> Json:
+    """Return the client as it calls itself: its name, its version, and the protocol that it speaks."""
+    params = ctx.session.client_params
+    if params is None:
+        return {"name": "unknown", "version": "", "protocol": ctx.protocol_version}
+    info = params.client_info
+    return {"name": info.name, "version": info.version, "protocol": ctx.protocol_version}

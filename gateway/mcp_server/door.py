@@ -1,0 +1,136 @@
+"""The endpoint for MCP clients: sessions, and each request on its way to the SDK and back.
+
+The SDK serves both eras of the protocol over streamable HTTP. What comes to it here has passed the gateway's own checks
+of host, origin, key and size.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+from aiohttp import web
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+from gateway.api.content import check_values, content_of
+from gateway.api.site import ERROR_FIELDS, Route
+from gateway.errors import GatewayError
+from gateway.http.request_head import RequestHead
+from gateway.lanes.keys import Identity
+from gateway.lanes.local import Facade, head_of
+from gateway.mcp_server.bridge import Bridge
+from gateway.mcp_server.calling import Calling
+from gateway.mcp_server.changes import Changes
+from gateway.mcp_server.server import ToolServer
+from gateway.mcp_server.visit import Visit
+
+#: Loggers of the SDK: they write what clients send.
+_LIBRARIES: Final = ("mcp", "sse_starlette")
+_ROUTE: Final = "mcp"
+_SESSION: Final = "mcp-session-id"
+
+
+class Door:
+    """The endpoint of one worker.
+
+    `identify` returns the caller of a request, who may use tools, or raises GatewayError. `sessions` and `idle_s` bound
+    the sessions of the older era; 0: it is served without any. `challenge` returns the header fields of an error answer
+    that tell a client how to get in. `limits` returns the most bytes and JSON values of a
+    request.
+    """
+
+    def __init__(
+        self,
+        server: ToolServer,
+        *,
+        path: str,
+        sessions: int,
+        idle_s: float,
+        identify: Callable[[RequestHead], Awaitable[Identity]],
+        challenge: Callable[[GatewayError], Mapping[str, str]],
+        limits: Callable[[], tuple[int, int]],
+        calling: Calling,
+        changes: Changes,
+    ) -> None:
+        self._path = path
+        self._identify = identify
+        self._challenge = challenge
+        self._limits = limits
+        self._calling = calling
+        self._changes = changes
+        self._streams: set[Visit] = set()
+        self._stopping = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._manager = StreamableHTTPSessionManager(
+            server,
+            stateless=not sessions,
+            max_sessions=sessions or None,
+            session_idle_timeout=idle_s,
+            max_request_body_size=1 << 40,  # ours is checked before
+        )
+        self._bridge = Bridge(self._manager.asgi_app)
+
+    def routes(self) -> Sequence[Route]:
+        """Return (method, path, handler) for `add_route` of aiohttp's router."""
+        return [("*", self._path, self._answer), ("*", self._path + "/{service}", self._answer)]
+
+    async def start(self) -> None:
+        """Accept requests from now on."""
+        for library in _LIBRARIES:
+            logging.getLogger(library).setLevel(logging.CRITICAL)
+        started = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run(started))
+        await started.wait()
+
+    async def leave(self) -> None:
+        """End the streams on which clients only listen, and ask nobody any more: the gateway stops. Idempotent."""
+        self._calling.leaving = True
+        self._changes.close()
+        for visit in self._streams:
+            visit.gone.set()
+
+    async def close(self) -> None:
+        """End all sessions. Idempotent."""
+        await self.leave()
+        if self._task is not None:
+            self._stopping.set()
+            await asyncio.wait({self._task})
+        await self._bridge.close()
+        await self._calling.close()
+
+    async def _run(self, started: asyncio.Event) -> None:
+        # The SDK's context must be left in the task that entered it.
+        reporting = asyncio.get_running_loop().create_task(self._changes.run())
+        try:
+            async with self._manager.run():
+                started.set()
+                await self._stopping.wait()
+        finally:
+            reporting.cancel()
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        head = head_of(request)
+        if isinstance(request.transport, Facade):
+            request.transport.count_as(_ROUTE)
+        try:
+            identity = await self._identify(head)
+        except GatewayError as error:
+            request[ERROR_FIELDS] = dict(self._challenge(error))
+            raise
+        most_bytes, most_values = self._limits()
+        body = await content_of(request, identity.caller, limit_bytes=most_bytes, limit_name="limits.context_body")
+        await check_values(body, limit=most_values)
+        visit = Visit(request, head, identity, request.match_info.get("service"))
+        visit.note(key=identity.caller.name)
+        session_id = request.headers.get(_SESSION)
+        if request.method == "GET":
+            self._streams.add(visit)
+        elif request.method == "DELETE" and session_id is not None:
+            self._calling.ending.add(session_id)
+        try:
+            return await self._bridge.answered(visit, body)
+        finally:
+            self._streams.discard(visit)
+            if request.method == "DELETE" and session_id is not None:
+                self._calling.ending.discard(session_id)
+                self._changes.forget(session_id)

@@ -1,0 +1,192 @@
+"""The handlers of an MCP server on the SDK's `Server`: lists, and what is passed on to the other modules."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+from mcp.server import Server
+from mcp.server.caching import CacheHint
+from mcp.server.context import CallNext, HandlerResult
+from mcp.server.lowlevel.server import NotificationOptions
+from mcp.server.models import InitializationOptions
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, CallToolRequestParams, PaginatedRequestParams
+from mcp_types.methods import SPEC_CLIENT_METHODS
+from pydantic import ValidationError
+
+from gateway import __version__
+from gateway.contracts.plugin import Clock, Counters
+from gateway.contracts.store import Json, StoreError, unwritten
+from gateway.errors import GatewayError
+from gateway.mcp_server.changes import Changes
+from gateway.mcp_server.errors import as_mcp_error
+from gateway.mcp_server.visit import visit_of
+
+log = logging.getLogger("gateway")
+
+NAME: Final = "twolane"
+INSTRUCTIONS: Final = (
+    "Tools behind a gate: some calls wait for a person to approve them. A result that says that a call has not run "
+    "tells how to go on."
+)
+#: Entries of one page of a list.
+PAGE: Final = 100
+_LISTS: Final = ("tools/list", "prompts/list", "resources/list", "resources/templates/list", "server/discover")
+#: Calls of an answer to a question are accepted for so long.
+STATE_S: Final = 24 * 3600.0
+#: These methods have a name of their own in metrics.
+_MEASURED: Final = frozenset(("tools/call", "tools/list"))
+_OTHER: Final = "other"
+
+Handler: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
+
+
+class ToolServer(Server[Any]):
+    """The SDK's server, which also announces to clients of the older era that its lists change."""
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        """Return the options of a session."""
+        options = notification_options or NotificationOptions(
+            prompts_changed=True, resources_changed=True, tools_changed=True
+        )
+        return super().create_initialization_options(options, experimental_capabilities, extensions)
+
+
+def build_server(
+    *,
+    tools: Callable[[Any], list[Json]],
+    schema: Callable[[str], Json | None],
+    call: Callable[[Any, CallToolRequestParams], Awaitable[Any]],
+    prompts: Callable[[Any], Awaitable[list[Json]]],
+    get_prompt: Handler,
+    resources: Callable[[Any], Awaitable[list[Json]]],
+    templates: Callable[[Any], Awaitable[list[Json]]],
+    read_resource: Handler,
+    changes: Changes,
+    secret: bytes,
+    counters: Counters,
+    clock: Clock,
+) -> ToolServer:
+    """Build the server. `tools`, `prompts`, `resources` and `templates` return all that a visitor may see."""
+
+    def paged(key: str, entries: Callable[[Any], Awaitable[list[Json]]]) -> Handler:
+        async def page(ctx: Any, params: PaginatedRequestParams | None) -> Json:
+            return page_of(key, await entries(ctx), None if params is None else params.cursor)
+
+        return page
+
+    async def seen(ctx: Any) -> list[Json]:
+        return tools(ctx)
+
+    server = ToolServer(
+        NAME,
+        version=__version__,
+        title="Twolane",
+        instructions=INSTRUCTIONS,
+        cache_hints={method: CacheHint() for method in (*_LISTS, "resources/read")},
+        get_tool_input_schema=schema,
+        on_list_tools=paged("tools", seen),
+        on_call_tool=complete(call),
+        on_list_prompts=paged("prompts", prompts),
+        on_get_prompt=complete(get_prompt),
+        on_list_resources=paged("resources", resources),
+        on_list_resource_templates=paged("resourceTemplates", templates),
+        on_read_resource=complete(read_resource),
+        on_subscriptions_listen=changes.listen,
+    )
+    state = RequestStateSecurity(keys=[secret], ttl=STATE_S, bind_principal=_principal, audience=NAME)
+    server.middleware[:] = [_Watch(changes, counters, clock), RequestStateBoundary(state, default_audience=NAME)]
+    return server
+
+
+def complete(handler: Handler) -> Handler:
+    """Return a handler whose results say that they are complete, as the era of 2026-07-28 wants; others ignore it."""
+
+    async def handle(ctx: Any, params: Any) -> Any:
+        result = await handler(ctx, params)
+        return {**result, "resultType": "complete"} if isinstance(result, dict) else result
+
+    return handle
+
+
+def page_of(key: str, entries: list[Json], cursor: str | None) -> Json:
+    """Return one page of a list. Raises MCPError for a cursor of another list."""
+    begin = 0
+    if cursor is not None:
+        begin = next((at for at, entry in enumerate(entries) if _mark(entry) == cursor), 0)
+        if not begin:
+            raise MCPError(INVALID_PARAMS, "There is no such page, or not any more: list again from the beginning.")
+    page: Json = {key: entries[begin : begin + PAGE], "resultType": "complete"}
+    if begin + PAGE < len(entries):
+        page["nextCursor"] = _mark(entries[begin + PAGE])
+    return page
+
+
+def _mark(entry: Json) -> str:
+    """Return what names an entry in its list."""
+    mark: str = entry.get("uri") or entry.get("uriTemplate") or entry["name"]
+    return mark
+
+
+def _principal(ctx: Any) -> str:
+    caller = visit_of(ctx).identity.caller
+    return f"{caller.tenant}\n{caller.name}"
+
+
+class _Watch:
+    """The outermost handler: it counts operations, notes them in the access log, and maps the gateway's errors."""
+
+    def __init__(self, changes: Changes, counters: Counters, clock: Clock) -> None:
+        self._changes = changes
+        self._counters = counters
+        self._clock = clock
+
+    async def __call__(self, ctx: Any, call_next: CallNext) -> HandlerResult:
+        if ctx.request_id is None:
+            return await call_next(ctx)
+        visit, method, began_s = visit_of(ctx), ctx.method, self._clock.monotonic()
+        visit.note(mcp_method=method if method in SPEC_CLIENT_METHODS else _OTHER)
+        error_type = "cancelled"
+        try:
+            result = await call_next(ctx)
+            error_type = _error_type(result)
+            if method != "initialize":
+                self._changes.follow(ctx)
+            return result
+        except GatewayError as error:
+            error_type = "refused"
+            raise as_mcp_error(error) from None
+        except MCPError:
+            error_type = "refused"
+            raise
+        except StoreError as error:
+            error_type = "failed"
+            log.error("the store failed: %s", error)
+            nothing = unwritten(error, "The gateway's store failed, so nothing was done: its log has the reason.")
+            raise as_mcp_error(nothing) from None
+        except ValidationError:
+            error_type = "refused"
+            raise
+        except Exception:
+            error_type = "failed"
+            log.exception("a request of an MCP client failed: %s", method if method in SPEC_CLIENT_METHODS else _OTHER)
+            raise as_mcp_error(GatewayError("internal_error", "The gateway failed: its log has the reason.")) from None
+        finally:
+            self._counters.observe(
+                "mcp_server_operation_duration_seconds",
+                self._clock.monotonic() - began_s,
+                mcp_method_name=method if method in _MEASURED else _OTHER,
+                error_type=error_type,
+            )
+
+
+def _error_type(result: object) -> str:
+    """Return the error type of a result: a tool's failure is a result, too."""
+    is_error = result.get("isError") if isinstance(result, dict) else False
+    return "tool_error" if is_error else ""

@@ -1,0 +1,160 @@
+"""Prompts and resources of services, passed on by name: the gate judges calls, and these are no calls.
+
+A prompt of a service is `service__prompt` to a client, and a resource `twolane://SERVICE/URI`. On the path of the
+service both have the server's own names. A server that does not answer is left out of a list.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+from urllib.parse import quote, unquote
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR
+
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ServiceSource, model_name
+from gateway.mcp.calls import AnsweredError, LostError
+from gateway.mcp.facing import Facing
+from gateway.mcp_server.errors import no_such
+from gateway.mcp_server.listing import Narrowing
+from gateway.tools.catalog import Configured
+
+log = logging.getLogger("gateway")
+
+#: A list waits no longer for one server.
+LIST_S: Final = 5.0
+#: Of one list of one server.
+PAGES, ENTRIES = 20, 1000
+_SCHEME: Final = "twolane://"
+_ADDRESS: Final = re.compile(rf"{_SCHEME}([^/]+)/(.+)", re.DOTALL)
+
+
+class ServiceOffers:
+    """The offers of running services beside tools. `services` returns them as they are now."""
+
+    def __init__(self, services: Callable[[], Sequence[Configured[ServiceSource]]]) -> None:
+        self._services = services
+
+    async def prompts(self, narrowing: Narrowing) -> list[Json]:
+        """Return the prompts that a request may use."""
+        found = await self._listed("prompts", "prompts/list", "prompts", narrowing)
+        return [
+            {**entry, "name": _name(service, entry["name"], narrowing)}
+            for service, entries in found
+            for entry in entries
+            if isinstance(entry.get("name"), str)
+        ]
+
+    async def resources(self, narrowing: Narrowing) -> list[Json]:
+        """Return the resources that a request may read."""
+        found = await self._listed("resources", "resources/list", "resources", narrowing)
+        return [_addressed(entry, "uri", service, narrowing) for service, entries in found for entry in entries]
+
+    async def templates(self, narrowing: Narrowing) -> list[Json]:
+        """Return the templates of resources that a request may read."""
+        found = await self._listed("resources", "resources/templates/list", "resourceTemplates", narrowing)
+        return [_addressed(entry, "uriTemplate", service, narrowing) for service, entries in found for entry in entries]
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None, narrowing: Narrowing) -> Json:
+        """Return a prompt with these arguments. Raises MCPError."""
+        params: Json = {} if arguments is None else {"arguments": dict(arguments)}
+        for service, source in self._offering("prompts", narrowing):
+            own = _own(service, name, narrowing)
+            if own is not None:
+                return await _asked(source, service, "prompts/get", {**params, "name": own})
+        raise no_such("prompt")
+
+    async def read(self, uri: str, narrowing: Narrowing) -> Json:
+        """Return what a resource contains. Raises MCPError."""
+        named, own = narrowing.service, uri
+        if (address := _ADDRESS.fullmatch(uri)) is not None:
+            named, own = unquote(address[1]), address[2]
+        source = next((one for name, one in self._offering("resources", narrowing) if name == named), None)
+        if source is None or named is None:
+            raise no_such("resource")
+        result = await _asked(source, named, "resources/read", {"uri": own})
+        contents = [_addressed(content, "uri", named, narrowing) for content in result.get("contents", [])]
+        return {**result, "contents": contents}
+
+    def _offering(self, kind: str, narrowing: Narrowing) -> Iterator[tuple[str, Facing]]:
+        """Yield the running services that offer this kind and that the request may use as a whole."""
+        seen: set[str] = set()
+        for configured in self._services():
+            source, name = configured.source, configured.source.service().name
+            if name in seen:
+                continue
+            seen.add(name)
+            if isinstance(source, Facing) and source.offers(kind) and narrowing.allows_service(name):
+                yield name, source
+
+    async def _listed(
+        self, kind: str, method: str, key: str, narrowing: Narrowing
+    ) -> Sequence[tuple[str, Sequence[Json]]]:
+        offering = list(self._offering(kind, narrowing))
+        found = await asyncio.gather(*(_pages(source, name, method, key) for name, source in offering))
+        return [(name, entries) for (name, _), entries in zip(offering, found, strict=True)]
+
+
+def with_addresses(result: Json, service: str | None, narrowing: Narrowing) -> Json:
+    """Return the result of a tool with the resources that it names or contains as this client reads them."""
+    if service is None or narrowing.service is not None:
+        return result
+    content = [_of_content(block, service, narrowing) for block in result["content"]]
+    return {**result, "content": content}
+
+
+def _of_content(block: Json, service: str, narrowing: Narrowing) -> Json:
+    if block.get("type") == "resource_link":
+        return _addressed(block, "uri", service, narrowing)
+    if block.get("type") == "resource" and isinstance(block.get("resource"), dict):
+        return {**block, "resource": _addressed(block["resource"], "uri", service, narrowing)}
+    return block
+
+
+async def _pages(source: Facing, service: str, method: str, key: str) -> Sequence[Json]:
+    """Return all entries of a list of one server; none if it does not answer in time."""
+    found: list[Json] = []
+    params: Json = {}
+    try:
+        async with asyncio.timeout(LIST_S):
+            for _ in range(PAGES):
+                page = await source.ask(method, params)
+                found += [entry for entry in page.get(key, ()) if isinstance(entry, dict)]
+                if not isinstance(page.get("nextCursor"), str) or len(found) >= ENTRIES:
+                    break
+                params = {"cursor": page["nextCursor"]}
+    except (AnsweredError, LostError, TimeoutError) as error:
+        log.warning("service %r: its %s are left out: %s", service, key, str(error) or type(error).__name__)
+        return ()
+    return found[:ENTRIES]
+
+
+async def _asked(source: Facing, service: str, method: str, params: Json) -> Json:
+    try:
+        return await source.ask(method, params)
+    except AnsweredError as error:
+        raise MCPError(INTERNAL_ERROR, f"the service {service!r} answered with an error: {error}") from None
+    except (LostError, TimeoutError):
+        raise MCPError(INTERNAL_ERROR, f"the service {service!r} did not answer: try again later.") from None
+
+
+def _name(service: str, own: str, narrowing: Narrowing) -> str:
+    return own if narrowing.service is not None else f"{model_name(service)}__{own}"
+
+
+def _own(service: str, name: str, narrowing: Narrowing) -> str | None:
+    """Return the server's own name of a prompt; None: it is of another service."""
+    prefix = f"{model_name(service)}__"
+    if narrowing.service is not None:
+        return name
+    return name.removeprefix(prefix) if name.startswith(prefix) else None
+
+
+def _addressed(entry: Json, key: str, service: str, narrowing: Narrowing) -> Json:
+    """Return an entry whose address leads to its service again."""
+    if narrowing.service is not None or not isinstance(entry.get(key), str):
+        return entry
+    return {**entry, key: f"{_SCHEME}{quote(service, safe='')}/{entry[key]}"}

@@ -1,0 +1,75 @@
+"""The tools of one visitor: the list of tools, the schema of one, and the way of a call to what answers it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from mcp_types import CallToolRequestParams
+
+from gateway.config.schema.mcp_serve import Serve
+from gateway.contracts.store import Json
+from gateway.mcp_server import search
+from gateway.mcp_server.calling import Calling
+from gateway.mcp_server.errors import no_such
+from gateway.mcp_server.listing import Listing, Narrowing, Offer
+from gateway.mcp_server.results import text_result
+from gateway.mcp_server.services import with_addresses
+from gateway.mcp_server.visit import CURRENT, Visit, visit_of
+
+
+@dataclass(slots=True, kw_only=True)
+class Tools:
+    """The tools of one worker. `serve` returns the settings in use, `of_key` the tools of a key by its name."""
+
+    listing: Listing
+    calling: Calling
+    serve: Callable[[], Serve]
+    of_key: Callable[[str], tuple[str, ...]]
+
+    def narrowing(self, visit: Visit) -> Narrowing:
+        """Return what a request may use."""
+        return Narrowing((self.serve().tools, self.of_key(visit.identity.caller.name)), visit.service)
+
+    def shown(self, ctx: Any) -> list[Json]:
+        """Return the definitions that a client sees: all of its tools, or two that stand for a long list."""
+        narrowing = self.narrowing(visit_of(ctx))
+        offers = self.listing.offers(narrowing)
+        if self._is_long(len(offers)):
+            return list(search.DEFINITIONS)
+        is_plain = narrowing.service is not None
+        return [offer.shown(version=ctx.protocol_version, plain=is_plain) for offer in offers]
+
+    def schema(self, name: str) -> Json | None:
+        """Return the schema of a tool for the visit of this task, to check headers by; None: there is none."""
+        visit = CURRENT.get()
+        offer = None if visit is None else self.listing.find(name, self.narrowing(visit))
+        if offer is None:
+            return None
+        schema: Json = next(iter(offer.definitions.values()))["inputSchema"]
+        return schema
+
+    async def call(self, ctx: Any, params: CallToolRequestParams) -> Any:
+        """Return the result of a call. Raises MCPError for a tool that is not there."""
+        narrowing = self.narrowing(visit_of(ctx))
+        name, arguments = params.name, params.arguments or {}
+        if name in (search.FIND, search.CALL) and self._is_long(len(offers := self.listing.offers(narrowing))):
+            try:
+                if name == search.FIND:
+                    return _found(offers, arguments, ctx.protocol_version, plain=narrowing.service is not None)
+                name, arguments = search.wanted_call(arguments)
+            except ValueError as error:
+                return text_result(f"The arguments do not fit: {error}.", ok=False)
+        offer = self.listing.find(name, narrowing)
+        if offer is None:
+            raise no_such("tool")
+        result = await self.calling.call(ctx, params, offer.inside, arguments)
+        return with_addresses(result, offer.service, narrowing) if isinstance(result, dict) else result
+
+    def _is_long(self, count: int) -> bool:
+        most = self.serve().search_over
+        return most is not None and count > most
+
+
+def _found(offers: list[Offer], arguments: Json, version: str, *, plain: bool) -> Json:
+    return text_result(orjson.dumps(search.found(offers, arguments, version=version, plain=plain)).decode())

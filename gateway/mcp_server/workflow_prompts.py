@@ -1,0 +1,72 @@
+"""Workflows as prompts: their steps, filled with the arguments, for the model of the client to follow."""
+
+from collections.abc import Callable, Mapping
+
+import orjson
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
+
+from gateway.contracts.store import Json
+from gateway.contracts.tools import model_name
+from gateway.workflows.definition import Step, Workflow
+from gateway.workflows.parameters import ParameterError, checked, converted
+from gateway.workflows.templates import TooLongError, render_template
+
+
+class WorkflowPrompts:
+    """The prompts of one worker. `workflows` returns those of the configuration in use."""
+
+    def __init__(self, workflows: Callable[[], Mapping[str, Workflow]]) -> None:
+        self._workflows = workflows
+
+    def listed(self) -> list[Json]:
+        """Return all workflows as entries of a list of prompts."""
+        return [_listed(workflow) for workflow in self._workflows().values()]
+
+    def has(self, name: str) -> bool:
+        return name in self._workflows()
+
+    def get(self, name: str, arguments: Mapping[str, str] | None) -> Json:
+        """Return a workflow as a prompt. Raises MCPError for arguments that do not fit."""
+        workflow = self._workflows()[name]
+        schema = workflow.schema()
+        try:
+            params = checked(converted(dict(arguments or {}), schema), schema)
+        except ParameterError as error:
+            raise MCPError(INVALID_PARAMS, str(error)) from None
+        try:
+            text = _text(workflow, params)
+        except TooLongError as error:
+            raise MCPError(INVALID_PARAMS, f"The prompt cannot be written: {error}.") from None
+        message = {"role": "user", "content": {"type": "text", "text": text}}
+        return {"description": workflow.description, "messages": [message]}
+
+
+def _listed(workflow: Workflow) -> Json:
+    arguments = [
+        {
+            "name": name,
+            "required": parameter.required,
+            **({} if parameter.description is None else {"description": parameter.description}),
+        }
+        for name, parameter in workflow.parameters.items()
+    ]
+    return {"name": workflow.name, "description": workflow.description, "arguments": arguments}
+
+
+def _text(workflow: Workflow, params: Json) -> str:
+    """Return the steps of a workflow as a text. Raises TooLongError."""
+    earlier: dict[str, object] = {}
+    lines = [f"{workflow.description}\n\nDo these steps in order, and use the result of each where it is named:"]
+    for number, step in enumerate(workflow.steps, 1):
+        lines.append(f"{number}. {_told(step, {'params': params, 'steps': earlier})}")
+        earlier[step.name] = f"<the result of step {number}>"
+    return "\n".join(lines)
+
+
+def _told(step: Step, values: Mapping[str, Mapping[str, object]]) -> str:
+    """Return one step as a sentence."""
+    if step.tool is not None:
+        filled = render_template(dict(step.with_), values)
+        return f"Call the tool {model_name(step.tool)} with these arguments: {orjson.dumps(filled).decode()}"
+    return str(render_template(step.model or step.prompt or "", values))

@@ -1,0 +1,110 @@
+"""A gateway that serves MCP clients, in this process, and the official client in front of it."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import aiohttp
+import httpx2
+import pytest
+from gateways import key, until_read
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from gateway.contracts.store import Json
+from gateway.testing.local import LocalGateway
+
+ROOT: Final = Path(__file__).parents[2]
+Era = Literal["legacy", "auto"]
+ERAS: Final[tuple[Era, ...]] = ("legacy", "auto")
+both_eras = pytest.mark.parametrize("era", ERAS)
+
+
+def server(*behaviour: str) -> Json:
+    """The entry of a server: one that offers everything, or one that behaves as `tests.mcp.misbehaving` has it."""
+    module = ["-m", "tests.mcp.misbehaving", *behaviour] if behaviour else ["-m", "tests.mcp_server.offering"]
+    return {"command": sys.executable, "args": module, "cwd": str(ROOT), "start_timeout": 60}
+
+
+@dataclass
+class World:
+    """A gateway with the service `here`."""
+
+    gateway: LocalGateway
+    config: Json
+
+    @property
+    def url(self) -> str:
+        return f"{self.gateway.base_url}/mcp"
+
+    @asynccontextmanager
+    async def client(
+        self, era: Era = "auto", *, path: str = "", key: str | None = None, **options: Any
+    ) -> AsyncIterator[Client]:
+        """The official client of one era, with the key of this text."""
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
+            transport = streamable_http_client(self.url + path, http_client=http)
+            async with Client(transport, mode=era, **options) as client:
+                yield client
+
+    async def approvals(self, *, key: str | None = None, state: str = "pending") -> list[Json]:
+        page: Json = await self.get(f"/context/approvals?status={state}", key=key)
+        return list(page["data"])
+
+    async def get(self, path: str, *, key: str | None = None) -> Any:
+        session = aiohttp.ClientSession(self.gateway.base_url)
+        async with session, session.get(path, headers=_bearer(key)) as response:
+            return await response.json()
+
+    async def post(self, path: str, body: object, *, key: str | None = None, **headers: str) -> tuple[int, Any]:
+        session = aiohttp.ClientSession(self.gateway.base_url)
+        async with session, session.post(path, json=body, headers={**_bearer(key), **headers}) as response:
+            is_json = response.content_type == "application/json"
+            return response.status, await (response.json() if is_json else response.text())
+
+    async def decide(self, decision: str, *, key: str | None = None) -> Json:
+        """Decide on the one call that waits, as a person does elsewhere."""
+        (pending,) = await until_read(lambda: self.approvals(key=key), lambda found: len(found) == 1)
+        status, decided = await self.post(f"/context/approvals/{pending['id']}", {"decision": decision}, key=key)
+        assert status == 200, decided
+        return dict(pending)
+
+
+def _bearer(key: str | None) -> dict[str, str]:
+    return {} if key is None else {"Authorization": f"Bearer {key}"}
+
+
+@asynccontextmanager
+async def world(serve: Json | None = None, *, here: Json | None = None, **config: Any) -> AsyncIterator[World]:
+    """A gateway that serves, with the service `here` running."""
+    content: Json = {
+        "mcp": {"servers": {"here": here or server()}, "serve": {"wait": "30s", **(serve or {})}},
+        "risk": {"trust_llm": "never"},
+        "upstreams": [{"name": "up", "base_url": "http://127.0.0.1:9/v1"}],
+        **config,
+    }
+    async with LocalGateway(content) as gateway:
+        made = World(gateway, content)
+        async with asyncio.timeout(120):
+            while not any(service.running for service in _services(gateway)):
+                await asyncio.sleep(0.02)
+        yield made
+
+
+def _services(gateway: LocalGateway) -> list[Any]:
+    return [one.source.service() for one in gateway.gateway._shared.mcp_servers.services()]
+
+
+def keys(**scopes: list[str]) -> list[Json]:
+    """Entries of keys whose text and name are the same, all of one tenant."""
+    return [{**key(name, *allowed), "name": name, "tenant": "team"} for name, allowed in scopes.items()]
+
+
+def texts(result: Any) -> str:
+    """The text of a result."""
+    return "\n".join(block.text for block in result.content if block.type == "text")

@@ -1,0 +1,84 @@
+"""Which question a client can put to its user, and what its answer decides."""
+
+import pytest
+from mcp_types import ClientCapabilities, ElicitResult
+
+from gateway.approvals.texts import Answering
+from gateway.contracts.journal import Approval
+from gateway.mcp_server.asking import decision_of, held_text, question_of
+
+APPROVAL = Approval(
+    id="ap_1",
+    tenant="team",
+    caller="agent",
+    conversation=None,
+    run_id="run_1",
+    step=0,
+    tool="files.delete",
+    arguments='{"path":"a"}',
+    sha256="ab",
+    definition_sha256="",
+    policy_sha256="",
+    basis="default",
+    rule="no_assessor",
+    reason="Nothing is known.",
+    state="pending",
+    created_s=0.0,
+    expires_s=10.0,
+    secret="s",
+)
+URL = "https://gateway.example.com/console"
+FORM, PAGE, BOTH, OLD = {"form": {}}, {"url": {}}, {"form": {}, "url": {}}, {}
+
+
+@pytest.mark.parametrize(
+    ("elicitation", "may_decide", "console", "mode"),
+    [
+        (FORM, True, None, "form"),
+        (OLD, True, None, "form"),
+        (BOTH, True, URL, "form"),
+        (BOTH, False, URL, "url"),
+        (PAGE, True, URL, "url"),
+        (FORM, False, URL, None),
+        (OLD, False, URL, None),
+        (BOTH, False, None, None),
+        (None, True, URL, None),
+    ],
+)
+def test_a_form_is_for_those_who_may_decide(
+    elicitation: dict[str, object] | None, may_decide: bool, console: str | None, mode: str | None
+) -> None:
+    """Everybody else gets the page, if there is one and the client can show it."""
+    capabilities = ClientCapabilities.model_validate({} if elicitation is None else {"elicitation": elicitation})
+    question = question_of(APPROVAL, capabilities, Answering(may_decide=may_decide, console_url=console))
+    assert (None if question is None else question.mode) == mode
+    if question is not None and mode == "url":
+        assert question.url == f"{URL}/approvals/ap_1"
+
+
+@pytest.mark.parametrize(
+    ("answer", "approve"),
+    [
+        ({"action": "accept", "content": {"decision": "approve"}}, True),
+        ({"action": "accept", "content": {"decision": "reject"}}, False),
+        ({"action": "decline"}, False),
+        ({"action": "decline", "content": {"decision": "approve"}}, None),
+        ({"action": "cancel", "content": {"decision": "approve"}}, None),
+        ({"action": "accept"}, None),
+        ({"action": "accept", "content": {"decision": "yes"}}, None),
+    ],
+)
+def test_only_a_clear_word_approves(answer: dict[str, object], approve: bool | None) -> None:
+    """The decision is bound to the call that was shown."""
+    decision = decision_of(ElicitResult.model_validate(answer), "ab")
+    if approve is None:
+        assert decision is None or not decision.approve
+    else:
+        assert decision is not None and (decision.approve, decision.via, decision.sha256) == (approve, "mcp", "ab")
+
+
+def test_the_text_for_a_client_that_cannot_ask_says_how_to_go_on() -> None:
+    """It has the call, the id, the ways to decide, and that the same call brings the result."""
+    text = held_text(APPROVAL, Answering(may_decide=False, deciders=("anna",), console_url=URL))
+    for part in ("has NOT run", "ap_1", "files.delete", 'path: "a"', "anna", URL, "same arguments"):
+        assert part in text

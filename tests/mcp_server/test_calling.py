@@ -1,0 +1,186 @@
+"""Calls that are held: asked about in the client, waited for, come back for; decided by each way, in both eras."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from gateways import until_read
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitRequestURLParams, ElicitResult
+
+from tests.mcp_server.serving import Era, World, both_eras, keys, texts, world
+
+TEAM = keys(agent=["tools"], boss=["tools", "approve"], anna=["approve"])
+PUBLIC = {"public_url": "http://localhost:1"}
+
+
+class Asked:
+    """The person in front of a client: what was asked, and the answer to each question."""
+
+    def __init__(self, *answers: ElicitResult) -> None:
+        self.questions: list[Any] = []
+        self._answers = list(answers)
+
+    async def __call__(self, ctx: object, params: Any) -> ElicitResult:
+        self.questions.append(params)
+        return self._answers.pop(0)
+
+
+def says(decision: str, **content: str) -> ElicitResult:
+    return ElicitResult(action="accept", content={"decision": decision, **content})
+
+
+async def effects(made: World) -> int:
+    """How many calls the server got, without this one."""
+    async with made.client(key="boss", elicitation_callback=Asked(says("approve"))) as client:
+        return int(texts(await client.call_tool("here__calls", {}))) - 1
+
+
+@both_eras
+async def test_a_key_that_may_decide_is_asked_with_exactly_what_would_run(era: Era) -> None:
+    """An approval runs it once, on record with who decided and by which way."""
+    async with world(keys=TEAM) as made:
+        person = Asked(says("approve"))
+        async with made.client(era, key="boss", elicitation_callback=person) as client:
+            result = await client.call_tool("here__echo", {"text": "hi\u200b"})
+            assert (texts(result), result.is_error) == ("hi", False)
+        (question,) = person.questions
+        assert "here.echo" in question.message and "hi\\u{200b}" in question.message
+        (decided,) = await made.approvals(key="anna", state="done")
+        assert (decided["decided_by"], decided["via"], decided["asked_by"]) == ("boss", "mcp", "boss")
+        assert await effects(made) == 1
+
+
+@both_eras
+@pytest.mark.parametrize("answer", [says("reject", reason="not today"), ElicitResult(action="decline")])
+async def test_a_person_who_says_no_is_obeyed(era: Era, answer: ElicitResult) -> None:
+    """Nothing runs, and the client reads why."""
+    async with world(keys=TEAM) as made:
+        async with made.client(era, key="boss", elicitation_callback=Asked(answer)) as client:
+            result = await client.call_tool("here__echo", {"text": "hi"})
+        assert result.is_error and "rejected" in texts(result)
+        assert ("not today" in texts(result)) == (answer.action == "accept")
+        assert await effects(made) == 0
+
+
+@both_eras
+async def test_a_person_who_closes_the_question_leaves_the_call_waiting(era: Era) -> None:
+    """The client is told how to go on; the same call joins the approval, and runs once."""
+    async with world(keys=TEAM) as made:
+        person = Asked(ElicitResult(action="cancel"), says("approve"))
+        async with made.client(era, key="boss", elicitation_callback=person) as client:
+            result = await client.call_tool("here__echo", {"text": "hi"})
+            (pending,) = await made.approvals(key="anna")
+            assert result.is_error and "has NOT run" in texts(result) and pending["id"] in texts(result)
+            assert texts(await client.call_tool("here__echo", {"text": "hi"})) == "hi"
+        assert await effects(made) == 1
+
+
+@both_eras
+async def test_a_key_that_may_not_decide_is_shown_the_page(era: Era) -> None:
+    """It gets the address of the console, and another person decides there while it waits."""
+    async with world(keys=TEAM, **PUBLIC) as made:
+        person = Asked(ElicitResult(action="accept", content={"decision": "approve"}))
+        async with made.client(era, key="agent", elicitation_callback=person) as client:
+            calling = asyncio.create_task(client.call_tool("here__echo", {"text": "hi"}))
+            await until_read(lambda: _questions(person))
+            pending = await made.decide("approve", key="anna")
+            assert texts(await calling) == "hi"
+        (question,) = person.questions
+        assert isinstance(question, ElicitRequestURLParams)
+        assert question.url == f"http://localhost:1/console/approvals/{pending['id']}"
+        assert await effects(made) == 1
+
+
+async def _questions(person: Asked) -> int:
+    return len(person.questions)
+
+
+@both_eras
+async def test_an_answer_without_the_scope_decides_nothing(era: Era) -> None:
+    """A client that answers its own question with a form that it was not asked for."""
+    async with world({"wait": "1s"}, keys=TEAM, **PUBLIC) as made:
+        person = Asked(says("approve"))
+        async with made.client(era, key="agent", elicitation_callback=person) as client:
+            result = await client.call_tool("here__echo", {"text": "hi"})
+            assert result.is_error and "has NOT run" in texts(result)
+        assert len(await made.approvals(key="anna")) == 1 and await effects(made) == 0
+
+
+@both_eras
+async def test_a_client_that_cannot_ask_waits_and_comes_back(era: Era) -> None:
+    """It hears of the progress; after the decision the same call runs once, and the next one asks anew."""
+    async with world({"wait": "1s"}, keys=TEAM) as made:
+        told: list[str | None] = []
+
+        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+            told.append(message)
+
+        async with made.client(era, key="agent") as client:
+            first = await client.call_tool("here__echo", {"text": "hi"}, progress_callback=progressed)
+            assert first.is_error and "has NOT run" in texts(first)
+            assert told and "waits for the approval of a person" in (told[0] or "")
+            await made.decide("approve", key="anna")
+            assert texts(await client.call_tool("here__echo", {"text": "hi"})) == "hi"
+            again = await client.call_tool("here__echo", {"text": "hi"})
+            assert again.is_error and "has NOT run" in texts(again)
+        assert await effects(made) == 1
+
+
+@both_eras
+async def test_a_decision_elsewhere_ends_the_wait(era: Era) -> None:
+    """The call that waits gets the result at once."""
+    async with world(keys=TEAM) as made, made.client(era, key="agent") as client:
+        calling = asyncio.create_task(client.call_tool("here__echo", {"text": "hi"}))
+        await made.decide("approve", key="anna")
+        assert texts(await calling) == "hi"
+
+
+async def test_a_sealed_state_counts_for_its_call_and_its_caller_only() -> None:
+    """Another call, another key, and a forged one are refused; nothing runs."""
+    async with world(keys=TEAM) as made:
+        async with made.client(key="agent") as agent:
+            capable = made.client(key="boss", elicitation_callback=Asked())
+            async with capable as asking:
+                asked = await asking.session.call_tool("here__echo", {"text": "ho"}, allow_input_required=True)
+                state = asked.request_state
+                answers = {"approval": says("approve")}
+                for client, text, token in (
+                    (asking, "other", state),
+                    (agent, "ho", state),
+                    (asking, "ho", state[:-2] + "AA"),
+                ):
+                    with pytest.raises(MCPError, match="Invalid or expired requestState"):
+                        await client.session.call_tool(
+                            "here__echo", {"text": text}, input_responses=answers, request_state=token
+                        )
+        assert await effects(made) == 0
+
+
+async def test_a_replayed_state_runs_nothing_again() -> None:
+    """The client gets the result that it had."""
+    async with world(keys=TEAM) as made:
+        async with made.client(key="boss", elicitation_callback=Asked()) as client:
+            asked = await client.session.call_tool("here__echo", {"text": "hi"}, allow_input_required=True)
+            for _ in range(2):
+                result = await client.session.call_tool(
+                    "here__echo",
+                    {"text": "hi"},
+                    input_responses={"approval": says("approve")},
+                    request_state=asked.request_state,
+                )
+                assert texts(result) == "hi"
+        assert await effects(made) == 1
+
+
+@both_eras
+async def test_a_cancelled_call_withdraws_its_question(era: Era) -> None:
+    """Nobody can approve it any more."""
+    async with world(keys=TEAM) as made:
+        async with made.client(era, key="agent") as client:
+            calling = asyncio.create_task(client.call_tool("here__echo", {"text": "hi"}))
+            await until_read(lambda: made.approvals(key="anna"))
+            calling.cancel()
+            await until_read(lambda: made.approvals(key="anna"), lambda found: not found)
+            assert len(await made.approvals(key="anna", state="cancelled")) == 1
+        assert await effects(made) == 0

@@ -1,0 +1,113 @@
+"""The endpoint over HTTP: who may come in, what is refused, sessions, and many clients at once."""
+
+import asyncio
+import json
+
+import pytest
+from gateways import samples
+
+from gateway.testing.local import LocalGateway
+from tests.mcp_server.serving import World, keys, texts, world
+
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "probe", "version": "7"},
+    },
+}
+
+
+async def test_without_the_section_there_is_no_endpoint() -> None:
+    """The path is the upstream's, as any other."""
+    async with LocalGateway({"upstreams": [{"name": "up", "base_url": "http://127.0.0.1:9/v1"}]}) as gateway:
+        status, body = await World(gateway, {}).post("/mcp", INITIALIZE, **ACCEPT)
+        assert (status, body["error"]["code"]) == (404, "unknown_route")
+
+
+async def test_only_keys_for_tools_come_in() -> None:
+    """Others are refused before anything is read, with the way in for those without a key."""
+    async with world(keys=keys(agent=["tools"], chat=["context"])) as made:
+        assert (await made.post("/mcp", INITIALIZE, key="agent", **ACCEPT))[0] == 200
+        for key, status, code in (
+            (None, 401, "missing_api_key"),
+            ("nobody", 401, "invalid_api_key"),
+            ("chat", 403, "scope_missing"),
+        ):
+            answered = await made.post("/mcp", INITIALIZE, key=key, **ACCEPT)
+            assert (answered[0], answered[1]["error"]["code"]) == (status, code)
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Host": "evil.example"}, 403),
+        ({"X-Gateway-Tool": "http_request"}, 403),
+        ({"Content-Type": "text/plain"}, 415),
+    ],
+)
+async def test_the_gateways_own_checks_come_first(fields: dict[str, str], status: int) -> None:
+    """Pages of other sites, other names, and the gateway's own tools do not reach it."""
+    async with world() as made:
+        assert (await made.post("/mcp", INITIALIZE, **{**ACCEPT, **fields}))[0] == status
+
+
+async def test_a_request_has_a_largest_size() -> None:
+    """In bytes and in values."""
+    async with world(limits={"context_body": "100KiB", "context_values": 1000}) as made:
+        for value in ("x" * (200 << 10), [0] * 5000):
+            status, body = await made.post("/mcp", {**INITIALIZE, "more": value}, **ACCEPT)
+            assert (status, body["error"]["code"]) == (413, "request_too_large")
+
+
+async def test_a_session_belongs_to_its_key_and_there_are_so_many() -> None:
+    """Another key's request looks as if there were none; one too many gets 503."""
+    async with world({"sessions": {"most": 1}}, keys=keys(agent=["tools"], other=["tools"])) as made:
+        async with made.client("legacy", key="agent") as client:
+            assert (await client.list_tools()).tools
+            status, body = await made.post("/mcp", INITIALIZE, key="other", **ACCEPT)
+            assert (status, body["error"]["message"]) == (503, "Too many open sessions")
+        async with made.client("legacy", key="other") as client:  # the first one has ended
+            assert (await client.list_tools()).tools
+
+
+async def test_a_request_is_in_metrics_and_in_the_access_log(calm: dict[str, object]) -> None:
+    """With its tool and its run."""
+    async with world(**calm, logging={"access": True}, metrics={"public": True}) as made, made.client() as client:
+        await client.call_tool("here__echo", {"text": "hi"})
+        lines = [json.loads(line) for line in made.gateway.logged().splitlines()]
+        (line,) = [line for line in lines if line.get("tool") == "here.echo"]
+        assert (line["route"], line["mcp_method"], line["key"]) == ("mcp", "tools/call", "local")
+        assert line["run"].startswith("run_")
+        found = samples(await made.gateway.gateway._exposition.page())
+        name = "gateway_mcp_server_operation_duration_seconds_count"
+        assert found[name + '{error_type="",mcp_method_name="tools/call"}'] == 1
+
+
+async def test_the_clients_name_is_on_record(calm: dict[str, object]) -> None:
+    """With its run."""
+    async with world(**calm) as made, made.client("legacy") as client:
+        result = await client.call_tool("here__echo", {"text": "hi"})
+        assert result.meta is not None
+        run = await made.gateway.gateway._shared.store.run(result.meta["twolane/run"], tenant="local")
+        assert run is not None and run.client is not None and (run.kind, run.tool) == ("tool", "here.echo")
+        assert json.loads(run.client)["name"] == "mcp" and json.loads(run.client)["protocol"] == "2025-11-25"
+
+
+async def test_calls_of_many_clients_are_not_crossed(calm: dict[str, object]) -> None:
+    """20 clients of both eras, 10 calls each, all at once."""
+    async with world(**calm) as made:
+
+        async def client(number: int) -> None:
+            async with made.client(("legacy", "auto")[number % 2]) as opened:
+                calls = [opened.call_tool("here__echo", {"text": f"{number}.{i}"}) for i in range(10)]
+                assert [texts(result) for result in await asyncio.gather(*calls)] == [
+                    f"{number}.{i}" for i in range(10)
+                ]
+
+        await asyncio.gather(*map(client, range(20)))

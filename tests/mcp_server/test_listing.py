@@ -1,0 +1,28 @@
+"""What a request may use, and which tool a name means."""
+
+import pytest
+
+from gateway.mcp_server.listing import Narrowing, Offer
+
+ECHO = Offer("here.echo", "here__echo", "echo", "here", {})
+NOTE = Offer("demo_note", "demo_note", "demo_note", None, {})
+
+
+@pytest.mark.parametrize(
+    ("narrowing", "echo", "note", "service"),
+    [
+        (Narrowing(), True, True, True),
+        (Narrowing(((), ())), True, True, True),
+        (Narrowing((("here.*",), ())), True, False, True),
+        (Narrowing((("here.*",), ("here.echo",))), True, False, False),
+        (Narrowing((("here.*",), ("there.*",))), False, False, False),
+        (Narrowing((), "here"), True, False, True),
+        (Narrowing((), "there"), False, False, False),
+        (Narrowing((("*",),)), True, True, True),
+        (Narrowing((("demo_note",),)), False, True, False),
+    ],
+)
+def test_every_list_narrows(narrowing: Narrowing, echo: bool, note: bool, service: bool) -> None:
+    """An empty one does not; a service as a whole needs all of its tools."""
+    assert (narrowing.allows(ECHO), narrowing.allows(NOTE)) == (echo, note)
+    assert narrowing.allows_service("here") == service

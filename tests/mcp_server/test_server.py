@@ -1,0 +1,38 @@
+"""Lists in pages, and what the gateway says of itself, in both eras."""
+
+import pytest
+from mcp.shared.exceptions import MCPError
+from mcp_types import PaginatedRequestParams
+
+from gateway.mcp_server.server import PAGE, page_of
+from tests.mcp_server.serving import Era, both_eras, server, world
+
+
+def test_a_list_comes_in_pages() -> None:
+    """A cursor names the first entry of its page; one that is gone is refused."""
+    entries = [{"name": f"t{i}"} for i in range(2 * PAGE + 1)]
+    cursor, found = None, []
+    while True:
+        page = page_of("tools", entries, cursor)
+        found += page["tools"]
+        cursor = page.get("nextCursor")
+        if cursor is None:
+            break
+    assert found == entries
+    with pytest.raises(MCPError, match="no such page"):
+        page_of("tools", entries, "gone")
+
+
+@both_eras
+async def test_a_client_reads_all_pages(era: Era) -> None:
+    """Of a server with many tools."""
+    async with world(here=server("many-tools", "250")) as made, made.client(era) as client:
+        names: set[str] = set()
+        cursor = None
+        while True:
+            page = await client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+            names |= {tool.name for tool in page.tools}
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        assert len([name for name in names if name.startswith("here__")]) >= 250

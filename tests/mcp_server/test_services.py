@@ -1,0 +1,47 @@
+"""Prompts and resources of services, by name, in both eras."""
+
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from tests.mcp_server.serving import Era, both_eras, keys, server, world
+
+#: Workflows are prompts, too.
+NONE = {"workflows": "off"}
+
+
+@both_eras
+async def test_prompts_and_resources_of_services_are_passed_on(era: Era) -> None:
+    """On the path of the service they have its own names."""
+    async with world(NONE) as made:
+        for path, head, uri in (("", "here__", "twolane://here/file:///"), ("/here", "", "file:///")):
+            async with made.client(era, path=path) as client:
+                assert [prompt.name for prompt in (await client.list_prompts()).prompts] == [f"{head}greet"]
+                (message,) = (await client.get_prompt(f"{head}greet", {"who": "Ann"})).messages
+                assert "'who': 'Ann'" in getattr(message.content, "text", "")
+                assert [one.uri for one in (await client.list_resources()).resources] == [f"{uri}a b"]
+                templates = (await client.list_resource_templates()).resource_templates
+                assert [one.uri_template for one in templates] == [f"{uri}{{name}}"]
+                (content,) = (await client.read_resource(f"{uri}x")).contents
+                assert (content.uri, getattr(content, "text", "")) == (f"{uri}x", "Content of file:///x")
+
+
+async def test_a_key_for_some_tools_of_a_service_gets_nothing_beside_them() -> None:
+    """Only one that may use all of its tools does."""
+    some, all_of_it = keys(some=["tools"], whole=["tools"])
+    narrowed = [{**some, "tools": ["here.echo"]}, {**all_of_it, "tools": ["here.*"]}]
+    async with world(NONE, keys=narrowed) as made:
+        async with made.client(key="some") as client:
+            assert (await client.list_resources()).resources == [] and (await client.list_prompts()).prompts == []
+            for name in ("twolane://here/file:///x", "file:///x", "twolane://other/file:///x"):
+                with pytest.raises(MCPError, match="no such resource"):
+                    await client.read_resource(name)
+            with pytest.raises(MCPError, match="no such prompt"):
+                await client.get_prompt("here__greet", {})
+        async with made.client(key="whole") as client:
+            assert len((await client.list_resources()).resources) == 1
+
+
+async def test_a_server_without_them_is_left_out() -> None:
+    """It offers tools only."""
+    async with world(NONE, here=server("ok")) as made, made.client() as client:
+        assert (await client.list_prompts()).prompts == [] and (await client.list_resources()).resources == []

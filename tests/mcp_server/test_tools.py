@@ -1,0 +1,80 @@
+"""The tools that a client sees and calls, by its key and its path, in both eras."""
+
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from tests.mcp_server.serving import Era, both_eras, keys, texts, world
+
+Calm = dict[str, object]
+
+
+@both_eras
+async def test_tools_have_what_their_server_says_of_them(era: Era) -> None:
+    """On the path of the service they have its own names."""
+    async with world() as made:
+        for path, name in (("", "here__add"), ("/here", "add")):
+            async with made.client(era, path=path) as client:
+                tool = next(tool for tool in (await client.list_tools()).tools if tool.name == name)
+                assert tool.title == "Adder" and tool.annotations and tool.annotations.read_only_hint
+                assert tool.output_schema is not None and tool.input_schema["required"] == ["a", "b"]
+                assert tool.icons and [icon.src for icon in tool.icons] == ["https://example.com/add.png"]
+
+
+@both_eras
+async def test_a_call_brings_what_the_server_wrote(era: Era, calm: Calm) -> None:
+    """Its blocks, also those that are no text, and its structured content; a failure is a result."""
+    async with world(**calm) as made, made.client(era) as client:
+        added = await client.call_tool("here__add", {"a": 1, "b": 2})
+        assert (texts(added), added.structured_content, added.is_error) == ("3", {"sum": 3}, False)
+        image = await client.call_tool("here.image", {})
+        assert [block.type for block in image.content] == ["image", "text"]
+        failed = await client.call_tool("here__fail", {})
+        assert failed.is_error and "it does not work" in texts(failed)
+        hurt = await client.call_tool("here__hurt", {})
+        assert "read this" in texts(hurt) and [block.type for block in hurt.content] == ["text"]
+
+
+@both_eras
+async def test_a_key_and_the_configuration_narrow_what_there_is(era: Era, calm: Calm) -> None:
+    """What a key may not use does not exist for it."""
+    agent = {**keys(agent=["tools"])[0], "tools": ["here.a*", "here.echo", "read_result"]}
+    async with world({"tools": ["here.*"]}, **calm, keys=[agent]) as made, made.client(era, key="agent") as client:
+        assert {tool.name for tool in (await client.list_tools()).tools} == {"here__add", "here__echo"}
+        assert texts(await client.call_tool("here__echo", {"text": "hi"})) == "hi"
+        for name in ("here__pid", "here.pid", "read_result", "no_such"):
+            with pytest.raises(MCPError, match="no such tool"):
+                await client.call_tool(name, {})
+
+
+async def test_a_path_serves_one_service(calm: Calm) -> None:
+    """Tools of the gateway itself are on the whole endpoint only; another service has none."""
+    async with world(**calm) as made:
+        async with made.client(path="/here") as client:
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            assert "echo" in names and "read_result" not in names
+            assert texts(await client.call_tool("echo", {"text": "hi"})) == "hi"
+        async with made.client(path="/elsewhere") as client:
+            assert (await client.list_tools()).tools == []
+
+
+@both_eras
+async def test_two_tools_stand_for_a_long_list(era: Era, calm: Calm) -> None:
+    """One finds, one calls; a name that is known works as well."""
+    async with world({"search_over": 3}, **calm) as made, made.client(era) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["find_tools", "call_tool"]
+        found = texts(await client.call_tool("find_tools", {"query": "adds two numbers", "limit": 1}))
+        assert '"here__add"' in found and '"here__echo"' not in found
+        called = await client.call_tool("call_tool", {"name": "here__add", "arguments": {"a": 2, "b": 2}})
+        assert (texts(called), called.structured_content) == ("4", {"sum": 4})
+        assert texts(await client.call_tool("here__echo", {"text": "hi"})) == "hi"
+        wrong = await client.call_tool("call_tool", {"arguments": {}})
+        assert wrong.is_error and "name must be a text" in texts(wrong)
+
+
+async def test_a_resource_that_a_tool_names_can_be_read(calm: Calm) -> None:
+    """Its address leads to the service."""
+    async with world(**calm) as made, made.client() as client:
+        (link,) = (await client.call_tool("here__link", {})).content
+        assert link.type == "resource_link" and link.uri == "twolane://here/file:///a b"
+        (content,) = (await client.read_resource(link.uri)).contents
+        assert content.uri == link.uri and getattr(content, "text", "") == "Content of file:///a b"
