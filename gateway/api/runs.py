@@ -27,7 +27,7 @@ from gateway.api.site import Route, readable
 from gateway.api.views import audit_view, json_answer, page_answer, run_view, summary_view, whole_run_view
 from gateway.approvals.approvals import OF_RUN
 from gateway.contracts.caller import Caller
-from gateway.contracts.journal import RunState, StoredRun
+from gateway.contracts.journal import RunKind, RunState, StoredRun
 from gateway.contracts.lists import NarrowedRuns
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
@@ -35,7 +35,7 @@ from gateway.runs import settle
 
 RUNS, AUDIT, SUMMARY = "/context/runs", "/context/audit", "/context/summary"
 STATES: Final[tuple[RunState, ...]] = get_args(RunState)
-KINDS: Final = ("chat", "workflow")
+KINDS: Final[tuple[RunKind, ...]] = get_args(RunKind)
 #: Words in which a run that waits in memory differs from what is stored of it; so many are looked at for them.
 _SHOWN: Final = ("running", "awaiting_approval")
 LOOKED_AT = 200

@@ -47,6 +47,8 @@ def run_view(run: StoredRun, *, pending: int) -> Json:
         "conversation": run.conversation,
         "caller": run.caller,
         "workflow": run.workflow,
+        "tool": run.tool,
+        "client": None if run.client is None else orjson.loads(run.client),
         "effects": run.effects,
         "created_at": run.created_s,
         "updated_at": run.updated_s,

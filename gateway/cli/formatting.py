@@ -80,6 +80,7 @@ def approval_lines(view: View) -> Iterator[str]:
     yield f"run           {word(view, 'run_id')}, step {word(view, 'step')}"
     if view.get("conversation") is not None:
         yield f"conversation  {word(view, 'conversation')}"
+    yield from _client(view)
     yield f"sha256        {word(view, 'sha256')}"
     yield f"asked         {time_of(view, 'created_at')}"
     if pending:
@@ -121,10 +122,17 @@ def _why(view: View) -> str:
 # Runs.
 
 
+def _client(view: View) -> Iterator[str]:
+    """Format the MCP client that asked for a call, if one did."""
+    if isinstance(client := view.get("client"), dict):
+        yield f"client        {word(client, 'name')} {word(client, 'version')}"
+
+
 def run_summary(view: View) -> str:
     """Format a run in a list."""
+    kind = f"call of {word(view, 'tool')}" if view.get("kind") == "tool" else word(view, "kind")
     return (
-        f"{word(view, 'id')}  {word(view, 'state')}  {word(view, 'kind')} of {word(view, 'caller')}, "
+        f"{word(view, 'id')}  {word(view, 'state')}  {kind} of {word(view, 'caller')}, "
         f"began {time_of(view, 'created_at')}, waits for {_waiting(view)}"
     )
 
@@ -136,6 +144,7 @@ def run_lines(view: View) -> Iterator[str]:
     yield f"caller        {word(view, 'caller')}"
     if view.get("conversation") is not None:
         yield f"conversation  {word(view, 'conversation')}"
+    yield from _client(view)
     yield f"began         {time_of(view, 'created_at')}"
     yield f"last change   {time_of(view, 'updated_at')}"
     yield f"effects       {'a tool was started' if view.get('effects') else 'none: no tool was started'}"

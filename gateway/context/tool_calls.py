@@ -162,7 +162,7 @@ class ToolCalls:
         run.tell = progressed
         try:
             if (live := run.live) is not None:
-                await live.ended()
+                await self._turn(live)
                 run.live, step, run.step = None, run.step, None
                 live.transcript.reraise()
                 if step is not None:
@@ -211,6 +211,15 @@ class ToolCalls:
         """Wait for what is still to be written."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+    async def _turn(self, live: LiveRun) -> None:
+        """Wait for the end of a run here, or for its question. Its client counts as one of it."""
+        runs = self.lane().runs
+        runs.join(live)
+        try:
+            await live.ended()
+        finally:
+            runs.leave(live, whole=live.done)
 
     async def _keyed(self, lane: ContextLane, exchange: Exchange, request_key: RequestKey) -> CallRun | None:
         """Return the run of an earlier call with the same Idempotency-Key, unless it came to nothing."""

@@ -287,7 +287,8 @@ def _approval() -> Schema:
     maybe = _some("conversation", "user", "decided_by", "via", "comment")
     times = {"created_at": TIME, "expires_at": TIME, "decided_at": _maybe(TIME)}
     states = {"enum": list(APPROVAL_STATES)}
-    return _of(**texts, **maybe, **times, step=WHOLE, arguments=OBJECT, edited_arguments=_maybe(OBJECT), state=states)
+    objects = {"arguments": OBJECT, "edited_arguments": _maybe(OBJECT), "client": _maybe(OBJECT)}
+    return _of(**texts, **maybe, **times, **objects, step=WHOLE, state=states)
 
 
 def _run() -> Schema:
@@ -296,7 +297,8 @@ def _run() -> Schema:
     return _of(
         object=_only("run"),
         **texts,
-        **_some("conversation", "workflow"),
+        **_some("conversation", "workflow", "tool"),
+        client=_maybe(OBJECT),
         **times,
         state=states,
         effects=TRUTH,

@@ -52,6 +52,8 @@ async def test_runs_are_listed() -> None:
             "conversation": "c9",
             "caller": "ann",
             "workflow": None,
+            "tool": None,
+            "client": None,
             "effects": False,
             "created_at": 90.0,
             "updated_at": 100.0,

@@ -106,6 +106,15 @@ def test_a_run_that_ended_says_how() -> None:
     ]
 
 
+def test_a_tool_call_names_its_tool_and_its_client() -> None:
+    """On one line, whatever the client calls itself."""
+    view = {"id": "run_1", "state": "completed", "kind": "tool", "tool": "notes.find", "caller": "ann"}
+    client = {"name": "probe\n9", "version": "1.2"}
+    assert run_summary(view).startswith("run_1  completed  call of notes.find of ann, ")
+    assert "client        probe\\n9 1.2" in list(run_lines({**view, "client": client}))
+    assert "client        probe\\n9 1.2" in list(approval_lines({"id": "ap_1", "client": client}))
+
+
 def test_audit_lines_are_one_line_each() -> None:
     """Of a call with who decided; of a run as a whole without a call."""
     call = {

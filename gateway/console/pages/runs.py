@@ -25,7 +25,7 @@ STATES: Final = (
     "interrupted",
     "cancelled",
 )
-KINDS: Final = ("chat", "workflow")
+KINDS: Final = ("chat", "workflow", "tool")
 #: What a list is narrowed by, besides times: `gateway.api.runs` has the same words.
 _WORDS: Final = ("state", "kind", "caller", "workflow", "conversation")
 _TIMES: Final = ("since", "until")

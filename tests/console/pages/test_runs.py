@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import orjson
 import pytest
 
 from gateway.console.pages.runs import SHOWN, time_of
@@ -39,6 +40,17 @@ async def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
             page.links
         )
         assert rows(await (await browser.signed_in("eve")).get(RUNS)) == ["run_4"]
+
+
+async def test_a_tool_call_shows_its_tool_and_its_client(tmp_path: Path) -> None:
+    """Whatever the client calls itself."""
+    client = orjson.dumps({"name": "<b>probe", "version": "1.2"}).decode()
+    await stored(tmp_path, new(ran("run_1", kind="tool", tool="notes.find", client=client)), new(ran("run_2")))
+    async with read_by_ann(tmp_path) as browser:
+        page = await browser.get(f"{RUNS}?kind=tool")
+        assert rows(page) == ["run_1"]
+        assert [cell.text for cell in page.root.all("tbody")[0].all("td")][1] == "tool call notes.find"
+        assert "<b>probe 1.2" in (await browser.get(f"{RUNS}/run_1")).root.text
 
 
 @pytest.mark.parametrize(

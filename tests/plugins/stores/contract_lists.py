@@ -16,7 +16,11 @@ MANY = [
         ("completed", "failed", "running"),
         (None, "c1"),
         ("ann", "bob"),
-        ({}, {"kind": "workflow", "workflow": "report"}, {"kind": "workflow", "workflow": "tidy"}),
+        (
+            {},
+            {"kind": "tool", "tool": "look"},
+            *({"kind": "workflow", "workflow": name} for name in ("report", "tidy")),
+        ),
     )
 ]
 
@@ -36,7 +40,7 @@ async def test_runs_are_narrowed_by_any_combination(store: Store) -> None:
         "state": [None, "failed"],
         "conversation": [None, "c1", "c9"],
         "caller": [None, "bob"],
-        "kind": [None, "chat", "workflow"],
+        "kind": [None, "chat", "workflow", "tool"],
         "workflow": [None, "tidy"],
         "since_s": [None, 5.0],
         "until_s": [None, 30.0],

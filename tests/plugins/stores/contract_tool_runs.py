@@ -1,0 +1,90 @@
+"""What every store promises of the runs of tool calls: imported by its test module like `contract`."""
+
+from dataclasses import replace
+
+import pytest
+
+from gateway.contracts.journal import AskedAlreadyError, Change, StoredRun
+from gateway.contracts.store import Store
+from tests.plugins.stores.records import approval, new, run, step
+
+CLIENT = '{"name":"probe","version":"1.2"}'
+
+
+def called(run_id: str = "run_1", **facts: object) -> StoredRun:
+    return run(run_id, **{"kind": "tool", "tool": "look", "client": CLIENT, "fingerprint": "same", **facts})
+
+
+def asking(run_: StoredRun) -> Change:
+    """A run that asks a person about its one call."""
+    asked = approval(f"ap_{run_.id}", run_id=run_.id, tenant=run_.tenant, client=CLIENT)
+    return new(run_, steps=(step(run_id=run_.id, tenant=run_.tenant),), approvals=(asked,))
+
+
+async def test_a_call_comes_back_as_it_was_written(store: Store) -> None:
+    """With its client, and all of its result."""
+    answered = step(state="finished", result="a chart", answer=b'{"parts":[],"structured":{"bars":3}}')
+    await store.write(replace(asking(called()), steps=(answered,)))
+    assert await store.run("run_1", tenant="acme") == called()
+    assert await store.steps("run_1", tenant="acme") == [answered]
+    asked = await store.approval("ap_run_1", tenant="acme")
+    assert asked is not None and asked.client == CLIENT
+    (listed,) = (await store.runs(tenant="acme", limit=1, kind="tool")).runs
+    assert (listed.tool, listed.client) == ("look", CLIENT)
+
+
+async def test_a_call_that_asks_is_undelivered_until_it_is_delivered(store: Store) -> None:
+    """Of one tenant; and whatever becomes of its run."""
+    await store.write(asking(called()))
+    assert await store.undelivered("same", tenant="acme") == called()
+    assert await store.undelivered("same", tenant="other") is None
+    assert await store.undelivered("another", tenant="acme") is None
+    await store.write(Change(run=called(state="completed")))
+    found = await store.undelivered("same", tenant="acme")
+    assert found is not None and found.state == "completed"
+    await store.delivered("same", tenant="other", run_id="run_1")
+    await store.delivered("same", tenant="acme", run_id="run_2")
+    assert await store.undelivered("same", tenant="acme") is not None
+    await store.delivered("same", tenant="acme", run_id="run_1")
+    assert await store.undelivered("same", tenant="acme") is None
+
+
+async def test_one_run_asks_for_a_call(store: Store) -> None:
+    """The other one writes nothing, until the first one's result was delivered."""
+    await store.write(asking(called()))
+    with pytest.raises(AskedAlreadyError):
+        await store.write(asking(called("run_2")))
+    assert await store.run("run_2", tenant="acme") is None
+    assert await store.approval("ap_run_2", tenant="acme") is None
+    await store.write(asking(called("run_1", tenant="other")))
+    await store.delivered("same", tenant="acme", run_id="run_1")
+    await store.write(asking(called("run_2")))
+    found = await store.undelivered("same", tenant="acme")
+    assert found is not None and found.id == "run_2"
+
+
+async def test_a_call_of_an_unknown_outcome_is_undelivered(store: Store) -> None:
+    """Unless the same call waits already; a chat never is."""
+    await store.write(new(called(state="unknown")))
+    await store.write(new(called("run_2", state="unknown")))
+    found = await store.undelivered("same", tenant="acme")
+    assert found is not None and found.id == "run_1"
+    await store.write(new(run("run_3", state="unknown", fingerprint="chat")))
+    assert await store.undelivered("chat", tenant="acme") is None
+
+
+async def test_a_call_that_runs_is_not_undelivered(store: Store) -> None:
+    await store.write(new(called(effects=True), steps=(step(state="started"),)))
+    assert await store.undelivered("same", tenant="acme") is None
+
+
+async def test_what_is_pruned_is_in_nobodys_way(store: Store) -> None:
+    ended = called(state="completed", created_s=100.0, updated_s=100.0)
+    await store.write(asking(replace(ended, state="running")))
+    await store.write(Change(run=ended))
+    while await store.prune(before_s=200.0, limit=10):
+        pass
+    assert await store.undelivered("same", tenant="acme") is None
+    await store.write(asking(called("run_2")))
+    found = await store.undelivered("same", tenant="acme")
+    assert found is not None and found.id == "run_2"
