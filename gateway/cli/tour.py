@@ -1,4 +1,4 @@
-"""`make demo`: eight steps against a running gateway with the demo model, each shown as it happens."""
+"""`make demo`: nine steps against a running gateway with the demo model, each shown as it happens."""
 
 import asyncio
 import importlib.util
@@ -40,6 +40,23 @@ messages = [{"role": "user", "content": sys.argv[2]}]
 for chunk in client.chat.completions.create(model="demo", stream=True, messages=messages):
     print(chunk.choices[0].delta.content or "", end="", flush=True)
 """
+#: What a user of an MCP client sees: a list, a question about a call, its result.
+_MCP_CLIENT = """
+import asyncio, sys
+from mcp import Client
+from mcp_types import ElicitResult
+
+async def decide(_context, question):
+    print(question.message, "\\n-> approve")
+    return ElicitResult(action="accept", content={"decision": "approve"})
+
+async def main():
+    async with Client(sys.argv[1] + "/mcp", elicitation_callback=decide) as client:
+        print("tools:", *sorted(tool.name for tool in (await client.list_tools()).tools))
+        print((await client.call_tool("clock__now", {"utc_offset_hours": 9})).content[0].text)
+
+asyncio.run(main())
+"""
 
 
 class _LeftOutError(Exception):
@@ -74,7 +91,7 @@ def _prepared(folder: Path) -> dict[str, object]:
             "file_operations": {"roots": [str(folder)]},
             "execute_sql": {"url": f"sqlite:///{folder / 'shop.db'}"},
         },
-        "mcp": {"servers": {"clock": _CLOCK} if _has_sdk() else {}},
+        "mcp": {"servers": {"clock": _CLOCK}, "serve": {}} if _has_sdk() else {},
         "workflows": {"folder": str(workflows)},
         "store": "sqlite:///:memory:",
     }
@@ -118,11 +135,7 @@ async def _sdk(gateway: GatewayProcess) -> bool:
     if importlib.util.find_spec("openai") is None:
         raise _LeftOutError(f"openai-python is not installed here ({_PIP} openai)")
     words = 'tool execute_sql {"sql": "SELECT name FROM fruit ORDER BY price"}'
-    command = (sys.executable, "-c", _SDK, gateway.base_url, words)
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    out, _ = await asyncio.wait_for(process.communicate(), 60)
-    _print(f"   {out.decode()}")
-    return process.returncode == 0 and b"fig" in out
+    return "fig" in await _printed_by(_SDK, gateway.base_url, words)
 
 
 async def _mcp_tool(gateway: GatewayProcess) -> bool:
@@ -133,6 +146,22 @@ async def _mcp_tool(gateway: GatewayProcess) -> bool:
     held = await _post(gateway, CONTEXT, 'tool clock.now {"utc_offset_hours": 9}')
     approve = re.search(r"^approve ap_\w+ \w+$", _summary(held), re.MULTILINE)
     return approve is not None and "+09:00" in _summary(await _post(gateway, CONTEXT, approve[0]))
+
+
+async def _mcp_client(gateway: GatewayProcess) -> bool:
+    if not _has_sdk():
+        raise _LeftOutError(f"the SDK for MCP is not installed here ({_PIP} 'twolane[mcp]')")
+    printed = await _printed_by(_MCP_CLIENT, gateway.base_url)
+    return "Approve this call?" in printed and "+09:00" in printed
+
+
+async def _printed_by(program: str, *arguments: str) -> str:
+    """Show and return what a program of a user prints; an empty text if it fails."""
+    command = (sys.executable, "-c", program, *arguments)
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    _print(textwrap.indent(out.decode().strip(), "   "))
+    return out.decode() if process.returncode == 0 else ""
 
 
 async def _running(gateway: GatewayProcess, path: str) -> dict[str, Any]:
@@ -173,7 +202,8 @@ _STEPS = {
     "5. openai-python, streaming, unchanged but for its base URL": _sdk,
     "6. A tool of an MCP server: nobody knows it, so a person is asked": _mcp_tool,
     "7. A workflow, called by its name in the chat: a query, the model, a page": _workflow,
-    "8. Metrics of what happened": _metrics,
+    "8. The gateway as an MCP server: its client asks the person": _mcp_client,
+    "9. Metrics of what happened": _metrics,
 }
 
 

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -28,7 +28,10 @@ def public(key: Any, **members: object) -> dict[str, object]:
 
 
 class Issuer:
-    """Serves `keys` at /keys; `status` other than 200 is a failure. `asked` counts the requests for keys."""
+    """Serves `keys` at /keys; `status` other than 200 is a failure. `asked` counts the requests for keys.
+
+    `token_page` answers at /token.
+    """
 
     def __init__(self) -> None:
         self.keys: list[dict[str, object]] = [public(RSA_KEY, kid="k1", use="sig")]
@@ -36,13 +39,20 @@ class Issuer:
         self.asked = 0
         self.url = ""
         self.metadata: dict[str, object] = {}
+        self.token_page: Callable[[web.Request], Awaitable[web.Response]] | None = None
 
     @property
     def jwks_url(self) -> str:
         return f"{self.url}/keys"
 
     async def metadata_page(self, _request: web.Request) -> web.Response:
-        return web.json_response({"issuer": self.url, "jwks_uri": self.jwks_url, **self.metadata})
+        found = {"issuer": self.url, "jwks_uri": self.jwks_url, "token_endpoint": f"{self.url}/token"}
+        endpoint = {"authorization_endpoint": f"{self.url}/authorize", "response_types_supported": ["code"]}
+        return web.json_response({**found, **endpoint, **self.metadata})
+
+    async def token_answer(self, request: web.Request) -> web.Response:
+        assert self.token_page is not None
+        return await self.token_page(request)
 
     async def keys_page(self, _request: web.Request) -> web.Response:
         self.asked += 1
@@ -69,6 +79,7 @@ async def issuing() -> AsyncIterator[Issuer]:
     app = web.Application()
     app.router.add_get("/.well-known/oauth-authorization-server", issuer.metadata_page)
     app.router.add_get("/keys", issuer.keys_page)
+    app.router.add_post("/token", issuer.token_answer)
     async with TestServer(app) as server:
         issuer.url = str(server.make_url("")).rstrip("/")
         yield issuer

@@ -1,0 +1,108 @@
+"""docs/mcp-server.md is true: its configurations are ones, and what runs there prints what stands there."""
+
+import asyncio
+import json
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from gateway.config import load
+from gateway.testing.run import GatewayProcess
+from tests.clients.snippets import ADDRESS, Snippet, run, snippets_of
+
+SNIPPETS: Final = tuple(snippets_of("docs/mcp-server.md"))
+ENDPOINT: Final = f"http://{ADDRESS}/mcp"
+HASHES: Final = {f"{name}_SHA256": str(i) * 64 for i, name in enumerate(("ANNA", "BUILDER", "PERSON"))}
+KEY: Final = "Authorization: Bearer"
+
+
+def named(name: str) -> Snippet:
+    [found] = [snippet for snippet in SNIPPETS if snippet.name == f"mcp-server {name}".strip()]
+    return found
+
+
+def test_every_snippet_is_tested() -> None:
+    """And each has a name of its own."""
+    clients = ["claude-code", "claude-code file", "codex", "cursor", "vscode", "cline", "stdio"]
+    assert [snippet.name for snippet in SNIPPETS] == [
+        f"mcp-server {name}".strip() for name in ("", "call", *clients[:-1], "keys", "search", "oauth", clients[-1])
+    ]
+
+
+async def test_the_quick_start(tmp_path: Path) -> None:
+    """A call that is held, approved in the client, and run."""
+    config = named("").code.replace("./work", str(tmp_path / "work"))
+    (tmp_path / "work").mkdir()
+    async with GatewayProcess(config) as gateway:
+        address = gateway.base_url.removeprefix("http://")
+        printed = await asyncio.to_thread(run, named("call"), home=tmp_path, address=address)
+    assert printed == named("call").output
+    assert (tmp_path / "work" / "note.txt").read_text(encoding="utf-8") == "Buy milk"
+
+
+@pytest.mark.parametrize("name", ["", "keys", "search", "oauth"])
+def test_the_configurations(name: str, tmp_path: Path) -> None:
+    """Each is accepted as it stands, and serves."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "gateway.yaml").write_text(named(name).code, encoding="utf-8")
+    loaded = load(tmp_path / "gateway.yaml", environ=HASHES, flags={})
+    assert loaded.settings.mcp.serve is not None and loaded.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "variable"),
+    [
+        ("claude-code file", "mcpServers", "${GATEWAY_API_KEY}"),
+        ("cursor", "mcpServers", "${env:GATEWAY_API_KEY}"),
+        ("vscode", "servers", "${input:twolane-key}"),
+    ],
+)
+def test_the_files_of_clients(name: str, key: str, variable: str) -> None:
+    """They name the endpoint, and a place for the key, which is not in them."""
+    server: dict[str, Any] = json.loads(named(name).code)[key]["twolane"]
+    assert server.pop("type", "http") == "http"
+    assert server == {"url": ENDPOINT, "headers": {"Authorization": f"Bearer {variable}"}}
+
+
+def test_the_input_of_vs_code_is_the_one_that_is_used() -> None:
+    """It asks for it as for a password."""
+    [given] = json.loads(named("vscode").code)["inputs"]
+    assert (given["id"], given["type"], given["password"]) == ("twolane-key", "promptString", True)
+
+
+def test_the_file_of_codex() -> None:
+    """Its key is the name of a variable."""
+    server = tomllib.loads(named("codex").code)["mcp_servers"]["twolane"]
+    assert server == {"url": ENDPOINT, "bearer_token_env_var": "GATEWAY_API_KEY", "tool_timeout_sec": 300}
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("claude-code", f"claude mcp add --transport http twolane {ENDPOINT} --header '{KEY} ${{GATEWAY_API_KEY}}'"),
+        (
+            "cline",
+            f"cline mcp add twolane {ENDPOINT} --transport streamableHttp --header '{KEY} $GATEWAY_API_KEY' --yes",
+        ),
+    ],
+)
+def test_the_commands_of_clients(name: str, command: str) -> None:
+    """One line each. Claude Code stores the name of the variable, Cline what the shell makes of it."""
+    assert shlex.split(named(name).code) == shlex.split(command)
+
+
+async def test_the_file_of_a_client_that_starts_a_program(tmp_path: Path) -> None:
+    """What it starts speaks the protocol."""
+    server = json.loads(named("stdio").code)["mcpServers"]["twolane"]
+    async with GatewayProcess("mcp: {serve: {}}") as gateway:
+        address = gateway.base_url.removeprefix("http://")
+        line = shlex.join([server["command"], *server["args"]])
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+        asked = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
+        code = f"coproc {line}; echo {shlex.quote(asked)} >&${{COPROC[1]}}; head -n 1 <&${{COPROC[0]}}"
+        snippet = Snippet("stdio", None, "sh", code, "")
+        answer = json.loads(await asyncio.to_thread(run, snippet, home=tmp_path, address=address))
+    assert answer["id"] == 1 and answer["result"]["protocolVersion"] == "2025-11-25"
