@@ -34,6 +34,7 @@ from gateway.runs.event_feed import EventFeed
 from gateway.runs.lease import LOST
 from gateway.runs.live import LiveRun, interrupted
 from gateway.tools.call_answer import result_of
+from gateway.tools.results import clean
 
 log = logging.getLogger("gateway")
 
@@ -43,6 +44,8 @@ LOOK_S: Final = 5.0
 KEPT_S: Final = 24 * 3600.0
 #: Of the name and the version of a client, which it gives itself.
 NAME_CHARS: Final = 100
+#: Of a message about the progress of a call, which its server writes.
+MESSAGE_CHARS: Final = 1000
 #: Ends of a run after which its key begins a new one, if the run had no effect.
 _CAME_TO_NOTHING: Final = frozenset(("failed", "interrupted", "cancelled"))
 _STORE_FAILED: Final = "The gateway's store failed, so it runs no call; its log says why."
@@ -99,7 +102,7 @@ class CallRun:
 
     def progressed(self, message: str) -> None:
         if self.tell is not None:
-            self.tell(message)
+            self.tell(clean(message)[:MESSAGE_CHARS])
 
     def ended(self, step: StoredStep) -> None:
         self.step = step
@@ -169,12 +172,17 @@ class ToolCalls:
                     return _done(step, run.id, "completed")
                 if live.asks is not None:
                     run.id, run.is_owed = live.asks, True
-            return await self._followed(run, wait_s)
+            watchers = self.lane().runs.waiting.watchers
+            watchers[run.id] = run
+            try:
+                return await self._followed(run, wait_s)
+            finally:
+                watchers.pop(run.id, None)
         except StoreError as error:
             log.error("the store failed: %s", error)
             raise unwritten(error, f"The gateway's store failed; look at the run {run.id} once it works.") from None
         finally:
-            run.tell = None
+            run.tell = run.step = None
 
     def delivered(self, run: CallRun) -> None:
         """Record that the client has the result: the same call begins anew."""

@@ -36,10 +36,10 @@ class Line(Protocol):
         """Return a future that is done once nothing can come from it any more."""
         ...
 
-    async def call(self, tool: str, arguments: Json, *, progressed: Callable[[], None]) -> Json:
+    async def call(self, tool: str, arguments: Json, *, progressed: Callable[[str], None]) -> Json:
         """Return the result as the server wrote it. Raises LostError and AnsweredError.
 
-        A cancelled call is cancelled at the server, too.
+        A cancelled call is cancelled at the server, too. `progressed` is called with each message about its progress.
         """
         ...
 
@@ -61,15 +61,18 @@ class Calls:
         self._meter = meter
         self._asked: set[asyncio.Task[Json]] = set()  # a task without a reference may vanish
 
-    async def call(self, tool: str, arguments: Json) -> ToolResult:
-        """Return the tool's result, or its failure: every failure but a cancellation is a result, too."""
+    async def call(self, tool: str, arguments: Json, *, told: Callable[[str], None] | None = None) -> ToolResult:
+        """Return the tool's result, or its failure: every failure but a cancellation is a result, too.
+
+        `told` is called with the server's messages about its progress.
+        """
         with self._meter.operation("tools/call") as operation:
-            result, operation.error_type = await self._result(tool, arguments)
+            result, operation.error_type = await self._result(tool, arguments, told or _nothing)
         return result
 
-    async def _result(self, tool: str, arguments: Json) -> tuple[ToolResult, str]:
+    async def _result(self, tool: str, arguments: Json, told: Callable[[str], None]) -> tuple[ToolResult, str]:
         """Return a result and the type of its error."""
-        service, patience = self._server.name, _Patience(*self._server.limits_s(tool))
+        service, patience = self._server.name, _Patience(*self._server.limits_s(tool), told=told)
         if self._line() is None:
             text = f"the service {service!r} is not running just now. Say so, and go on without it."
             return ToolResult(text, ok=False), "not_running"
@@ -105,7 +108,7 @@ class Calls:
         return await self._request(line, tool, arguments, patience)
 
     async def _request(self, line: Line, tool: str, arguments: Json, patience: "_Patience") -> Json:
-        asked = asyncio.create_task(line.call(tool, arguments, progressed=patience.renew))
+        asked = asyncio.create_task(line.call(tool, arguments, progressed=patience.progressed))
         self._asked.add(asked)
         asked.add_done_callback(self._settled)
         ends: set[asyncio.Future[Any]] = {asked, line.gone}
@@ -128,10 +131,14 @@ class Calls:
 
 
 class _Patience:
-    """The time of one call: `limit_s` from its start and from each progress, in all never more than `longest_s`."""
+    """The time of one call: `limit_s` from its start and from each progress, in all never more than `longest_s`.
 
-    def __init__(self, limit_s: float, longest_s: float) -> None:
+    `told` is called with the message of each progress.
+    """
+
+    def __init__(self, limit_s: float, longest_s: float, *, told: Callable[[str], None]) -> None:
         self._limit_s = limit_s
+        self._told = told
         self._clock = asyncio.get_running_loop().time
         self._began_s = self._clock()
         self._longest_s = longest_s
@@ -139,7 +146,8 @@ class _Patience:
         #: How long it lasts: a number of the configuration, or one that progress made.
         self.was_s = limit_s
 
-    def renew(self) -> None:
+    def progressed(self, message: str) -> None:
+        self._told(message)
         since_s = self._clock() - self._began_s
         self.was_s = min(round(since_s + self._limit_s, 1), self._longest_s)
         self._until_s = self._began_s + min(since_s + self._limit_s, self._longest_s)
@@ -147,3 +155,7 @@ class _Patience:
     @property
     def left_s(self) -> float:
         return self._until_s - self._clock()
+
+
+def _nothing(_message: str) -> None:
+    """Do nothing: nobody waits for messages."""

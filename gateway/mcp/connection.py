@@ -151,10 +151,9 @@ class McpConnection:
         limits = f"{TOOLS_LIMIT} tools or {MAX_PAGES} pages"
         return found, [*problems, f"its list of tools is longer than {limits}: the rest is left out"]
 
-    async def call(self, tool: str, arguments: Json, *, progressed: Callable[[], None]) -> Json:
+    async def call(self, tool: str, arguments: Json, *, progressed: Callable[[str], None]) -> Json:
         async def told(progress: float, total: float | None, message: str | None) -> None:
-            del progress, total, message
-            progressed()
+            progressed(message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}"))
 
         request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=arguments))
         with _mapped():

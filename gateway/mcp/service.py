@@ -64,8 +64,8 @@ class McpService:
         return None
 
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
-        del exchange
-        return await self._session.call(call.tool.removeprefix(f"{self._server.name}."), call.arguments)
+        told = None if exchange.watcher is None else exchange.watcher.progressed
+        return await self._session.call(call.tool.removeprefix(f"{self._server.name}."), call.arguments, told=told)
 
     async def close(self) -> None:
         await self.stop()

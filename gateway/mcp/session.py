@@ -142,8 +142,8 @@ class Session:
             self._ending = asyncio.create_task(self._end(self._owner))
         await asyncio.shield(self._ending)
 
-    async def call(self, tool: str, arguments: Json) -> ToolResult:
-        return await self._calls.call(tool, arguments)
+    async def call(self, tool: str, arguments: Json, *, told: Callable[[str], None] | None = None) -> ToolResult:
+        return await self._calls.call(tool, arguments, told=told)
 
     def offers(self, kind: str) -> bool:
         """Return whether the server, while it runs, offers this kind of things: `prompts` or `resources`."""

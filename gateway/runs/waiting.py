@@ -2,15 +2,21 @@
 
 from typing import Final
 
+from gateway.contracts.exchange import CallWatcher
+
 #: So many are known in a worker; the oldest are forgotten first.
 KEPT: Final = 10_000
 
 
 class Waiting:
-    """The runs that wait for a person, by the fingerprints of the requests that they answer."""
+    """The runs that wait for a person, by the fingerprints of the requests that they answer.
+
+    `watchers` are requests of this worker that wait for a tool call, by its run.
+    """
 
     def __init__(self) -> None:
         self._run_ids: dict[str, str] = {}
+        self.watchers: dict[str, CallWatcher] = {}
 
     def note(self, fingerprint: str, run_id: str) -> None:
         """Record that the request was answered with a question of this run."""

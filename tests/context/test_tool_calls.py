@@ -9,14 +9,14 @@ import pytest
 from gateways import until_read
 
 from gateway.context.approval_mode import ApprovalModes
-from gateway.context.tool_calls import KEPT_S, Done, Held
+from gateway.context.tool_calls import KEPT_S, MESSAGE_CHARS, Done, Held
 from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import StoredRun
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.runs.asking import RequestKey
-from gateway.runs.live import mismatch
+from gateway.runs.asking import RequestKey, mismatch
 from tests.agent.agent_bench import CALLER
 
 from .calling import CLIENT, HARMLESS, calling
@@ -94,6 +94,30 @@ async def test_a_call_waits_for_the_decision(opened: Opened) -> None:
 
 async def _list(told: list[str]) -> list[str]:
     return told
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+async def test_a_tool_reports_its_progress(opened: Opened, is_held: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the request that waits, also behind a decision; without control characters, and no more than so much."""
+    told: list[str] = []
+    bench = calling(await opened(assessors={} if is_held else HARMLESS))
+    look = bench.worker.lane.catalog.named("look")
+    assert look is not None
+
+    async def works(_call: ToolCall, exchange: Exchange) -> ToolResult:
+        assert exchange.watcher is not None
+        exchange.watcher.progressed("half\x00" + "x" * 2000)
+        return ToolResult("done")
+
+    monkeypatch.setattr(look.source, "call", works)
+    run = await bench.begin()
+    waits = asyncio.create_task(bench.calls.outcome(run, wait_s=3600.0, progressed=told.append))
+    if is_held:
+        await until_read(lambda: _list(told), lambda told: len(told) > 0)
+        (approval,) = await bench.worker.store.approvals(tenant="t", limit=10)
+        await bench.decide(approval)
+    await waits
+    assert told[-1] == ("half" + "x" * 2000)[:MESSAGE_CHARS]
 
 
 async def test_another_worker_takes_the_answer_and_the_repeat(opened: Opened, tmp_path: Path) -> None:

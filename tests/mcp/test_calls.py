@@ -19,13 +19,13 @@ DONE: Json = {"content": [{"type": "text", "text": "done"}]}
 class Wire:
     """`calls.Line`: answers with what `answer` does; a coroutine function that may tell progress."""
 
-    def __init__(self, answer: Callable[[Callable[[], None]], Any]) -> None:
+    def __init__(self, answer: Callable[[Callable[[str], None]], Any]) -> None:
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.calls: list[tuple[str, Json]] = []
         self.began, self.cancelled = asyncio.Event(), asyncio.Event()
         self._answer = answer
 
-    async def call(self, tool: str, arguments: Json, *, progressed: Callable[[], None]) -> Json:
+    async def call(self, tool: str, arguments: Json, *, progressed: Callable[[str], None]) -> Json:
         self.calls.append((tool, arguments))
         self.began.set()
         try:
@@ -36,15 +36,15 @@ class Wire:
         return answer
 
 
-async def at_once(_: Callable[[], None]) -> Json:
+async def at_once(_: Callable[[str], None]) -> Json:
     return DONE
 
 
-async def never(_: Callable[[], None]) -> Json:
+async def never(_: Callable[[str], None]) -> Json:
     return await asyncio.get_running_loop().create_future()
 
 
-async def lost(_: Callable[[], None]) -> Json:
+async def lost(_: Callable[[str], None]) -> Json:
     raise LostError
 
 
@@ -85,7 +85,7 @@ async def test_a_tool_answers() -> None:
 async def test_a_tool_that_fails_says_so_itself() -> None:
     """Its text is the result."""
 
-    async def fails(_: Callable[[], None]) -> Json:
+    async def fails(_: Callable[[str], None]) -> Json:
         return {**DONE, "isError": True}
 
     box = Box(Wire(fails))
@@ -108,22 +108,35 @@ async def test_friendly_text_of_a_timeout() -> None:
 async def test_progress_gives_more_time() -> None:
     """Longer than the timeout is not too long as long as something happens."""
 
-    async def works(progressed: Callable[[], None]) -> Json:
+    async def works(progressed: Callable[[str], None]) -> Json:
         for _ in range(6):
             await asyncio.sleep(0.25)
-            progressed()
+            progressed("on its way")
         return DONE
 
     assert await Box(Wire(works), timeout=1).said() == "done"
 
 
+async def test_messages_of_progress_reach_who_waits() -> None:
+    """Each, as the server wrote it."""
+    told: list[str] = []
+
+    async def works(progressed: Callable[[str], None]) -> Json:
+        progressed("half")
+        progressed("all")
+        return DONE
+
+    await Box(Wire(works)).calls.call("dig", {}, told=told.append)
+    assert told == ["half", "all"]
+
+
 async def test_progress_forever_ends_at_the_maximum() -> None:
     """M5: each word of progress is heard, and none of them counts after that."""
 
-    async def works(progressed: Callable[[], None]) -> Json:
+    async def works(progressed: Callable[[str], None]) -> Json:
         while True:
             await asyncio.sleep(0.01)
-            progressed()
+            progressed("on its way")
 
     began = time.monotonic()
     text = await Box(Wire(works), timeout=0.5, max_timeout=1).said()
@@ -160,7 +173,7 @@ async def test_a_connection_that_is_gone_ends_its_calls() -> None:
 async def test_an_answer_just_before_the_end_counts() -> None:
     """What was read before the end was read is an answer."""
 
-    async def late(_: Callable[[], None]) -> Json:
+    async def late(_: Callable[[str], None]) -> Json:
         wire.gone.set_result(None)
         await asyncio.sleep(0.01)
         return DONE
@@ -186,7 +199,7 @@ async def test_the_time_of_a_call_covers_the_wait_for_a_new_connection() -> None
 async def test_the_error_of_a_server_is_told_and_bounded() -> None:
     """Its words, so far."""
 
-    async def refuses(_: Callable[[], None]) -> Json:
+    async def refuses(_: Callable[[str], None]) -> Json:
         raise AnsweredError("no such tool " + "x" * 100_000)
 
     box = Box(Wire(refuses))
@@ -199,7 +212,7 @@ async def test_who_cancels_is_free_at_once() -> None:
     """Also when the server's side of it takes its time."""
     released = asyncio.Event()
 
-    async def stubborn(_: Callable[[], None]) -> Json:
+    async def stubborn(_: Callable[[str], None]) -> Json:
         try:
             await asyncio.get_running_loop().create_future()
         finally:

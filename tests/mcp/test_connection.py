@@ -106,7 +106,7 @@ def newer(**answers: Answer) -> Told:
 
 
 async def called(connection: McpConnection, arguments: Json | None = None) -> Json:
-    return await connection.call("dig", arguments or {}, progressed=lambda: None)
+    return await connection.call("dig", arguments or {}, progressed=lambda _: None)
 
 
 async def test_the_newer_era_comes_first() -> None:
@@ -330,8 +330,9 @@ async def test_progress_is_heard() -> None:
     heard: list[str] = []
     progressed = Changes()
 
-    def hears(name: str) -> None:
+    def hears(name: str, message: str) -> None:
         heard.append(name)
+        assert message == "1"
         progressed()
 
     told = newer()

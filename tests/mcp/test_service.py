@@ -13,6 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from gateway.config.schema.mcp import McpServer
+from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.managed import ManagedService
 from gateway.contracts.plugin import Host
@@ -51,7 +52,7 @@ async def running(*behaviour: object, **options: Any) -> AsyncIterator[McpServic
 
 async def called(service: McpService, tool: str, **arguments: Any) -> tuple[bool, str]:
     call = ToolCall(id="c", tool=f"box.{tool}", arguments=arguments)
-    exchange = cast("Exchange", None)
+    exchange = Exchange(id="run_1", body={}, caller=Caller("c", "t", frozenset()), chain="main")
     assert await service.refusal(call, exchange) is None
     result = await service.call(call, exchange)
     return result.ok, result.content

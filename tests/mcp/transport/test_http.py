@@ -35,7 +35,7 @@ async def test_a_server_of_the_older_era(options: dict[str, bool]) -> None:
     async with serving(**options) as site:
         transport = HttpTransport(Endpoint(url=site.url), lost=lambda _: None, clock=Clock())
         async with open_connection(transport, probe_s=None) as link:
-            answer = await link.call("echo", {"text": "hello"}, progressed=lambda: None)
+            answer = await link.call("echo", {"text": "hello"}, progressed=lambda _: None)
             assert answer["content"][0]["text"] == "hello" and link.protocol == "2025-11-25"
         sessions = {head.get("mcp-session-id") for head in site.heads}
         assert len(sessions) == 2 and None in sessions
@@ -103,7 +103,7 @@ async def test_a_session_that_the_server_forgot() -> None:
             await site.down()
             await site.up()
             with pytest.raises((AnsweredError, LostError)):
-                await link.call("echo", {"text": "x"}, progressed=lambda: None)
+                await link.call("echo", {"text": "x"}, progressed=lambda _: None)
             async with asyncio.timeout(120):
                 await link.gone
     assert lost and lost[0] in ("the server has ended the session", "it does not accept connections")
