@@ -30,8 +30,9 @@ log = logging.getLogger("gateway")
 
 #: A run that was taken up so often without coming to an end will not come to one.
 OFTEN = 200
-#: So long after its turn, another worker may still be telling the answer of a run.
-TELLS_S = 2.0
+#: So long after its turn, another worker may still store the answer of a run: it has more of it than the record of the
+#: run, and a client that reads slowly has it wait (`gateway.api.responses.under_way`).
+TELLS_S = 12.0
 
 
 #: Returns the function that records the answer of a stored run which goes on; None: it is not recorded.

@@ -233,7 +233,7 @@ async def test_the_clients_own_tools_stay_the_clients(tmp_path: Path) -> None:
         answer = await world.chat(tools=[OWN_TOOL], temperature=0.5)
         assert answer.finish == "tool_calls"
         (own,) = answer.message["tool_calls"]
-        assert own["function"] == {"name": "theirs", "arguments": '{"x":1}'} and own["id"] == "call_model_0"
+        assert own["function"] == {"name": "theirs", "arguments": '{"x": 1}'} and own["id"] == "call_model_0"
         assert answer.message["content"] in (None, "")
         (request,) = world.model.asked
         assert (request["tools"], request["temperature"]) == ([OWN_TOOL], 0.5)

@@ -381,7 +381,7 @@ async def test_the_clients_own_calls_come_whole_in_a_stream() -> None:
         stream = await world.stream(tools=tools, stream_options={"include_usage": True})
         is_clean(stream, usage=True)
         (first,), (second,) = [delta["tool_calls"] for delta in stream.deltas if "tool_calls" in delta]
-        assert (first["index"], first["function"]) == (0, {"name": "a", "arguments": '{"x":1}'})
+        assert (first["index"], first["function"]) == (0, {"name": "a", "arguments": '{"x": 1}'})
         assert (second["index"], second["function"]) == (1, {"name": "b", "arguments": "{}"})
         assert stream.text == "Calling." and stream.finishes == ["tool_calls"]
         prompt, completion = USAGE

@@ -44,9 +44,6 @@ from gateway.runs.live import LiveRun, interrupted
 
 log = logging.getLogger("gateway")
 
-#: So long after a run has ended, only the worker that drove it stores its response: it has all of the answer, and the
-#: record of a run has no thoughts of the model.
-DRIVER_S: Final = 30.0
 #: Responses of one chain that a request reads.
 CHAIN_LIMIT: Final = 10_000
 
@@ -321,8 +318,6 @@ class KeptResponses:
             )
         answer = self.answer_of(row, now_s=lambda: run.updated_s)
         write(row.id, answer, chunks, failure=failure, over=True)
-        if self.clock.time() - run.updated_s < DRIVER_S:
-            return ended_row(row, answer)
         return await self._kept(row, answer)
 
     async def _finished(self, row: StoredResponse, entries: Sequence[Chunk]) -> StoredResponse:
