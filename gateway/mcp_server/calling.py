@@ -174,7 +174,11 @@ class Calling:
         decision = decision_of(answer, state.sha256) if state.mode == "form" else None
         if decision is None:
             return self.wait_s() if answer.action == "accept" else 0.0
-        identity = await self.identify(visit.head)
+        try:
+            identity = await self.identify(visit.head)
+        except GatewayError as error:  # its token has ended meanwhile, or its key is gone
+            log.warning("an answer of %r decides nothing: %s", visit.identity.caller.name, error.message)
+            return 0.0
         if "approve" not in identity.caller.scopes:
             log.warning("an answer of the key %r decides nothing: it lacks 'approve'", identity.caller.name)
             return 0.0

@@ -109,6 +109,24 @@ async def test_only_a_token_that_may_decide_does(
     assert tmp_path.joinpath("note.txt").exists() is written
 
 
+async def test_an_answer_behind_the_end_of_the_token(issuer: Issuer, tmp_path: Path) -> None:
+    """The call came with a token that has ended meanwhile: nothing is decided, and the client may come back."""
+    other = "https://other.example.com/mcp"
+    async with LocalGateway(config(issuer, tmp_path)) as gateway, httpx2.AsyncClient() as http:
+
+        async def late(_context: object, _question: object) -> ElicitResult:
+            await gateway.reload(config(issuer, tmp_path, audience=other))
+            http.headers["Authorization"] = f"Bearer {issuer.token(scope='mcp:decide', aud=other)}"
+            return ElicitResult(action="accept", content={"decision": "approve"})
+
+        http.headers["Authorization"] = f"Bearer {issuer.token(scope='mcp:decide')}"
+        transport = streamable_http_client(f"{gateway.base_url}/mcp", http_client=http)
+        async with Client(transport, mode="legacy", elicitation_callback=late) as client:
+            result = await client.call_tool("file_operations", WRITE)
+    assert result.is_error and "NOT run" in text(result)
+    assert not tmp_path.joinpath("note.txt").exists()
+
+
 async def test_a_token_opens_one_door_only(issuer: Issuer, tmp_path: Path) -> None:
     """All other pages, and the upstream, are for keys."""
     async with LocalGateway(config(issuer, tmp_path)) as gateway:
