@@ -51,8 +51,8 @@ class Serve(Section):
     tools: tuple[Text, ...] = Field(
         default=(), description="Tools that clients may use, as names and globs such as `time.*`; empty: all."
     )
-    workflows: Literal["prompts", "tools", "both", "off"] = Field(
-        default="prompts", description="How clients see workflows: as prompts, as tools, as both, or not at all."
+    workflows: Literal["prompts", "off"] = Field(
+        default="prompts", description="How clients see workflows: as prompts, or not at all."
     )
     search_over: Annotated[int, counted(1, 10_000)] | None = Field(
         default=None,
