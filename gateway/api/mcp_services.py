@@ -14,6 +14,7 @@ from aiohttp import web
 from gateway.api.request import Authorise, Body, object_of, page_of, parsed, query_of, text_of, value_of
 from gateway.api.site import Route, readable
 from gateway.api.views import json_answer, list_answer, page_answer
+from gateway.config.reserved import ServiceNames
 from gateway.contracts.caller import Caller
 from gateway.contracts.store import Json, StoredService
 from gateway.contracts.tools import model_name
@@ -86,6 +87,7 @@ class ServicePages:
         config = _config_of(settings)
         if await self._configured(name):
             raise _exists()
+        await self._check_beside(name)
 
         def add(kept: StoredService) -> StoredService:
             if kept.config is not None:
@@ -104,6 +106,7 @@ class ServicePages:
             )
         if await self._configured(name):
             raise _is_configured()
+        await self._check_beside(name)
 
         def put(kept: StoredService) -> StoredService:
             before = None if kept.config is None else orjson.loads(kept.config)
@@ -182,6 +185,14 @@ class ServicePages:
             if seen.name == name:
                 return seen
         raise _not_found()
+
+    async def _check_beside(self, name: str) -> None:
+        """Check the name of a service beside those of the others. Raises GatewayError."""
+        names = ServiceNames()
+        for seen in await self._servers().seen():
+            if seen.name != name and seen.wanted.server is not None:
+                names.add(seen.name)
+        _name_of(name, beside=names)
 
     async def _configured(self, name: str) -> bool:
         """Return whether a service of this name is in the configuration."""
@@ -265,9 +276,9 @@ async def _body_of(request: web.Request, caller: Caller) -> Json:
     return object_of(value_of(text)) if text else {}
 
 
-def _name_of(name: object) -> str:
+def _name_of(name: object, *, beside: ServiceNames | None = None) -> str:
     try:
-        return checked_name(name)
+        return checked_name(name, beside=beside)
     except SettingsError as error:
         raise _refused(error) from None
 

@@ -9,6 +9,7 @@ from gateway.config.judged import BUILT_IN, no_such_tool
 from gateway.config.messages import nearest
 from gateway.config.problems import KeyPath, shown
 from gateway.config.reading.yaml_reader import BROKEN
+from gateway.config.reserved import ServiceNames
 from gateway.config.schema.mcp import FOREIGN_MCP_KEYS
 from gateway.config.schema.settings import DEFAULT_LISTEN
 from gateway.config.serve_checks import check_serve
@@ -37,6 +38,7 @@ def check(document: Document) -> None:
     check_upstreams(document)
     _check_alternatives(document)
     _check_tools(document)
+    _check_services(document)
     _check_judged(document)
     check_serve(document)
 
@@ -157,6 +159,16 @@ def _check_tools(document: Document) -> None:
             document.complain(("tools", name), "write {} to have it with its defaults, or remove it")
         elif not _TOOL_NAME.match(name):
             document.complain(("tools", name), "expected a name of 1 to 64 letters, digits, '_' or '-'", key=True)
+
+
+def _check_services(document: Document) -> None:
+    """Report a service whose name may be taken for another's, or for the gateway's own."""
+    names = ServiceNames()
+    for path in document.matches("mcp", "servers", "*"):
+        name = str(path[-1])
+        if (problem := names.problem(name)) is not None:
+            document.complain(path, f"{problem}: choose another name", key=True)
+        names.add(name)
 
 
 def _check_judged(document: Document) -> None:

@@ -184,5 +184,11 @@ def model_name(name: str) -> str:
     return _FOREIGN.sub("_", plain)[: MODEL_NAME_LIMIT - 9] + "_" + digest
 
 
+def is_of_service(name: str, service: str) -> bool:
+    """Return whether a tool of this name, inside or towards models, would belong to the service."""
+    head = _FOREIGN.sub("_", service.replace(".", "__")) + "__"
+    return name.startswith((f"{service}.", head[: MODEL_NAME_LIMIT - 9]))
+
+
 #: Every request of a tool carries it, and the gateway's own pages refuse it: a model must not decide on its own calls.
 TOOL_HEADER = "X-Gateway-Tool"

@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 from gateway.config.messages import nearest
 from gateway.config.reading.secret_files import COMPANION_SUFFIX
+from gateway.config.reserved import ServiceNames
 from gateway.config.schema.mcp import McpServer
 from gateway.config.schema.section import Section
 from gateway.config.values.scalars import parse_label
@@ -37,12 +38,15 @@ class SettingsError(ValueError):
         self.unknown = unknown
 
 
-def checked_name(name: object) -> str:
-    """Return the name if a service can have it. Raises SettingsError."""
+def checked_name(name: object, *, beside: ServiceNames | None = None) -> str:
+    """Return the name if a service can have it, `beside` others. Raises SettingsError."""
     try:
-        return parse_label(name)
+        text = parse_label(name)
     except ValueError as error:
         raise SettingsError(f"{error}", param="name") from None
+    if (problem := (beside or ServiceNames()).problem(text)) is not None:
+        raise SettingsError(f"{problem}: choose another name", param="name")
+    return text
 
 
 def checked(settings: Json) -> McpServer:

@@ -16,6 +16,7 @@ from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from gateway.config.reserved import ServiceNames
 from gateway.config.schema.mcp import McpServer
 from gateway.config.values.secret import MASK, redactable
 from gateway.contracts.canonical import canonical
@@ -327,14 +328,22 @@ def _wanted(configured: Mapping[str, McpServer], records: Mapping[str, StoredSer
         name: DesiredServer("configured", server, records.get(name, StoredService(name=name)))
         for name, server in configured.items()
     }
+    taken = ServiceNames()
+    for name in configured:
+        taken.add(name)
     for name, record in records.items():
         if record.config is not None and name not in wanted:
-            wanted[name] = _registered(record, record.config)
+            wanted[name] = _registered(record, record.config, beside=taken)
+            if wanted[name].server is not None:
+                taken.add(name)
     return wanted
 
 
-def _registered(record: StoredService, config: bytes) -> DesiredServer:
-    """Return the desired state of a registered service; its record may be of a newer version than this program."""
+def _registered(record: StoredService, config: bytes, *, beside: ServiceNames) -> DesiredServer:
+    """Return the desired state of a registered service; its record may be of another version than this program's."""
+    if (problem := beside.problem(record.name)) is not None:
+        error = f"{problem}: remove the service, and register it under another name"
+        return DesiredServer("registered", None, record, error)
     try:
         settings: Json = json.loads(config)
         return DesiredServer("registered", checked(settings), record)

@@ -1,10 +1,11 @@
 """The catalog of tools: those of configuration and plugins, by name, and those of services that run just now.
 
 A name leads to one tool: those of configuration and plugins come before those of services, and among services the first
-one. A tool whose name towards models is another one's is not there.
+one. A tool whose name is another one's, or another spelling of it, is not there.
 """
 
 import hashlib
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
@@ -13,9 +14,21 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 import orjson
 
+from gateway.config.reserved import RESERVED
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.managed import ManagedService
-from gateway.contracts.tools import CheckedSource, Service, ServiceSource, ToolSource, ToolSpec, model_name
+from gateway.contracts.tools import (
+    CheckedSource,
+    Service,
+    ServiceSource,
+    ToolSource,
+    ToolSpec,
+    is_of_service,
+    model_name,
+)
+from gateway.text.lookalikes import skeleton
+
+log = logging.getLogger("gateway")
 
 SourceT = TypeVar("SourceT", bound=ToolSource, covariant=True)
 
@@ -103,6 +116,8 @@ class Catalog:
         self._offered = _offered(alone), _offered(together)
         self._entries = {entry.spec.name: entry for entry in together}
         self._by_model_name = {entry.model_name: entry for entry in together}
+        self._own = {**RESERVED, **{skeleton(name): name for name in self._entries}}
+        self._left_out: Mapping[tuple[str, str], str] = {}
         self._taken: tuple[Sequence[Configured[ServiceSource]], _Snapshot] | None = None
 
     @property
@@ -136,7 +151,7 @@ class Catalog:
     def not_running(self, name: str) -> str | None:
         """Return the service that a tool of this name would belong to, if it does not run; else None."""
         for service in self.services():
-            if not service.running and name.startswith((f"{service.name}.", f"{model_name(service.name)}__")):
+            if not service.running and is_of_service(name, service.name):
                 return service.name
         return None
 
@@ -145,7 +160,7 @@ class Catalog:
         return any(
             isinstance(configured.source, ManagedService)
             and configured.source.condition().state == "starting"
-            and name.startswith((f"{facts.name}.", f"{model_name(facts.name)}__"))
+            and is_of_service(name, facts.name)
             for facts, configured in self._current().services
         )
 
@@ -166,8 +181,8 @@ class Catalog:
         """
         if name in self._entries or name in self._by_model_name:
             return None
-        heads = ((service.name, (f"{service.name}.", f"{model_name(service.name)}__")) for service in self.services())
-        return max((service for service, head in heads if name.startswith(head)), key=len, default=None)
+        found = (service.name for service in self.services() if is_of_service(name, service.name))
+        return max(found, key=len, default=None)
 
     def own_names(self) -> Sequence[str]:
         """Return the inside names of the tools that belong to no service."""
@@ -237,8 +252,41 @@ class Catalog:
         """Return the services as they are now. Those of this configuration report no changes, so they are read anew."""
         further = self._further()
         if self._taken is None or self._taken[0] is not further or self._services:
-            self._taken = further, _snapshot((*self._services, *further))
+            self._taken = further, self._snapshot((*self._services, *further))
         return self._taken[1]
+
+    def _snapshot(self, sources: Sequence[Configured[ServiceSource]]) -> _Snapshot:
+        services: dict[str, tuple[Service, Configured[ServiceSource]]] = {}
+        tools: dict[str, tuple[str, Service, Configured[ServiceSource]]] = {}
+        spelled, left_out = dict(self._own), dict[tuple[str, str], str]()
+        for configured in sources:
+            facts = configured.source.service()
+            if facts.name in services:
+                continue
+            names = _names(facts.name, tuple(facts.tools))
+            alike = {tool: spelled[form] for tool, form in names.forms.items() if form in spelled}
+            if alike:
+                left_out.update(((facts.name, tool), other) for tool, other in alike.items())
+                facts = replace(facts, tools={tool: line for tool, line in facts.tools.items() if tool not in alike})
+            services[facts.name] = facts, configured
+            spelled.update((form, f"{facts.name}.{tool}") for tool, form in names.forms.items() if tool not in alike)
+            if facts.running:
+                for towards, tool in names.towards_models.items():
+                    if tool not in alike:
+                        tools.setdefault(towards, (tool, facts, configured))
+        self._report(left_out)
+        return _Snapshot(tuple(services.values()), tools)
+
+    def _report(self, left_out: Mapping[tuple[str, str], str]) -> None:
+        """Log the tools that are left out, each with the one that it imitates, unless they were before."""
+        before, self._left_out = self._left_out, left_out
+        for service, tool in left_out.keys() - before.keys():
+            log.warning(
+                "service %r: the tool %r is left out: its name imitates that of the tool %r",
+                service,
+                tool,
+                left_out[service, tool],
+            )
 
     def _towards_models(self, wanted: str) -> CatalogEntry | None:
         """Return the tool that has this name towards models; None: there is none."""
@@ -278,24 +326,19 @@ def _version(entries: Sequence[CatalogEntry]) -> str:
     return hashlib.sha256(definitions).hexdigest()
 
 
-def _snapshot(sources: Sequence[Configured[ServiceSource]]) -> _Snapshot:
-    services: dict[str, tuple[Service, Configured[ServiceSource]]] = {}
-    tools: dict[str, tuple[str, Service, Configured[ServiceSource]]] = {}
-    for configured in sources:
-        facts = configured.source.service()
-        if facts.name in services:
-            continue
-        services[facts.name] = facts, configured
-        if facts.running:
-            for towards, tool in _model_names(facts.name, tuple(facts.tools)).items():
-                tools.setdefault(towards, (tool, facts, configured))
-    return _Snapshot(tuple(services.values()), tools)
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The tools of a service by their names towards models, of two with one name the first; and the form of each."""
+
+    towards_models: Mapping[str, str]
+    forms: Mapping[str, str]
 
 
 @lru_cache(maxsize=128)
-def _model_names(service: str, tools: tuple[str, ...]) -> Mapping[str, str]:
-    """Return the tools of a service by their names towards models, of two with one name the first."""
-    return {model_name(f"{service}.{tool}"): tool for tool in reversed(tools)}
+def _names(service: str, tools: tuple[str, ...]) -> _Names:
+    inside = {tool: f"{service}.{tool}" for tool in tools}
+    towards_models = {model_name(name): tool for tool, name in reversed(inside.items())}
+    return _Names(towards_models, {tool: skeleton(name) for tool, name in inside.items()})
 
 
 async def load_catalog(

@@ -1,7 +1,9 @@
 """The pages of services: registered, changed, stopped, started, accepted and deleted over HTTP, by admins only."""
 
 import json
+from urllib.parse import quote
 
+import orjson
 import pytest
 from gateways import until_read
 
@@ -162,6 +164,36 @@ async def test_a_name_is_given_once() -> None:
         assert await harbour.refused("DELETE", "/git") == (409, "service_is_configured")
         assert await harbour.refused("PUT", "/time", {**TIME, "name": "other"}) == (400, "invalid_field")
         assert harbour.service("git").options["command"] == "x"
+
+
+async def test_a_name_imitates_no_other() -> None:
+    """Neither the gateway's own, nor that of another service; nothing is stored."""
+    async with moored(git={"command": "x"}) as harbour:
+        await registered(harbour)
+        for name in ("gateway", "Gate-Way", "g\u0430teway", "call_tool", "file.operations", "GIT", "T1me", "git.hub"):
+            for method, path, body in (
+                ("POST", "", {"name": name, **TIME}),
+                ("PUT", f"/{quote(name)}", TIME),
+            ):
+                status, answer = await harbour.ask(method, path, body)
+                error = answer["error"]
+                assert (status, error["code"], error["param"]) == (400, "invalid_field", "name")
+                assert ": choose another name." in error["message"]
+        assert {one.name for one in await harbour.store.services()} <= {"git", "time"}
+        assert (await harbour.ask("PUT", "/time", TIME))[0] == 200
+
+
+async def test_a_stored_service_of_before_with_a_reserved_name() -> None:
+    """It does not start; its page says why, and it can be removed."""
+    async with moored(git={"command": "x"}) as harbour:
+        for name in ("Gateway", "git.hub"):
+            await harbour.store.put_service(StoredService(name=name, config=orjson.dumps(TIME)), expected=0)
+            page = await harbour.get(f"/{name}")
+            assert (page["state"], page["tools"], page["settings"]) == ("error", 0, None)
+            assert page["error"].endswith(": remove the service, and register it under another name")
+            assert (await harbour.ask("POST", f"/{name}/start"))[1]["state"] == "error"
+            assert (await harbour.ask("DELETE", f"/{name}"))[0] == 200
+        assert {one.name for one in harbour.factory.built} == {"git"}
 
 
 async def test_what_is_not_there() -> None:

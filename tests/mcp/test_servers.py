@@ -110,6 +110,22 @@ async def test_settings_that_this_version_cannot_read(workers: Workers, config: 
     assert workers.service().did == ["start"]
 
 
+async def test_a_registered_service_imitates_no_other(workers: Workers, caplog: pytest.LogCaptureFixture) -> None:
+    """One of before does not start: the log and the page say so. Those of the configuration come first."""
+    for name in ("call_tool", "GIT", "git.hub", "hub"):
+        await workers.register(name)
+    mcp_servers = await workers.start(git=X)
+    states = {one.name: one.state for one in await mcp_servers.seen()}
+    assert states == {"git": "running", "GIT": "error", "call_tool": "error", "git.hub": "error", "hub": "running"}
+    for name in ("call_tool", "GIT", "git.hub"):
+        assert f"the service {name!r} cannot be built: " in caplog.text
+    assert caplog.text.count(": remove the service, and register it under another name") == 3
+    mcp_servers.configure({})
+    await mcp_servers.refresh()
+    states = {one.name: one.state for one in await mcp_servers.seen()}
+    assert states == {"GIT": "running", "call_tool": "error", "git.hub": "error", "hub": "running"}
+
+
 async def test_the_snapshot_of_services_is_another_one_after_each_change(workers: Workers) -> None:
     """Of their state, of what was accepted of them, and of which there are; else it is the same."""
     mcp_servers = await workers.start(time=X)

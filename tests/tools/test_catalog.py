@@ -326,3 +326,44 @@ async def test_tools_beside_services_are_offered_with_them() -> None:
     assert [one.name for one in tools.offered(exchange())] == ["read"] and tools.version != without
     come.now.append(running("git"))
     assert tools.version == (await catalog("read")).version
+
+
+# Names that imitate others.
+
+
+@pytest.mark.parametrize(
+    ("service", "tool", "other"),
+    [
+        ("demo", "note", "demo_note"),  # built in, whether it is on or not
+        ("find", "tools", "find_tools"),
+        ("read", "f1le", "read_file"),
+        ("re\u0430d", "file", "read_file"),
+        ("bo", "x.delete", "box.delete"),
+        ("BOX", "Delete", "box.delete"),
+    ],
+)
+async def test_a_tool_of_a_service_imitates_no_other(
+    caplog: pytest.LogCaptureFixture, service: str, tool: str, other: str
+) -> None:
+    """Of the gateway, of the operator, or of an earlier service; the log says so once."""
+    box, odd = running("box", "delete", "list"), running(service, tool, "fine")
+    come = Come(box, odd)
+    tools = await load_catalog({"s": Configured(Source(spec("read_file")))}, further=come)
+    for _ in range(2):
+        assert tools.named(f"{service}.{tool}") is None and tools.named(f"{service}.fine") is not None
+        assert f"{service}.{tool}" not in tools.names() and f"{service}.{tool}" not in tools.in_use()
+        assert list(tools.services()[1].tools) == ["fine"]
+    assert caplog.messages == [
+        f"service {service!r}: the tool {tool!r} is left out: its name imitates that of the tool {other!r}"
+    ]
+
+
+@pytest.mark.parametrize("service", ["time", "my box", "a.b", "时间", "x" * 60])
+async def test_the_service_of_a_tool_is_known_before_it_runs(service: str) -> None:
+    """By the name that models have for its tools once it runs, whatever the service is called."""
+    one = running(service, "look")
+    tools = Catalog((), further=Come(one))
+    (towards,) = tools.in_use().values()
+    one.becomes("starting")
+    assert tools.not_running(towards) == service and tools.is_starting(towards)
+    assert tools.service_of(towards) == service and tools.service_of(f"{service}.look") == service

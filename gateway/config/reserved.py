@@ -1,0 +1,58 @@
+"""Names that no service may have: those of the gateway itself, of its built-in tools, and of other services.
+
+A name is refused in all of its spellings. A service whose name begins another's (`git` and `git.hub`) is refused, too:
+`git.hub.find` would be a tool of either.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from gateway.config.judged import BUILT_IN
+from gateway.config.problems import shown
+from gateway.text.lookalikes import skeleton
+
+#: The label of the gateway's own tools, its built-in tools, and the tools that stand for a long list of them.
+RESERVED: Final[Mapping[str, str]] = {
+    skeleton(name): name for name in ("gateway", *sorted(BUILT_IN), "read_result", "find_tools", "call_tool")
+}
+_JOINT: Final = "__"
+
+
+class ServiceNames:
+    """The names of services that were added so far: each means one service, inside and towards models."""
+
+    def __init__(self) -> None:
+        self._spelled: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        self._begins: dict[str, str] = {}
+
+    def problem(self, name: str) -> str | None:
+        """Return why no further service may have a name. None: it may."""
+        spelled = skeleton(name)
+        if (reserved := RESERVED.get(spelled)) is not None:
+            what = "is" if name == reserved else f"imitates {reserved!r}, which is"
+            return f"the name {shown(name)} {what} the gateway's own"
+        if (other := self._spelled.get(spelled)) is not None:
+            return f"the name {shown(name)} imitates that of the service {shown(other)}"
+        other = self._begins.get(_plain(name)) or next(filter(None, map(self._names.get, _beginnings(name))), None)
+        if other is None:
+            return None
+        return (
+            f"tools of {shown(name)} may have the names of tools of the service {shown(other)}, because one name "
+            "begins with the other"
+        )
+
+    def add(self, name: str) -> None:
+        """Add the name of a service."""
+        self._spelled[skeleton(name)] = self._names[_plain(name)] = name
+        self._begins.update(dict.fromkeys(_beginnings(name), name))
+
+
+def _plain(name: str) -> str:
+    return name.casefold().replace(".", _JOINT)
+
+
+def _beginnings(name: str) -> list[str]:
+    """Return the names of services whose tools may be called like tools of this one."""
+    head = _plain(name) + _JOINT
+    return [head[:i] for i in range(1, len(head) - len(_JOINT)) if head.startswith(_JOINT, i)]

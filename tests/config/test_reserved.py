@@ -1,0 +1,43 @@
+"""Names that no service may have."""
+
+import pytest
+from config.folder import Folder
+
+from gateway.config.reserved import RESERVED
+from gateway.context.offers import OWN
+from gateway.plugins import plugin_names
+from gateway.tools.results import READ_RESULT
+
+
+def servers(*names: str) -> str:
+    return "mcp:\n  servers:\n" + "".join(f"    {name!r}: {{command: x}}\n" for name in names)
+
+
+def test_the_gateways_own_names_are_reserved() -> None:
+    """Its label, its tools, and those that stand for a long list of tools."""
+    assert {OWN, READ_RESULT, "find_tools", "call_tool", *plugin_names("tools")} == set(RESERVED.values())
+
+
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [
+        (("gateway",), "3:5 mcp.servers.gateway: the name 'gateway' is the gateway's own: choose another name"),
+        (("Gate-Way",), "mcp.servers.Gate-Way: the name 'Gate-Way' imitates 'gateway', which is the gateway's own"),
+        (("g\u0430teway",), "the name 'g\\u0430teway' imitates 'gateway'"),
+        (("execute.command",), "imitates 'execute_command'"),
+        (("Find Tools",), "imitates 'find_tools'"),
+        (("box", "B0X"), "4:5 mcp.servers.B0X: the name 'B0X' imitates that of the service 'box': choose another name"),
+        (("git", "git.hub"), "tools of 'git.hub' may have the names of tools of the service 'git', because"),
+        (("git__hub", "git"), "tools of 'git' may have the names of tools of the service 'git__hub', because"),
+    ],
+)
+def test_names_that_are_refused(folder: Folder, names: tuple[str, ...], problem: str) -> None:
+    """With the line, the reason and the way out."""
+    (found,) = folder.problems(servers(*names))
+    assert problem in found and found.endswith(": choose another name")
+
+
+def test_names_that_services_have(folder: Folder) -> None:
+    """Words of a name may be those of another."""
+    names = ("git", "github", "git_lab", "my gateway", "http", "time", "时间", "天气", "a.b", "a.c")
+    assert list(folder.load(servers(*names)).settings.mcp.servers) == list(names)
