@@ -43,6 +43,7 @@ CONTRACT = {
     409: {
         "approval_stale",
         "decision_conflict",
+        "idempotency_in_use",
         "idempotency_mismatch",
         "prompt_is_configured",
         "run_ended",
@@ -101,8 +102,8 @@ def test_the_type_fits_the_status(name: str, code: Code) -> None:
 
 @pytest.mark.parametrize(("name", "code"), CODES.items())
 def test_only_what_may_pass_by_itself_is_worth_another_try(name: str, code: Code) -> None:
-    """Timeouts, limits, overload and upstream failures; never what the client must change."""
-    assert code.retryable is (code.status in (408, 429, 502, 503, 504))
+    """Timeouts, limits, overload, upstream failures, a run that just began; never what the client must change."""
+    assert code.retryable is (code.status in (408, 429, 502, 503, 504) or name == "idempotency_in_use")
 
 
 def test_the_table_cannot_be_changed() -> None:

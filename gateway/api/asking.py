@@ -150,6 +150,8 @@ class ContextRequests:
             return run
         called = workflow_call_in(text, lane.workflows)
         exchange = repeated.exchange if called is None else replace(repeated.exchange, workflow=workflow_usage(*called))
+        if stored is not None:
+            exchange = replace(exchange, takes_key_of=stored.id)
         return lane.begin(
             exchange,
             repeated.request_key,

@@ -100,6 +100,7 @@ class Exchange:
     #: What makes two requests the same, and the client's own word for it; for who repeats the request.
     fingerprint: str = ""
     idempotency_key: str | None = None
+    takes_key_of: str | None = None  # the run that had the key and is over: the same request begins anew
     resume: Resume | None = None
     brings: str = ""  # what the answer begins with: what came of an earlier question of the conversation
     events: bool = False  # progress events were asked for

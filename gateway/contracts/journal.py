@@ -216,6 +216,7 @@ class Change:
     new: bool = False  # the run is not there yet
     repeats: bool = False  # an earlier line of this owner ended with UncertainError: what it wrote may be there
     durable: bool = True  # False: it outlives the process, but maybe no power cut
+    takes_key_of: str | None = None  # the run whose Idempotency-Key a new one gets, as that one is over
     request: bytes | None = None  # replaces that of the run, which has ended
     passes_on: bool = False  # the fence moves on: who made a change from the same reading is too late
     steps: tuple[StoredStep, ...] = ()
@@ -258,6 +259,10 @@ class AskedAlreadyError(ConflictError):
     """The error that another run waits for the same call, of the same caller and end user in the same conversation."""
 
 
+class KeyTakenError(ConflictError):
+    """The error that another run of the caller has the Idempotency-Key of a new one."""
+
+
 class Journal(Protocol):
     """The store's side. Each method is one transaction of the store and raises StoreError when it fails.
 
@@ -266,7 +271,10 @@ class Journal(Protocol):
     """
 
     async def write(self, change: Change) -> None:
-        """Write all of it or nothing. Raises ConflictError, AskedAlreadyError.
+        """Write all of it or nothing. Raises ConflictError, AskedAlreadyError, KeyTakenError.
+
+        A new run gets its Idempotency-Key from a run that ended without result and without effects, or from
+        `takes_key_of`. KeyTakenError where another run of its caller has the key.
 
         A run that ends cancels its pending and approved approvals. A run of the kind `tool` that asks a person, or
         whose outcome is unknown, is `undelivered` from then on. AskedAlreadyError where it asks while another run of

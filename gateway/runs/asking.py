@@ -3,8 +3,10 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from gateway.contracts.exchange import Exchange
+from gateway.errors import GatewayError
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +17,30 @@ class RequestKey:
     idempotency_key: tuple[str, str, str] | None  # with tenant and caller
     repeats: bool
     size_bytes: int = 0  # of the request's body
+
+
+#: By then the run that has the key is on record everywhere.
+_AGAIN_S: Final = 0.5
+
+
+def key_in_use() -> GatewayError:
+    """Return the error of a request whose Idempotency-Key another worker has given to a run at the same moment."""
+    return GatewayError(
+        "idempotency_in_use",
+        "The same request with this Idempotency-Key has just begun, and this one has done nothing: send it again to "
+        "get the answer of the first.",
+        param="idempotency-key",
+        retry_after_s=_AGAIN_S,
+    )
+
+
+def mismatch() -> GatewayError:
+    """Return the error of an Idempotency-Key that belongs to another request."""
+    return GatewayError(
+        "idempotency_mismatch",
+        "This Idempotency-Key came with another request before; use a new one.",
+        param="idempotency-key",
+    )
 
 
 def begins_with_record(exchange: Exchange) -> bool:

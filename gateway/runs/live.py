@@ -15,7 +15,7 @@ from gateway.contracts.exchange import Chunk, Exchange, Handler, Intent, Pause
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json
 from gateway.errors import ExitError, GatewayError, contained
-from gateway.runs.asking import RequestKey, begins_with_record
+from gateway.runs.asking import RequestKey, begins_with_record, mismatch
 from gateway.runs.lease import lost
 from gateway.runs.transcript import Transcript
 from gateway.runs.waiting import Waiting
@@ -381,15 +381,6 @@ class LiveRuns:
             else:
                 self._attend(run)
                 self._leave_alone(run)  # behind all others
-
-
-def mismatch() -> GatewayError:
-    """Return the error of an Idempotency-Key that belongs to another request."""
-    return GatewayError(
-        "idempotency_mismatch",
-        "This Idempotency-Key came with another request before; use a new one.",
-        param="idempotency-key",
-    )
 
 
 def interrupted(run_id: str) -> GatewayError:

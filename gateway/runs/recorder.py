@@ -60,6 +60,7 @@ from gateway.contracts.journal import (
     Change,
     ConflictError,
     Journal,
+    KeyTakenError,
     Move,
     RunEvent,
     RunState,
@@ -70,6 +71,7 @@ from gateway.contracts.journal import (
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json, StoreError, UncertainError, unwritten
 from gateway.errors import GatewayError
+from gateway.runs.asking import key_in_use
 from gateway.runs.lease import LEASE_S, Age, lost
 from gateway.runs.leases import Leases
 from gateway.runs.snapshot import LATE_CHARS, RESULT_CHARS, ended_request, first_of
@@ -391,18 +393,13 @@ class RunRecorder:
             raise
         except AskedAlreadyError:
             raise
+        except KeyTakenError:
+            raise key_in_use() from None
         except ConflictError:
             raise lost(self.exchange.id) from None
         self._written(change)
 
-    def _change(
-        self,
-        state: RunState,
-        *,
-        effects: bool = False,
-        durable: bool = True,
-        driven: bool = True,
-    ) -> Change:
+    def _change(self, state: RunState, *, effects: bool = False, durable: bool = True, driven: bool = True) -> Change:
         now_s, driven = self.clock.time(), driven and state == "running"
         if driven:
             self._age.begin()
@@ -421,6 +418,7 @@ class RunRecorder:
         return Change(
             run=run,
             new=self._is_new,
+            takes_key_of=self.exchange.takes_key_of,
             repeats=self._is_doubtful,
             durable=durable,
             request=ended_request(self.exchange, before.request) if state in ENDED else None,

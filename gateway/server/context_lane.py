@@ -34,10 +34,10 @@ from gateway.model.target import Target
 from gateway.registry.find import PluginProblem, build_plugin, find_plugin
 from gateway.registry.stores import build_store
 from gateway.runs.answer_log import AnswerLogs
-from gateway.runs.asking import RequestKey
+from gateway.runs.asking import RequestKey, mismatch
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases
-from gateway.runs.live import JOINABLE_S, LiveRuns, mismatch
+from gateway.runs.live import JOINABLE_S, LiveRuns
 from gateway.server.context_tools import built, gate_of, load_tools
 from gateway.telemetry.metrics import Metrics
 from gateway.tools.catalog import Catalog

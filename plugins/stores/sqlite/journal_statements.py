@@ -88,7 +88,11 @@ RUNS = (
 RUN_LISTED = _runs(request="x''", progress="NULL", answer="NULL") + " WHERE rowid = ?"
 RUN = RUNS + " AND id = ?"
 RUNS_LIKE = f"{RUNS} AND fingerprint = ? AND updated_s >= ? ORDER BY {NEWEST_FIRST}"
-RUNS_WITH_KEY = f"{RUNS} AND caller = ? AND idempotency_key = ? ORDER BY {NEWEST_FIRST}"
+RUNS_WITH_KEY = f"{RUNS} AND caller = ? AND idempotency_key = ? ORDER BY holds_key IS NULL, {NEWEST_FIRST}"
+#: A run that came to nothing gives its key up, and so does the one of this id.
+FREE_KEY = """UPDATE runs SET holds_key = NULL WHERE tenant = ? AND caller = ? AND idempotency_key = ? AND holds_key = 1
+    AND (id = ? OR (effects = 0 AND (state = 'failed' OR state = 'interrupted' OR state = 'cancelled')))"""
+HOLD_KEY = "UPDATE OR IGNORE runs SET holds_key = 1 WHERE tenant = ? AND id = ?"
 
 #: A row whose run was pruned is in nobody's way.
 ADD_UNDELIVERED = """INSERT INTO undelivered VALUES (?, ?, ?, ?) ON CONFLICT (tenant, fingerprint) DO UPDATE

@@ -26,6 +26,7 @@ from gateway.plugin import (
     DecisionResult,
     DecisionWrite,
     Grant,
+    KeyTakenError,
     RunEvent,
     StoredRun,
     StoredStep,
@@ -46,6 +47,8 @@ def write(connection: sqlite3.Connection, *, change: Change) -> None:
     run = change.run
     if change.new and connection.execute(journal.ADD_RUN, _NEW_RUN(run)).rowcount:
         connection.execute(journal.ADD_REQUEST, (run.tenant, run.id, run.request))
+        if run.idempotency_key is not None:
+            _hold_key(connection, run, instead_of=change.takes_key_of)
     elif change.new and not change.repeats:
         raise ConflictError(f"the run {run.id!r} is there already")
     else:
@@ -68,6 +71,13 @@ def write(connection: sqlite3.Connection, *, change: Change) -> None:
     if run.state in ENDED:
         _undecided(connection, journal.CANCEL_APPROVALS, (run.tenant, run.id), now_s=run.updated_s)
     _append(connection, change.events, change.audit)
+
+
+def _hold_key(connection: sqlite3.Connection, run: StoredRun, *, instead_of: str | None) -> None:
+    """Give a new run its Idempotency-Key, which another run may have. Raises KeyTakenError."""
+    connection.execute(journal.FREE_KEY, (run.tenant, run.caller, run.idempotency_key, instead_of))
+    if not connection.execute(journal.HOLD_KEY, (run.tenant, run.id)).rowcount:
+        raise KeyTakenError(f"another run has the Idempotency-Key of the run {run.id!r}")
 
 
 def _put_run(connection: sqlite3.Connection, run: StoredRun) -> None:

@@ -295,6 +295,14 @@ MIGRATIONS: Sequence[Migration] = (
             PRIMARY KEY (tenant, fingerprint)) WITHOUT ROWID""",
         "CREATE INDEX undelivered_by_age ON undelivered (created_s)",
     ),
+    (
+        # One run has an Idempotency-Key: of those that had the same one before, the newest.
+        "ALTER TABLE runs ADD COLUMN holds_key INTEGER",
+        """UPDATE runs SET holds_key = 1 WHERE idempotency_key IS NOT NULL AND rowid = (SELECT r.rowid FROM runs r
+            WHERE r.tenant = runs.tenant AND r.caller = runs.caller AND r.idempotency_key = runs.idempotency_key
+            ORDER BY r.created_s DESC, r.rowid DESC LIMIT 1)""",
+        "CREATE UNIQUE INDEX runs_holding_keys ON runs (tenant, caller, idempotency_key) WHERE holds_key = 1",
+    ),
 )
 
 

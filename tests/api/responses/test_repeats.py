@@ -12,9 +12,9 @@ import pytest
 from gateway.contracts.store import Json
 from gateway.testing.local import LocalGateway
 from tests.e2e.models import Answer, native, refuses, says
-from tests.e2e.talking import desk
+from tests.e2e.talking import CHAT, Completed, desk
 
-from .answering import CONVERSATIONS, GATEWAY, Client, Events, answering, folder_store, text_of
+from .answering import CONVERSATIONS, GATEWAY, RESPONSES, Client, Events, answering, folder_store, text_of
 from .test_creating import RUNS, WEATHER
 
 KEY = {"Idempotency-Key": "k1"}
@@ -113,3 +113,45 @@ async def test_what_was_cut_begins_anew() -> None:
         events = await client.stream("1", headers=KEY)
         assert text_of(events.last) == "two" and events.last["id"] != left
         assert (await client.stream("1", headers=KEY)).last == events.last
+
+
+async def same_at_once(client: Client, there: Client, path: str, body: Json, *, key: str) -> list[Completed]:
+    """The same request to two workers; whoever is told to sends it again, as SDKs do."""
+
+    async def asked(one: Client) -> Completed:
+        while (answer := await one.post(body, path, headers={"Idempotency-Key": key})).status == 409:
+            assert answer.error["code"] == "idempotency_in_use" and answer.headers["Retry-After"] == "1"
+        return answer
+
+    return list(await asyncio.gather(asked(client), asked(there)))
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_two_workers_get_the_same_request_at_once(tmp_path: Path, background: bool) -> None:
+    """Before the run of the first is on record: one response, and one turn in the conversation."""
+    n_pairs = 10
+    async with answering(*[says("one")] * n_pairs, **folder_store(tmp_path)) as client, elsewhere(client) as there:
+        conversation = (await client.post({}, CONVERSATIONS)).json["id"]
+        body: Json = {"model": "m", "input": "1", "conversation": conversation, "background": background}
+        for n in range(n_pairs):
+            first, second = await same_at_once(client, there, RESPONSES, body, key=f"k{n}")
+            assert first.json["id"] == second.json["id"]
+            await client.until(first.json["id"], "completed")
+        items = (await client.get(conversation, "/items?limit=100", path=CONVERSATIONS)).json["data"]
+        assert len(client.world.model.asked) == n_pairs and len(items) == 2 * n_pairs
+
+
+async def test_two_workers_run_no_call_of_the_same_chat_twice(tmp_path: Path) -> None:
+    """Both have called the model when the first call runs: the other request gets the answer of that run."""
+    gate = asyncio.Event()
+    answers: tuple[Answer, ...] = (RUNS.but(before=gate), RUNS.but(before=gate), says("Done."))
+    tools = desk(tmp_path, write=True)
+    async with answering(*answers, **folder_store(tmp_path), tools=tools) as client, elsewhere(client) as there:
+        body: Json = {"model": "m", "messages": [{"role": "user", "content": "1"}]}
+        asking = asyncio.create_task(same_at_once(client, there, CHAT, body, key="k1"))
+        await client.world.model.upstream.wait_requests(2)
+        gate.set()
+        first, second = await asking
+        assert first.text == second.text == "Done."
+        assert first.headers["X-Context-Run-Id"] == second.headers["X-Context-Run-Id"]
+        assert len(client.world.model.asked) == 3

@@ -10,7 +10,9 @@ from gateway.contracts.journal import (
     ENDED,
     Change,
     ConflictError,
+    KeyTakenError,
     Move,
+    RunState,
 )
 from gateway.contracts.store import Store, StoreError
 from tests.plugins.stores.records import (
@@ -289,8 +291,44 @@ async def test_runs_with_a_key_are_those_of_the_caller(store: Store) -> None:
     """Keys are per tenant and caller; newest first."""
     for number, (caller, tenant) in enumerate((("ann", "acme"), ("bob", "acme"), ("ann", "other"), ("ann", "acme"))):
         kept = run(f"r{number}", caller=caller, tenant=tenant, idempotency_key="k", created_s=float(number))
-        await store.write(new(kept))
+        await store.write(new(kept, takes_key_of="r0"))
     assert [r.id for r in await store.runs_with_key("k", tenant="acme", caller="ann")] == ["r3", "r0"]
+
+
+async def test_a_key_is_of_one_run(store: Store) -> None:
+    """Of the first on record, whatever the clock of the other says: that is not written."""
+    await store.write(new(run("r1", idempotency_key="k", created_s=5.0)))
+    for late in (run("r2", idempotency_key="k", created_s=9.0), run("r3", idempotency_key="k", created_s=1.0)):
+        with pytest.raises(KeyTakenError):
+            await store.write(new(late, steps=(step(run_id=late.id),)))
+        assert await store.run(late.id, tenant="acme") is None
+        assert await store.steps(late.id, tenant="acme") == []
+    assert [r.id for r in await store.runs_with_key("k", tenant="acme", caller="ann")] == ["r1"]
+
+
+@pytest.mark.parametrize("state", sorted(ENDED))
+@pytest.mark.parametrize("effects", [False, True])
+async def test_a_run_that_came_to_nothing_gives_its_key_up(store: Store, state: RunState, effects: bool) -> None:
+    """Any other one only to a run that names it; the run that has the key comes first of those that had it."""
+    first = run("r1", idempotency_key="k", created_s=5.0)
+    await store.write(new(first))
+    await store.write(moved(replace(first, state=state, effects=effects)))
+    second = run("r2", idempotency_key="k", created_s=1.0)
+    if effects or state in ("completed", "rejected", "expired"):
+        for other in (None, "r0"):
+            with pytest.raises(KeyTakenError):
+                await store.write(new(second, takes_key_of=other))
+        await store.write(new(second, takes_key_of="r1"))
+    else:
+        await store.write(new(second))
+    assert [r.id for r in await store.runs_with_key("k", tenant="acme", caller="ann")] == ["r2", "r1"]
+
+
+async def test_runs_without_a_key_have_none_in_common(store: Store) -> None:
+    """Any number of them."""
+    for each in ("r1", "r2"):
+        await store.write(new(run(each)))
+        assert await store.run(each, tenant="acme") is not None
 
 
 # Events and the audit log.

@@ -11,6 +11,7 @@ from gateway.contracts.store import StoredPrompt, StoredService, WorkerService
 from gateway.plugins.stores.sqlite.migrations import MIGRATIONS, carry_out
 
 IDS_OF_ASKS = next(steps for steps in MIGRATIONS if "DROP TABLE asks_without_ids" in steps)
+KEYS_OF_RUNS = next(steps for steps in MIGRATIONS if "ALTER TABLE runs ADD COLUMN holds_key INTEGER" in steps)
 ASKED_BY = next(steps for steps in MIGRATIONS if "ALTER TABLE approvals ADD COLUMN user TEXT" in steps)
 
 
@@ -102,4 +103,20 @@ def test_asks_of_before_keep_the_ids_that_they_were_known_by() -> None:
     connection.executemany(OLD_ASK, [("acme", "ann", "c2"), ("acme", "ann", "c3")])
     given = connection.execute("SELECT DISTINCT id FROM asks WHERE conversation IN ('c2', 'c3')").fetchall()
     assert len(given) == 2 and all(re.fullmatch("ask_[0-9a-f]{24}", row[0]) for row in given)
+    connection.close()
+
+
+def test_a_key_of_several_runs_is_the_newest_ones() -> None:
+    """Of those of one caller. A program of before that adds another one beside changes nothing of that."""
+    told = [("r1", "ann", "k", 5.0), ("r2", "ann", "k", 9.0), ("r3", "ann", "k", 7.0), ("r4", "bob", "k", 1.0)]
+    told += [("r5", "ann", "l", 2.0), ("r6", "ann", None, 3.0), ("r7", "ann", None, 4.0)]
+    add = """INSERT INTO runs (tenant, id, caller, chain, fingerprint, idempotency_key, state, effects, created_s,
+        updated_s) VALUES ('acme', ?, ?, 'c', 'f', ?, 'completed', 0, ?, 9.0)"""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    carry_out(MIGRATIONS[: MIGRATIONS.index(KEYS_OF_RUNS)], connection)
+    connection.executemany(add, told)
+    carry_out([KEYS_OF_RUNS], connection)
+    connection.execute(add, ("r8", "ann", "k", 10.0))
+    holding = connection.execute("SELECT id FROM runs WHERE holds_key = 1 ORDER BY id").fetchall()
+    assert [run_id for (run_id,) in holding] == ["r2", "r4", "r5"]
     connection.close()
