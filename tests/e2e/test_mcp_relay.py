@@ -81,6 +81,23 @@ async def approve(gateway: GatewayProcess, approval: dict[str, Any]) -> None:
         assert answer.status == 200, await answer.text()
 
 
+async def test_a_wrong_key(work: Path) -> None:
+    """The client reads which key the gateway does not know."""
+    async with GatewayProcess(config(work)) as gateway:
+        with pytest.RaisesGroup(MCPError, flatten_subgroups=True) as raised:
+            async with relayed(gateway, "legacy", key="wrong"):
+                pass
+    [error] = leaves(raised.value)
+    assert str(error).startswith("The gateway answered 401: The gateway key is not valid")
+    assert str(error).endswith(" Its key is the one in GATEWAY_API_KEY.")
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for one in error.exceptions for leaf in leaves(one)]
+    return [error]
+
+
 @both_eras
 async def test_a_held_call_survives_the_gateway(work: Path, era: str) -> None:
     """The same call joins the approval that waited before the crash; decided once, it runs once."""

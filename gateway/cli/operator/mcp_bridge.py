@@ -183,7 +183,10 @@ class GatewaySession(httpx2.AsyncBaseTransport):
     async def _sent(self, request: httpx2.Request) -> httpx2.Response:
         session = self._session_of(request)
         response = await self._network.handle_async_request(request)
-        if response.status_code != 404 or session is None or self.opening is None or request.method == "DELETE":
+        if response.status_code == 404 and request.method == "DELETE":
+            await response.aclose()
+            return httpx2.Response(204)  # a session that is gone has ended
+        if response.status_code != 404 or session is None or self.opening is None:
             return response
         await response.aclose()
         await self._renew(request, session)

@@ -10,6 +10,7 @@ from gateway.contracts.plugin import Clock
 from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import GATEWAY_HEADER, Identify, Identity
+from gateway.mcp.sdk import IMPORTING
 from gateway.mcp_server.auth.protected_resource import metadata_url, scopes_that_grant
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Bearers:
             oauth, token = oauth_of(self._in_use()), _token(head)
             if error.code != "invalid_api_key" or oauth is None or token is None:
                 raise
-        caller = await self._check(oauth).caller(token)
+        caller = await (await self._check(oauth)).caller(token)
         if SCOPE not in caller.scopes:
             raise GatewayError(
                 "scope_missing",
@@ -77,19 +78,28 @@ class Bearers:
             await self._tokens.close()
         await asyncio.gather(*self._closing)
 
-    def _check(self, oauth: ServeOAuth) -> "Tokens":
+    async def _check(self, oauth: ServeOAuth) -> "Tokens":
         """Return the check of these settings; it stays, with the keys that it has read, while the settings do."""
-        tokens = self._tokens
+        if self._tokens is None:
+            make = await asyncio.to_thread(_load)
+        else:
+            make = type(self._tokens)
+        tokens = self._tokens  # another request may have built it meanwhile
         if tokens is None or (tokens.settings is not oauth and tokens.settings != oauth):
-            # Imported here: without `mcp.serve.oauth` nothing needs the library of tokens.
-            from gateway.mcp_server.auth.tokens import Tokens
-
             if tokens is not None:
                 closing = asyncio.get_running_loop().create_task(tokens.close())
                 self._closing.add(closing)
                 closing.add_done_callback(self._closing.discard)
-            self._tokens = tokens = Tokens(oauth, clock=self._clock)
+            self._tokens = tokens = make(oauth, clock=self._clock)
         return tokens
+
+
+def _load() -> "type[Tokens]":
+    """Import what checks tokens, which takes a while."""
+    with IMPORTING:
+        # Imported here: without `mcp.serve.oauth` nothing needs the library of tokens.
+        from gateway.mcp_server.auth.tokens import Tokens
+    return Tokens
 
 
 def oauth_of(settings: Settings) -> ServeOAuth | None:

@@ -55,6 +55,8 @@ class IssuerKeys:
     """The keys of one issuer. Without `jwks_url` the issuer's metadata names their place."""
 
     def __init__(self, issuer: str, jwks_url: str | None, *, clock: Clock) -> None:
+        for library in ("httpcore2", "httpx2"):  # they log each request
+            logging.getLogger(library).setLevel(logging.CRITICAL)
         self._issuer = issuer
         self._jwks_url = jwks_url
         self._clock = clock

@@ -1,5 +1,6 @@
 """The callers of the endpoint: keys first, then tokens; and the header that tells a client how to get in."""
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 
@@ -79,6 +80,13 @@ async def test_keys_come_first(issuer: Issuer, used: InUse) -> None:
     assert await used.name(f"Authorization: Basic {token}") == "missing_api_key"
     assert await used.name("Authorization: Bearer wrong") == "invalid_api_key"
     assert await used.name() == "missing_api_key"
+
+
+async def test_the_first_tokens_at_once(issuer: Issuer, used: InUse) -> None:
+    """They are checked by one check, which reads the keys once."""
+    token = f"Authorization: Bearer {issuer.token()}"
+    assert await asyncio.gather(*(used.name(token) for _ in range(20))) == ["oauth:anna"] * 20
+    assert issuer.asked == 1
 
 
 async def test_a_token_that_does_not_grant_tools(issuer: Issuer, used: InUse) -> None:

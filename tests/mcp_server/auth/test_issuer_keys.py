@@ -23,10 +23,12 @@ async def keys(issuer: Issuer, clock: ManualClock) -> AsyncIterator[IssuerKeys]:
     await keys.close()
 
 
-async def test_they_are_read_once_for_all(issuer: Issuer, keys: IssuerKeys) -> None:
-    """The metadata leads to them; fifty tokens at once are one request."""
+async def test_they_are_read_once_for_all(issuer: Issuer, keys: IssuerKeys, caplog: pytest.LogCaptureFixture) -> None:
+    """The metadata leads to them; fifty tokens at once are one request, which nobody logs."""
+    caplog.set_level("INFO")
     found = await asyncio.gather(*(keys.key("k1", "RS256") for _ in range(50)))
     assert found == [RSA_KEY.public_key()] * 50 and issuer.asked == 1
+    assert "httpx2" not in {record.name for record in caplog.records}
 
 
 async def test_they_are_read_anew_beside_the_calls(issuer: Issuer, keys: IssuerKeys, clock: ManualClock) -> None:
