@@ -31,7 +31,7 @@ from gateway.runs.live import LiveRun
 from gateway.strict_json import RepeatedKeyError, check_keys
 from gateway.workflows.invocation import workflow_call_in, workflow_usage
 
-#: Called with the stored run that a request repeats. What it raises ends the request: it has its answer.
+#: Called with the stored run that a request with the same Idempotency-Key began. What it raises ends the request.
 Again: TypeAlias = Callable[[StoredRun], Awaitable[None]]
 
 
@@ -142,7 +142,7 @@ class ContextRequests:
         if (waits := await self.resumption.repeated_run(repeated)) is not None:
             return waits
         stored = await lane.earlier(repeated.request_key, repeated.exchange.caller)
-        if stored is not None and again is not None:
+        if stored is not None and again is not None and repeated.request_key.idempotency_key is not None:
             await again(stored)
         if stored is not None and (stored.effects or stored.state not in ENDED):
             return await self.resumption.repeat(stored, repeated)
