@@ -2,6 +2,8 @@
 
 1. A wish narrows the tools and tightens the gate. It loosens nothing, and makes the gateway connect nowhere.
 2. A name that means nothing is refused, with the names that there are. Of a service that does not run, any is accepted.
+3. A name means one tool: a function of the client's with the name of a tool that the request offers is refused, whether
+   the service runs or not.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +16,8 @@ from urllib.parse import urlsplit
 
 from gateway.context.steering import no_such_text
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.tools import Service
-from gateway.dialects.chat_request import wants_text
+from gateway.contracts.tools import Service, is_of_service, model_name
+from gateway.dialects.chat_request import client_tools, wants_text
 from gateway.dialects.dialect import Offer, Wishes
 from gateway.errors import GatewayError
 from gateway.tools.catalog import Catalog
@@ -37,6 +39,12 @@ class _Tool:
     @property
     def pattern(self) -> str:
         return escape(self.name) + "*" * self.is_head
+
+    def function(self, functions: frozenset[str]) -> str | None:
+        """Return the function of the client's that has the name of this tool; None: there is none."""
+        if self.is_head:
+            return next((name for name in sorted(functions) if is_of_service(name, self.name[:-1])), None)
+        return next((name for name in (model_name(self.name), self.name) if name in functions), None)
 
     def narrowed(self, pattern: str) -> str | None:
         """Return the pattern of what this and another pattern mean both; None: nothing, or that cannot be known."""
@@ -101,11 +109,13 @@ def _offered(exchange: Exchange, offers: Sequence[Offer], catalog: Catalog, addr
         text = "The gateway's tools need an answer in text: leave these tools out, or the format of the answer."
         raise GatewayError("unsupported_parameter", text, param=offers[0].place)
     services = {service.name: service for service in catalog.services() if service.name != OWN}
+    functions = frozenset() if exchange.no_tools else client_tools(exchange.body)
     tools: list[_Tool] = []
     asked: list[_Tool] = []
     for at, offer in enumerate(offers):
         _check(offer, offers[:at], services, addresses)
         named = _named(offer, services.get(offer.label), catalog)
+        _check_functions(offer, named, functions)
         tools += named
         asked += named if offer.asks == () else _asked(offer, services.get(offer.label), catalog)
     by = exchange.only_tools
@@ -138,6 +148,20 @@ def _check(offer: Offer, earlier: Sequence[Offer], services: dict[str, Service],
             "server_url",
             f"{offer.place}.server_url is not the address of {offer.label!r} that the operator of this gateway "
             "configured, and the gateway connects to no other: leave it out, or repeat the label there.",
+        )
+
+
+def _check_functions(offer: Offer, tools: Sequence[_Tool], functions: frozenset[str]) -> None:
+    """Check that no function of the client's has the name of an offered tool. Raises GatewayError (invalid_field)."""
+    for tool in tools if functions else ():
+        if (function := tool.function(functions)) is None:
+            continue
+        what = f"the tools of {offer.label!r}, which does not run now" if tool.is_head else f"the tool {tool.name!r}"
+        raise _wrong(
+            offer,
+            "allowed_tools",
+            f"{offer.place} offers {what}, and the function {function!r} of the request has such a tool's name to a "
+            "model: rename the function, or name other tools in 'allowed_tools'.",
         )
 
 

@@ -12,7 +12,7 @@ from measuring import Effort
 
 from gateway.testing.upstream import FakeUpstream
 
-from .models import says
+from .models import native, says
 from .serving import SERVICES, asked_of, asks, behaving, called, result, seen, serving, told, until, until_pinned
 from .talking import desk, talking
 
@@ -200,10 +200,31 @@ async def test_two_servers_with_tools_of_one_name() -> None:
 
 
 async def test_one_name_towards_models_for_two_tools() -> None:
-    """The tool of the first server has it, and keeps it: the second one's cannot come in its place."""
-    servers = {"box.a": behaving(env={"WHO": "first"}), "box__a": behaving(env={"WHO": "second"})}
-    async with serving(servers=servers) as world:
+    """No second server may come in the place of the first one, whether that runs or not."""
+    async with serving(servers={"box.a": behaving(env={"WHO": "first"})}) as world:
+        for state in ("start", "stop"):
+            assert (await asked_of(world, f"/box.a/{state}")).status == 200
+            for name in ("box__a", "box", "BOX.A"):
+                taken = await asked_of(world, "", {"name": name, "command": "true"})
+                assert (taken.status, taken.json["error"]["param"]) == (400, "name")
+        await asked_of(world, "/box.a/start")
+        await until(world, "box.a")
         assert json.loads(await called(world, "box__a__env"))["WHO"] == "first"
+
+
+async def test_a_function_of_the_client_with_the_name_of_a_tool() -> None:
+    """The call is the client's, whether the service runs or not, and the model reads nothing of the other tool."""
+    own = {"type": "function", "function": {"name": "box__echo", "description": "Mine.", "parameters": {}}}
+    async with talking(mcp={"servers": {"box": behaving(enabled=False), "tin": behaving()}}) as world:
+        await until(world, "tin")
+        for name in ("box__echo", "tin__echo"):
+            world.model.then(native((name, {"text": "mine"})))
+            function = {"type": "function", "function": {**own["function"], "name": name}}
+            answer = await world.chat("use the box service and use the tin service", tools=[function])
+            (call,) = answer.json["choices"][0]["message"]["tool_calls"]
+            assert (call["function"]["name"], json.loads(call["function"]["arguments"])) == (name, {"text": "mine"})
+            prompt = world.model.asked[-1]["messages"][0]["content"]
+            assert ("- tin__echo: " in prompt) == (name != "tin__echo") and "- tin__add: " in prompt
 
 
 async def test_a_tool_of_our_own_comes_first(tmp_path: Path) -> None:

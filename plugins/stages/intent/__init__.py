@@ -198,12 +198,17 @@ def layer(intent: Intent) -> str:
 def describable(services: Sequence[Service], exchange: Exchange) -> Sequence[Service]:
     """Return the services with the tools that a note may describe: those that the request allows, and does not name.
 
-    Those of services that it names are offered anyway.
+    Those of services that it names are offered anyway. A tool that has the name of one of the client's gets no call.
     """
-    if not (exchange.only_tools or exchange.no_tools or exchange.services):
+    theirs = client_tools(exchange.body)
+    if not (exchange.only_tools or exchange.no_tools or exchange.services or theirs):
         return services
+
+    def is_described(name: str) -> bool:
+        return exchange.allows(name) and model_name(name) not in theirs
+
     return [
-        replace(service, tools={t: line for t, line in service.tools.items() if exchange.allows(f"{service.name}.{t}")})
+        replace(service, tools={t: line for t, line in service.tools.items() if is_described(f"{service.name}.{t}")})
         for service in services
         if service.name not in exchange.services
     ]

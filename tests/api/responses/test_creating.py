@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from gateway.contracts.store import Json
+from gateway.contracts.tools import model_name
 from gateway.dialects.endpoints import paths_of
 from tests.e2e.models import Cut, calls, native, refuses, says
+from tests.e2e.serving import behaving, until
 from tests.e2e.talking import desk
 
 from .answering import CONVERSATIONS, GATEWAY, KEYS, answering, kinds, text_of
@@ -293,6 +295,30 @@ async def test_a_body_is_refused_before_anything_happens() -> None:
         ):  # fmt: skip
             refused = await client.create(**fields) if "input" not in fields else await client.create(fields["input"])
             assert (refused.status, refused.error["code"], refused.error["param"]) == (400, code, param), fields
+
+
+async def test_a_function_has_the_name_of_no_tool_that_is_offered(tmp_path: Path) -> None:
+    """Whether the service of the tool runs or not: each name means one tool."""
+    servers = {"box": behaving(), "off": behaving(enabled=False), "my off": behaving(enabled=False)}
+    async with answering(says("Hi"), says("Hi"), tools=desk(tmp_path), mcp={"servers": servers}) as client:
+        await until(client.world, "box")
+        names = {"box.echo": "box__echo", "file_operations": "file_operations", "off": "off__any"}
+        names["my off"] = model_name("my off.any")
+        for offered, name in names.items():
+            label = "gateway" if offered == "file_operations" else offered.partition(".")[0]
+            own = {"type": "function", "name": name, "parameters": {"type": "object"}}
+            refused = await client.create(tools=[own, {"type": "mcp", "server_label": label}])
+            error = refused.error
+            assert (refused.status, error["code"]) == (400, "invalid_field")
+            assert error["param"] == "tools[1].allowed_tools"
+            assert repr(offered) in error["message"] and repr(name) in error["message"]
+            refused = await client.create(tools=[own, {"type": "mcp", "server_label": label, "allowed_tools": ["any"]}])
+            assert refused.status == 400
+        own = {"type": "function", "name": "box__echo", "parameters": {"type": "object"}}
+        offer = {"type": "mcp", "server_label": "box"}
+        assert (await client.create(tools=[own, {**offer, "allowed_tools": ["add"]}])).status == 200
+        assert (await client.create(tools=[own, offer], tool_choice="none")).status == 200
+        assert len(client.world.model.asked) == 2
 
 
 @pytest.mark.parametrize("way", ["previous_response_id", "conversation"])
