@@ -89,7 +89,12 @@ class ApiPages:
         socket = SocketResponses(creation)
         self.held_open += [following.close, socket.close]
         responses = ResponsePages(creation=creation, kept=self.kept, following=following, authorise=self._authorise)
-        conversations = ConversationPages(kept=self.kept, sealing=creation.sealing, authorise=self._authorise)
+        conversations = ConversationPages(
+            kept=self.kept,
+            sealing=creation.sealing,
+            authorise=self._authorise,
+            limits=lambda: (self.current().lane.body_bytes, self.current().lane.body_values),
+        )
         pages = (CompactionPage(creation), CountPage(self._authorise), responses, socket, conversations)
         return [route for page in pages for route in page.routes()]
 

@@ -11,7 +11,6 @@ from typing import Final
 import orjson
 
 from gateway.contracts.store import Json
-from gateway.dialects.responses.request import ResponseRequest
 from gateway.errors import GatewayError
 from gateway.json_values import count_values
 
@@ -20,10 +19,16 @@ _WAY_OUT: Final = "compact it before it is so long (POST /responses/compact), be
 
 @dataclass(slots=True, kw_only=True)
 class Bounds:
-    """The bounds of one request, and what it has of them so far. `own_bytes` is the size of its body."""
+    """The bounds of one request, and what it has of them so far.
 
-    wanted: ResponseRequest
+    `own` is its body as it was read, `own_bytes` the size of that. `references` are the places and ids of items that it
+    refers to, `further` the ids of those that it refers to in another way.
+    """
+
+    own: object
     own_bytes: int
+    references: Sequence[tuple[str, str]]
+    further: Sequence[str] = ()
     limit_bytes: int
     limit_values: int
     size_bytes: int = 0  # of what it goes on from
@@ -45,9 +50,8 @@ class Bounds:
 
     def refer(self, referenced: Mapping[str, Json]) -> None:
         """Count items as often as the request refers to them, by their ids. Raises GatewayError as `expect` does."""
-        wanted = self.wanted
-        places = {item_id: place for place, item_id in reversed(wanted.references)}
-        times = Counter([*(item_id for _, item_id in wanted.references), *wanted.without_output])
+        places = {item_id: place for place, item_id in reversed(self.references)}
+        times = Counter([*(item_id for _, item_id in self.references), *self.further])
         for item_id, item in referenced.items():
             param = places.get(item_id, "input")
             self.expect(len(orjson.dumps(item)) * times[item_id], param=param)
@@ -58,7 +62,7 @@ class Bounds:
         if self.own_bytes + self.size_bytes <= most:  # a value takes a byte
             return
         if not self._values:
-            self._values = count_values([self.wanted.fields, self.wanted.input], most=most)
+            self._values = count_values(self.own, most=most)
         self._values += count_values(items, most=most) * times
         if self._values > most:
             raise _too_large(

@@ -1,7 +1,7 @@
 """The pages of conversations: what responses with `conversation` go on from, and add to."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -12,6 +12,7 @@ from aiohttp import web
 from gateway.api.content import aside, check_values, content_of
 from gateway.api.request import Authorise, gone, query_of, word_of
 from gateway.api.responses.added import check_added, depends_on_earlier
+from gateway.api.responses.bounds import Bounds
 from gateway.api.responses.creating import no_conversation
 from gateway.api.responses.kept import KeptResponses
 from gateway.api.responses.lists import items_answer, items_limit, query_of_items
@@ -40,11 +41,12 @@ _FIELDS: Final = {"items": LIST, "metadata": OBJECT}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationPages:
-    """The pages of conversations."""
+    """The pages of conversations. `limits` returns those of a request, in bytes and in values."""
 
     kept: KeptResponses
     sealing: Sealing
     authorise: Authorise
+    limits: Callable[[], tuple[int, int]]
 
     def routes(self) -> list[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
@@ -150,14 +152,24 @@ class ConversationPages:
         await check_values(content, limit=VALUES_LIMIT)
         wanted = await aside(partial(_wanted, content or b"{}", known), content=content)
         references = [(f"items[{i}]", one["id"]) for i, one in enumerate(wanted.items) if one["type"] == REFERENCE]
+        limit_bytes, limit_values = self.limits()
+        bounds = Bounds(
+            own=wanted.items,
+            own_bytes=len(content),
+            references=references,
+            limit_bytes=limit_bytes,
+            limit_values=limit_values,
+        )
         found = await self.kept.referenced(references, tenant=caller.tenant)
+        await aside(partial(bounds.refer, found), content=content)
         items = [found[one["id"]] if one["type"] == REFERENCE else one for one in wanted.items]
         earlier: Sequence[bytes] = ()
         if conversation is not None and any(map(depends_on_earlier, items)):
             earlier = await self.kept.store.all_items(conversation.id, tenant=caller.tenant)
+            bounds.expect(sum(map(len, earlier)), param="conversation")
         seal = await self.sealing.of(caller.tenant)
         check = partial(check_added, items, earlier, unseal=seal.opened)
-        await aside(check, content=content, more_bytes=sum(map(len, earlier)))
+        await aside(check, content=content, more_bytes=bounds.size_bytes)
         return _Wanted(listed(items, response_id="resp_" + secrets.token_hex(12)), wanted.metadata)
 
     async def _put(self, conversation: StoredConversation, items: Sequence[Json]) -> None:

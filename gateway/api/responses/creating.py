@@ -194,7 +194,12 @@ class Creation:
         tenant = entered.caller.tenant
         lane = entered.lane
         bounds = Bounds(
-            wanted=wanted, own_bytes=len(content), limit_bytes=lane.body_bytes, limit_values=lane.body_values
+            own=[wanted.fields, wanted.input],
+            own_bytes=len(content),
+            references=wanted.references,
+            further=wanted.without_output,
+            limit_bytes=lane.body_bytes,
+            limit_values=lane.body_values,
         )
         earlier = await self._earlier(wanted, bounds, tenant=tenant, local=local)
         looked_up = (*wanted.without_output, *wanted.claimed)

@@ -70,6 +70,34 @@ async def test_a_reference_counts_as_often_as_it_is_there() -> None:
         assert (refused.status, refused.error["code"], refused.error["param"]) == (413, "request_too_large", "input[0]")
 
 
+@pytest.mark.parametrize("adds", [False, True])
+@pytest.mark.parametrize(
+    ("said", "limits"), [("x" * 9_000, {"context_body": "20KiB"}), (PARTS, {"context_values": 200})]
+)
+async def test_references_of_conversations_have_the_same_bounds(adds: bool, said: object, limits: Json) -> None:
+    """Each counts, when a conversation is created and when items are added; nothing is stored then."""
+    async with answering(says("a"), limits=limits) as client:
+        made = (await client.create([{"role": "user", "content": said}])).json
+        (one,) = (await client.get(made["id"], "/input_items")).json["data"]
+        conversation = (await client.post({}, path=CONVERSATIONS)).json["id"]
+        path = f"{CONVERSATIONS}/{conversation}/items" if adds else CONVERSATIONS
+        refused = await client.post({"items": [{"type": "item_reference", "id": one["id"]}] * 20}, path=path)
+        assert (refused.status, refused.error["code"], refused.error["param"]) == (413, "request_too_large", "items[0]")
+        assert (await client.get(conversation, "/items", path=CONVERSATIONS)).json["data"] == []
+        assert (await client.post({"items": [{"type": "item_reference", "id": one["id"]}]}, path=path)).status == 200
+
+
+async def test_what_is_added_is_checked_against_no_longer_conversation_than_a_request_may_have() -> None:
+    """An item without an id needs no look at the others."""
+    async with answering(limits={"context_body": "20KiB"}) as client:
+        conversation = (await client.post({}, path=CONVERSATIONS)).json["id"]
+        path, item = f"{CONVERSATIONS}/{conversation}/items", {"role": "user", "content": "x" * 9_000}
+        assert (await client.post({"items": [item] * 3}, path=path)).status == 200
+        refused = await client.post({"items": [{**item, "id": "msg_1"}]}, path=path)
+        assert (refused.status, refused.error["param"]) == (413, "conversation")
+        assert (await client.post({"items": [item]}, path=path)).status == 200
+
+
 async def test_a_connection_remembers_within_the_same_bounds() -> None:
     """Responses that are not stored, which only their WebSocket knows."""
     async with answering(says("a"), says("b"), limits={"context_values": 100}) as client, talking(client) as talk:
