@@ -34,6 +34,9 @@ log = logging.getLogger("gateway")
 
 #: The name of the one question of an answer.
 _QUESTION: Final = "approval"
+#: The entry in `_meta` by which a repeated request is the same call, and how long its value may be.
+_KEY: Final = "twolane/idempotency-key"
+_KEY_CHARS: Final = 255
 #: So often a call is put to its user anew: a tool that changes meanwhile has another question.
 _ROUNDS: Final = 5
 _UNDECIDED: Final = frozenset(("approval_stale", "decision_conflict", "approval_expired", "approval_not_found"))
@@ -87,6 +90,7 @@ class Calling:
             identity=visit.identity,
             only_tools=(tool,),
             client=client_of(ctx),
+            idempotency_key=_key_of(params),
         )
         state = _State.of(params.request_state) if params.request_state is not None else None
         patience_s = self.wait_s()
@@ -222,3 +226,17 @@ def client_of(ctx: Any) -> Json:
         return {"name": "unknown", "version": "", "protocol": ctx.protocol_version}
     info = params.client_info
     return {"name": info.name, "version": info.version, "protocol": ctx.protocol_version}
+
+
+def _key_of(params: CallToolRequestParams) -> str | None:
+    """Return the client's own word for a call, or None. Raises GatewayError (invalid_field)."""
+    key = (params.meta or {}).get(_KEY)
+    if key is None:
+        return None
+    if not isinstance(key, str) or not 0 < len(key) <= _KEY_CHARS:
+        raise GatewayError(
+            "invalid_field",
+            f"{_KEY!r} must be a text of 1 to {_KEY_CHARS} characters.",
+            param="_meta",
+        )
+    return key

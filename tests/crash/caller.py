@@ -54,10 +54,10 @@ class Caller:
             async with Client(transport, mode=self.era) as client:
                 self._now("asked")
                 result = await client.call_tool("ledger", {"run": self.run, "n": ASKS})
-        text = "\n".join(block.text for block in result.content if block.type == "text")
-        self._now("answer")
-        if text.startswith("wrote") or UNKNOWN in text:
-            self.told.append(text)
+                self._now("answer")
+                text = "\n".join(block.text for block in result.content if block.type == "text")
+                if text.startswith("wrote") or UNKNOWN in text:  # heard, even if its connection cannot be closed
+                    self.told.append(text)
 
     async def _approve(self) -> None:
         """Approve each question about this call once, as soon as it is there."""

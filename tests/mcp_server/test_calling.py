@@ -184,3 +184,22 @@ async def test_a_cancelled_call_withdraws_its_question(era: Era) -> None:
             await until_read(lambda: made.approvals(key="anna"), lambda found: not found)
             assert len(await made.approvals(key="anna", state="cancelled")) == 1
         assert await effects(made) == 0
+
+
+@both_eras
+async def test_a_call_with_a_word_of_its_own_runs_once(era: Era, calm: dict[str, object]) -> None:
+    """However often it is sent; another call with the word is refused, and so is a word that is none."""
+    async with world(**calm) as made, made.client(era) as client:
+        word: Any = {"twolane/idempotency-key": "k"}
+        results = [await client.call_tool("here__echo", {"text": "hi"}, meta=word) for _ in range(2)]
+        assert [texts(result) for result in results] == ["hi", "hi"]
+        (run,) = (await made.get("/context/runs?kind=tool"))["data"]
+        assert (run["tool"], run["state"]) == ("here.echo", "completed")
+        for arguments, key in (({"text": "ho"}, "k"), ({"text": "hi"}, 5), ({"text": "hi"}, "")):
+            meta: Any = {"twolane/idempotency-key": key}
+            refused: Any = None
+            try:
+                refused = await client.call_tool("here__echo", arguments, meta=meta)
+            except MCPError as error:
+                refused = error
+            assert isinstance(refused, MCPError) or refused.is_error
