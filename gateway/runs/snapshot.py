@@ -28,7 +28,8 @@ _WISHES: Final[Mapping[str, object]] = {
     "client": None,
     "call": None,
 }
-_NO_MESSAGES: Final[Json] = {"messages": []}
+#: The longest text in the body of a request that stays when its run ends.
+_SHORT_CHARS: Final = 256
 
 
 def request_of(exchange: Exchange) -> bytes:
@@ -56,13 +57,22 @@ def request_of(exchange: Exchange) -> bytes:
 def ended_request(exchange: Exchange, request: bytes) -> bytes | None:
     """Return what is kept of a request whose run ends: without its conversation, as nobody continues it. None: all.
 
+    The short values of its body stay, such as its model: answers to later requests state them.
     A conversation costs the store its length, and not its square, however many of its runs are on record.
     """
     if len(request) <= SHORT_BYTES:
         return None
     if exchange.resume is None:
-        return request_of(replace(exchange, body=_NO_MESSAGES))
-    return orjson.dumps({**orjson.loads(request), "body": _NO_MESSAGES})
+        return request_of(replace(exchange, body=_shortened(exchange.body)))
+    stored = orjson.loads(request)
+    return orjson.dumps({**stored, "body": _shortened(stored["body"])})
+
+
+def _shortened(body: Json) -> Json:
+    """Return a chat completion request without messages, and without what may be long."""
+    short = {name: value for name, value in body.items() if not isinstance(value, list | dict)}
+    short = {name: value for name, value in short.items() if not isinstance(value, str) or len(value) <= _SHORT_CHARS}
+    return {**short, "messages": []}
 
 
 def exchange_of(

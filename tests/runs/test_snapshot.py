@@ -86,15 +86,17 @@ def test_a_request_without_wishes_is_stored_as_before() -> None:
 
 def test_a_long_request_loses_its_conversation_at_the_end() -> None:
     """All else stays as it was stored, whoever ends the run; a short request is not written again."""
-    asked = replace(ASKED, body={"model": "m", "messages": [{"role": "user", "content": "x" * 5000}]}, **WISHES)
+    short: Json = {"model": "m", "temperature": 0.5, "user": None}
+    long: Json = {"messages": [{"role": "user", "content": "x" * 5000}], "tools": [{}], "stop": "x" * 300}
+    asked = replace(ASKED, body={**short, **long}, **WISHES)
     request = request_of(asked)
-    whole = {**orjson.loads(request), "body": {"messages": []}}
+    whole = {**orjson.loads(request), "body": {**short, "messages": []}}
     assert orjson.loads(ended_request(asked, request) or b"") == whole
     goes_on = exchange_of(Resume(stored(asked)), approvals="hold", shows_calls=False, background=False)
     assert orjson.loads(ended_request(goes_on, request) or b"") == whole
     assert ended_request(ASKED, request_of(ASKED)) is None
     again = exchange_of(Resume(replace(stored(asked), request=orjson.dumps(whole))), approvals="hold")
-    assert again.body == {"messages": []} and again.shows_calls
+    assert again.body == {**short, "messages": []} and again.shows_calls
 
 
 def test_no_header_and_no_credential_is_kept() -> None:

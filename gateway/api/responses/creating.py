@@ -30,6 +30,7 @@ from gateway.dialects.responses.request import ResponseRequest, request_from
 from gateway.errors import GatewayError
 from gateway.runs.asking import RequestKey
 from gateway.runs.live import LiveRun
+from gateway.runs.narrowing import narrowing_of, narrowings
 from gateway.runs.taints import Taints
 
 #: The conversations up to responses that one WebSocket remembers, by their ids.
@@ -182,7 +183,14 @@ class Creation:
     async def _as_begun(self, facts: ResponseFacts, answered: Exchange) -> ResponseFacts:
         """Return the facts of a request that decides, as they are of the run that goes on. Raises StoreError."""
         stored = await self.kept.store.run(answered.id, tenant=answered.caller.tenant)
-        return facts if stored is None else as_begun(facts, orjson.loads(stored.request))
+        if stored is None:
+            return facts
+        found = await narrowings(self.kept.store, stored.id, tenant=stored.tenant)
+        resume = answered.resume  # None: another request or worker drives the run
+        own = narrowing_of(answered, stored) if resume is None else resume.narrows or {}
+        if resume is not None or not own:
+            found.append(own)
+        return as_begun(facts, orjson.loads(stored.request), narrowings=found, own=own if own in found else None)
 
     async def asked(
         self, entered: Entered, wanted: ResponseRequest, content: bytes, *, local: Local = NOTHING_LOCAL

@@ -4,7 +4,7 @@ Of its own request, only what narrows the run counts (`gateway.runs.narrowing`),
 the run has them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -19,18 +19,36 @@ _SAME: Final = ("model", "parallel_tool_calls", *PASSED)
 _OF_MODEL: Final = (*_SAME, "instructions", "max_output_tokens", "text", "reasoning")
 
 
-def as_begun(facts: ResponseFacts, began: Json) -> ResponseFacts:
+def as_begun(
+    facts: ResponseFacts, began: Json, *, narrowings: Sequence[Json] = (), own: Json | None = None
+) -> ResponseFacts:
     """Return the facts of a request that decides, with the fields of its run.
 
-    `began` is the stored request of the run, which may be of another API, or without its body once the run has ended.
+    `began` is the stored request of the run, which may be of another API, or without most of its body once the run has
+    ended. `narrowings` are those that hold for the run, `own` the one of this request among them, if there is one.
     """
     client = began.get("client")
+    limits = [limit for one in narrowings if (limit := one.get("max_tool_calls")) is not None]
     if client is not None and "request" in client:
         first = ResponseFacts.of_stored(client["request"])
-        fields = {**_of_model(first.fields), **_of_tools(first.fields, facts.fields)}
-        return replace(facts, fields=_with(facts.fields, fields), client={**facts.client, **first.client})
-    body: Json = began["body"]
-    return facts if "model" not in body else replace(facts, fields=_with(facts.fields, _of_body(body, facts.fields)))
+        ours_from = facts.fields if own and {"only", "ask_first"} & own.keys() else first.fields
+        choice, limits = first.fields.get("tool_choice"), [*limits, *_given(first.fields.get("max_tool_calls"))]
+        fields = {**_of_model(first.fields), "tools": _tools(first.fields, ours_from)}
+        facts = replace(facts, client={**facts.client, **first.client})
+    else:
+        body: Json = began["body"]
+        choice, limits = _choice(body.get("tool_choice")), [*limits, *_given(began.get("max_tool_calls"))]
+        fields = _of_body(body, facts.fields)
+        if own is None:
+            fields["tools"] = None  # those of the request narrow nothing, and those of the run are not known
+    if any(one.get("no_tools") or one.get("no_functions") for one in narrowings) or began.get("no_tools"):
+        choice = "none"
+    fields |= {"tool_choice": choice, "max_tool_calls": min(limits, default=None)}
+    return replace(facts, fields=_with(facts.fields, fields))
+
+
+def _given(limit: int | None) -> Sequence[int]:
+    return () if limit is None else (limit,)
 
 
 def _with(own: Mapping[str, object], fields: Mapping[str, object]) -> Json:
@@ -43,13 +61,11 @@ def _of_model(fields: Json) -> Json:
     return {name: fields.get(name) for name in _OF_MODEL}
 
 
-def _of_tools(first: Json, own: Json) -> Json:
-    """Return the fields of tools: the client's as the run has them, ours as they are narrowed."""
+def _tools(first: Json, narrowed: Json) -> list[Json]:
+    """Return the tools of a run: the client's as it has them, ours as they are narrowed."""
     of_run = [tool for tool in first.get("tools") or () if tool.get("type") != "mcp"]
-    ours = [tool for tool in own.get("tools") or first.get("tools") or () if tool.get("type") == "mcp"]
-    limits = [limit for fields in (first, own) if (limit := fields.get("max_tool_calls")) is not None]
-    choice = "none" if own.get("tool_choice") == "none" else first.get("tool_choice")
-    return {"tools": [*of_run, *ours], "tool_choice": choice, "max_tool_calls": min(limits, default=None)}
+    ours = [tool for tool in narrowed.get("tools") or first.get("tools") or () if tool.get("type") == "mcp"]
+    return [*of_run, *ours]
 
 
 def _of_body(body: Json, own: Json) -> Json:
@@ -67,6 +83,13 @@ def _of_body(body: Json, own: Json) -> Json:
         "text": {name: value for name, value in config.items() if value is not None} or None,
         "reasoning": reasoning if any(reasoning.values()) else None,
     }
+
+
+def _choice(wanted: str | Json | None) -> str | Json | None:
+    """Return a `tool_choice` of chat completions as a response has it."""
+    if wanted is None or isinstance(wanted, str):
+        return wanted
+    return {"type": "function", **wanted["function"]} if "function" in wanted else None
 
 
 def _format(wanted: Json | None) -> Json | None:

@@ -255,3 +255,33 @@ async def test_a_response_contains_the_fields_with_which_its_run_goes_on(tmp_pat
         assert answer["instructions"] == ("Be brief." if stores else None) and answer["metadata"] == {"n": "1"}
         if stores:
             assert (await client.get(answer["id"])).json == answer
+
+
+async def test_a_decision_that_comes_too_late_to_narrow_a_run_is_answered_with_the_runs_fields(tmp_path: Path) -> None:
+    """Somebody else has decided, and the run goes on with all of its tools: its response does not state otherwise."""
+    gate = asyncio.Event()
+    async with answering(
+        write(), says("Written.", before=gate), tools=desk(tmp_path, write=True), **folder_store(tmp_path)
+    ) as client:
+        first, question = await asked(client)
+        assert (await client.world.decide(question["id"])).status == 200
+        await until(lambda: len(client.world.model.asked) == 2)
+        late: Json = {"tools": [SQL_ONLY], "tool_choice": "none", "max_tool_calls": 1}
+        async with client.streaming([decision(question)], **late) as events:
+            await events.until("response.in_progress")
+            gate.set()
+            answer = (await events.rest()).last
+        again = (await client.create([decision(question)], **late)).json
+        for told in (answer, again):
+            assert {name: told[name] for name in late} == {name: first[name] for name in late}
+
+
+async def test_the_response_to_a_decision_on_an_ended_run_states_what_is_known_of_it(tmp_path: Path) -> None:
+    """Nothing of its own request takes the place of what the record of the run has lost."""
+    async with answering(write(), says("Written."), tools=desk(tmp_path, write=True)) as client:
+        began: Json = {"instructions": "x" * 5000, "temperature": 0.5, "store": False}
+        _, question = await asked(client, **began)
+        assert (await client.create([decision(question)], tools=[GATEWAY], store=False)).status == 200
+        own: Json = {"model": "other", "instructions": "Be long.", "temperature": 1.5, "tools": [GATEWAY]}
+        answer = (await client.create([decision(question)], **own)).json
+        assert (answer["model"], answer["temperature"], answer["instructions"]) == ("m", 0.5, None)

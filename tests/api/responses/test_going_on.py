@@ -19,8 +19,10 @@ def begun(fields: Json) -> Json:
     return {"body": {"messages": []}, "client": {"request": ResponseFacts(fields=fields).stored}}
 
 
-def fields_of(own: Json, began: Json) -> Json:
-    return as_begun(ResponseFacts(fields=own), began).fields
+def fields_of(own: Json, began: Json, *narrowings: Json, holds: bool = True) -> Json:
+    """The fields of the response; `holds`: the request's own fields are the last narrowing, or narrow nothing."""
+    narrowed: Json | None = ([{}, *narrowings])[-1] if holds else None
+    return as_begun(ResponseFacts(fields=own), began, narrowings=narrowings, own=narrowed).fields
 
 
 def test_the_fields_of_the_run_take_the_place_of_the_requests_own() -> None:
@@ -33,19 +35,41 @@ def test_the_fields_of_the_run_take_the_place_of_the_requests_own() -> None:
     }
 
 
+NARROWER: Json = {**OURS, "allowed_tools": ["a"]}
+NONE: Json = {"no_tools": True, "max_tool_calls": 2}
+
+
 @pytest.mark.parametrize(
-    ("own", "found"),
+    ("own", "narrowings", "found"),
     [
-        ({}, {"tools": [FUNCTION, OURS], "max_tool_calls": 3}),
-        ({"tools": [{**OURS, "allowed_tools": ["a"]}]}, {"tools": [FUNCTION, {**OURS, "allowed_tools": ["a"]}]}),
-        ({"tool_choice": "none", "max_tool_calls": 2}, {"tool_choice": "none", "max_tool_calls": 2}),
-        ({"tool_choice": "required", "max_tool_calls": 9}, {"tool_choice": "auto", "max_tool_calls": 3}),
+        ({}, [], {"tools": [FUNCTION, OURS], "max_tool_calls": 3}),
+        ({"tools": [NARROWER]}, [{"only": ["a"]}], {"tools": [FUNCTION, NARROWER]}),
+        ({"tool_choice": "none", "max_tool_calls": 2}, [NONE], {"tool_choice": "none", "max_tool_calls": 2}),
+        ({"tool_choice": "required", "max_tool_calls": 9}, [], {"tool_choice": "auto", "max_tool_calls": 3}),
+        ({}, [NONE, {"max_tool_calls": 1}], {"tool_choice": "none", "max_tool_calls": 1}),
     ],
 )
-def test_fields_of_tools_are_as_narrowed(own: Json, found: Json) -> None:
+def test_fields_of_tools_are_as_narrowed(own: Json, narrowings: list[Json], found: Json) -> None:
     """The client's functions are the run's."""
-    told = fields_of(own, begun({"tools": [FUNCTION, OURS], "tool_choice": "auto", "max_tool_calls": 3}))
+    began = begun({"tools": [FUNCTION, OURS], "tool_choice": "auto", "max_tool_calls": 3})
+    told = fields_of(own, began, *narrowings)
     assert {name: told[name] for name in found} == found
+
+
+def test_fields_that_narrow_nothing_are_not_stated() -> None:
+    """Somebody else has decided: the run goes on with what it has, as far as that is known."""
+    own: Json = {**OWN, "tools": [NARROWER], "tool_choice": "none", "max_tool_calls": 1}
+    began = {"tools": [FUNCTION, OURS], "tool_choice": "auto", "max_tool_calls": 3}
+    told = fields_of(own, begun(began), {"max_tool_calls": 2}, holds=False)
+    assert told == {**began, "max_tool_calls": 2, "metadata": {"n": "1"}}
+    choice: Json = {"type": "function", "function": {"name": "theirs"}}
+    chat: Json = {"max_tool_calls": 5, "body": {"model": "m", "tool_choice": choice, "messages": []}}
+    assert fields_of(own, chat, holds=False) == {
+        "model": "m",
+        "tool_choice": {"type": "function", "name": "theirs"},
+        "max_tool_calls": 5,
+        "metadata": {"n": "1"},
+    }
 
 
 @pytest.mark.parametrize(
@@ -65,5 +89,6 @@ def test_a_run_without_a_stored_response_has_its_fields_in_its_body(fields: Json
 
 
 def test_nothing_is_known_of_a_run_that_has_ended_without_its_body() -> None:
-    """Its response has the fields of the request."""
-    assert fields_of(OWN, {"body": {"messages": []}}) == OWN
+    """Nothing of the request's own takes that place."""
+    assert fields_of(OWN, {"body": {"messages": []}}) == {"metadata": {"n": "1"}}
+    assert fields_of(OWN, {"body": {"model": "m", "messages": []}}) == {"model": "m", "metadata": {"n": "1"}}
