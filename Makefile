@@ -63,7 +63,7 @@ test-wheel: $(VENV)/.dev ## build the wheel and start a gateway from it in an en
 	$(PY) -m pytest -m wheel tests/deploy/test_wheel.py $(ARGS)
 
 mcp-conformance: $(VENV)/.dev $(SERVERS)/.installed ## only the conformance suite, scenario by scenario
-	$(PY) -m pytest -m mcp_servers -vv tests/mcp_servers/test_conformance.py $(ARGS)
+	$(PY) -m pytest -m mcp_servers -vv tests/mcp_servers/test_conformance.py tests/mcp_servers/test_conformance_server.py $(ARGS)
 
 soak: $(VENV)/.dev ## reliability under load and faults; prints the figures (about ten minutes)
 	$(PY) -m pytest -m soak -s $(ARGS)
