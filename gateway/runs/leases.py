@@ -95,6 +95,11 @@ class Leases:
         if self._held.get(run_id, self) is task:
             del self._held[run_id]
 
+    def lose(self, run_id: str) -> None:
+        """End the driving of a run that was cancelled, now and not with the next look at its lease."""
+        if (task := self._held.pop(run_id, None)) is not None:
+            task.cancel(LOST)
+
     async def claim(self, run_id: str, *states: RunState) -> StoredRun | None:
         """Claim and return a run in one of these states that no worker drives, or return None. Raises StoreError.
 

@@ -148,6 +148,7 @@ def build_resumption(shared: Shared, *, lane: Callable[[], ContextLane]) -> tupl
         is_over=lambda run: resumption.is_over(run),
         told=lambda run, shows_calls, decided: resumption.told(run, shows_calls=shows_calls, decided=decided),
         service_of=lambda tool: lane().catalog.service_of(tool),
+        lose=shared.leases.lose,
     )
     resumption = Resumption(
         lane=lane,

@@ -54,7 +54,7 @@ class KeptResponses:
 
     `is_over` returns whether the turn of a stored run is over, and `told` its answer then and its error, if any, to a
     client that is or is not shown calls, and that decides on these approvals. `service_of` returns the service of a
-    tool by its inside name.
+    tool by its inside name. `lose` ends the driving of a cancelled run by this worker.
     """
 
     store: Store
@@ -63,6 +63,7 @@ class KeptResponses:
     is_over: Callable[[StoredRun], Awaitable[bool]]
     told: Callable[[StoredRun, bool, Sequence[str]], Awaitable[tuple[Sequence[Chunk], GatewayError | None]]]
     service_of: Callable[[str], str | None]
+    lose: Callable[[str], None] = lambda _: None
     under_way: UnderWay = field(default_factory=UnderWay)
 
     async def find(self, response_id: str, *, tenant: str) -> StoredResponse:

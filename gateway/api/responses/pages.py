@@ -144,6 +144,7 @@ class ResponsePages:
             if error.code not in ("run_ended", "run_not_found"):
                 raise
         else:
+            self.kept.lose(row.run_id)
             await self.kept.cancelled(row)
 
     async def _input_items(self, request: web.Request) -> web.Response:

@@ -8,6 +8,7 @@ from gateways import until_read
 
 from gateway.api.responses import under_way
 from gateway.contracts.store import Json
+from gateway.runs import leases
 from gateway.runs.live import LiveRuns
 from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock
@@ -70,6 +71,21 @@ async def test_a_response_that_is_deleted_under_way_is_never_stored() -> None:
         assert (await client.get(made(events))).error["code"] == "response_not_found"
         assert (await client.delete(made(events))).status == 404
         assert await items_in(client, conversation) == []
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_a_response_on_record_that_is_deleted_stops_its_model(
+    monkeypatch: pytest.MonkeyPatch, *, background: bool
+) -> None:
+    """At once, and not when this worker looks at its leases next."""
+    monkeypatch.setattr(leases, "LOOK_S", 3600.0)
+    gate = asyncio.Event()
+    async with answering(says("one ", gate)) as client:
+        async with client.streaming("1", headers={"Idempotency-Key": "k1"}, background=background) as events:
+            await events.until("response.output_text.delta")
+            assert (await client.delete(made(events))).json["deleted"] is True
+            await client.world.model.upstream.wait_open(0)
+        assert (await client.get(made(events))).status == 404
 
 
 async def test_a_client_that_leaves_cancels_its_response() -> None:
