@@ -1,5 +1,6 @@
 """The object graph of the endpoint for MCP clients. It imports the SDK, so `opening` imports it where it is needed."""
 
+from collections.abc import Callable
 from typing import Any
 
 from mcp_types import ReadResourceRequestParams
@@ -29,21 +30,7 @@ def build_door(needs: DoorNeeds, secret: bytes) -> Door:
         assert found is not None  # a reload neither opens nor closes the endpoint
         return found
 
-    calls = ToolCalls(
-        lane=needs.lane,
-        store=needs.store,
-        feed=needs.feed,
-        clock=needs.clock,
-        admit=needs.admit,
-        resume=needs.resume,
-    )
-    calling = Calling(
-        calls=calls,
-        identify=needs.identify,
-        answering=lambda caller: needs.lane().approvals.answering(caller),
-        wait_s=lambda: serve().wait,
-        clock=needs.clock,
-    )
+    calling = _calling(needs, serve)
     tools = Tools(
         listing=Listing(lambda: needs.lane().catalog, services),
         calling=calling,
@@ -88,4 +75,23 @@ def build_door(needs: DoorNeeds, secret: bytes) -> Door:
         limits=lambda: (settings().limits.context_body, settings().limits.context_values),
         calling=calling,
         changes=changes,
+    )
+
+
+def _calling(needs: DoorNeeds, serve: Callable[[], Serve]) -> Calling:
+    """Build what runs calls. `serve` returns the settings in use."""
+    calls = ToolCalls(
+        lane=needs.lane,
+        store=needs.store,
+        feed=needs.feed,
+        clock=needs.clock,
+        admit=needs.admit,
+        resume=needs.resume,
+    )
+    return Calling(
+        calls=calls,
+        identify=needs.identify,
+        answering=lambda caller: needs.lane().approvals.answering(caller),
+        wait_s=lambda: serve().wait,
+        clock=needs.clock,
     )

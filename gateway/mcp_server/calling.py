@@ -109,9 +109,10 @@ class Calling:
             progress.close()
 
     async def close(self) -> None:
-        """Wait for what cancelled calls still have to write. Idempotent."""
+        """Wait for what calls still have to write. Idempotent."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+        await self.calls.close()
 
     async def _settled(
         self, ctx: Any, visit: Visit, run: CallRun, progress: Progress, *, was_shown: str | None, patience_s: float

@@ -5,9 +5,11 @@ import json
 
 import pytest
 from gateways import samples
+from mcp.client import Client
 
 from gateway.testing.local import LocalGateway
-from tests.mcp_server.serving import World, keys, texts, world
+from gateway.testing.run import GatewayProcess
+from tests.mcp_server.serving import Era, World, both_eras, keys, texts, world
 
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 INITIALIZE = {
@@ -111,3 +113,14 @@ async def test_calls_of_many_clients_are_not_crossed(calm: dict[str, object]) ->
                 ]
 
         await asyncio.gather(*map(client, range(20)))
+
+
+@both_eras
+async def test_any_of_several_workers_serves_any_request(era: Era) -> None:
+    """Sessions would be of one worker: clients of the older era have none, and wait where they cannot be asked."""
+    config = json.dumps({"workers": 2, "mcp": {"servers": {}, "serve": {}}, "tools": {"demo_note": {}}})
+    async with GatewayProcess(config) as gateway:
+        for _ in range(4):  # each on connections of its own
+            async with Client(f"{gateway.base_url}/mcp", mode=era) as client:
+                found = await asyncio.gather(*(client.session.list_tools() for _ in range(8)))
+                assert all("demo_note" in {tool.name for tool in one.tools} for one in found)
