@@ -13,11 +13,13 @@ from gateway.context.tool_calls import KEPT_S, MESSAGE_CHARS, Done, Held
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import StoredRun
+from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.asking import RequestKey, mismatch
 from tests.agent.agent_bench import CALLER
+from tests.agent.doubles import samples
 
 from .calling import CLIENT, HARMLESS, calling
 from .workers import Opened
@@ -229,6 +231,52 @@ async def test_a_tool_that_fails_is_a_result(opened: Opened) -> None:
 
     done = await calling(await opened(assessors=HARMLESS, does=fails)).called()
     assert done.result == ToolResult("no such note", ok=False)
+
+
+async def test_a_long_result_is_shortened_and_stored_whole(opened: Opened) -> None:
+    """`read_result` reads the rest; a picture in it stays."""
+    image = {"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="}
+
+    async def tells(_call: ToolCall) -> ToolResult:
+        return ToolResult("x" * 5000, True, [{"type": "text", "text": "x" * 5000}, image])
+
+    bench = calling(await opened(assessors=HARMLESS, does=tells, limits=LoopLimits(result_chars=1000)))
+    done = await bench.called()
+    assert len(done.result.content) < 1100 and "4000 characters omitted; id res_" in done.result.content
+    assert done.result.parts == [{"type": "text", "text": done.result.content}, image]
+    (step,) = await bench.worker.store.steps(done.run_id, tenant="t")
+    assert step.result == "x" * 5000
+
+
+async def test_a_gateway_that_is_full_begins_nothing(opened: Opened) -> None:
+    bench = calling(await opened(assessors=HARMLESS))
+
+    def full() -> None:
+        raise GatewayError("overloaded", "The gateway is full.")
+
+    bench.calls.admit = full
+    with pytest.raises(GatewayError, match="full"):
+        await bench.begin()
+    assert bench.worker.calls == [] and (await bench.worker.store.runs(tenant="t", limit=1)).runs == []
+
+
+async def test_a_call_is_counted_and_its_audit_says_by_which_way(opened: Opened) -> None:
+    bench = calling(await opened())
+    run, approval = await bench.held()
+    await bench.decide(approval)
+    await bench.done(run)
+    lines = [row.line for row in await bench.worker.store.audit(after=0, limit=10)]
+    assert [(line.event, line.via) for line in lines] == [
+        ("verdict", ""),
+        ("decision", "mcp"),
+        ("started", ""),
+        ("finished", ""),
+    ]
+
+    async def completed() -> float | None:
+        return samples(bench.worker.counters).get(("gateway_tool_runs_total", ("completed",)))
+
+    await until_read(completed, lambda count: count == 1)
 
 
 async def test_what_policy_refuses_is_a_result_on_record(opened: Opened) -> None:

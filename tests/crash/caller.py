@@ -52,6 +52,7 @@ class Caller:
         async with httpx2.AsyncClient(timeout=30) as http:
             transport = streamable_http_client(f"{self.url()}/mcp", http_client=http)
             async with Client(transport, mode=self.era) as client:
+                await client.list_tools()  # else the SDK does that behind the result, and raises if it gets no list
                 self._now("asked")
                 result = await client.call_tool("ledger", {"run": self.run, "n": ASKS})
                 self._now("answer")
