@@ -46,7 +46,7 @@ COMMON: Final = (
 #: Codes that any operation for a key may answer.
 OF_KEYS: Final = ("invalid_header", "missing_api_key", "invalid_api_key", "scope_missing")
 #: Codes of no operation: paths and methods that are none, and requests that pass through.
-OF_NONE: Final = ("unknown_route", "unsupported_endpoint", "tool_not_found")
+OF_NONE: Final = ("unknown_route", "unsupported_endpoint", "tool_not_found", "invalid_token", "issuer_unavailable")
 
 _CONVERSATION: Final = Parameter("conversation", TEXT, "Only those of this conversation (`X-Context-Conversation`).")
 #: The ids of operations, by the order of `paths_of`.
