@@ -57,14 +57,15 @@ def request_of(exchange: Exchange) -> bytes:
 def ended_request(exchange: Exchange, request: bytes) -> bytes | None:
     """Return what is kept of a request whose run ends: without its conversation, as nobody continues it. None: all.
 
-    The short values of its body stay, such as its model: answers to later requests state them.
+    The short values of its body stay, such as its model: answers to later requests state them. A call is in its step.
     A conversation costs the store its length, and not its square, however many of its runs are on record.
     """
     if len(request) <= SHORT_BYTES:
         return None
     if exchange.resume is None:
-        return request_of(replace(exchange, body=_shortened(exchange.body)))
+        return request_of(replace(exchange, body=_shortened(exchange.body), call=None))
     stored = orjson.loads(request)
+    stored.pop("call", None)
     return orjson.dumps({**stored, "body": _shortened(stored["body"])})
 
 

@@ -99,6 +99,17 @@ def test_a_long_request_loses_its_conversation_at_the_end() -> None:
     assert again.body == {**short, "messages": []} and again.shows_calls
 
 
+def test_a_long_call_is_kept_in_its_step_only() -> None:
+    """Once its run has ended: nobody goes on with it."""
+    asked = replace(ASKED, body={"messages": []}, call={"tool": "look", "arguments": {"x": "y" * 5000}})
+    request = request_of(asked)
+    goes_on = exchange_of(Resume(stored(asked)), approvals="turn")
+    assert goes_on.call == asked.call
+    for exchange in (asked, goes_on):
+        ended = ended_request(exchange, request)
+        assert ended is not None and "call" not in orjson.loads(ended)
+
+
 def test_no_header_and_no_credential_is_kept() -> None:
     """Only whether there was a credential, and in which header its client puts it."""
     kept = request_of(ASKED)
