@@ -43,7 +43,8 @@ class RunsElsewhere:
                 if found is None or not await self.goes_on(found):
                     return found or run
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(news.wait(), LOOK_S)
+                    async with asyncio.timeout(LOOK_S):  # `wait_for` of Python 3.11 swallows cancellations
+                        await news.wait()
                 news.clear()
 
     def following(self, run: StoredRun, exchange: Exchange, *, decided: Sequence[str]) -> Handler:

@@ -119,7 +119,8 @@ async def run(order: Order, *, stdout_bytes: int, stderr_bytes: int, flood_bytes
         try:
             _control(transport).write(order.to_line())
             with suppress(TimeoutError):
-                await asyncio.wait_for(launcher.over.wait(), order.timeout_s + order.grace_s + _START_S)
+                async with asyncio.timeout(order.timeout_s + order.grace_s + _START_S):  # `wait_for` swallows cancellations
+                    await launcher.over.wait()
         finally:
             await asyncio.shield(asyncio.create_task(_end(transport, launcher)))
         line = told.readline()

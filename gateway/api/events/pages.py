@@ -101,7 +101,8 @@ class EventPages:
 
     async def _wait(self, response: web.StreamResponse, news: asyncio.Event) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(news.wait(), self._keepalive_s)
+            async with asyncio.timeout(self._keepalive_s):  # `wait_for` of Python 3.11 swallows cancellations
+                await news.wait()
             return
         await response.write(b": keep-alive\n\n")
 
