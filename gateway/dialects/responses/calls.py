@@ -17,6 +17,8 @@ from gateway.dialects.checks import TEXT, TEXTS, WHOLE, Kind, check, needed
 from gateway.dialects.responses.items import OPERATION, SHELL
 from gateway.errors import GatewayError
 
+#: The arguments of a call whose model wrote none: clients, and model servers that get them back, read them as JSON.
+NO_ARGUMENTS: Final = "{}"
 _TEXT: Final = {"type": "string"}
 _TEXTS: Final = {"type": "array", "items": _TEXT}
 _WHOLE: Final = {"type": "integer"}
@@ -107,12 +109,17 @@ def name_for_models(name: str, namespace: str | None) -> str:
     return joined if len(joined) <= MODEL_NAME_LIMIT else model_name(joined)
 
 
+def is_blank(arguments: str) -> bool:
+    """Return whether arguments are empty, or blanks of JSON."""
+    return not arguments.strip(" \t\r\n")
+
+
 def call_of(item: Json) -> Json:
     """Return a checked item that is a call as chat completions have it."""
     name = item.get("name")
     match item["type"]:
         case "function_call":
-            arguments = item["arguments"] or "{}"
+            arguments = NO_ARGUMENTS if is_blank(item["arguments"]) else item["arguments"]
         case "custom_tool_call":
             arguments = _written({"input": item["input"]})
         case "apply_patch_call":

@@ -69,6 +69,36 @@ async def test_functions_get_their_arguments_byte_for_byte(written: str) -> None
         assert events.last["output"][-1]["arguments"] == written
 
 
+@pytest.mark.parametrize("written", ["", " \n\t"])
+@pytest.mark.parametrize("chains", [None, CHAINS])
+async def test_a_call_without_arguments_has_an_empty_object(written: str, chains: Json | None) -> None:
+    """Clients read arguments as JSON, and so do model servers that get the call back; events and item agree."""
+    settings = {} if chains is None else {"chains": chains}
+    called = native(("look", written))
+    async with answering(called, called, says("ok"), says("ok"), **settings) as client:
+        answer = (await client.create(tools=[LOOK])).json
+        events = await client.stream(tools=[LOOK])
+        streamed = events.last["output"]
+        assert [item["arguments"] for item in (*answer["output"], *streamed)] == ["{}", "{}"]
+        deltas = [event["delta"] for event in events.read if event["type"].endswith("arguments.delta")]
+        assert "".join(deltas) == "{}"
+        for arguments in ("{}", written):
+            call = {**streamed[0], "arguments": arguments}
+            output = {"type": "function_call_output", "call_id": call["call_id"], "output": "x"}
+            await client.create([call, output], tools=[LOOK])
+            (sent,) = client.world.model.asked[-1]["messages"][-2]["tool_calls"]
+            assert sent["function"]["arguments"] == "{}"
+
+
+async def test_blanks_in_front_of_arguments_are_theirs() -> None:
+    """Also where they come in a piece of their own."""
+    written = "   {}"
+    async with answering(native(("look", written)), chains=CHAINS) as client:
+        events = await client.stream(tools=[LOOK])
+        deltas = [event["delta"] for event in events.read if event["type"].endswith("arguments.delta")]
+        assert "".join(deltas) == events.last["output"][0]["arguments"] == written
+
+
 async def test_without_an_agent_loop_such_a_call_is_one_of_a_function() -> None:
     """No model can be asked again. Its client knows no function of this name, and runs nothing."""
     written = '{"command": "ls"}'

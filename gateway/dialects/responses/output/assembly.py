@@ -8,6 +8,7 @@ from typing import Final
 
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.store import Json
+from gateway.dialects.responses.calls import NO_ARGUMENTS, is_blank
 from gateway.dialects.responses.events import Events
 from gateway.dialects.responses.facts import ResponseFacts
 from gateway.dialects.responses.ids import output_id
@@ -217,9 +218,15 @@ class Output:
                 return  # told before a crash, or a piece of such a call
             call = self._begin_call(name, call_id, index)
         if isinstance(arguments := function.get("arguments"), str) and arguments:
-            call.pieces.append(arguments)
-            if call.streams:
-                self._tell_arguments(call, "function_call_arguments.delta", delta=arguments)
+            self._take_piece(call, arguments)
+
+    def _take_piece(self, call: ClientCall, arguments: str) -> None:
+        """Add a piece of arguments. Blanks are told with what follows: they may be all that there is."""
+        call.pieces.append(arguments)
+        if call.streams and (call.is_told or not is_blank(arguments)):
+            delta = arguments if call.is_told else call.arguments
+            call.is_told = True
+            self._tell_arguments(call, "function_call_arguments.delta", delta=delta)
 
     def _begin_call(self, name: str, call_id: str, index: object) -> ClientCall:
         tool = self._facts.tool(name)
@@ -237,6 +244,9 @@ class Output:
         if not call.streams:
             self.add(call)
         call.status = status
+        if status == "completed" and not call.is_told and is_blank(call.arguments):
+            call.pieces = []
+            self._take_piece(call, NO_ARGUMENTS)
         shown = call.view()
         match shown["type"]:
             case "function_call":

@@ -134,7 +134,10 @@ class Texts:
 
 @dataclass(slots=True, kw_only=True)
 class ClientCall:
-    """A call of a tool of the client's own. `pieces` are its arguments as models write them: JSON."""
+    """A call of a tool of the client's own. `pieces` are its arguments as models write them: JSON.
+
+    `is_told`: the client has got a piece of them.
+    """
 
     id: str
     index: int
@@ -142,6 +145,7 @@ class ClientCall:
     tool: ClientTool
     status: Status = "in_progress"
     pieces: list[str] = field(default_factory=list)
+    is_told: bool = False
 
     @property
     def streams(self) -> bool:

@@ -158,7 +158,7 @@ def test_a_call_of_the_clients_is_an_item() -> None:
 @pytest.mark.parametrize(
     ("name", "calls"),
     [
-        ("own calls", [("call_1", "f", "{}"), ("call_2", "g", "")]),
+        ("own calls", [("call_1", "f", "{}"), ("call_2", "g", "{}")]),
         ("own calls of one index", [("call_1", "f", "{}"), ("call_2", "g", "{}")]),
         ("own call in pieces", [("call_1", "f", '{"a":1}')]),
         ("own call without an id", [(f"call_{HEX}0000", "f", "{}")]),
