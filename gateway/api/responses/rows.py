@@ -101,7 +101,11 @@ def no_previous(response_id: str, gone: str) -> GatewayError:
     """Return the error of a request that goes on from a response. `gone` is missing: that one, or one before it."""
     what, last = f"Previous response with id '{response_id[:80]}' not found", ", or the id of a response that is stored"
     if gone != response_id:  # the request does not name that one
-        what, last = f"The earlier response '{gone}', from which '{response_id}' goes on, is deleted", ""
+        what = (
+            f"The earlier response '{gone}', from which '{response_id}' goes on, is not stored (it was deleted, is too "
+            "old, or had 'store' false)"
+        )
+        last = ""
     return GatewayError(
         "previous_response_not_found", f"{what}: send the whole input{last}.", param="previous_response_id"
     )

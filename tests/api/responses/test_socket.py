@@ -307,6 +307,18 @@ async def test_a_warm_up_asks_no_model() -> None:
             assert client.world.model.asked[-1]["messages"][0]["content"].startswith("Be terse.")
 
 
+@pytest.mark.parametrize("generate", [False, True])
+async def test_a_response_behind_one_of_the_connection_is_no_beginning_for_others(*, generate: bool) -> None:
+    """It is stored, and what it goes on from never was: the error says so, and what to do."""
+    async with answering(says("one"), says("two")) as client, talking(client) as talk:
+        first = await talk.response("1", store=False)
+        second = await talk.response("2", generate=generate, previous_response_id=first["id"])
+        refused = (await client.create("3", previous_response_id=second["id"])).error
+        assert (refused["code"], refused["param"]) == ("previous_response_not_found", "previous_response_id")
+        assert first["id"] in refused["message"] and "'store' false" in refused["message"]
+        assert "send the whole input" in refused["message"]
+
+
 async def test_a_warm_up_decides_nothing(tmp_path: Path) -> None:
     """Nobody would see what came of it; the call goes on waiting."""
     write = calls("file_operations", operation="write", path="new.txt", content="x", risk_level=None)
