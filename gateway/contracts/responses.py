@@ -20,6 +20,9 @@ class StoredResponse:
 
     `request` is a JSON object: the fields of the request without its input. `input` is a JSON list: the items of this
     request, and none of an earlier response. `output` is a JSON object, the response as it ended.
+
+    `idempotency_key` and `fingerprint` are those of a request whose run another request began: no run has them.
+    `decides` are the approvals that the request decides on, separated by blanks.
     """
 
     id: str
@@ -34,6 +37,9 @@ class StoredResponse:
     request: bytes
     input: bytes
     output: bytes | None = None
+    idempotency_key: str | None = None
+    fingerprint: str = ""
+    decides: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,15 +59,26 @@ class ResponseStore(Protocol):
     """
 
     async def put_response(
-        self, response: StoredResponse, *, adds: Sequence[tuple[str, bytes]] = (), now_s: float = 0.0
+        self,
+        response: StoredResponse,
+        *,
+        adds: Sequence[tuple[str, bytes]] = (),
+        takes_key_of: str | None = None,
+        now_s: float = 0.0,
     ) -> bool:
-        """Insert a response, or replace the open one of this id, whose caller and time stay.
+        """Insert a response, or replace the open one of this id, whose caller, time and Idempotency-Key stay.
 
         One that has ended stays as it is; then return False. `adds` are the items that it adds to its conversation, if
-        there is one, when it is written: both or neither are.
+        there is one, when it is written: both or neither are. They are added once for the same decisions: not if the
+        conversation has items of all of `decides` from another response.
+
+        A new response gets its Idempotency-Key from the response `takes_key_of`. Raises KeyTakenError, and writes
+        nothing, where another one of its caller has the key.
         """
 
     async def response(self, response_id: str, *, tenant: str) -> StoredResponse | None: ...
+
+    async def response_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> StoredResponse | None: ...
 
     async def responses_up_to(self, response_id: str, *, tenant: str, limit: int) -> Sequence[StoredResponse]:
         """Return a response behind those that it continues, oldest first, the last `limit` of them.

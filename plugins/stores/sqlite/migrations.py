@@ -303,6 +303,20 @@ MIGRATIONS: Sequence[Migration] = (
             ORDER BY r.created_s DESC, r.rowid DESC LIMIT 1)""",
         "CREATE UNIQUE INDEX runs_holding_keys ON runs (tenant, caller, idempotency_key) WHERE holds_key = 1",
     ),
+    (
+        # Requests that decide begin no run: their Idempotency-Key is that of their response.
+        "ALTER TABLE responses ADD COLUMN idempotency_key TEXT",
+        "ALTER TABLE responses ADD COLUMN fingerprint TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE responses ADD COLUMN decides TEXT NOT NULL DEFAULT ''",
+        """CREATE INDEX responses_by_key ON responses (tenant, caller, idempotency_key)
+            WHERE idempotency_key IS NOT NULL""",
+        # The decisions whose answer a conversation has. A person made each of them, so they are few.
+        """CREATE TABLE conversation_decisions (
+            conversation INTEGER NOT NULL, approval_id TEXT NOT NULL, PRIMARY KEY (conversation, approval_id))
+            WITHOUT ROWID""",
+        """CREATE TRIGGER decisions_go_with_their_conversation AFTER DELETE ON conversations BEGIN
+            DELETE FROM conversation_decisions WHERE conversation = OLD.number; END""",
+    ),
 )
 
 

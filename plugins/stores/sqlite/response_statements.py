@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-from gateway.plugin import ConflictError, StoredConversation, StoredResponse
+from gateway.plugin import ConflictError, KeyTakenError, StoredConversation, StoredResponse
 
 from .rows import Rows
 
@@ -28,13 +28,20 @@ FIRST, LAST = -1, (1 << 63) - 1
 #: Whether something may follow the state of a response, in the words of the partial index, which fits no other words.
 OPEN = "(state = 'queued' OR state = 'in_progress')"
 #: What replaces that of an open response. SQLite writes the indexes of all columns that are set.
-_CHANGED = ("state", "run_id", "previous_id", "conversation", "background", "request", "input", "output")
+_CHANGED = ("state", "run_id", "previous_id", "conversation", "background", "request", "input", "output", "decides")
 PUT_RESPONSE = f"""INSERT INTO responses ({", ".join(RESPONSES.names)})
     VALUES ({", ".join("?" * len(RESPONSES.names))}) ON CONFLICT (tenant, id) DO UPDATE
     SET {", ".join(f"{column} = excluded.{column}" for column in _CHANGED)} WHERE {OPEN}"""
 _RESPONSES = f"SELECT {', '.join(RESPONSES.names)} FROM responses WHERE tenant = ?"
 RESPONSE = f"{_RESPONSES} AND id = ?"
+RESPONSE_WITH_KEY = f"{_RESPONSES} AND caller = ? AND idempotency_key = ?"
 OPEN_RESPONSE_OF = f"{_RESPONSES} AND run_id = ? AND {OPEN} ORDER BY created_s DESC, number DESC LIMIT 1"
+
+FREE_KEY = """UPDATE responses SET idempotency_key = NULL
+    WHERE tenant = ? AND caller = ? AND idempotency_key = ? AND id = ?"""
+#: Whether the key of a new response is another one's.
+KEY_TAKEN = """SELECT 1 FROM responses WHERE tenant = ?1 AND caller = ?2 AND idempotency_key = ?3
+    AND NOT EXISTS (SELECT 1 FROM responses WHERE tenant = ?1 AND id = ?4)"""
 
 LOG = """SELECT responses.number, coalesce((SELECT max(number) + 1 FROM answer_chunks
         WHERE response = responses.number), 0)
@@ -52,6 +59,7 @@ TOUCH = "UPDATE conversations SET updated_s = ? WHERE tenant = ? AND id = ? RETU
 ADD_ITEM = """INSERT INTO conversation_items (conversation, number, id, item) VALUES (?1,
     coalesce((SELECT max(number) + 1 FROM conversation_items WHERE conversation = ?1), 0), ?2, ?3)
     ON CONFLICT (conversation, id) DO NOTHING"""
+ADD_DECISION = "INSERT OR IGNORE INTO conversation_decisions (conversation, approval_id) VALUES (?, ?)"
 _OF_CONVERSATION = "conversation = (SELECT number FROM conversations WHERE tenant = ? AND id = ?)"
 ITEM = f"SELECT number, item FROM conversation_items WHERE {_OF_CONVERSATION} AND id = ?"
 OLDEST_ITEMS = f"""SELECT number, item FROM conversation_items WHERE {_OF_CONVERSATION} AND number > ?
@@ -93,13 +101,29 @@ PRUNE = tuple(
 
 
 def put_response(
-    connection: sqlite3.Connection, response: StoredResponse, *, adds: Sequence[tuple[str, bytes]], now_s: float
+    connection: sqlite3.Connection,
+    response: StoredResponse,
+    *,
+    adds: Sequence[tuple[str, bytes]],
+    takes_key_of: str | None,
+    now_s: float,
 ) -> bool:
     """Insert or replace a response, and with it the items that it adds to its conversation. Return whether it is."""
+    if response.idempotency_key is not None:
+        _check_key(connection, response, takes_key_of=takes_key_of)
     written = connection.execute(PUT_RESPONSE, RESPONSES.values(response)).rowcount > 0
     if written and adds and response.conversation is not None:
-        add_items(connection, response.conversation, items=adds, tenant=response.tenant, now_s=now_s)
+        conversation, tenant, decides = response.conversation, response.tenant, response.decides.split()
+        add_items(connection, conversation, items=adds, decides=decides, tenant=tenant, now_s=now_s)
     return written
+
+
+def _check_key(connection: sqlite3.Connection, response: StoredResponse, *, takes_key_of: str | None) -> None:
+    """Check that a new response may have its Idempotency-Key. Raises KeyTakenError."""
+    key = (response.tenant, response.caller, response.idempotency_key)
+    connection.execute(FREE_KEY, (*key, takes_key_of))
+    if connection.execute(KEY_TAKEN, (*key, response.id)).fetchone():
+        raise KeyTakenError(f"another response has the Idempotency-Key of the response {response.id!r}")
 
 
 def responses_up_to(
@@ -150,12 +174,16 @@ def add_items(
     conversation_id: str,
     *,
     items: Sequence[tuple[str, bytes]],
+    decides: Sequence[str] = (),
     tenant: str,
     now_s: float,
 ) -> bool:
+    """Add items, unless they are the answer to these decisions and the conversation has one to each of them."""
     found = connection.execute(TOUCH, (now_s, tenant, conversation_id)).fetchall()
     for (conversation,) in found:
-        connection.executemany(ADD_ITEM, [(conversation, *item) for item in items])
+        made = [(conversation, approval_id) for approval_id in decides]
+        if not made or connection.executemany(ADD_DECISION, made).rowcount:
+            connection.executemany(ADD_ITEM, [(conversation, *item) for item in items])
     return bool(found)
 
 

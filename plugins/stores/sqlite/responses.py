@@ -15,12 +15,21 @@ class SqliteResponses(SqliteWork):
     """The part of a store for responses, the logs of their answers, and conversations."""
 
     async def put_response(
-        self, response: StoredResponse, *, adds: Sequence[tuple[str, bytes]] = (), now_s: float = 0.0
+        self,
+        response: StoredResponse,
+        *,
+        adds: Sequence[tuple[str, bytes]] = (),
+        takes_key_of: str | None = None,
+        now_s: float = 0.0,
     ) -> bool:
-        return await self._write(partial(sql.put_response, response=response, adds=adds, now_s=now_s))
+        put = partial(sql.put_response, response=response, adds=adds, takes_key_of=takes_key_of, now_s=now_s)
+        return await self._write(put)
 
     async def response(self, response_id: str, *, tenant: str) -> StoredResponse | None:
         return await self._first(RESPONSES, sql.RESPONSE, (tenant, response_id))
+
+    async def response_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> StoredResponse | None:
+        return await self._first(RESPONSES, sql.RESPONSE_WITH_KEY, (tenant, caller, idempotency_key))
 
     async def responses_up_to(self, response_id: str, *, tenant: str, limit: int) -> Sequence[StoredResponse]:
         found: list[StoredResponse] = []

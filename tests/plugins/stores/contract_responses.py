@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.contracts.journal import ConflictError
+from gateway.contracts.journal import ConflictError, KeyTakenError
 from gateway.contracts.responses import OPEN, StoredConversation, StoredResponse
 from gateway.contracts.store import Store, StoreError
 from tests.plugins.stores.records import claimed, moved, new, run
@@ -99,6 +99,73 @@ async def test_a_response_is_written_with_the_items_of_its_conversation(store: S
     with pytest.raises(StoreError):
         await store.put_response(response("resp_3", conversation="conv_1"), adds=[("e", object())], now_s=1.0)  # type: ignore[list-item]
     assert await listed(store) == "a b c" and await store.response("resp_3", tenant="acme") is None
+
+
+async def test_a_conversation_gets_the_answer_to_a_decision_once(store: Store) -> None:
+    """Whichever response brings it first. Another conversation gets it, too, and so does one that is new."""
+    for conversation_id in ("conv_2", "conv_1"):
+        await converse(store, conversation_id=conversation_id)
+
+    async def put(name: str, decides: str, conversation_id: str = "conv_1") -> None:
+        row = response(f"resp_{name}", conversation=conversation_id, decides=decides)
+        assert await store.put_response(row, adds=[(name, name.encode())], now_s=1.0) is True
+        assert await store.response(row.id, tenant="acme") == row
+
+    for name, decides in {"a": "ap_1", "x": "ap_1", "b": "ap_1 ap_2", "y": "ap_2", "z": "ap_2 ap_1", "c": ""}.items():
+        await put(name, decides)
+    assert await listed(store) == "a b c"
+    await put("d", "ap_1", "conv_2")
+    assert await store.all_items("conv_2", tenant="acme") == [b"d"]
+    assert await store.delete_conversation("conv_1", tenant="acme")
+    await converse(store)
+    await put("e", "ap_1")
+    assert await listed(store) == "e"
+
+
+async def test_an_open_response_adds_nothing(store: Store) -> None:
+    """So a decision whose answer never came is answered by the next response that has it."""
+    await converse(store)
+    await store.put_response(opened(conversation="conv_1", decides="ap_1"))
+    again = response("resp_2", conversation="conv_1", decides="ap_1")
+    await store.put_response(again, adds=[("a", b"a")], now_s=1.0)
+    await store.put_response(response(conversation="conv_1", decides="ap_1"), adds=[("b", b"b")], now_s=1.0)
+    assert await listed(store) == "a"
+
+
+async def test_an_idempotency_key_is_of_one_response(store: Store) -> None:
+    """Of one caller. It goes to another one by its name only, and is free once its response is deleted."""
+
+    async def holder(caller: str = "ann", tenant: str = "acme") -> str | None:
+        found = await store.response_with_key("k", tenant=tenant, caller=caller)
+        return None if found is None else found.id
+
+    first = opened(idempotency_key="k", fingerprint="f")
+    await store.put_response(first)
+    assert await store.response_with_key("k", tenant="acme", caller="ann") == first
+    for other in ({"caller": "bob"}, {"tenant": "other"}):
+        assert await holder(**other) is None
+        await store.put_response(replace(first, id="resp_9", **other))
+        assert await holder(**other) == "resp_9"
+    for taken in (None, "resp_9"):
+        with pytest.raises(KeyTakenError):
+            await store.put_response(replace(first, id="resp_2"), takes_key_of=taken)
+    assert await store.response("resp_2", tenant="acme") is None
+    await store.put_response(replace(first, id="resp_2"), takes_key_of="resp_1")
+    assert await holder() == "resp_2"
+    await store.put_response(replace(first, state="failed", output=b"{}"))
+    assert await holder() == "resp_2"
+    ended = await store.response("resp_1", tenant="acme")
+    assert ended is not None and (ended.state, ended.idempotency_key) == ("failed", None)
+    assert await store.delete_response("resp_2", tenant="acme") and await holder() is None
+    await store.put_response(replace(first, id="resp_3"))
+    assert await holder() == "resp_3"
+
+
+async def test_of_many_responses_with_one_key_at_once_one_is_written(store: Store) -> None:
+    """The others are refused, and each of them names what is the matter."""
+    rows = [opened(f"resp_{n}", idempotency_key="k") for n in range(8)]
+    told = await asyncio.gather(*map(store.put_response, rows), return_exceptions=True)
+    assert sorted(map(str, map(type, told))) == sorted([str(bool), *[str(KeyTakenError)] * 7])
 
 
 async def test_responses_are_of_one_tenant(store: Store) -> None:

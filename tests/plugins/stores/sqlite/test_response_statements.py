@@ -95,14 +95,17 @@ def test_a_response_is_open_in_the_states_that_the_contract_says(connection: sql
 
 
 def test_only_open_responses_stand_in_the_index_of_runs(connection: sqlite3.Connection) -> None:
-    """One that has ended costs one index."""
+    """One that has ended costs one index, and one with an Idempotency-Key of its own one more."""
     for number in range(9):
         connection.execute(sql.PUT_RESPONSE, RESPONSES.values(response(f"resp_{number}")))
     connection.execute(sql.PUT_RESPONSE, RESPONSES.values(opened("open")))
     entries = "SELECT count(*) FROM responses INDEXED BY responses_open WHERE " + sql.OPEN
     assert connection.execute(entries).fetchone() == (1,)
     indexes = {row[1] for row in connection.execute("PRAGMA index_list(responses)")}
-    assert indexes == {"sqlite_autoindex_responses_1", "responses_open"}
+    assert indexes == {"sqlite_autoindex_responses_1", "responses_open", "responses_by_key"}
+    connection.execute(sql.PUT_RESPONSE, RESPONSES.values(response("keyed", idempotency_key="k")))
+    entries = "SELECT count(*) FROM responses INDEXED BY responses_by_key WHERE idempotency_key IS NOT NULL"
+    assert connection.execute(entries).fetchone() == (1,)
 
 
 def steps_of(connection: sqlite3.Connection, work: Callable[[], object]) -> int:
