@@ -4,6 +4,7 @@ No other module reads a body of our pages.
 """
 
 import asyncio
+import codecs
 import zlib
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -137,3 +138,17 @@ async def check_values(content: bytes, *, limit: int) -> None:
                 "parts or keys, or raise the limit.",
             )
         await asyncio.sleep(0)
+
+
+async def is_text(content: bytes) -> bool:
+    """Return whether bytes are UTF-8, looked at in pieces."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for start in range(0, len(content), PIECE_BYTES):
+            if start:
+                await asyncio.sleep(0)
+            decoder.decode(content[start : start + PIECE_BYTES])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True

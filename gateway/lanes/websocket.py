@@ -2,7 +2,8 @@
 
 Frames are read by aiohttp, behind a look at their heads (gateway.http.client_frames.py). After the 101 every byte of
 the connection is its handler's, both ways, until one side ends it; the connection takes no request afterwards. A
-client's FIN counts as leaving, as everywhere but in a tunnel.
+client's FIN counts as leaving, as everywhere but in a tunnel. Many frames take several turns of the event loop, and
+small ones without end close the WebSocket with 1008.
 
 Heartbeats are ours and not aiohttp's, which ends a connection whose reading is paused.
 """
@@ -40,8 +41,11 @@ _PING: Final = b"\x89\x00"
 class PageSocket(web.WebSocketResponse):
     """A WebSocket as its page has it."""
 
-    def __init__(self, *, heartbeat_s: float, message_limit_bytes: int, frames: ClientFrames | None) -> None:
+    def __init__(
+        self, *, heartbeat_s: float, message_limit_bytes: int, frames: ClientFrames | None, decode_text: bool
+    ) -> None:
         super().__init__(
+            decode_text=decode_text,
             max_msg_size=message_limit_bytes,
             writer_limit=UNSENT_LIMIT_BYTES,
             timeout=CLOSE_S,
@@ -97,14 +101,35 @@ class WebSocketTransaction:
         self._heard = True
         self._hand_on(self._frames.feed(data))
 
+    def _read_on(self) -> bool:
+        """Go on with what is here. Return whether more waits for another turn of the event loop."""
+        if self._client.transaction is self:
+            self._hand_on(self._frames.feed(b""))
+        return self._frames.yields and self._client.transaction is self
+
     def _hand_on(self, data: bytes) -> None:
         """Give the handler what it may read, and read no more from the client while a frame of it waits."""
         if data:
             self._handler.data_received(data)
-        if self._frames.waits:
+        if self._frames.flooded:
+            self._refuse_flood()
+        if self._frames.waits or self._frames.flooded:
             self._client.pause(HELD)
         else:
             self._client.resume(HELD)
+        if self._frames.yields:
+            self._client.yield_turn(self._read_on)
+
+    def _refuse_flood(self) -> None:
+        """Close the WebSocket with 1008, once: its client sends small frames without end."""
+        if self._goodbye is None:
+            path = path_of(self._head.target).decode()
+            peer = address_of(self._client.transport.get_extra_info("peername"))
+            log.warning("too many small WebSocket frames to %s from %s: closed with 1008", path, peer)
+            closing = self._response.close(
+                code=WSCloseCode.POLICY_VIOLATION, message=b"too many small frames", drain=False
+            )
+            self._goodbye = self._client.listener.loop.create_task(closing)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -165,6 +190,7 @@ class WebSocketTransaction:
 
         A client whose reading is paused cannot be heard; the connection itself ends one that reads nothing.
         """
+        self._frames.sweep()
         if self._heard or self._client.paused:
             self._heard, self._heard_s, self._pinged_s = False, now, None
         elif self._response.closed:
@@ -190,10 +216,12 @@ async def websocket(
     heartbeat_s: float = HEARTBEAT_S,
     message_limit_bytes: int = MESSAGE_LIMIT_BYTES,
     frames: ClientFrames | None = None,
+    decode_text: bool = True,
 ) -> AsyncIterator[PageSocket]:
     """Answer a handshake and return the WebSocket, which the page then returns. Raises GatewayError before the 101.
 
-    `frames` bound the messages that a page has at a time, if it reads ahead. It answers each in a `turn`.
+    `frames` bound the messages that a page has at a time, if it reads ahead. It answers each in a `turn`. Without
+    `decode_text` a page gets text as bytes, and checks that it is UTF-8.
 
     The end of the block closes it, if nobody has; a failure inside is logged and closes with 1011. Sending to a client
     that left, or was told to go, ends the block.
@@ -203,7 +231,9 @@ async def websocket(
         raise GatewayError(
             "invalid_header", "This page supports no subprotocol: leave 'Sec-WebSocket-Protocol' out.", param="upgrade"
         )
-    response = PageSocket(heartbeat_s=heartbeat_s, message_limit_bytes=message_limit_bytes, frames=frames)
+    response = PageSocket(
+        heartbeat_s=heartbeat_s, message_limit_bytes=message_limit_bytes, frames=frames, decode_text=decode_text
+    )
     if not _acceptable(response, request):
         raise GatewayError(
             "invalid_header",

@@ -2,10 +2,11 @@
 
 import asyncio
 
+import pytest
 from aiohttp import WSCloseCode, web
 from gateways import scrape, until, until_sample, until_still
 
-from gateway.http.client_frames import ClientFrames
+from gateway.http.client_frames import FRAMES_AT_ONCE, SMALL_MOST, ClientFrames
 from gateway.lanes.websocket import PageSocket
 from gateway.testing.peer import PATIENCE_S
 
@@ -138,6 +139,59 @@ async def test_a_client_that_reads_nothing_is_ended() -> None:
         await asyncio.wait_for(page.ended.wait(), 120)
         assert dict(gateway.metrics.deadlines) == {"write": 1}
         await gateway.until_empty()
+
+
+# Floods of frames.
+
+
+@pytest.mark.parametrize("page_type", [Page, Deaf])
+@pytest.mark.parametrize("small", [frame(PING), frame(0, fin=False)], ids=["pings", "pieces"])
+async def test_a_flood_of_small_frames_is_refused(
+    page_type: type[Page], small: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the code that says why, and a line in the log, whether its page reads or not."""
+    page = page_type()
+    async with talking(page.answer) as gateway, gateway.client() as client:
+        await joined(client)
+        await client.send(frame(TEXT, b"", fin=False) + small * (2 * SMALL_MOST), timeout_s=None)
+        assert await closed_with(client) == WSCloseCode.POLICY_VIOLATION
+        if isinstance(page, Deaf):
+            page.told.set()
+        assert await client.wait_end() == "eof"
+        client.close()
+        await gateway.until_empty()
+        assert caplog.text.count("too many small WebSocket frames to /context/talk from 127.0.0.1") == 1
+
+
+async def test_a_client_that_was_not_read_for_long_is_no_flood() -> None:
+    """Its pings of an hour are answered, each."""
+    async with talking() as gateway, gateway.client() as client:
+        await joined(client)
+        await client.send(frame(PING) * 3600, timeout_s=None)
+        for _ in range(3600):
+            assert await heard(client) == (PONG, b"")
+
+
+async def test_many_frames_leave_the_others_their_turns() -> None:
+    """The event loop comes round while they are read, however many come at once."""
+    turns, running = 0, True
+
+    async def others() -> None:
+        nonlocal turns
+        while running:
+            await asyncio.sleep(0)
+            turns += 1
+
+    n_frames = SMALL_MOST - 2  # with the two around them
+    async with talking() as gateway, gateway.client() as client:
+        await joined(client)
+        task = asyncio.create_task(others())
+        await client.send(frame(TEXT, b"be", fin=False) + frame(0, fin=False) * n_frames + frame(0, b"gun"))
+        began = turns
+        assert await heard(client) == (TEXT, b"begun")
+        assert turns - began >= n_frames // FRAMES_AT_ONCE
+        running = False
+        await task
 
 
 # Accounts and limits.

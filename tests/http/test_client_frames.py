@@ -7,7 +7,16 @@ from functional.talking import BINARY, CLOSE, PING, TEXT, close_frame, frame
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http.client_frames import REFUSED, ClientFrames
+from gateway.http.client_frames import (
+    FRAMES_AT_ONCE,
+    LONG_BYTES,
+    MANY_FRAMES,
+    REFUSED,
+    SMALL_A_SWEEP,
+    SMALL_BYTES,
+    SMALL_MOST,
+    ClientFrames,
+)
 
 SIZES = (0, 1, 125, 126, 127, 65_535, 65_536)
 
@@ -16,6 +25,21 @@ def fed(frames: ClientFrames, data: bytes, *, cuts: list[int] | None = None) -> 
     """What the reader gets of data that comes in these pieces."""
     places = [0, *sorted(cut % (len(data) + 1) for cut in cuts or []), len(data)]
     return b"".join(frames.feed(data[start:end]) for start, end in pairwise(places) if end > start)
+
+
+def read(data: bytes) -> list[tuple[int, bool, bytes]]:
+    """Frames of a client as a server reads them: opcode, whether it is the last of its message, payload."""
+    found, at = [], 0
+    while at < len(data):
+        first, length = data[at], data[at + 1] & 0x7F
+        size = {126: 2, 127: 8}.get(length, 0)
+        if size:
+            length = int.from_bytes(data[at + 2 : at + 2 + size])
+        at += 2 + size
+        mask, payload = data[at : at + 4], data[at + 4 : at + 4 + length]
+        at += 4 + length
+        found.append((first & 0x0F, bool(first & 0x80), bytes(b ^ mask[i % 4] for i, b in enumerate(payload))))
+    return found
 
 
 @given(
@@ -88,3 +112,78 @@ def test_a_frame_that_no_client_may_send_ends_all(bad: bytes, most: int | None) 
     frames, good = ClientFrames(limit_bytes=1000, most=most), frame(TEXT, b"good")
     assert frames.feed(good + bad + good) == good + REFUSED
     assert frames.feed(good) == frames.done() == frames.feed(close_frame(1000)) == b""
+
+
+@given(st.lists(st.integers(min_value=0), min_size=1, max_size=8), st.booleans())
+def test_a_long_frame_goes_on_in_the_pieces_in_which_it_comes(cuts: list[int], fin: bool) -> None:
+    """As fragments of its message, which between them are the frame, and no piece is longer than what came."""
+    payload = bytes(range(251)) * (LONG_BYTES // 251 + 5)
+    data = frame(TEXT, payload, fin=fin) + frame(0, b"next", fin=True) * (not fin)
+    frames = ClientFrames(limit_bytes=1 << 30, most=2)
+    pieces = read(fed(frames, data, cuts=cuts))
+    assert b"".join(piece for _, _, piece in pieces) == payload + b"next" * (not fin)
+    assert [opcode for opcode, _, _ in pieces] == [TEXT] + [0] * (len(pieces) - 1)
+    assert [last for _, last, _ in pieces] == [False] * (len(pieces) - 1) + [True]
+    places = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    assert max(len(piece) for _, _, piece in pieces) <= max(end - start for start, end in pairwise(places))
+
+
+@pytest.mark.parametrize(("limit_bytes", "most"), [(LONG_BYTES, 2), (0, None)])
+def test_a_frame_that_its_reader_refuses_is_not_divided(limit_bytes: int, most: int | None) -> None:
+    """Its head says that it is too long, and is enough."""
+    head = frame(TEXT, bytes(LONG_BYTES + 1))[:14]
+    assert ClientFrames(limit_bytes=limit_bytes, most=most).feed(head) == head
+
+
+def test_many_frames_are_handed_on_in_several_turns() -> None:
+    """Whatever they are: nothing is lost, and their order stays."""
+    sent = (frame(PING, b"ab") + frame(TEXT, b"c")) * FRAMES_AT_ONCE + frame(TEXT, b"end")
+    frames = ClientFrames()
+    turns = [frames.feed(sent)]
+    while frames.yields:
+        turns.append(frames.feed(b""))
+    assert b"".join(turns) == sent
+    assert [len(read(turn)) for turn in turns] == [FRAMES_AT_ONCE, FRAMES_AT_ONCE, 1]
+
+
+def test_many_short_reads_take_several_turns_too() -> None:
+    """An event loop may read a connection several times in one turn."""
+    frames = ClientFrames()
+    assert len(frames.feed(frame(PING) * MANY_FRAMES)) and not frames.yields
+    assert len(frames.feed(frame(PING) * (MANY_FRAMES + 1))) and frames.yields
+    assert frames.feed(b"") == b"" and not frames.yields
+
+
+SMALL = {
+    "pings": frame(PING),
+    "pongs": frame(0xA, bytes(SMALL_BYTES - 1)),
+    "pieces": frame(0, b"", fin=False),
+}
+
+
+def all_of(frames: ClientFrames, data: bytes) -> bytes:
+    """What the reader gets of data in as many turns as it takes."""
+    got = frames.feed(data)
+    while frames.yields:
+        got += frames.feed(b"")
+    return got
+
+
+@pytest.mark.parametrize("small", SMALL.values(), ids=SMALL)
+def test_small_frames_without_end_are_refused(small: bytes) -> None:
+    """As many as a patient client may have sent are not, and time makes room for more."""
+    frames, most = ClientFrames(), small * SMALL_MOST
+    assert all_of(frames, most) == most and not frames.flooded
+    frames.sweep()
+    more = small * SMALL_A_SWEEP
+    assert all_of(frames, more) == more and not frames.flooded
+    assert all_of(frames, small) == b"" and frames.flooded and not frames.waits
+    frames.sweep()
+    assert frames.feed(small) == frames.done() == b"" and frames.flooded
+
+
+@pytest.mark.parametrize("one", [frame(TEXT, b"x"), frame(0, bytes(SMALL_BYTES), fin=False)], ids=["message", "piece"])
+def test_messages_and_pieces_of_some_length_are_no_flood(one: bytes) -> None:
+    """Their page answers each, or their message has a limit."""
+    frames, sent = ClientFrames(), one * (SMALL_MOST + 1)
+    assert all_of(frames, sent) == sent and not frames.flooded

@@ -23,7 +23,7 @@ import orjson
 from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType, web
 
 from gateway.api.asking import Entered
-from gateway.api.content import aside, check_values
+from gateway.api.content import aside, check_values, is_text
 from gateway.api.responses.creating import Begun, Creation, Draft
 from gateway.api.site import REQUEST_ID, Route
 from gateway.context.lane import new_run_id
@@ -73,15 +73,17 @@ class SocketResponses:
             await _check_handshake(entered)
             limit_bytes = entered.lane.body_bytes
         frames = ClientFrames(limit_bytes=limit_bytes, most=1 + WAITING)
-        async with websocket(request, message_limit_bytes=limit_bytes, frames=frames) as socket:
+        async with websocket(request, message_limit_bytes=limit_bytes, frames=frames, decode_text=False) as socket:
             self._open.add(socket)
             connection = _Connection(self.creation, request, socket)
             turns = asyncio.get_running_loop().create_task(connection.run())
             try:
                 async with asyncio.timeout(self.life_s):
                     async for message in socket:
-                        if message.type is not WSMsgType.ERROR:
-                            connection.add(message.data.encode() if message.type is WSMsgType.TEXT else None)
+                        if message.type is WSMsgType.TEXT and not await is_text(message.data):
+                            await socket.close(code=WSCloseCode.INVALID_TEXT)
+                        elif message.type is not WSMsgType.ERROR:
+                            connection.add(message.data if message.type is WSMsgType.TEXT else None)
                         del message  # it is as large as a body, and the next one may come late
             except TimeoutError:
                 text = "This WebSocket has been open for its longest time: open a new one."
