@@ -119,7 +119,7 @@ async def run(order: Order, *, stdout_bytes: int, stderr_bytes: int, flood_bytes
         try:
             _control(transport).write(order.to_line())
             with suppress(TimeoutError):
-                async with asyncio.timeout(order.timeout_s + order.grace_s + _START_S):  # `wait_for` swallows cancellations
+                async with asyncio.timeout(order.timeout_s + order.grace_s + _START_S):
                     await launcher.over.wait()
         finally:
             await asyncio.shield(asyncio.create_task(_end(transport, launcher)))
