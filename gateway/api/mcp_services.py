@@ -14,7 +14,6 @@ from aiohttp import web
 from gateway.api.request import Authorise, Body, object_of, page_of, parsed, query_of, text_of, value_of
 from gateway.api.site import Route, readable
 from gateway.api.views import json_answer, list_answer, page_answer
-from gateway.config.reserved import ServiceNames
 from gateway.contracts.caller import Caller
 from gateway.contracts.store import Json, StoredService
 from gateway.contracts.tools import model_name
@@ -22,6 +21,7 @@ from gateway.errors import GatewayError
 from gateway.mcp.registration import SettingsError, checked, checked_name, shown, with_stored_secrets
 from gateway.mcp.server import MOST_PINS
 from gateway.mcp.servers import McpServers, ServerStatus
+from gateway.text.reserved import ServiceNames
 
 log = logging.getLogger("gateway")
 

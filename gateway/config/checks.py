@@ -9,13 +9,13 @@ from gateway.config.judged import BUILT_IN, no_such_tool
 from gateway.config.messages import nearest
 from gateway.config.problems import KeyPath, shown
 from gateway.config.reading.yaml_reader import BROKEN
-from gateway.config.reserved import ServiceNames
 from gateway.config.schema.mcp import FOREIGN_MCP_KEYS
 from gateway.config.schema.settings import DEFAULT_LISTEN
 from gateway.config.serve_checks import check_serve
 from gateway.config.upstreams import check_upstreams
 from gateway.config.values.addresses import parse_address
 from gateway.config.values.secret import Hidden
+from gateway.text.reserved import ServiceNames
 
 # What models accept as the name of a function.
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")

@@ -16,7 +16,6 @@ from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from gateway.config.reserved import ServiceNames
 from gateway.config.schema.mcp import McpServer
 from gateway.config.values.secret import MASK, redactable
 from gateway.contracts.canonical import canonical
@@ -26,6 +25,7 @@ from gateway.contracts.store import Json, ServiceState, Store, StoredService, St
 from gateway.contracts.tools import ServiceSource
 from gateway.mcp.registration import SettingsError, checked
 from gateway.mcp.server import MOST_PINS, Build, DesiredServer, ManagedServer
+from gateway.text.reserved import ServiceNames
 from gateway.tools.catalog import Configured
 
 log = logging.getLogger("gateway")

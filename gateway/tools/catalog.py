@@ -14,7 +14,6 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 import orjson
 
-from gateway.config.reserved import RESERVED
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.managed import ManagedService
 from gateway.contracts.tools import (
@@ -27,6 +26,7 @@ from gateway.contracts.tools import (
     model_name,
 )
 from gateway.text.lookalikes import skeleton
+from gateway.text.reserved import RESERVED
 
 log = logging.getLogger("gateway")
 

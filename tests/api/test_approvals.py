@@ -45,6 +45,7 @@ async def test_what_waits_is_listed_with_all_that_a_person_needs() -> None:
             "conversation": "c1",
             "asked_by": "ann",
             "user": None,
+            "client": None,
             "tool": "execute_command",
             "arguments": {"command": "make"},
             "sha256": "a" * 64,

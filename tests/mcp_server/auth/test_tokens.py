@@ -106,9 +106,9 @@ async def test_forged_tokens(issuer: Issuer, tokens: Tokens) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"exp": int(time.time()) - LEEWAY_S - 5}, "it has expired"),
-        ({"nbf": int(time.time()) + LEEWAY_S + 60}, "it is not valid yet"),
-        ({"iat": int(time.time()) + LEEWAY_S + 60}, "it is not valid yet"),
+        ({"exp": -LEEWAY_S - 5}, "it has expired"),
+        ({"nbf": LEEWAY_S + 60}, "it is not valid yet"),
+        ({"iat": LEEWAY_S + 60}, "it is not valid yet"),
         ({"aud": "https://other.example.com"}, "it is for another audience"),
         ({"aud": AUDIENCE + "/git"}, "it is for another audience"),
         ({"aud": []}, "one of the claims"),
@@ -123,8 +123,10 @@ async def test_forged_tokens(issuer: Issuer, tokens: Tokens) -> None:
 async def test_tokens_of_the_issuer_that_are_not_for_us(
     issuer: Issuer, tokens: Tokens, changes: dict[str, object], reason: str
 ) -> None:
-    """The answer names the reason."""
-    error = await refusal(tokens, issuer.token(**changes))
+    """The answer names the reason. Times are seconds from now."""
+    now_s = int(time.time())
+    told = {name: now_s + value if isinstance(value, int) else value for name, value in changes.items()}
+    error = await refusal(tokens, issuer.token(**told))
     assert error.code == "invalid_token" and reason in error.message
 
 

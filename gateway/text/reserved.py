@@ -7,13 +7,12 @@ A name is refused in all of its spellings. A service whose name begins another's
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.config.judged import BUILT_IN
-from gateway.config.problems import shown
+from gateway.plugins import plugin_names
 from gateway.text.lookalikes import skeleton
 
 #: The label of the gateway's own tools, its built-in tools, and the tools that stand for a long list of them.
 RESERVED: Final[Mapping[str, str]] = {
-    skeleton(name): name for name in ("gateway", *sorted(BUILT_IN), "read_result", "find_tools", "call_tool")
+    skeleton(name): name for name in ("gateway", *plugin_names("tools"), "read_result", "find_tools", "call_tool")
 }
 _JOINT: Final = "__"
 
@@ -31,14 +30,14 @@ class ServiceNames:
         spelled = skeleton(name)
         if (reserved := RESERVED.get(spelled)) is not None:
             what = "is" if name == reserved else f"imitates {reserved!r}, which is"
-            return f"the name {shown(name)} {what} the gateway's own"
+            return f"the name {name!a} {what} the gateway's own"
         if (other := self._spelled.get(spelled)) is not None:
-            return f"the name {shown(name)} imitates that of the service {shown(other)}"
+            return f"the name {name!a} imitates that of the service {other!a}"
         other = self._begins.get(_plain(name)) or next(filter(None, map(self._names.get, _beginnings(name))), None)
         if other is None:
             return None
         return (
-            f"tools of {shown(name)} may have the names of tools of the service {shown(other)}, because one name "
+            f"tools of {name!a} may have the names of tools of the service {other!a}, because one name "
             "begins with the other"
         )
 

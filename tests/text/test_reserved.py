@@ -3,9 +3,9 @@
 import pytest
 from config.folder import Folder
 
-from gateway.config.reserved import RESERVED
 from gateway.context.offers import OWN
 from gateway.plugins import plugin_names
+from gateway.text.reserved import RESERVED
 from gateway.tools.results import READ_RESULT
 
 
