@@ -104,11 +104,8 @@ async def test_a_run_that_ends_keeps_no_long_conversation(desk: Desk) -> None:
     await desk.recorder.end("completed", answer=b"{}")
     await desk.store.write(desk.owed[0])
     run = await desk.run()
-    assert (
-        run is not None
-        and run.state == "completed"
-        and orjson.loads(run.request)["body"] == {"model": "m", "messages": []}
-    )
+    assert run is not None and run.state == "completed"
+    assert orjson.loads(run.request)["body"] == {"model": "m", "messages": []}
 
 
 async def test_no_credential_and_no_header_is_stored(desk: Desk) -> None:

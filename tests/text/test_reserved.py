@@ -1,5 +1,7 @@
 """Names that no service may have."""
 
+from pathlib import Path
+
 import pytest
 from config.folder import Folder
 
@@ -7,6 +9,12 @@ from gateway.context.offers import OWN
 from gateway.plugins import plugin_names
 from gateway.text.reserved import RESERVED
 from gateway.tools.results import READ_RESULT
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    monkeypatch.chdir(tmp_path)
+    return Folder(tmp_path)
 
 
 def servers(*names: str) -> str:

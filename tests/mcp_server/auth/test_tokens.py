@@ -125,7 +125,7 @@ async def test_tokens_of_the_issuer_that_are_not_for_us(
 ) -> None:
     """The answer names the reason. Times are seconds from now."""
     now_s = int(time.time())
-    told = {name: now_s + value if isinstance(value, int) else value for name, value in changes.items()}
+    told = {name: now_s + value if isinstance(value, float) else value for name, value in changes.items()}
     error = await refusal(tokens, issuer.token(**told))
     assert error.code == "invalid_token" and reason in error.message
 
