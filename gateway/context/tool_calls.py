@@ -21,7 +21,7 @@ from gateway.approvals.approvals import Decision
 from gateway.context.lane import ContextLane, new_run_id
 from gateway.contracts.caller import Caller
 from gateway.contracts.canonical import canonical
-from gateway.contracts.exchange import Exchange
+from gateway.contracts.exchange import CallProgress, Exchange
 from gateway.contracts.journal import ENDED, Approval, Journal, RunState, StoredRun, StoredStep
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json, StoreError, unwritten
@@ -98,11 +98,12 @@ class CallRun:
     live: LiveRun | None = None
     is_owed: bool = False
     step: StoredStep | None = None
-    tell: Callable[[str], None] | None = None
+    tell: Callable[[CallProgress], None] | None = None
 
-    def progressed(self, message: str) -> None:
+    def progressed(self, progress: CallProgress) -> None:
         if self.tell is not None:
-            self.tell(clean(message)[:MESSAGE_CHARS])
+            message = progress.message
+            self.tell(replace(progress, message=None if message is None else clean(message)[:MESSAGE_CHARS]))
 
     def ended(self, step: StoredStep) -> None:
         self.step = step
@@ -156,11 +157,11 @@ class ToolCalls:
         return CallRun(run_id, wanted.identity.caller.tenant, _fingerprint(wanted), is_owed=True)
 
     async def outcome(
-        self, run: CallRun, *, wait_s: float, progressed: Callable[[str], None] | None = None
+        self, run: CallRun, *, wait_s: float, progressed: Callable[[CallProgress], None] | None = None
     ) -> Done | Held:
         """Wait for the result of a run, but for a person at most `wait_s`. Raises GatewayError: the run's own error.
 
-        `progressed` is called with messages of the tool, and now and then while a person is waited for.
+        `progressed` is called with reports of the tool, and now and then while a person is waited for.
         """
         run.tell = progressed
         try:
@@ -265,9 +266,8 @@ class ToolCalls:
                 if pending:
                     if self.feed.leaving or loop.time() >= until_s:
                         return Held(pending, run.id)
-                    run.progressed(
-                        f"The call of {pending[0].tool} waits for the approval of a person ({pending[0].id})."
-                    )
+                    waits = f"The call of {pending[0].tool} waits for the approval of a person ({pending[0].id})."
+                    run.progressed(CallProgress(waits))
                     left_s = min(LOOK_S, until_s - loop.time())
                 elif stored.state == "awaiting_approval":
                     await self.resume(run.id)  # whoever took the decision may have died behind it

@@ -48,11 +48,20 @@ class Intent:
     memory: MemoryIntent | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class CallProgress:
+    """A report about the progress of a tool call. `progress` counts towards `total`, as whoever reports counts."""
+
+    message: str | None = None
+    progress: float | None = None
+    total: float | None = None
+
+
 class CallWatcher(Protocol):
     """The request that waits for a tool call (`Exchange.call`), in the process that runs it."""
 
-    def progressed(self, message: str) -> None:
-        """Receive a message about the progress of the call."""
+    def progressed(self, progress: CallProgress) -> None:
+        """Receive a report about the progress of the call."""
         ...
 
     def ended(self, step: StoredStep) -> None:

@@ -7,8 +7,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
+from gateway.contracts.exchange import CallProgress
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolResult
 from gateway.mcp.content import tool_result
@@ -18,6 +19,8 @@ from gateway.mcp.types import Config
 # An answer may have been read just before the connection ended.
 _GRACE_S = 0.25
 _MAX_TOLD = 2000  # characters of a server's own error
+#: Is called with each report about the progress of a call.
+Told: TypeAlias = Callable[[CallProgress], None]
 
 
 class LostError(Exception):
@@ -36,10 +39,10 @@ class Line(Protocol):
         """Return a future that is done once nothing can come from it any more."""
         ...
 
-    async def call(self, tool: str, arguments: Json, *, progressed: Callable[[str], None]) -> Json:
+    async def call(self, tool: str, arguments: Json, *, progressed: Told) -> Json:
         """Return the result as the server wrote it. Raises LostError and AnsweredError.
 
-        A cancelled call is cancelled at the server, too. `progressed` is called with each message about its progress.
+        A cancelled call is cancelled at the server, too. `progressed` is called with each report about its progress.
         """
         ...
 
@@ -61,16 +64,16 @@ class Calls:
         self._meter = meter
         self._asked: set[asyncio.Task[Json]] = set()  # a task without a reference may vanish
 
-    async def call(self, tool: str, arguments: Json, *, told: Callable[[str], None] | None = None) -> ToolResult:
+    async def call(self, tool: str, arguments: Json, *, told: Told | None = None) -> ToolResult:
         """Return the tool's result, or its failure: every failure but a cancellation is a result, too.
 
-        `told` is called with the server's messages about its progress.
+        `told` is called with the server's reports about its progress.
         """
         with self._meter.operation("tools/call") as operation:
             result, operation.error_type = await self._result(tool, arguments, told or _nothing)
         return result
 
-    async def _result(self, tool: str, arguments: Json, told: Callable[[str], None]) -> tuple[ToolResult, str]:
+    async def _result(self, tool: str, arguments: Json, told: Told) -> tuple[ToolResult, str]:
         """Return a result and the type of its error."""
         service, patience = self._server.name, _Patience(*self._server.limits_s(tool), told=told)
         if self._line() is None:
@@ -133,10 +136,10 @@ class Calls:
 class _Patience:
     """The time of one call: `limit_s` from its start and from each progress, in all never more than `longest_s`.
 
-    `told` is called with the message of each progress.
+    `told` is called with each report.
     """
 
-    def __init__(self, limit_s: float, longest_s: float, *, told: Callable[[str], None]) -> None:
+    def __init__(self, limit_s: float, longest_s: float, *, told: Told) -> None:
         self._limit_s = limit_s
         self._told = told
         self._clock = asyncio.get_running_loop().time
@@ -146,8 +149,8 @@ class _Patience:
         #: How long it lasts: a number of the configuration, or one that progress made.
         self.was_s = limit_s
 
-    def progressed(self, message: str) -> None:
-        self._told(message)
+    def progressed(self, progress: CallProgress) -> None:
+        self._told(progress)
         since_s = self._clock() - self._began_s
         self.was_s = min(round(since_s + self._limit_s, 1), self._longest_s)
         self._until_s = self._began_s + min(since_s + self._limit_s, self._longest_s)
@@ -157,5 +160,5 @@ class _Patience:
         return self._until_s - self._clock()
 
 
-def _nothing(_message: str) -> None:
-    """Do nothing: nobody waits for messages."""
+def _nothing(_progress: CallProgress) -> None:
+    """Do nothing: nobody waits for reports."""

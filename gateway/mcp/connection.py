@@ -43,6 +43,7 @@ from mcp_types.methods import validate_server_result
 from pydantic import TypeAdapter, ValidationError
 
 from gateway import __version__
+from gateway.contracts.exchange import CallProgress
 from gateway.contracts.store import Json
 from gateway.mcp.backoff import Backoff
 from gateway.mcp.calls import AnsweredError, LostError
@@ -151,9 +152,9 @@ class McpConnection:
         limits = f"{TOOLS_LIMIT} tools or {MAX_PAGES} pages"
         return found, [*problems, f"its list of tools is longer than {limits}: the rest is left out"]
 
-    async def call(self, tool: str, arguments: Json, *, progressed: Callable[[str], None]) -> Json:
+    async def call(self, tool: str, arguments: Json, *, progressed: Callable[[CallProgress], None]) -> Json:
         async def told(progress: float, total: float | None, message: str | None) -> None:
-            progressed(message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}"))
+            progressed(CallProgress(message, progress, total))
 
         request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=arguments))
         with _mapped():

@@ -49,7 +49,7 @@ from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Json, ServiceState
 from gateway.contracts.tools import ToolResult
 from gateway.mcp.backoff import Backoff
-from gateway.mcp.calls import AnsweredError, Calls, LostError
+from gateway.mcp.calls import AnsweredError, Calls, LostError, Told
 from gateway.mcp.definitions import Definitions, read_definitions
 from gateway.mcp.metrics import OperationMetrics
 from gateway.mcp.sdk import IMPORTING, MISSING_SDK
@@ -142,7 +142,7 @@ class Session:
             self._ending = asyncio.create_task(self._end(self._owner))
         await asyncio.shield(self._ending)
 
-    async def call(self, tool: str, arguments: Json, *, told: Callable[[str], None] | None = None) -> ToolResult:
+    async def call(self, tool: str, arguments: Json, *, told: Told | None = None) -> ToolResult:
         return await self._calls.call(tool, arguments, told=told)
 
     def offers(self, kind: str) -> bool:

@@ -1,27 +1,37 @@
-"""Messages about the progress of a call, sent to its client one after the other, as far as it keeps up."""
+"""Reports about the progress of a call, sent to its client one after the other, as far as it keeps up.
+
+The protocol wants numbers that grow. Those of a server are sent as it gives them; a report without one that grows comes
+a small step behind the last one.
+"""
 
 import asyncio
 import logging
-from typing import Any
+from math import isfinite
+from typing import Any, Final
+
+from gateway.contracts.exchange import CallProgress
 
 log = logging.getLogger("gateway")
 
+#: From one report to the next where nobody counts.
+_STEP: Final = 0.001
+
 
 class Progress:
-    """The messages of one call. `ctx` is the SDK's context of its handler."""
+    """The reports of one call. `ctx` is the SDK's context of its handler."""
 
     def __init__(self, ctx: Any) -> None:
         self._session = ctx.session
         self._wants = "progressToken" in ((ctx.params or {}).get("_meta") or {})
-        self._sent = 0
-        self._next: str | None = None
+        self._sent = 0.0
+        self._next: CallProgress | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def tell(self, message: str) -> None:
-        """Send a message soon, unless its client wants none. A later one replaces one that is not sent yet."""
+    def tell(self, progress: CallProgress) -> None:
+        """Send a report soon, unless its client wants none. A later one replaces one that is not sent yet."""
         if not self._wants:
             return
-        self._next = message
+        self._next = progress
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._send())
 
@@ -32,10 +42,14 @@ class Progress:
 
     async def _send(self) -> None:
         while self._next is not None:
-            message, self._next = self._next, None
-            self._sent += 1
+            told, self._next = self._next, None
+            number, total = told.progress, told.total
+            grows = number is not None and isfinite(number) and number > self._sent
+            self._sent = number if number is not None and grows else round(self._sent + _STEP, 3)
+            if total is not None and not isfinite(total):
+                total = None
             try:
-                await self._session.report_progress(float(self._sent), message=message)
+                await self._session.report_progress(self._sent, total, told.message)
             except Exception as error:
-                log.debug("a message about progress was not sent: %s", type(error).__name__)
+                log.debug("a report about progress was not sent: %s", type(error).__name__)
                 return

@@ -11,7 +11,7 @@ from gateways import until_read
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.tool_calls import KEPT_S, MESSAGE_CHARS, Done, Held
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange
+from gateway.contracts.exchange import CallProgress, Exchange
 from gateway.contracts.journal import StoredRun
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.tools import ToolCall, ToolResult
@@ -84,31 +84,31 @@ async def test_another_call_joins_nothing(opened: Opened, facts: dict[str, objec
 
 async def test_a_call_waits_for_the_decision(opened: Opened) -> None:
     """Its client is told that it waits, and the decision ends the wait."""
-    bench, told = calling(await opened()), list[str]()
+    bench, told = calling(await opened()), list[CallProgress]()
     run, approval = await bench.held()
     waits = asyncio.create_task(bench.calls.outcome(run, wait_s=3600.0, progressed=told.append))
     await until_read(lambda: _list(told), lambda told: len(told) > 0)
     await bench.decide(approval)
     done = await waits
     assert isinstance(done, Done) and done.result.ok
-    assert approval.id in told[0]
+    assert approval.id in str(told[0].message)
 
 
-async def _list(told: list[str]) -> list[str]:
+async def _list(told: list[CallProgress]) -> list[CallProgress]:
     return told
 
 
 @pytest.mark.parametrize("is_held", [False, True])
 async def test_a_tool_reports_its_progress(opened: Opened, is_held: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """To the request that waits, also behind a decision; without control characters, and no more than so much."""
-    told: list[str] = []
+    told: list[CallProgress] = []
     bench = calling(await opened(assessors={} if is_held else HARMLESS))
     look = bench.worker.lane.catalog.named("look")
     assert look is not None
 
     async def works(_call: ToolCall, exchange: Exchange) -> ToolResult:
         assert exchange.watcher is not None
-        exchange.watcher.progressed("half\x00" + "x" * 2000)
+        exchange.watcher.progressed(CallProgress("half\x00" + "x" * 2000, 1.0, 2.0))
         return ToolResult("done")
 
     monkeypatch.setattr(look.source, "call", works)
@@ -119,7 +119,7 @@ async def test_a_tool_reports_its_progress(opened: Opened, is_held: bool, monkey
         (approval,) = await bench.worker.store.approvals(tenant="t", limit=10)
         await bench.decide(approval)
     await waits
-    assert told[-1] == ("half" + "x" * 2000)[:MESSAGE_CHARS]
+    assert told[-1] == CallProgress(("half" + "x" * 2000)[:MESSAGE_CHARS], 1.0, 2.0)
 
 
 async def test_another_worker_takes_the_answer_and_the_repeat(opened: Opened, tmp_path: Path) -> None:

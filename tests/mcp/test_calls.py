@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from gateway.contracts.exchange import CallProgress
 from gateway.contracts.store import Json
-from gateway.mcp.calls import AnsweredError, Calls, Line, LostError
+from gateway.mcp.calls import AnsweredError, Calls, Line, LostError, Told
 from gateway.mcp.metrics import OperationMetrics
 from gateway.mcp.types import Config
 from tests.mcp.mcp_host import Clock, Counters
@@ -19,13 +20,13 @@ DONE: Json = {"content": [{"type": "text", "text": "done"}]}
 class Wire:
     """`calls.Line`: answers with what `answer` does; a coroutine function that may tell progress."""
 
-    def __init__(self, answer: Callable[[Callable[[str], None]], Any]) -> None:
+    def __init__(self, answer: Callable[[Told], Any]) -> None:
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.calls: list[tuple[str, Json]] = []
         self.began, self.cancelled = asyncio.Event(), asyncio.Event()
         self._answer = answer
 
-    async def call(self, tool: str, arguments: Json, *, progressed: Callable[[str], None]) -> Json:
+    async def call(self, tool: str, arguments: Json, *, progressed: Told) -> Json:
         self.calls.append((tool, arguments))
         self.began.set()
         try:
@@ -36,7 +37,7 @@ class Wire:
         return answer
 
 
-async def at_once(_: Callable[[str], None]) -> Json:
+async def at_once(_: Told) -> Json:
     return DONE
 
 
@@ -108,35 +109,35 @@ async def test_friendly_text_of_a_timeout() -> None:
 async def test_progress_gives_more_time() -> None:
     """Longer than the timeout is not too long as long as something happens."""
 
-    async def works(progressed: Callable[[str], None]) -> Json:
+    async def works(progressed: Told) -> Json:
         for _ in range(6):
             await asyncio.sleep(0.25)
-            progressed("on its way")
+            progressed(CallProgress("on its way"))
         return DONE
 
     assert await Box(Wire(works), timeout=1).said() == "done"
 
 
-async def test_messages_of_progress_reach_who_waits() -> None:
+async def test_reports_of_progress_reach_who_waits() -> None:
     """Each, as the server wrote it."""
-    told: list[str] = []
+    told: list[CallProgress] = []
 
-    async def works(progressed: Callable[[str], None]) -> Json:
-        progressed("half")
-        progressed("all")
+    async def works(progressed: Told) -> Json:
+        progressed(CallProgress("half", 1.0, 2.0))
+        progressed(CallProgress("all", 2.0, 2.0))
         return DONE
 
     await Box(Wire(works)).calls.call("dig", {}, told=told.append)
-    assert told == ["half", "all"]
+    assert told == [CallProgress("half", 1.0, 2.0), CallProgress("all", 2.0, 2.0)]
 
 
 async def test_progress_forever_ends_at_the_maximum() -> None:
     """M5: each word of progress is heard, and none of them counts after that."""
 
-    async def works(progressed: Callable[[str], None]) -> Json:
+    async def works(progressed: Told) -> Json:
         while True:
             await asyncio.sleep(0.01)
-            progressed("on its way")
+            progressed(CallProgress("on its way"))
 
     began = time.monotonic()
     text = await Box(Wire(works), timeout=0.5, max_timeout=1).said()

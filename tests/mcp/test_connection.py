@@ -11,6 +11,7 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
 
+from gateway.contracts.exchange import CallProgress
 from gateway.contracts.store import Json
 from gateway.mcp.calls import AnsweredError, LostError
 from gateway.mcp.connection import McpConnection, open_connection
@@ -330,9 +331,9 @@ async def test_progress_is_heard() -> None:
     heard: list[str] = []
     progressed = Changes()
 
-    def hears(name: str, message: str) -> None:
+    def hears(name: str, progress: CallProgress) -> None:
         heard.append(name)
-        assert message == "1"
+        assert progress == CallProgress(None, 1.0, 4.0)
         progressed()
 
     told = newer()
@@ -340,7 +341,9 @@ async def test_progress_is_heard() -> None:
         calls = {asyncio.create_task(connection.call(name, {}, progressed=partial(hears, name))) for name in "ab"}
         await told.heard.until(lambda: told.methods.count("tools/call") == 2)
         token = told.asked[-1]["params"]["_meta"]["progressToken"]
-        await told.say({"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}})
+        await told.say(
+            {"method": "notifications/progress", "params": {"progressToken": token, "progress": 1, "total": 4}}
+        )
         await progressed.until(lambda: bool(heard))
         assert heard == [told.asked[-1]["params"]["name"]]
         for call in calls:

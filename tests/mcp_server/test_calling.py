@@ -128,6 +128,20 @@ async def test_a_client_that_cannot_ask_waits_and_comes_back(era: Era) -> None:
 
 
 @both_eras
+async def test_the_numbers_of_a_server_reach_the_client(era: Era, calm: dict[str, object]) -> None:
+    """Its progress is the server's own."""
+    async with world(**calm) as made, made.client(era) as client:
+        told: list[float] = []
+
+        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+            told.append(progress)
+
+        arguments = {"steps": 3, "pause": 0.2}
+        assert texts(await client.call_tool("here__progress", arguments, progress_callback=progressed)) == "done"
+        assert told and set(told) <= {1.0, 2.0, 3.0}
+
+
+@both_eras
 async def test_a_decision_elsewhere_ends_the_wait(era: Era) -> None:
     """The call that waits gets the result at once."""
     async with world(keys=TEAM) as made, made.client(era, key="agent") as client:

@@ -1,21 +1,26 @@
-"""Messages about the progress of a call."""
+"""Reports about the progress of a call."""
 
 import asyncio
+from collections.abc import Sequence
+from math import inf, nan
 from types import SimpleNamespace
 from typing import Any
 
+from gateway.contracts.exchange import CallProgress
 from gateway.mcp_server.progress import Progress
+
+Told = tuple[float, float | None, str | None]
 
 
 class Session:
     """A client that takes its time."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[float, str]] = []
+        self.told: list[Told] = []
         self.reads = asyncio.Event()
 
-    async def report_progress(self, progress: float, total: float | None = None, message: str = "") -> None:
-        self.told.append((progress, message))
+    async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        self.told.append((progress, total, message))
         await self.reads.wait()
 
 
@@ -23,19 +28,44 @@ def context(session: Session, **meta: object) -> Any:
     return SimpleNamespace(session=session, params={"_meta": meta})
 
 
-async def test_a_client_that_does_not_keep_up_gets_the_latest_message() -> None:
-    """Numbers grow; one that wants none gets none."""
+async def test_a_client_that_does_not_keep_up_gets_the_latest_report() -> None:
+    """One that wants none gets none."""
     session = Session()
     progress = Progress(context(session, progressToken=1))
     for message in ("a", "b", "c"):
-        progress.tell(message)
+        progress.tell(CallProgress(message))
         await asyncio.sleep(0)
     session.reads.set()
     while len(session.told) < 2:
         await asyncio.sleep(0)
     progress.close()
-    assert session.told == [(1.0, "a"), (2.0, "c")]
+    assert session.told == [(0.001, None, "a"), (0.002, None, "c")]
     quiet = Session()
-    Progress(context(quiet)).tell("a")
+    Progress(context(quiet)).tell(CallProgress("a"))
     await asyncio.sleep(0)
     assert quiet.told == []
+
+
+async def told(*reports: CallProgress) -> Sequence[Told]:
+    """What a client that keeps up gets of these reports."""
+    session = Session()
+    session.reads.set()
+    progress = Progress(context(session, progressToken=1))
+    for number, report in enumerate(reports, 1):
+        progress.tell(report)
+        while len(session.told) < number:
+            await asyncio.sleep(0)
+    progress.close()
+    return session.told
+
+
+async def test_the_numbers_of_a_server_go_on_as_they_are() -> None:
+    """Also behind the gateway's own messages."""
+    reports = (CallProgress("it waits"), CallProgress(None, 1.0, 4.0), CallProgress("more", 2.5, 4.0))
+    assert await told(*reports) == [(0.001, None, "it waits"), (1.0, 4.0, None), (2.5, 4.0, "more")]
+
+
+async def test_numbers_always_grow() -> None:
+    """What is not a number, or does not grow, is sent as a small step."""
+    found = await told(*(CallProgress("x", number, inf) for number in (0.0, 3.0, 3.0, 1.0, nan, inf)))
+    assert found == [(number, None, "x") for number in (0.001, 3.0, 3.001, 3.002, 3.003, 3.004)]
