@@ -72,7 +72,7 @@ class Effects:
             if approval is not None and approval.edited is not None:
                 arguments = orjson.dumps(planned.call.arguments).decode()
                 outcome = replace(outcome, shown=f"[A person changed the arguments to {arguments}]\n{outcome.shown}")
-            await self._finish(number, outcome)
+            await self._finish(number, outcome, is_last=self.exchange.call is not None)
             return outcome
         finally:
             await let_go()
@@ -125,8 +125,8 @@ class Effects:
         else:
             await self._finish(number, None)
 
-    async def _finish(self, number: int, outcome: CallOutcome | None) -> None:
-        """Write down the outcome of a call; None if it is unknown.
+    async def _finish(self, number: int, outcome: CallOutcome | None, *, is_last: bool = False) -> None:
+        """Write down the outcome of a call, or leave it to the end of the run; None if it is unknown.
 
         Raises GatewayError: another owner has the run.
         """
@@ -134,7 +134,8 @@ class Effects:
         if outcome is None:
             self.counters.count("unknown_outcomes", tool=tool)
         try:
-            await self.recorder.finish(number, outcome, ok=outcome is not None and outcome.ok)
+            ok = outcome is not None and outcome.ok
+            await self.recorder.finish(number, outcome, ok=ok, is_last=is_last)
         except GatewayError:
             self.counters.count("late_outcomes", tool=tool)
             raise

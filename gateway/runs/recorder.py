@@ -43,7 +43,7 @@ Dangers.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import orjson
@@ -99,6 +99,7 @@ class RunRecorder:
     _is_new: bool = True
     _is_doubtful: bool = False  # whether what a line wrote may be there though it failed
     _started: tuple[StoredStep, str | None] | None = None  # the last one as it was before, and its approval
+    _last: tuple[int, str] | None = None  # a step whose outcome the line of the end brings, and its report
     _age: Age = field(init=False)
 
     def __post_init__(self) -> None:
@@ -169,7 +170,7 @@ class RunRecorder:
 
     async def refused(self) -> None:
         """Write down the calls that policy refused, if there are any. A failure of the store changes nothing."""
-        if self._audit:
+        if self._audit and self._last is None:
             await self._later()
 
     async def record_approval(
@@ -235,9 +236,10 @@ class RunRecorder:
         while self._age.is_over():
             await self._before("running")
 
-    async def finish(self, number: int, outcome: CallOutcome | None, *, ok: bool) -> None:
+    async def finish(self, number: int, outcome: CallOutcome | None, *, ok: bool, is_last: bool = False) -> None:
         """Write the outcome of a call; None: unknown. A failure of the store is logged: the next line carries it.
 
+        `is_last`: the run ends right behind it, and both are one line, that of `end`.
         Raises GatewayError: another owner has the run. The outcome is then written as late.
         """
         step = self.steps[number]
@@ -254,12 +256,14 @@ class RunRecorder:
             after: ApprovalState = "unknown" if outcome is None else "done" if ok else "failed"
             self._moves.append(Move(step.approval_id, "executing", after))
         self._note(self.steps[number], "finished", decision=state)
+        report = "It was stopped; how far it came is not known." if outcome is None else outcome.whole
+        if is_last:
+            self._last = number, report
+            return
         try:
             await self._later()
         except GatewayError:
-            await self.late(
-                number, "It was stopped; how far it came is not known." if outcome is None else outcome.whole
-            )
+            await self.late(number, report)
             raise
 
     async def late(self, number: int, what: str) -> None:
@@ -308,8 +312,14 @@ class RunRecorder:
         if error is not None:
             self.run = replace(self.run, error_code=error.code, error=error.message)
         self._event("run.finished", {"state": state})
-        with suppress(*([GatewayError] if state == "cancelled" else [])):  # whoever cancelled the run was first
+        last, self._last = self._last, None
+        try:
             await self._later(state)
+        except GatewayError:
+            if last is not None:
+                await self.late(*last)
+            if state != "cancelled":  # whoever cancelled the run was first
+                raise
 
     def _set(self, number: int, **facts: object) -> None:
         self.steps[number] = replace(self.steps[number], **facts)  # type: ignore[arg-type]

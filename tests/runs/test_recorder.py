@@ -73,6 +73,19 @@ async def test_what_came_of_a_call_need_not_survive_a_power_cut(desk: Desk) -> N
     assert await desk.kinds() == ["tool.started", "tool.finished"] and desk.outcome == ["hold", "wrote", "wrote"]
 
 
+async def test_the_last_call_and_the_end_are_one_line(desk: Desk) -> None:
+    """A run whose end follows its call at once is written twice: before the effect, and behind it."""
+    desk.recorder.plan([planned(x=1)], round_=0)
+    await desk.recorder.start(0, approval=None)
+    await desk.recorder.finish(0, DONE, ok=True, is_last=True)
+    await desk.recorder.refused()
+    await desk.recorder.end("completed", answer=b"{}")
+    assert [change.run.state for change in desk.store.changes] == ["running", "completed"]
+    (step,), run = await desk.steps(), await desk.run()
+    assert run is not None and (step.state, step.result, run.state) == ("finished", "done", "completed")
+    assert await desk.kinds() == ["tool.started", "tool.finished", "run.finished"]
+
+
 @pytest.mark.parametrize(
     ("outcome", "ok", "state", "result", "shown"),
     [

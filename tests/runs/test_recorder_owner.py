@@ -40,6 +40,21 @@ async def test_who_lost_a_run_writes_nothing_more(desk: Desk) -> None:
     assert [step.state for step in await desk.steps()] == ["started", "planned"]
 
 
+async def test_the_last_call_of_a_lost_run_is_reported_late(desk: Desk) -> None:
+    """Its outcome would have come with the end of the run, which another owner writes."""
+    desk.recorder.plan([planned(x=1)], round_=0)
+    await desk.recorder.start(0, approval=None)
+    now_s = Clock(desk.clock).time() + LEASE_S + 1
+    await desk.store.claim(
+        owner="worker_2", now_s=now_s, until_s=now_s + 5, states=["running"], run_id="run_1", limit=1
+    )
+    await desk.recorder.finish(0, DONE, ok=True, is_last=True)
+    with pytest.raises(GatewayError):
+        await desk.recorder.end("completed", answer=b"{}")
+    (step,) = await desk.steps()
+    assert step.state == "started" and "done" in str(step.late)
+
+
 async def test_a_cancelled_run_runs_nothing_more(desk: Desk) -> None:
     """Its question is gone, too."""
     desk.recorder.plan([planned(decision="confirm", x=1)], round_=0)
