@@ -1,10 +1,10 @@
 """The way of a request into the context lane, which the pages of all dialects share: its caller, its body, its run."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias
+from typing import Protocol
 
 from aiohttp import web
 
@@ -31,8 +31,17 @@ from gateway.runs.live import LiveRun
 from gateway.strict_json import RepeatedKeyError, check_keys
 from gateway.workflows.invocation import workflow_call_in, workflow_usage
 
-#: Called with the stored run that a request with the same Idempotency-Key began. What it raises ends the request.
-Again: TypeAlias = Callable[[StoredRun], Awaitable[None]]
+
+class Again(Protocol):
+    """The requests that one request may repeat, as its API has them. What the methods raise ends the request."""
+
+    async def joins(self, run: LiveRun) -> bool:
+        """Return whether a request may join the live run that it repeats."""
+        ...
+
+    async def check(self, request_key: RequestKey, run: StoredRun | None) -> None:
+        """Check an Idempotency-Key. `run` is the stored run that a request with it began, if there is one."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +114,9 @@ class ContextRequests:
         )
         request_key = lane.runs.as_repeat(request_key)
         run = lane.runs.find(request_key)
-        if run is None:
+        if run is not None and again is not None:
+            run.is_deleted = run.is_deleted or not await again.joins(run)
+        if run is None or run.is_deleted:
             run_id = request[REQUEST_ID] = new_run_id()
             exchange = await lane.exchange(
                 head,
@@ -138,12 +149,12 @@ class ContextRequests:
         typed = parse_reply(text)
         if decisions := asked.decisions or (() if typed is None else (typed,)):
             await aside(partial(_check_one_meaning, content), content=content)
+            if again is not None and repeated.request_key.idempotency_key is not None:
+                await self._earlier(lane, repeated, again)
             return await self.resumption.reply(decisions, repeated)
         if (waits := await self.resumption.repeated_run(repeated)) is not None:
             return waits
-        stored = await lane.earlier(repeated.request_key, repeated.exchange.caller)
-        if stored is not None and again is not None and repeated.request_key.idempotency_key is not None:
-            await again(stored)
+        stored = await self._earlier(lane, repeated, again)
         if stored is not None and (stored.effects or stored.state not in ENDED):
             return await self.resumption.repeat(stored, repeated)
         if (named := named_approvals(text)) and (run := await self.resumption.named(named, repeated)) is not None:
@@ -158,6 +169,13 @@ class ContextRequests:
             detached=exchange.background,
             brought=await self._brought(lane, text, repeated),
         )
+
+    async def _earlier(self, lane: ContextLane, repeated: RepeatedRequest, again: Again | None) -> StoredRun | None:
+        """Return the stored run that a request repeats, if there is one. Raises what `again` raises."""
+        stored = await lane.earlier(repeated.request_key, repeated.exchange.caller)
+        if again is not None and repeated.request_key.idempotency_key is not None:
+            await again.check(repeated.request_key, stored)
+        return stored
 
     async def _brought(self, lane: ContextLane, text: str, repeated: RepeatedRequest) -> Brought | None:
         """Return the source of text that begins the answer, or None if the gateway adds none."""

@@ -269,9 +269,11 @@ class Resumption:
             header=own.header,
             credential=own.credential,
         )
-        return self._runs.begin(
+        live = self._runs.begin(
             exchange, repeated.request_key, handler, detached=True, body=repeated.body, request_id=own.id
         )
+        live.decided = tuple(decided)
+        return live
 
     async def _abandon(self, run: StoredRun, reason: str) -> None:
         await abandon(run, reason, store=self._store, clock=self._clock)
@@ -279,7 +281,7 @@ class Resumption:
     async def _as_it_is(self, run: StoredRun, repeated: RepeatedRequest, *, decided: Sequence[str]) -> LiveRun:
         told = await self._retelling.answer(run, repeated.exchange, decided=decided)
         answer = self._answered_run(repeated, run.id, *told)
-        answer.asks = run_of_question(told)
+        answer.decided, answer.asks = tuple(decided), run_of_question(told)
         return answer
 
     def _answered_run(self, repeated: RepeatedRequest, run_id: str, *chunks: Chunk) -> LiveRun:
@@ -302,7 +304,9 @@ class Resumption:
         """Begin an answer that follows a run which another request, or another process, drives."""
         own = repeated.exchange
         handler = self._elsewhere.following(run, own, decided=decided)
-        return self._runs.begin(replace(own, id=run.id), repeated.request_key, handler, request_id=own.id)
+        live = self._runs.begin(replace(own, id=run.id), repeated.request_key, handler, request_id=own.id)
+        live.decided = tuple(decided)
+        return live
 
     def _handler(self, run: StoredRun) -> Handler | None:
         return self._lane().continuing(run)

@@ -69,7 +69,8 @@ class LiveRun:
         self.effects = False
         self.waits = False
         self.failure_told = False
-        self.parked = False
+        self.parked = self.is_deleted = False  # is_deleted: its answer is nobody's any more
+        self.decided: tuple[str, ...] = ()  # the approvals whose decisions, by its request, the answer follows
         self.asks: str | None = None  # the id of the run, this one or another, that its answer asks a person for
         self.clients = 0
         self.cut = False  # its last client left before the answer was whole
@@ -242,7 +243,7 @@ class LiveRuns:
                 raise mismatch()
             return run if run is not None and _is_worth_joining(run) else None
         for run in reversed(self._alike.get(request_key.fingerprint, ())):
-            if _is_on_record(run) or run.parked:
+            if _is_on_record(run) or run.parked or run.is_deleted:
                 return None
             is_late = run.failure_told and run.alone_since_s < self._clock.monotonic() - JOINABLE_S
             if not run.clients and not is_late and _is_worth_joining(run):
@@ -394,7 +395,7 @@ def interrupted(run_id: str) -> GatewayError:
 
 def _is_worth_joining(run: LiveRun) -> bool:
     """Return whether a run may be joined. One that failed before it had an effect starts anew."""
-    return (run.effects or run.error is None) and not _is_on_record(run) and not run.parked
+    return (run.effects or run.error is None) and not (_is_on_record(run) or run.parked or run.is_deleted)
 
 
 def _is_on_record(run: LiveRun) -> bool:

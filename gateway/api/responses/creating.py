@@ -1,6 +1,6 @@
 """The beginning of a response: its request with what it goes on from, its run, and what is kept of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,11 +14,11 @@ from gateway.api.content import aside
 from gateway.api.responses.bounds import Bounds
 from gateway.api.responses.going_on import as_begun
 from gateway.api.responses.kept import KeptResponses
+from gateway.api.responses.repeats import Repeats
 from gateway.api.responses.rows import API, items_of, not_found
 from gateway.api.responses.sealing import Sealing
 from gateway.context.lane import Keep, new_run_id
 from gateway.contracts.exchange import Exchange
-from gateway.contracts.journal import ENDED, StoredRun
 from gateway.contracts.responses import StoredResponse
 from gateway.contracts.store import Json
 from gateway.dialects.responses.answer import ResponseAnswer
@@ -36,6 +36,8 @@ from gateway.runs.taints import Taints
 #: The conversations up to responses that one WebSocket remembers, by their ids.
 Local: TypeAlias = Mapping[str, Sequence[Json]]
 NOTHING_LOCAL: Final[Local] = {}
+#: Stores a response that begins.
+Put: TypeAlias = Callable[[StoredResponse], Awaitable[None]]
 #: Of an item that only its connection knows, for the choice of where it is worked on.
 _ITEM_BYTES: Final = 1024
 
@@ -61,14 +63,6 @@ class Begun(Draft):
     request_key: RequestKey
     streams: bool
     again: bool
-
-
-class AnsweredBefore(Exception):  # noqa: N818 - it is an answer
-    """The answer to a request that repeats one: a response that began with the first of them."""
-
-    def __init__(self, row: StoredResponse) -> None:
-        super().__init__(row.id)
-        self.row = row
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +95,7 @@ class Creation:
         facts = ResponseFacts.of(asked)
         client = self._client(asked, facts) if wanted.stores else None
         over_http = local is NOTHING_LOCAL  # a message of a WebSocket repeats none
-        again = self._check_again if wanted.stores and over_http else None
+        again = Repeats(self.kept, entered.caller) if wanted.stores and over_http else None
         run, request_key = await self.requests.run_of(request, entered, asked, content, client=client, again=again)
         goes_on = run.exchange.id != run.request_id  # another request began the run: it is on record
         is_driven = not goes_on or run.exchange.resume is not None  # here, and not by another request or worker
@@ -120,12 +114,15 @@ class Creation:
             request_id=run.request_id,
             run_id=run.exchange.id,
             created_s=run.created_s,
+            request_key=request_key if goes_on else None,
+            decided=run.decided,
         )
+        put = self.kept.put if again is None else partial(again.put, request_key=request_key)
         repeats = False
         if wanted.background:
-            repeats = not await self._record(draft.row, run)
+            repeats = not await self._record(draft.row, run, put)
         elif wanted.stores and goes_on:  # only a row leads from the response to its run
-            await self.kept.put(draft.row)
+            await put(draft.row)
         return Begun(
             run=run,
             request_key=request_key,
@@ -136,16 +133,6 @@ class Creation:
             keep=draft.keep,
             again=repeats,
         )
-
-    async def _check_again(self, run: StoredRun) -> None:
-        """Raise AnsweredBefore if a run that a request repeats has a response, which is then the answer.
-
-        One that ended before it had an effect, without an answer, is begun anew. One that waits for its client goes on.
-        """
-        if run.state == "awaiting_client" or (row := await self.kept.of_run(run)) is None:
-            return
-        if row.background or run.effects or run.state == "completed" or run.state not in ENDED:
-            raise AnsweredBefore(row)
 
     def answering(self, begun: Begun, *, streams: bool) -> AbstractContextManager[None]:
         """Return what holds a response while a client reads it. `streams`: event by event."""
@@ -273,6 +260,8 @@ class Creation:
         request_id: str,
         run_id: str,
         created_s: float,
+        request_key: RequestKey | None = None,
+        decided: Sequence[str] = (),
     ) -> Draft:
         wanted, response_id = asked.request, response_id_of(request_id)
         told, items = await aside(partial(_stored_forms, asked, facts, response_id=response_id), content=content)
@@ -288,7 +277,10 @@ class Creation:
             background=wanted.background,
             request=told,
             input=items,
+            decides=" ".join(decided),
         )
+        if request_key is not None and (key := request_key.idempotency_key) is not None:
+            row = replace(row, idempotency_key=key[2], fingerprint=request_key.fingerprint)
         answer = ResponseAnswer(
             facts,
             response_id=response_id,
@@ -299,15 +291,15 @@ class Creation:
         keep = partial(self.kept.keep, row, answer) if wanted.stores else None
         return Draft(answer=answer, row=row, items=[*earlier, *asked.items], keep=keep)
 
-    async def _record(self, row: StoredResponse, run: LiveRun) -> bool:
+    async def _record(self, row: StoredResponse, run: LiveRun, put: Put) -> bool:
         """Store a background response and record its answer. Return False if an earlier request did so.
 
-        Raises GatewayError, StoreError.
+        Raises GatewayError, StoreError, AnsweredBefore.
         """
         kept = self.kept
         if await kept.store.response(row.id, tenant=row.tenant) is not None:
             return False
-        await kept.put(row)
+        await put(row)
         kept.record(row, run, fence=await self._fence_of(run, row))
         return True
 

@@ -9,6 +9,7 @@ from aiohttp import HttpVersion11, web
 
 from gateway.api.events.pages import STREAM_HEADERS
 from gateway.api.responses.kept import KeptResponses
+from gateway.api.responses.repeats import of_first
 from gateway.contracts.responses import StoredResponse
 from gateway.contracts.store import StoreError
 from gateway.errors import GatewayError
@@ -35,10 +36,13 @@ class Following:
             task.cancel()
 
     async def ended(self, row: StoredResponse) -> StoredResponse:
-        """Return a response that another worker may answer, once it has ended. Raises GatewayError, StoreError."""
+        """Return the response of an earlier request, which another worker may answer, once it has ended.
+
+        Raises GatewayError (idempotency_in_use), StoreError.
+        """
         while row.output is None:
             await asyncio.sleep(LOOK_S / 4)
-            row = await self.kept.find(row.id, tenant=row.tenant)
+            row = await of_first(self.kept.find(row.id, tenant=row.tenant))
         return row
 
     async def retell(self, request: web.Request, row: StoredResponse, *, headers: dict[str, str]) -> web.StreamResponse:

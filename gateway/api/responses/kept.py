@@ -154,13 +154,16 @@ class KeptResponses:
             )
         return question_item(approval, service=self.service_of(approval.tool))
 
-    async def put(self, row: StoredResponse, *, adds: Sequence[tuple[str, bytes]] = ()) -> None:
+    async def put(
+        self, row: StoredResponse, *, adds: Sequence[tuple[str, bytes]] = (), takes_key_of: str | None = None
+    ) -> None:
         """Store a response, with the items that it adds to its conversation.
 
-        Raises GatewayError (store_full, store_uncertain).
+        Raises GatewayError (store_full, store_uncertain), KeyTakenError.
         """
+        now_s = self.clock.time()
         try:
-            await self.store.put_response(row, adds=adds, now_s=self.clock.time())
+            await self.store.put_response(row, adds=adds, takes_key_of=takes_key_of, now_s=now_s)
         except StoreError as error:
             raise unwritten(error, "The gateway cannot store the response; its log says why.") from None
 
@@ -218,9 +221,10 @@ class KeptResponses:
         An empty row hides one that could come back: made of its run, or written by the worker that still answers it.
         """
         await self.store.delete_response(row.id, tenant=row.tenant)
-        if row.output is None or await self._of_run(row.id, tenant=row.tenant) is not None:
+        goes_on = run_id_of(row.id) != row.run_id  # the same request may join its answer
+        if goes_on or row.output is None or await self._of_run(row.id, tenant=row.tenant) is not None:
             nothing = replace(row, state="cancelled", previous_id=None, conversation=None, request=b"{}", input=b"[]")
-            await self.put(replace(nothing, created_s=self.clock.time(), output=b""))
+            await self.put(replace(nothing, created_s=self.clock.time(), output=b"", idempotency_key=None))
         one = self.under_way.find(row.id, tenant=row.tenant)
         if one is not None and not one.run.recorded:  # one on record was cancelled there
             one.run.cancel(error=GatewayError("run_cancelled", "The response was deleted."))

@@ -9,10 +9,11 @@ from aiohttp import web
 
 from gateway.api.content import aside
 from gateway.api.request import Authorise, number_of, query_of, via_of, word_of
-from gateway.api.responses.creating import AnsweredBefore, Begun, Creation
+from gateway.api.responses.creating import Begun, Creation
 from gateway.api.responses.following import Following
 from gateway.api.responses.kept import KeptResponses
 from gateway.api.responses.lists import page_of_items, query_of_items
+from gateway.api.responses.repeats import AnsweredBefore, of_first
 from gateway.api.site import Route
 from gateway.api.views import json_answer
 from gateway.contracts.responses import StoredResponse
@@ -75,7 +76,7 @@ class ResponsePages:
         run, row = begun.run, begun.row
         headers = {"X-Context-Run-Id": run.exchange.id, "x-request-id": run.request_id}
         if begun.again:
-            row = await self.kept.find(row.id, tenant=row.tenant)
+            row = await of_first(self.kept.find(row.id, tenant=row.tenant))
         if begun.streams:
             return await self.following.stream(request, row, after=-1, headers=headers)
         answer = await self._shown(row) if begun.again else json_answer(begun.answer.resource())

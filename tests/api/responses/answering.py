@@ -4,7 +4,7 @@ import io
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ import aiohttp
 from gateways import key, until_read
 
 from gateway.contracts.store import Store
+from gateway.testing.local import LocalGateway
 from tests.e2e.models import Answer, Json
 from tests.e2e.talking import Completed, World, talking
 
@@ -199,3 +200,13 @@ def kinds(items: list[Json]) -> list[str]:
 def folder_store(folder: Path) -> Json:
     """A store that several gateways share."""
     return {"store": f"sqlite:///{folder}/gateway.db"}
+
+
+@asynccontextmanager
+async def elsewhere(client: Client) -> AsyncIterator[Client]:
+    """The same client before another worker."""
+    async with (
+        LocalGateway(client.world.config) as second,
+        aiohttp.ClientSession(second.base_url) as session,
+    ):
+        yield Client(replace(client.world, gateway=second, session=session), client.key)

@@ -12,7 +12,7 @@ from gateway.testing.local import LocalGateway
 from tests.e2e.models import Answer, calls, native, says
 from tests.e2e.talking import desk, talking
 
-from .answering import GATEWAY, RESPONSES, Client, answering, folder_store, kinds, text_of
+from .answering import CONVERSATIONS, GATEWAY, RESPONSES, Client, answering, elsewhere, folder_store, kinds, text_of
 
 
 def write(name: str = "new.txt") -> Answer:
@@ -123,6 +123,79 @@ async def test_a_decision_sent_again_to_another_process_gets_the_answer(tmp_path
         told, answer = (await first).json, (await again).json
         assert kinds(answer["output"]) == ["mcp_call", "message"] == kinds(told["output"])
         assert text_of(answer) == text_of(told) == "Written."
+
+
+def typed(question: Json) -> str:
+    return f"approve {question['id']}"
+
+
+async def turns(client: Client, conversation_id: str) -> list[str]:
+    """The types of the items of a conversation."""
+    return kinds((await client.get(conversation_id, "/items?order=asc&limit=100", path=CONVERSATIONS)).json["data"])
+
+
+ASKED = ["message", "mcp_list_tools", "mcp_approval_request"]
+
+
+@pytest.mark.parametrize("is_typed", [False, True])
+async def test_a_decision_sent_again_adds_nothing_to_its_conversation(tmp_path: Path, *, is_typed: bool) -> None:
+    """In any worker, beside the first one and after it: the conversation has the call and its answer once."""
+    gate = asyncio.Event()
+    answers = (write(), says("Written.", before=gate), says("Yes."))
+    settings: Json = {"tools": desk(tmp_path, write=True), **folder_store(tmp_path)}
+    async with answering(*answers, **settings) as client, elsewhere(client) as there:
+        conversation = (await client.post({}, CONVERSATIONS)).json["id"]
+        fields: Json = {"conversation": conversation, "tools": [GATEWAY]}
+        _, question = await asked(client, **fields)
+        decided = typed(question) if is_typed else [decision(question)]
+        sent = [asyncio.create_task(one.create(decided, **fields)) for one in (client, there, client, there)]
+        await until(lambda: len(client.world.model.asked) == 2)
+        gate.set()
+        told = [(await one).json for one in sent]
+        told += [(await one.create(decided, **fields)).json for one in (client, there)]
+        assert {text_of(one).rpartition("\n")[2] for one in told} == {"Written."} and len(
+            {one["id"] for one in told}
+        ) == 6
+        first = "message" if is_typed else "mcp_approval_response"
+        assert await turns(client, conversation) == [*ASKED, first, "mcp_call", "message"]
+        assert text_of((await client.create("Is it there?", **fields)).json) == "Yes."
+        assert [message["role"] for message in client.world.model.asked[-1]["messages"]].count("tool") == 1
+
+
+async def test_a_decision_whose_turn_was_never_stored_is_completed_by_its_repeat(tmp_path: Path) -> None:
+    """Its process ended before; the response of the first try ends later, and adds nothing to that."""
+    gate = asyncio.Event()
+    settings: Json = {"tools": desk(tmp_path, write=True), **folder_store(tmp_path)}
+    async with answering(write(), says("half ", gate), says("Written."), **settings) as client:
+        conversation = (await client.post({}, CONVERSATIONS)).json["id"]
+        fields: Json = {"conversation": conversation, "tools": [GATEWAY]}
+        _, question = await asked(client, **fields)
+        async with client.streaming([decision(question)], **fields) as events:
+            await events.until("response.output_text.delta")
+            await client.world.gateway.gateway.close()
+        first = events.read[0]["response"]["id"]
+        async with elsewhere(client) as there:
+            again = (await there.create([decision(question)], **fields)).json
+            assert text_of(again).endswith("Written.") and again["id"] != first
+            await there.until(first, "completed")
+            assert await turns(there, conversation) == [*ASKED, "mcp_approval_response", *kinds(again["output"])]
+
+
+async def test_decisions_add_what_is_new_to_the_conversation(tmp_path: Path) -> None:
+    """A further question is a further turn; a conversation that has none of it gets the answer, too."""
+    async with answering(write("1.txt"), write("2.txt"), says("Done."), tools=desk(tmp_path, write=True)) as client:
+        conversation, other = [(await client.post({}, CONVERSATIONS)).json["id"] for _ in range(2)]
+        fields: Json = {"conversation": conversation, "tools": [GATEWAY]}
+        _, one = await asked(client, **fields)
+        two = (await client.create([decision(one)], **fields)).json["output"][-1]
+        before = await turns(client, conversation)
+        assert before == [*ASKED, "mcp_approval_response", "mcp_call", "mcp_approval_request"]
+        await client.create([decision(one)], **fields)
+        assert await turns(client, conversation) == before
+        await client.create([decision(two)], **fields)
+        assert await turns(client, conversation) == [*before, "mcp_approval_response", "mcp_call", "message"]
+        await client.create([decision(two)], **{**fields, "conversation": other})
+        assert (await turns(client, other))[-2:] == ["mcp_call", "message"]
 
 
 # The fields of a request that decides.

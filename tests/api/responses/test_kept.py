@@ -449,9 +449,23 @@ async def test_a_deleted_response_stays_deleted() -> None:
 
 async def test_one_whose_run_is_not_on_record_leaves_nothing() -> None:
     """There is nothing that could bring it back."""
-    async with shelf(ended("resp_1")) as desk:
-        await desk.kept.delete(await desk.find("resp_1"))
-        assert await desk.store.response("resp_1", tenant="acme") is None
+    response_id = "resp_" + "0" * 24
+    async with shelf(ended(response_id, run_id="run_" + "0" * 24)) as desk:
+        await desk.kept.delete(await desk.find(response_id))
+        assert await desk.store.response(response_id, tenant="acme") is None
+
+
+async def test_one_with_the_answer_of_an_earlier_run_stays_deleted() -> None:
+    """A request that joined the same answer would store it again. Its key is free."""
+    response_id = "resp_" + "0" * 24
+    async with shelf(ended(response_id, idempotency_key="k")) as desk:
+        await desk.kept.delete(await desk.find(response_id))
+        with pytest.raises(GatewayError, match="no response with this id"):
+            await desk.find(response_id)
+        await desk.kept.put(row(response_id, idempotency_key="k"))
+        with pytest.raises(GatewayError, match="no response with this id"):
+            await desk.find(response_id)
+        assert await desk.store.response_with_key("k", tenant="acme", caller="ann") is None
 
 
 @pytest.mark.parametrize(("finish", "n_items"), [("stop", 2), ("length", 2), (None, 0)])

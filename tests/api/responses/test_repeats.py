@@ -1,21 +1,28 @@
 """Requests with an Idempotency-Key that come again: the response is the same as long as it is stored."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from gateway.contracts.store import Json
-from gateway.testing.local import LocalGateway
 from tests.e2e.models import Answer, native, refuses, says
 from tests.e2e.talking import CHAT, Completed, desk
 
-from .answering import CONVERSATIONS, GATEWAY, RESPONSES, Client, Events, answering, folder_store, text_of
+from .answering import (
+    CONVERSATIONS,
+    GATEWAY,
+    RESPONSES,
+    Client,
+    Events,
+    answering,
+    elsewhere,
+    folder_store,
+    kinds,
+    text_of,
+)
 from .test_creating import RUNS, WEATHER
+from .test_decisions import asked, decision, write
 
 KEY = {"Idempotency-Key": "k1"}
 
@@ -23,16 +30,6 @@ KEY = {"Idempotency-Key": "k1"}
 def shape(events: Events) -> list[Json]:
     """The events behind the first two, but for the response in the last one."""
     return [{**event, "response": None} for event in events.read[2:]]
-
-
-@asynccontextmanager
-async def elsewhere(client: Client) -> AsyncIterator[Client]:
-    """The same client before another worker."""
-    async with (
-        LocalGateway(client.world.config) as second,
-        aiohttp.ClientSession(second.base_url) as session,
-    ):
-        yield Client(replace(client.world, gateway=second, session=session), client.key)
 
 
 @pytest.mark.parametrize("background", [False, True])
@@ -139,6 +136,72 @@ async def test_two_workers_get_the_same_request_at_once(tmp_path: Path, backgrou
             await client.until(first.json["id"], "completed")
         items = (await client.get(conversation, "/items?limit=100", path=CONVERSATIONS)).json["data"]
         assert len(client.world.model.asked) == n_pairs and len(items) == 2 * n_pairs
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_a_decision_with_a_key_has_one_response(tmp_path: Path, *, background: bool) -> None:
+    """In every worker, at once and later, and after a restart. It is deleted like any other."""
+    gate = asyncio.Event()
+    tools = desk(tmp_path, write=True)
+    answers: tuple[Answer, ...] = (write(), says("Written.", before=gate))
+    async with answering(*answers, **folder_store(tmp_path), tools=tools) as client, elsewhere(client) as there:
+        conversation = (await client.post({}, CONVERSATIONS)).json["id"]
+        fields: Json = {"conversation": conversation, "tools": [GATEWAY]}
+        _, question = await asked(client, **fields)
+        fields = {**fields, "background": background, "headers": KEY}
+        sent = [asyncio.create_task(one.create([decision(question)], **fields)) for one in (client, there) * 2]
+        await client.world.model.upstream.wait_requests(2)
+        gate.set()
+        ids = {(await one).json["id"] for one in sent}
+        whole = await client.until(*ids, "completed")
+        for one in (client, there):
+            assert (await one.create([decision(question)], **fields)).json == whole
+            for body in ([decision(question, approve=False)], "Something else."):
+                refused = await one.create(body, **fields)
+                assert (refused.status, refused.error["code"]) == (409, "idempotency_mismatch")
+        items = (await client.get(conversation, "/items?order=asc", path=CONVERSATIONS)).json["data"]
+        assert kinds(items)[-3:] == ["mcp_approval_response", "mcp_call", "message"] and len(items) == 6
+        async with elsewhere(client) as after:
+            assert (await after.create([decision(question)], **fields)).json == whole
+            assert (await after.delete(whole["id"])).status == 200
+            anew = (await after.create([decision(question)], **fields)).json["id"]
+            assert anew != whole["id"] and (await after.get(whole["id"])).status == 404
+        for one in (client, there):
+            await one.until(anew, "completed")
+            again = (await one.create([decision(question)], **fields)).json
+            assert again["id"] == anew and text_of(again) == "Written."
+        assert len(client.world.model.asked) == 2
+
+
+async def test_what_is_deleted_under_way_begins_anew(tmp_path: Path) -> None:
+    """In the worker that drives it still, as another one deleted it, and in all others from then on."""
+    gate = asyncio.Event()
+    answers: tuple[Answer, ...] = (says("one ", gate), says("two"))
+    async with answering(*answers, **folder_store(tmp_path)) as client, elsewhere(client) as there:
+        first = (await client.create("1", headers=KEY, background=True)).json["id"]
+        await client.world.model.upstream.wait_requests(1)
+        assert (await there.delete(first)).status == 200
+        anew = await client.create("1", headers=KEY, background=True)
+        assert anew.status == 200 and anew.json["id"] != first, anew.json
+        whole = await client.until(anew.json["id"], "completed")
+        for one in (there, client):
+            assert (await one.create("1", headers=KEY, background=True)).json == whole and text_of(whole) == "two"
+
+
+async def test_who_waits_for_a_response_that_is_deleted_sends_again(tmp_path: Path) -> None:
+    """It asked another worker for the answer that the first request gets, and it begins anew then."""
+    gate = asyncio.Event()
+    answers: tuple[Answer, ...] = (says("one ", gate), says("two"))
+    async with answering(*answers, **folder_store(tmp_path)) as client, elsewhere(client) as there:
+        async with client.streaming("1", headers=KEY) as first, there.streaming("1", headers=KEY) as second:
+            await first.until("response.output_text.delta")
+            await second.until("response.in_progress")
+            response_id = first.read[0]["response"]["id"]
+            assert (await there.delete(response_id)).status == 200
+            assert (await second.until("error"))["code"] == "idempotency_in_use"
+            assert (await second.rest()).last["id"] == response_id
+        again = await there.stream("1", headers=KEY)
+        assert text_of(again.last) == "two" and again.last["id"] != response_id
 
 
 async def test_two_workers_run_no_call_of_the_same_chat_twice(tmp_path: Path) -> None:
