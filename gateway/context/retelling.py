@@ -20,7 +20,7 @@ from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.chat_request import last_user_text
 from gateway.errors import GatewayError
 from gateway.runs import call_events
-from gateway.runs.live import interrupted
+from gateway.runs.lease import interrupted
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,8 @@ from gateway.lanes.keys import Identity
 from gateway.runs import settle
 from gateway.runs.asking import RequestKey, fingerprint
 from gateway.runs.event_feed import EventFeed
-from gateway.runs.lease import LOST
-from gateway.runs.live import LiveRun, interrupted
+from gateway.runs.lease import LOST, interrupted
+from gateway.runs.live import LiveRun
 from gateway.tools.call_answer import result_of
 from gateway.tools.results import clean
 

@@ -69,7 +69,7 @@ OF_CHATS: Final = (
     *("idempotency_in_use", "idempotency_mismatch"),
     *("agent_iteration_limit", "agent_malformed_tool_call", "invalid_parameters", "run_cancelled", "run_interrupted"),
     *("workflow_failed", "upstream_limited", "upstream_error", "overloaded", "upstream_unavailable"),
-    *("agent_timeout", "upstream_timeout", *OF_DECISIONS),
+    *("agent_timeout", "upstream_timeout", "gateway_stopping", *OF_DECISIONS),
 )
 #: The headers of a request to a chain.
 STEERING: Final = (

@@ -5,7 +5,7 @@ import logging
 import resource
 import select
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 from aiohttp.web import RequestHandler
@@ -36,6 +36,8 @@ PAUSED_LOOK_S = 0.05
 #: While draining, a connection is closed after this long without a request; until then a next request is answered with
 #: `Connection: close`, so that a busy client is never cut between two requests.
 DRAIN_IDLE_S = 1.0
+#: How long clients whose answers end with the gateway may take to get that.
+FAREWELL_S = 1.0
 
 
 class Listener:
@@ -172,19 +174,27 @@ class Listener:
                 request_id=request_id,
             )
 
-    async def drain(self, limit_s: float) -> None:
+    async def drain(self, limit_s: float, *, end_answers: Callable[[], Awaitable[bool]] | None = None) -> None:
         """Wait until every connection is through, at most `limit_s`; then end what is left, visibly cut.
 
-        WebSockets of our own pages are told to go at once: they would never be through by themselves.
+        `end_answers` ends answers of the context lane with an error, and returns whether there were any. Their
+        clients get it before that. WebSockets of our own pages are told to go at once: they would never be through by
+        themselves.
         """
         self.draining = True
+        await self._empty(limit_s)
+        if self.connections and end_answers is not None and await end_answers():
+            await self._empty(FAREWELL_S, mode="context")
+        self.stop()
+
+    async def _empty(self, limit_s: float, *, mode: str | None = None) -> None:
+        """Wait until no connection is left, or none with a transaction of this mode, at most `limit_s`."""
         deadline = self.clock() + limit_s
-        while self.connections and self.clock() < deadline:
+        while self.clock() < deadline and any(mode is None or _mode_of(one) == mode for one in self.connections):
             self._close_idle()
             for transaction in list(self.websockets):
                 transaction.go_away()
             await asyncio.sleep(min(0.05, max(deadline - self.clock(), 0.0)))
-        self.stop()
 
     def stop(self) -> None:
         """End all connections at once. Idempotent."""
@@ -250,6 +260,11 @@ class Listener:
                 by_fd[fd].transport.abort()
         if by_fd:
             self._watcher = self.loop.call_later(PAUSED_LOOK_S, self._look_at_paused)
+
+
+def _mode_of(connection: ClientConnection) -> str | None:
+    """Return the mode of the request under way."""
+    return None if connection.transaction is None else connection.transaction.mode
 
 
 def _clients_by_files() -> int:

@@ -1,4 +1,4 @@
-"""The lease of a run and its age, and the error of a run whose lease is lost."""
+"""The lease of a run and its age, and the errors of runs that end for their worker's or client's sake."""
 
 import time
 from typing import Final
@@ -36,3 +36,18 @@ def lost(run_id: str) -> GatewayError:
     return GatewayError(
         "run_cancelled", f"The run {run_id} was cancelled or is driven by another process; look at it with its id."
     ).after_effects()
+
+
+def interrupted(run_id: str) -> GatewayError:
+    """Return the error for a request that repeats a run which was stopped after it had an effect."""
+    return GatewayError(
+        "run_interrupted",
+        f"The run {run_id} lost its client and was stopped; what its tools had done stays done. Look at what there is "
+        "before you ask again.",
+    ).after_effects()
+
+
+def stopping() -> GatewayError:
+    """Return the error of an answer that ends with its process."""
+    text = "The gateway stops, and ends this answer with it: send the request again."
+    return GatewayError("gateway_stopping", text, retry_after_s=1)

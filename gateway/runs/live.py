@@ -16,7 +16,7 @@ from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json
 from gateway.errors import ExitError, GatewayError, contained
 from gateway.runs.asking import RequestKey, begins_with_record, mismatch
-from gateway.runs.lease import lost
+from gateway.runs.lease import interrupted, lost, stopping
 from gateway.runs.transcript import Transcript
 from gateway.runs.waiting import Waiting
 
@@ -315,6 +315,18 @@ class LiveRuns:
         """Return how many runs go on here without a client: in the background, or as stored runs."""
         return sum(run.detached and not run.done for run in self._alone.values())
 
+    async def end_answers(self) -> bool:
+        """End the runs that exist for their clients alone with an error for these. Return whether there were any.
+
+        A run on record goes on in the next process.
+        """
+        runs = [run for run in self._runs.values() if run.clients and not run.recorded and not run.done]
+        for run in runs:
+            run.cancel(STOPPING, error=stopping())
+        for run in runs:
+            await run.ended()
+        return bool(runs)
+
     async def close(self) -> None:
         """Stop all runs, and those that begin later. Idempotent."""
         self._closed = True
@@ -382,15 +394,6 @@ class LiveRuns:
             else:
                 self._attend(run)
                 self._leave_alone(run)  # behind all others
-
-
-def interrupted(run_id: str) -> GatewayError:
-    """Return the error for a request that repeats a run which was stopped after it had an effect."""
-    return GatewayError(
-        "run_interrupted",
-        f"The run {run_id} lost its client and was stopped; what its tools had done stays done. Look at what there is "
-        "before you ask again.",
-    ).after_effects()
 
 
 def _is_worth_joining(run: LiveRun) -> bool:

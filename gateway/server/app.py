@@ -187,7 +187,8 @@ class Gateway:
         self._shared.feed.leave()
         await asyncio.gather(*(close() for close in self._held_open))
         limit_s = self._loaded.settings.limits.drain
-        await asyncio.gather(*(listener.drain(limit_s) for listener in self._listeners.values()))
+        ending = self._runs.end_answers
+        await asyncio.gather(*(one.drain(limit_s, end_answers=ending) for one in self._listeners.values()))
 
     async def close(self) -> None:
         """End all tasks, connections and services at once. Idempotent."""

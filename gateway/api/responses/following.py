@@ -14,7 +14,7 @@ from gateway.contracts.responses import StoredResponse
 from gateway.contracts.store import StoreError
 from gateway.errors import GatewayError
 from gateway.runs.answer_log import end_of
-from gateway.runs.live import interrupted
+from gateway.runs.lease import interrupted
 
 log = logging.getLogger("gateway")
 

@@ -40,7 +40,8 @@ from gateway.dialects.responses.facts import ResponseFacts
 from gateway.dialects.responses.ids import response_id_of, response_of, run_id_of
 from gateway.errors import GatewayError
 from gateway.runs.answer_log import AnswerLogs, Recorded, end_of, ended, has_end, rest_of, tells_all
-from gateway.runs.live import LiveRun, interrupted
+from gateway.runs.lease import interrupted
+from gateway.runs.live import LiveRun
 
 log = logging.getLogger("gateway")
 
