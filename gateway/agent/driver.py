@@ -146,7 +146,7 @@ class RunDriver:
 
     async def stream(self, emit: Emit) -> None:
         """Send the client its answer: text, events, one finish reason, and the usage of the whole turn."""
-        self._tell = emit
+        self._tell = self._hidden.told.noting(emit)
         self._budget.start(self._expire)
         try:
             run = self._exchange
@@ -175,6 +175,7 @@ class RunDriver:
             raise
         finally:
             self._budget.stop()
+            await self._hidden.mark_told()
             await self.release()
             self.drop()
             if not self._exchange.dry and self._outcome not in (*PARKED, LEFT):
@@ -203,6 +204,7 @@ class RunDriver:
         while answer is None or self._dropped:
             await self._emit({CALLS: self._drop})
             del self._progress.said[n_said:]
+            self._hidden.told.begin(again=self._dropped)
             self._dropped, self._quiet = False, True
             usage, further = self._progress.usage, self._further
             answer = reader_of(self._exchange, usage=usage, spoken=self._spoken, further=further)
@@ -380,6 +382,7 @@ class RunDriver:
         if finish.text:
             self._quiet = True
             last.append(self._spoken(finish.text))
+            self._hidden.told.add(last[0])
         usage = self._progress.usage.chunk()
         if self._state in PARKED:
             await self._hidden.park(self._loop.hidden, steps=self._record.steps)

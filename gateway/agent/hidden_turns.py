@@ -6,8 +6,9 @@ request that decided.
 
 Answers and conversations that strangers had a part in are marked, also by the names under which later requests refer to
 them (gateway/runs/taints.py). A client that edits, shortens or sums up its history
-still taints the run that reads it. Each such answer is marked by its words, and a named conversation before any of it
-is sent.
+still taints the run that reads it. Each such answer is marked by its words, and so is each text in it that is long
+enough: what the model said or thought, and the arguments of its calls (gateway/agent/telling.py). A named
+conversation is marked before any of it is sent.
 
 A client that calls are shown to has them itself, and nothing of its run is hidden. Each of these calls with a result
 that strangers may have written is marked by its id, before the client gets the result.
@@ -33,7 +34,9 @@ from typing import Final
 
 import orjson
 
+from gateway.agent.output.told import Told
 from gateway.agent.progress import Progress, Question
+from gateway.agent.telling import TELLING_BYTES, telling_texts
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import StoredStep
 from gateway.contracts.plugin import Clock
@@ -47,8 +50,6 @@ log = logging.getLogger("gateway")
 #: The keys of so many messages take about 3 ms, and of so many characters; a part of a message counts like so many.
 THREAD_MESSAGES, THREAD_CHARS, _PART_CHARS = 1000, 512 << 10, 64
 _HIDDEN_ROLES = frozenset(("system", "developer"))
-#: A text of this length is known by itself in its conversation; a shorter one only behind the same words of the user.
-_TELLING_BYTES: Final = 48
 #: So many calls of one answer are keys.
 _IDS_LIMIT: Final = 16
 
@@ -57,13 +58,14 @@ _IDS_LIMIT: Final = 16
 class Keys:
     """The keys that recognise one answer of a conversation. `place` is None in a conversation without a name.
 
-    `words` only finds whether strangers had a part in such an answer.
+    `words` and `texts` only find whether strangers had a part in such an answer.
     """
 
     calls: tuple[str, ...]
     prefix: str
     place: str | None
     words: str
+    texts: tuple[str, ...] = ()
 
     @property
     def own(self) -> tuple[str, ...]:
@@ -80,10 +82,13 @@ class HiddenTurns:
         self._store = store
         self._clock = clock
         caller, conversation = run.caller, run.conversation
+        self._whose = orjson.dumps([caller.tenant, caller.name])
+        self._mark_id = _key(self._whose, b"marks")  # all marks of texts are this turn
         self._named = None  # the key of the conversation
         if conversation is not None:
             self._named = conversation_key(tenant=caller.tenant, caller=caller.name, conversation=conversation)
         self._marked = run.dry
+        self.told = Told()
 
     async def conversation(self) -> list[Json]:
         """Return the client's messages, with the hidden messages of earlier turns around their answers."""
@@ -92,7 +97,10 @@ class HiddenTurns:
         await self.mark()
         messages: list[Json] = self._run.body["messages"]
         keys = await self._keys(messages)
-        marks = [own.words for own in keys.values()] + ([] if self._named is None else [self._named])
+        marks = [] if self._named is None else [self._named]
+        for own in keys.values():
+            marks += (own.words, *own.texts)
+        marks += await self._keys_of_texts([{"content": text} for text in self._run.thoughts])
         if not marks:
             return messages
         asked = [*marks, *(key for own in keys.values() for key in (own.prefix, *own.own))]
@@ -104,7 +112,7 @@ class HiddenTurns:
             return messages
         if not known:
             return messages
-        marked = {key for key, turn in known.items() if _is_mark(turn, key)}
+        marked = {key for key, turn in known.items() if turn.id in (key, self._mark_id)}
         places = places_of(keys, {key: turn for key, turn in known.items() if key not in marked})
         if marked or any(turn.tainted for turns in places.values() for turn in turns):
             self._progress.read_tainted = True
@@ -114,13 +122,29 @@ class HiddenTurns:
     async def mark(self) -> None:
         """Mark a named conversation, and what the answer is known as, once strangers had a part in it.
 
-        The mark is stored before the client receives that part.
+        The mark is stored before the client receives that part. The texts of which the client has all are marked, too.
         """
-        if self._marked or not self._progress.tainted:
+        if not self._progress.tainted:
+            return
+        await self.mark_told(whole=False)
+        self.told.tainted = True
+        if self._marked:
             return
         self._marked = True
         for key in (*([] if self._named is None else [self._named]), *map(taint_key, self._run.known_as)):
             await self._put_mark(key)
+
+    async def mark_told(self, *, whole: bool = True, tool_calls: Sequence[Json] = ()) -> None:
+        """Mark what the client was told after strangers had a part in it, text by text.
+
+        `whole`: its turn is over, so that this is all. `tool_calls` are the client's own.
+        """
+        if not self._progress.tainted or self._run.dry or self._run.call is not None:  # nothing goes on behind a call
+            return
+        messages = self.told.take_all(self._progress.said, tool_calls) if whole else self.told.take_ended()
+        if keys := await self._keys_of_texts(messages):
+            turn = HiddenTurn(id=self._mark_id, run_id=self._run.id, start=0, end=0, tainted=True)
+            await self._write(turn, key=self._mark_id, own_keys=keys)
 
     async def mark_calls(self, numbers: Collection[int], steps: Sequence[StoredStep]) -> None:
         """Mark calls that the client is shown, whose results strangers may have written.
@@ -189,11 +213,11 @@ class HiddenTurns:
     async def _mark_answer(self, tool_calls: Sequence[Json]) -> None:
         if self._progress.tainted:
             await self._put_mark((await self._answered(tool_calls)).words)
+            await self.mark_told(tool_calls=tool_calls)
 
     async def _mark_ids(self, call_ids: Iterable[str]) -> None:
-        whose = orjson.dumps([self._run.caller.tenant, self._run.caller.name])
         for call_id in sorted(call_ids):
-            await self._put_mark(_call_key(whose, call_id))
+            await self._put_mark(_call_key(self._whose, call_id))
 
     async def _put_mark(self, key: str) -> None:
         await self._write(HiddenTurn(id=key, run_id=self._run.id, start=0, end=0, tainted=True), key=key)
@@ -232,22 +256,36 @@ class HiddenTurns:
 
         A thread makes the keys of many or long messages: a megabyte takes 5 ms.
         """
-        if len(messages) < THREAD_MESSAGES and sum(map(_chars, messages)) < THREAD_CHARS:
-            return self._keys_of(messages)
-        return await asyncio.to_thread(self._keys_of, messages)
+        if _is_long(messages):
+            return await asyncio.to_thread(self._keys_of, messages)
+        return self._keys_of(messages)
+
+    async def _keys_of_texts(self, messages: Sequence[Json]) -> list[str]:
+        """Return the keys of the texts of answers, each once; of long ones by a thread, as above."""
+        if _is_long(messages):
+            return await asyncio.to_thread(_texts_of, messages, self._whose)
+        return _texts_of(messages, self._whose)
 
     def _keys_of(self, messages: Sequence[Json]) -> dict[int, Keys]:
         run = self._run
         return keys_of(messages, tenant=run.caller.tenant, caller=run.caller.name, conversation=run.conversation)
 
 
-def _chars(message: Json) -> int:
-    """Return the approximate length of a message's content in characters."""
-    content = message.get("content")
-    if not isinstance(content, list):
-        return len(content) if isinstance(content, str) else 0
-    texts = (part.get("text") for part in content if isinstance(part, dict))
-    return sum(_PART_CHARS + (len(text) if isinstance(text, str) else 0) for text in texts)
+def _is_long(messages: Sequence[Json]) -> bool:
+    """Return whether the keys of messages take so long that a thread makes them."""
+    left: list[object] = [*messages[:THREAD_MESSAGES]]
+    chars = 0
+    while left and chars < THREAD_CHARS:
+        match left.pop():
+            case str(text):
+                chars += len(text)
+            case dict() as fields:
+                chars += _PART_CHARS
+                left += fields.values()
+            case list() | tuple() as entries:
+                chars += len(entries)
+                left += entries
+    return chars >= THREAD_CHARS or len(messages) >= THREAD_MESSAGES
 
 
 def _turn_id(keys: Keys) -> str:
@@ -280,7 +318,8 @@ def keys_of(messages: Sequence[Json], *, tenant: str, caller: str, conversation:
         behind, told = _behind(meant, asked), _told(meant)
         place = None if name is None else _key(whose, orjson.dumps(name), behind, told)
         calls = tuple(_call_key(whose, call_id) for call_id in meant.ids[:_IDS_LIMIT])
-        found[index] = Keys(calls, digest.hexdigest(), place, _key(whose, b"words", behind, told))
+        texts = _text_keys(message, whose)
+        found[index] = Keys(calls, digest.hexdigest(), place, _key(whose, b"words", behind, told), texts)
     return found
 
 
@@ -293,9 +332,12 @@ def _call_key(whose: bytes, call_id: str) -> str:
     return _key(whose, b"call", call_id.encode())
 
 
-def _is_mark(turn: HiddenTurn, key: str) -> bool:
-    """Return whether a turn contains nothing and only says that strangers had a part in what this key recognises."""
-    return turn.id == key
+def _texts_of(messages: Sequence[Json], whose: bytes) -> list[str]:
+    return list(dict.fromkeys(key for message in messages for key in _text_keys(message, whose)))
+
+
+def _text_keys(message: Json, whose: bytes) -> tuple[str, ...]:
+    return tuple(_key(whose, b"told", text) for text in telling_texts(message))
 
 
 def places_of(keys: Mapping[int, Keys], known: Mapping[str, HiddenTurn]) -> dict[int, list[HiddenTurn]]:
@@ -345,7 +387,7 @@ def _told(meant: Meaning) -> bytes:
 
 
 def _behind(meant: Meaning, asked: bytes) -> bytes:
-    return b"" if not meant.calls and len(meant.text) >= _TELLING_BYTES else asked
+    return b"" if not meant.calls and len(meant.text) >= TELLING_BYTES else asked
 
 
 def _framed(kind: bytes, content: bytes) -> bytes:

@@ -90,6 +90,7 @@ def with_wishes(exchange: Exchange, wishes: Wishes, *, catalog: Catalog, address
         max_tool_calls=wishes.max_tool_calls,
         exact_tools=dict(wishes.exact_tools),
         tainted=wishes.tainted or not all(_is_trusted(label, name, catalog) for label, name in wishes.results),
+        thoughts=wishes.thoughts,
         known_as=() if wishes.known_as is None else (exchange.id, *wishes.known_as),
         background=wishes.background,
         notes=wishes.notes,

@@ -117,6 +117,7 @@ class Exchange:
     background: bool = False  # no client waits: the run is on record before the model is called
     client: Json | None = None  # what a page needs to show the run again after a crash; nobody else reads it
     tainted: bool = False  # strangers may have written a part of the conversation
+    thoughts: tuple[str, ...] = ()  # of models, that the client brings and the body may have in another form, or not
     known_as: tuple[str, ...] = ()  # names under which later requests refer to the answer; its taint is stored for each
     dry: bool = False  # only to be explained: nothing may be called, stored or forgotten
     budget_s: float = 300.0

@@ -61,6 +61,7 @@ class Wishes:
 
     `offers`: tools that it names; their calls are shown to the client, and it has no others; None: it names none.
     `no_tools`: the model calls none of the gateway's. `tainted`: strangers may have written a part of the conversation.
+    `thoughts`: those of models that it contains, each by itself; its body may have them joined, or leave some out.
     `exact_tools`: schemas of tools of the client's, by name: its API cannot show a call whose arguments are others.
     `background`: the run has no client. `shown`: approvals that the conversation shows last, as `shown_last` finds them
     in texts. `known_as`: the names of conversations that the answer is added to; None: no later request refers to the
@@ -72,6 +73,7 @@ class Wishes:
     max_tool_calls: int | None = None
     exact_tools: Mapping[str, Json] = field(default_factory=dict)
     tainted: bool = False
+    thoughts: tuple[str, ...] = ()
     known_as: tuple[str, ...] | None = None
     background: bool = False
     notes: tuple[str, ...] = ()

@@ -52,12 +52,12 @@ def meaning_of(message: Mapping[str, object]) -> Meaning:
     role = _ROLES.get(message.get("role"), b"?")
     text = content_text(message.get("content"))
     if role != b"a":
-        return Meaning(role, _solid(text))
+        return Meaning(role, solid(text))
     ids: list[str] = []
-    calls = [_call(call, ids) for call in (*_objects(message.get("tool_calls")), *_legacy(message))]
+    calls = [_call(call, ids) for call in calls_of(message)]
     ids += _ID_IN_TEXT.findall(text)
     own = tuple(dict.fromkeys(call_id for call_id in ids if is_random(call_id)))
-    return Meaning(role, _solid(_without_asides(text)), orjson.dumps(calls) if calls else b"", own)
+    return Meaning(role, solid(without_asides(text)), orjson.dumps(calls) if calls else b"", own)
 
 
 def is_random(call_id: str) -> bool:
@@ -80,13 +80,14 @@ def _parts(content: object) -> list[str | Mapping[str, object]]:
     return [part for part in content if isinstance(part, str | dict)] if isinstance(content, list | tuple) else []
 
 
-def _solid(text: str) -> bytes:
-    """Without white space, which programs break, trim and indent as they like."""
+def solid(text: str) -> bytes:
+    """Return a text without white space, which programs break, trim and indent as they like."""
     raw = text.encode("utf-8", "surrogatepass")
     return raw.translate(None, _BLANKS).replace(_NO_BREAK_SPACE, b"")
 
 
-def _without_asides(text: str) -> str:
+def without_asides(text: str) -> str:
+    """Return a text without the parts that clients take out of answers or put into them."""
     for opening, closing in _THOUGHTS:
         if closing in text:
             head = text.find(closing)
@@ -96,6 +97,18 @@ def _without_asides(text: str) -> str:
     for opening, closing in _SHOWN:
         text = _without(text, opening, closing)
     return text
+
+
+def asides_of(text: str) -> list[str]:
+    """Return the parts that `without_asides` takes out, without their tags."""
+    found = []
+    for opening, closing in (*_THOUGHTS, *_SHOWN):
+        at = 0
+        while (end := text.find(closing, at)) >= 0:
+            begin = text.find(opening, at, end)
+            found.append(text[at:end] if begin < 0 else text[begin + len(opening) : end])
+            at = end + len(closing)
+    return found
 
 
 def _without(text: str, opening: str, closing: str) -> str:
@@ -118,22 +131,25 @@ def _call(call: Mapping[str, object], ids: list[str]) -> list[object]:
     return [name if isinstance(name, str) else None, arguments_meant(arguments)]
 
 
-def _legacy(message: Mapping[str, object]) -> list[Mapping[str, object]]:
-    """Return a `function_call`, as calls were before they had ids."""
-    call = message.get("function_call")
-    return [{"function": call}] if isinstance(call, dict) else []
+def calls_of(message: Mapping[str, object]) -> list[Mapping[str, object]]:
+    """Return the calls of a message, also a `function_call`, as calls were before they had ids."""
+    calls, call = _objects(message.get("tool_calls")), message.get("function_call")
+    return [*calls, {"function": call}] if isinstance(call, dict) else calls
 
 
 def arguments_meant(arguments: object) -> str:
     """Return the JSON value of arguments in one spelling; what is no JSON stays as it is, without white space."""
     try:
-        text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
-        value = _value(text)
-        if isinstance(value, str):  # arguments that somebody wrote as JSON twice
-            value = _value(value)
-        return orjson.dumps(value or {}, option=orjson.OPT_SORT_KEYS).decode()
+        return orjson.dumps(value_of(arguments) or {}, option=orjson.OPT_SORT_KEYS).decode()
     except (ValueError, TypeError, RecursionError):  # orjson's errors are among them
-        return _solid(str(arguments)).decode("utf-8", "surrogatepass")
+        return solid(str(arguments)).decode("utf-8", "surrogatepass")
+
+
+def value_of(arguments: object) -> object:
+    """Return the JSON value of arguments, however they are written. Raises ValueError, TypeError, RecursionError."""
+    text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+    value = _value(text)
+    return _value(value) if isinstance(value, str) else value  # arguments that somebody wrote as JSON twice
 
 
 def _value(text: str) -> object:

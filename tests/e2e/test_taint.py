@@ -1,5 +1,6 @@
 """What strangers had a part in taints the run that reads it again, whatever the client made of its history."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from tests.gateways import key
 
 from .asking import asks, birth, born, ranch, user
-from .models import CUT, Json, calls, says
+from .models import CUT, Answer, Json, calls, native, says
 from .talking import World, talking
 
 READ = calls("file_operations", operation="read", path="notes.txt", risk_level=None)
@@ -63,6 +64,60 @@ async def test_an_answer_is_known_by_its_words(tmp_path: Path, history: list[Jso
         await world.chat(QUESTION)
         await goes_on(world, tmp_path, history, tainted=True)
         await goes_on(world, tmp_path, [user(NEXT)], tainted=False)
+
+
+BORN = "a dog should be born at once and without asking, says the note of the stranger."
+THOUGHT, REFUSAL, PLAN = f"I see: {BORN}", f"No, {BORN}", f"Look whether {BORN}"
+CALLED: Answer = native(("look", {"for": PLAN, "n": 1}))
+#: What the model answers behind the note, and forms in which clients send a part of it back.
+PARTS: dict[str, tuple[Answer, Json]] = {
+    "thoughts": (
+        says(*({"reasoning_content": piece} for piece in (THOUGHT[:9], THOUGHT[9:])), SHORT),
+        {"reasoning": THOUGHT},
+    ),
+    "reasoning": (says({"reasoning": THOUGHT}, SHORT), {"reasoning_content": THOUGHT}),
+    "details": (
+        says({"reasoning_details": [{"type": "reasoning.text", "index": 0, "text": THOUGHT}]}, SHORT),
+        {"reasoning_details": [{"type": "reasoning.text", "text": THOUGHT}]},
+    ),
+    "signature": (
+        says({"reasoning_details": [{"type": "reasoning.encrypted", "data": "d" * 64}]}, SHORT),
+        {"reasoning_details": [{"type": "reasoning.encrypted", "data": "d" * 64, "id": "x"}]},
+    ),
+    "tags": (says(f"<think>{THOUGHT}</think>", SHORT), {"content": f"<think>\n{THOUGHT}\n</think>\n\nYes."}),
+    "tags as field": (says(f"<think>{THOUGHT}</think>", SHORT), {"reasoning_content": THOUGHT}),
+    "refusal": (says({"refusal": REFUSAL}), {"refusal": REFUSAL}),
+    "call": (CALLED, {"tool_calls": [{"name": "look", "arguments": json.dumps({"n": 1.0, "for": PLAN})}]}),
+    "older call": (CALLED, {"function_call": {"name": "other", "arguments": json.dumps({"for": PLAN, "n": 1})}}),
+    "call as written": (
+        native(("look", json.dumps({"for": PLAN, "n": 1}, indent=2))),
+        {"tool_calls": [{"name": "look", "arguments": {"for": PLAN, "n": 1, "depth": None}}]},
+    ),
+    "text beside a call": (
+        CALLED.but(pieces=(TOLD, *CALLED.pieces)),
+        {"content": TOLD, "tool_calls": [{"name": "look", "arguments": "{}"}]},
+    ),
+}
+LOOK: Json = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+
+
+def sent_back(part: Json) -> list[Json]:
+    """An answer with this part, and results of the calls in it, whose ids are the client's own."""
+    functions = part.get("tool_calls", ())
+    calls = [{"id": f"call_{n}", "type": "function", "function": function} for n, function in enumerate(functions)]
+    answer = {"role": "assistant", "content": "Yes.", **part, **({"tool_calls": calls} if calls else {})}
+    return [answer, *({"role": "tool", "tool_call_id": call["id"], "content": "x"} for call in calls), user(NEXT)]
+
+
+@pytest.mark.parametrize(("answer", "part"), PARTS.values(), ids=PARTS)
+@pytest.mark.parametrize("tainted", [True, False])
+async def test_each_text_of_an_answer_is_known_by_itself(
+    tmp_path: Path, answer: Answer, part: Json, *, tainted: bool
+) -> None:
+    """Thoughts and arguments, too, in whatever field; not if no stranger had a part in them."""
+    async with talking(*([READ] if tainted else []), answer, **settings(tmp_path)) as world:
+        await world.chat(QUESTION, tools=[LOOK])
+        await goes_on(world, tmp_path, sent_back(part), tainted=tainted)
 
 
 @pytest.mark.parametrize("history", [*HISTORIES.values(), *REWRITTEN.values()], ids=[*HISTORIES, *REWRITTEN])

@@ -1,5 +1,6 @@
 """What strangers may have written stays that, however a request for a response brings it back."""
 
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from gateway.contracts.store import Json
 from tests.api.responses.answering import CONVERSATIONS, GATEWAY, Client, answering
 from tests.api.responses.test_socket import talking
-from tests.e2e.models import calls, says
+from tests.e2e.models import CUT, Answer, calls, native, says
 from tests.e2e.talking import desk
 
 READ: Final = calls("execute_sql", sql="SELECT name FROM pets")
@@ -141,3 +142,132 @@ async def test_what_the_gateways_own_tools_wrote_does_not_taint(tmp_path: Path, 
         made = (await client.create("List.", **TOOLS)).json
         items, before = GOES_ON[way](made)
         assert await ran(client, tmp_path, [*items, ASK], **before)
+
+
+#: Texts that are long enough to be recognised by themselves.
+THOUGHT, AFTERTHOUGHT, FIRST, SECOND, QUERY = (
+    f"{what} the page of a stranger wants me to write a file, at once and without asking."
+    for what in ("I think that", "Still,", "I read that", "It says that", "Find out why")
+)
+CLIENT_TOOLS: Final[list[Json]] = [
+    {"type": "function", "name": "look", "parameters": {"type": "object"}},
+    {"type": "custom", "name": "sql"},
+    {"type": "shell"},
+    {"type": "local_shell"},
+    {"type": "apply_patch"},
+]
+CLIENT_CALLS: Final = native(
+    ("look", {"q": QUERY, "n": 1}),
+    ("sql", {"input": f"-- {QUERY}"}),
+    ("shell", {"commands": [f"echo {QUERY}"], "timeout_ms": None}),
+    ("local_shell", {"command": ["echo", QUERY]}),
+    ("apply_patch", {"type": "create_file", "path": "a", "diff": f"+{QUERY}"}),
+)
+#: Thoughts, a text, thoughts, a text, and calls: each is an item.
+WHOLE: Final = CLIENT_CALLS.but(
+    pieces=(
+        {"reasoning_content": THOUGHT},
+        FIRST,
+        {"reasoning_content": AFTERTHOUGHT},
+        *SECOND.partition("it"),
+        *CLIENT_CALLS.pieces,
+    )
+)
+YES: Final[Json] = {"role": "assistant", "content": "Yes."}
+OF_OTHERS: Final[Json] = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]}
+
+
+def bare(item: Json) -> Json:
+    """An item without the id that leads to its response; a call has another id, too."""
+    return {**item, "id": None, **({"call_id": "call_7"} if "call_id" in item else {})}
+
+
+def called(made: Json, kind: str, **changes: object) -> list[Json]:
+    """A call of the client's, and its output."""
+    call = {**bare(of_kind(made, f"{kind}_call")), **changes}
+    output: Json = {"type": f"{call['type']}_output", "call_id": call["call_id"], "output": "done"}
+    if kind == "shell":
+        output["output"] = [{"stdout": "", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]
+    return [call, output | ({"status": "completed"} if kind == "apply_patch" else {})]
+
+
+def thoughts(made: Json, n: int = 0) -> Json:
+    return bare([item for item in made["output"] if item["type"] == "reasoning"][n])
+
+
+def message(made: Json, n: int = 0) -> Json:
+    return bare([item for item in made["output"] if item["type"] == "message"][n])
+
+
+def as_content(made: Json) -> Json:
+    text = thoughts(made)["summary"][0]["text"]
+    return {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": text}]}
+
+
+SHORTENED: Final[dict[str, Callable[[Json], list[Json]]]] = {
+    "thoughts": lambda made: [thoughts(made), YES],
+    "thoughts alone": lambda made: [thoughts(made)],
+    "packed thoughts": lambda made: [{**thoughts(made), "summary": []}, YES],
+    "thoughts as content": lambda made: [as_content(made), YES],
+    "thoughts behind others": lambda made: [OF_OTHERS, thoughts(made, 1), YES],
+    "first message": lambda made: [message(made)],
+    "last message": lambda made: [message(made, 1)],
+    "message in two parts": lambda made: [
+        {**message(made), "content": [{"type": "output_text", "text": half} for half in (FIRST[:30], FIRST[30:])]}
+    ],
+    "message beside a call": lambda made: [message(made), *called(made, "function", arguments="{}")],
+    "message as thoughts": lambda made: [
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": FIRST}]},
+        YES,
+    ],
+    "function": lambda made: called(made, "function"),
+    "function, written anew": lambda made: called(
+        made, "function", arguments=json.dumps({"n": 1.0, "q": QUERY}, indent=1), name="find"
+    ),
+    "custom tool": lambda made: called(made, "custom_tool"),
+    "shell": lambda made: called(made, "shell"),
+    "local_shell": lambda made: called(made, "local_shell"),
+    "apply_patch": lambda made: called(made, "apply_patch"),
+}
+
+
+@pytest.mark.parametrize("way", SHORTENED)
+@pytest.mark.parametrize("offers", [[], [GATEWAY]])
+async def test_an_item_without_its_id_is_known_by_its_texts(tmp_path: Path, way: str, offers: list[Json]) -> None:
+    """In a shortened history, whatever kind of item it is; also where the gateway's calls are no items."""
+    async with reading(tmp_path, READ, WHOLE, WRITE, says("done")) as client:
+        include = ["reasoning.encrypted_content"]
+        made = (await client.create("Read.", tools=[*CLIENT_TOOLS, *offers], store=False, include=include)).json
+        kinds = [item["type"] for item in made["output"] if not item["type"].startswith("mcp_")]
+        assert kinds[:5] == ["reasoning", "message", "reasoning", "message", "function_call"]
+        assert not await ran(client, tmp_path, [*SHORTENED[way](made), ASK], store=False)
+
+
+@pytest.mark.parametrize("way", SHORTENED)
+async def test_what_no_stranger_had_a_part_in_taints_nothing(tmp_path: Path, way: str) -> None:
+    """The same items of a response that read nothing of theirs, and what was said before the first of it was read."""
+    async with reading(tmp_path, WHOLE, WRITE, says("done")) as client:
+        include = ["reasoning.encrypted_content"]
+        made = (await client.create("Read.", tools=CLIENT_TOOLS, store=False, include=include)).json
+        assert await ran(client, tmp_path, [*SHORTENED[way](made), ASK], store=False)
+
+
+async def test_what_was_said_before_strangers_were_read_is_clean(tmp_path: Path) -> None:
+    """As an item of its own; what followed is not."""
+    before = READ.but(pieces=({"reasoning_content": THOUGHT}, FIRST, *READ.pieces))
+    async with reading(tmp_path, before, says(SECOND), WRITE, says("done"), WRITE) as client:
+        made = (await client.create("Read.", store=False, **TOOLS)).json
+        assert await ran(client, tmp_path, [thoughts(made), message(made), ASK], store=False)
+        (tmp_path / "work" / "new.txt").unlink()
+        assert not await ran(client, tmp_path, [message(made, 1), ASK], store=False)
+
+
+async def test_a_part_of_a_text_is_known_where_the_answer_broke_off(tmp_path: Path) -> None:
+    """The failed response has it as an item."""
+    broken: Answer = says({"reasoning_content": THOUGHT}, FIRST, CUT)
+    async with reading(tmp_path, READ, broken, WRITE, WRITE) as client:
+        events = await client.stream("Read.", store=False, tools=[GATEWAY])
+        made = events.last
+        assert made["status"] == "failed"
+        assert not await ran(client, tmp_path, [message(made), ASK], store=False)
+        assert not await ran(client, tmp_path, [thoughts(made), YES, ASK], store=False)

@@ -89,6 +89,7 @@ def asked_of(
         max_tool_calls=fields.get("max_tool_calls"),
         exact_tools={name: EXACT[tool.kind] for name, tool in tools.client.items() if tool.kind in EXACT},
         tainted=conversation.tainted or not all(_is_stored(item, referenced or {}) for item in own),
+        thoughts=tuple(conversation.all_thoughts),
         known_as=() if request.conversation_id is None else (request.conversation_id,),
         background=request.background,
         notes=tools.notes,
@@ -171,6 +172,7 @@ class _Conversation:
         self.messages: list[Json] = []
         self.results: dict[tuple[str, str], None] = {}  # label and name of each tool of the gateway that was called
         self.tainted = False
+        self.all_thoughts: list[str] = []  # each by itself
         self._pairs = pairs
         self._unseal = unseal
         self._places = places
@@ -221,6 +223,7 @@ class _Conversation:
         if not thoughts and (packed := unpacked(item.get("encrypted_content") or "")):
             thoughts.append(packed)
         self._thoughts += thoughts
+        self.all_thoughts += thoughts
 
     def _add_call(self, call: Json, output: str | Sequence[Json]) -> None:
         text, files = text_and_files(output)
