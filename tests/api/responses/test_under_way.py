@@ -8,6 +8,7 @@ from gateways import until_read
 
 from gateway.api.responses import under_way
 from gateway.contracts.store import Json
+from gateway.errors import GatewayError
 from gateway.runs import leases
 from gateway.runs.live import LiveRuns
 from gateway.testing.clock import ManualClock
@@ -143,6 +144,7 @@ async def test_an_answer_that_is_read_slowly_is_stored(monkeypatch: pytest.Monke
             answer = kept.answer_of(found)
             answer.whole(run.transcript.chunks)
             await kept.keep(row(run_id="run_2"), answer)
-            assert await kept.store.response(RESPONSE, tenant="acme") is None
+            with pytest.raises(GatewayError, match="no response with this id"):
+                await desk_of.find()
         await kept.close()
         await runs.close()
