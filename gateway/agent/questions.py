@@ -61,7 +61,12 @@ class Questions:
         await say(chunks.event({**told, "run_id": self.exchange.id}))
 
     def last(self, pending: Sequence[Approval]) -> str:
-        """Return the text that ends the answer of a turn that waits for these approvals; "" if `asked` does instead."""
+        """Return the text that ends the answer of a turn that waits for these approvals; "" if `asked` does instead.
+
+        A tool call has none: whoever makes it for a client puts the question in its own way.
+        """
+        if self.exchange.call is not None:
+            return ""
         is_new = self._stands != [approval.id for approval in pending]
         if self.exchange.shows_calls:
             self.asked = self._event(self.exchange.id, pending, self.recorder.steps) if is_new else None
