@@ -4,13 +4,16 @@ import logging
 from dataclasses import replace
 
 from gateway.agent.driver import RunDriver
+from gateway.agent.hidden_turns import HiddenTurns
 from gateway.agent.output.unlooped import unlooped
 from gateway.agent.parts import AgentParts
 from gateway.agent.patience import left
-from gateway.contracts.exchange import Exchange, Handler, Reply, Stage
+from gateway.agent.progress import Progress
+from gateway.contracts.exchange import Emit, Exchange, Handler, Reply, Stage
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import StoreError
 from gateway.dialects.chat_request import wants_text
+from gateway.dialects.usage import Usage
 from gateway.errors import GatewayError
 
 log = logging.getLogger("gateway")
@@ -36,7 +39,7 @@ class _AgentLoop:
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
         if exchange.workflow is None and not wants_text(exchange.body):
             if not exchange.background:
-                return await unlooped(call_next)(exchange)  # a JSON answer is the client's, whatever it looks like
+                return await self._unlooped(exchange, call_next)  # it is the client's, whatever it looks like
             exchange = replace(exchange, no_tools=True)  # it has a run, for the record
         run = RunDriver(self._parts, self._limits, exchange, call_next)
         try:
@@ -50,3 +53,17 @@ class _AgentLoop:
                 raise GatewayError("store_full", "The gateway's store failed, so it does nothing.") from None
             raise
         return Reply(run.stream, run.release)
+
+    async def _unlooped(self, exchange: Exchange, call_next: Handler) -> Reply:
+        """Return an answer that is not read for calls, marked if strangers had a part in what its model reads."""
+        hidden = HiddenTurns(exchange, Progress(Usage()), store=self._parts.store, clock=self._parts.clock)
+        await hidden.conversation()
+        reply = await unlooped(call_next)(exchange)
+
+        async def stream(emit: Emit) -> None:
+            try:
+                await reply.stream(hidden.told.noting(emit))
+            finally:
+                await hidden.mark_told()
+
+        return Reply(stream, reply.release, reply.intent)

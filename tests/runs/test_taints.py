@@ -271,3 +271,16 @@ async def test_a_part_of_a_text_is_known_where_the_answer_broke_off(tmp_path: Pa
         assert made["status"] == "failed"
         assert not await ran(client, tmp_path, [message(made), ASK], store=False)
         assert not await ran(client, tmp_path, [thoughts(made), YES, ASK], store=False)
+
+
+@pytest.mark.parametrize("has_id", [True, False])
+async def test_an_answer_in_json_passes_the_taint_on(tmp_path: Path, *, has_id: bool) -> None:
+    """No call is looked for in it, but its model has read what strangers wrote: by its id, or by its words."""
+    said = "{}" if has_id else json.dumps({"plan": SECOND})
+    form = {"format": {"type": "json_object"}}
+    async with reading(tmp_path, READ, says("ok"), says(said), WRITE, says("done")) as client:
+        made = (await client.create("Read.", **TOOLS)).json
+        middle = (await client.create("As JSON.", previous_response_id=made["id"], text=form)).json
+        item = of_kind(middle, "message")
+        assert item["content"][0]["text"] == said
+        assert not await ran(client, tmp_path, [item if has_id else bare(item), ASK])
