@@ -135,6 +135,7 @@ class _Answer:
         if not more:
             await self._response.write_eof()
             self._ended = True
+            self._visit.gone.set()  # whoever watches for that ends by itself: a cancelled task is garbage in a cycle
         delivered, self._visit.delivered = self._visit.delivered, []
         for done in delivered:
             done()

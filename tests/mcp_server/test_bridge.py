@@ -5,6 +5,7 @@ import asyncio
 import aiohttp
 from gateways import until_read
 
+from tests.e2e.test_garbage import REQUESTS, STRAY, uncollected
 from tests.mcp_server.serving import world
 
 CALL = {
@@ -36,6 +37,21 @@ async def test_an_answer_of_one_part_has_a_length(calm: dict[str, object]) -> No
                 assert (response.status, response.content_type) == (200, "application/json")
                 assert response.headers["Content-Length"] == str(len(await response.read()))
                 assert "Server" not in response.headers
+
+
+async def test_a_call_leaves_nothing_to_the_collector(calm: dict[str, object]) -> None:
+    """Nothing of ours: the SDK stops watching the connection without being cancelled."""
+    async with world(**calm) as made, aiohttp.ClientSession(made.gateway.base_url) as session:
+
+        async def call() -> None:
+            async with session.post("/mcp", json=CALL, headers=HEADERS) as response:
+                assert "hi" in await response.text()
+
+        await call()
+        with uncollected() as found:
+            for _ in range(REQUESTS):
+                await call()
+        assert found.total() < STRAY, found
 
 
 async def test_a_client_that_leaves_ends_its_call() -> None:
