@@ -94,7 +94,7 @@ selftest: $(VENV)/.run ## prove on this machine that passthrough is unchanged
 bench: $(VENV)/.run ## cost per request beside nginx where it is installed (ARGS="--quick")
 	$(PY) -m bench.run $(ARGS)
 
-bench-growth: $(VENV)/.run ## what grows: store, traffic, runs, requests, responses, console (ARGS="--quick", ARGS="--subjects runs"; bench/README.md)
+bench-growth: $(VENV)/.run ## what grows: store, traffic, runs, requests, responses, mcp, console (ARGS="--quick", ARGS="--subjects runs"; bench/README.md)
 	$(PY) -m bench.growth $(ARGS)
 
 docs: $(VENV)/.dev ## write the generated pages (docs/configuration.md, gateway.schema.json, docs/api.md)

@@ -11,21 +11,26 @@ _SCHEMA: Final = {
 }
 
 
-def main() -> None:
-    """Answer until standard input ends."""
-    tools = [
+def tools(count: int) -> list[dict[str, Any]]:
+    """Return the definitions of so many tools."""
+    return [
         {
             "name": f"tool{number:04}",
             "description": f"Tool {number}. " + "It does nothing. " * 10,
             "inputSchema": _SCHEMA,
         }
-        for number in range(int(sys.argv[1]))
+        for number in range(count)
     ]
+
+
+def main() -> None:
+    """Answer until standard input ends."""
+    listed = tools(int(sys.argv[1]))
     for line in sys.stdin:
         message: dict[str, Any] = json.loads(line)
         if "id" not in message:
             continue
-        results: dict[str, dict[str, Any]] = {"tools/list": {"tools": tools}}
+        results: dict[str, dict[str, Any]] = {"tools/list": {"tools": listed}}
         if message["method"] == "initialize":
             results["initialize"] = {
                 "protocolVersion": message["params"]["protocolVersion"],

@@ -1,0 +1,205 @@
+"""The cost of the endpoint for MCP clients: a call beside one straight to its server, a long list, and many at once."""
+
+import asyncio
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+import orjson
+
+from bench.grown import Client, Grown, Json, get, post, told
+from bench.mcp_http import DEAD
+from bench.systems import REPOSITORY, free_port
+
+#: Rounds, and calls in each, for the figure of one call.
+ROUNDS: Final = 10
+CALLS: Final = 100
+ADDED_BAR_MS: Final = 4.0
+_READY_S: Final = 60.0
+_VERSION: Final = "2026-07-28"
+_META: Final = {
+    "io.modelcontextprotocol/protocolVersion": _VERSION,
+    "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+#: Knows every call to be harmless.
+_ASSESSOR: Final = """from gateway.plugin import Plugin, Verdict
+from pydantic import BaseModel
+
+
+class Config(BaseModel):
+    pass
+
+
+class Harmless:
+    def assess(self, arguments):
+        return Verdict("auto", "whitelist", "bench", "It does nothing.")
+
+
+PLUGIN = Plugin(Config, lambda config, host: Harmless())
+"""
+
+
+def measure(folder: Path, *, tools: Sequence[int], services: int, clients: int, calls: int) -> None:
+    """Print the rows. `clients` send `calls` calls at once to so many `services`."""
+    _one(folder / "one")
+    for count in tools:
+        _listed(folder / f"tools{count}", count)
+    _many(folder / "many", services=services, clients=clients, calls=calls)
+
+
+@contextmanager
+def _gateway(folder: Path, names: Sequence[str], *, tools: int) -> Iterator[tuple[Grown, int]]:
+    """Run a gateway in front of servers of these names, which have so many tools each; with the servers' port."""
+    plugins = folder / "plugins" / "assessors"
+    plugins.mkdir(parents=True, mode=0o700)
+    (plugins / "harmless.py").write_text(_ASSESSOR)
+    (plugins / "harmless.py").chmod(0o600)
+    port = free_port()
+    command = (sys.executable, "-m", "bench.mcp_http", str(port), str(tools))
+    servers = subprocess.Popen(command, cwd=REPOSITORY)
+    config: Json = {
+        "upstreams": [{"name": "model", "base_url": "http://127.0.0.1:9/v1"}],
+        "plugins": {"folder": str(folder / "plugins")},
+        "risk": {"assessors": {f"{name}.tool0000": {"use": "harmless"} for name in names}},
+        "mcp": {"servers": {name: {"url": f"http://127.0.0.1:{port}/{name}"} for name in names}, "serve": {}},
+    }
+    try:
+        with Grown(folder, config) as gateway:
+            _await(gateway, len(names) * tools)
+            yield gateway, port
+    finally:
+        servers.kill()
+        servers.wait()
+
+
+def _await(gateway: Grown, tools: int) -> None:
+    """Wait until a client sees so many tools."""
+    until_s = time.monotonic() + _READY_S
+    with Client(gateway.port) as client:
+        while sum("__tool" in tool["name"] for tool in _list(client)) < tools:
+            if time.monotonic() > until_s:
+                raise SystemExit(f"bench: the gateway does not serve {tools} tools")
+            time.sleep(0.1)
+
+
+def _one(folder: Path) -> None:
+    """Measure one call at a time, each beside one straight to its server; the calmest of some rounds."""
+    with (
+        _gateway(folder, ["here"], tools=1) as (gateway, port),
+        Client(gateway.port) as there,
+        Client(port) as straight,
+    ):
+        rounds = [_round(gateway, there, straight) for _ in range(ROUNDS)]
+        with gateway.measured() as held:
+            for number in range(CALLS):
+                _called(there, "/mcp", "here__tool0000", number)
+    cpu_ms, added_ms, p95_ms = min(rounds)
+    miss = " MISS" if added_ms > ADDED_BAR_MS else ""
+    facts = f"+{added_ms:.1f} ms{miss}, p95 {p95_ms:.1f} ms, {cpu_ms:.1f} ms of CPU"
+    busiest = f"{max(cpu for cpu, *_ in rounds):.1f}"
+    size = f"one at a time, the calmest of {ROUNDS} rounds"
+    told("a call of an MCP client, beside one straight to the server", size, f"{facts} (busiest {busiest})", held.held)
+
+
+def _round(gateway: Grown, there: Client, straight: Client) -> tuple[float, float, float]:
+    """Return the CPU time of a call, the time that it adds at the median, and its p95, in milliseconds."""
+    direct_ms, through_ms = [], []
+    with gateway.counted() as cost:
+        for number in range(CALLS):
+            direct_ms.append(_called(straight, "/here", "tool0000", number))
+            through_ms.append(_called(there, "/mcp", "here__tool0000", number))
+    added_ms = statistics.median(through_ms) - statistics.median(direct_ms)
+    return cost.cpu_s / CALLS * 1e3, added_ms, statistics.quantiles(through_ms, n=20)[-1]
+
+
+def _listed(folder: Path, count: int) -> None:
+    """Measure the whole list of so many tools, in pages."""
+    with _gateway(folder, ["here"], tools=count) as (gateway, _), Client(gateway.port) as client:
+        with gateway.counted() as cost:
+            for _ in range(10):
+                _list(client)
+        with gateway.measured() as held:
+            for _ in range(10):
+                _list(client)
+    told("the whole list of tools for an MCP client", f"{count} tools", f"{cost.cpu_s * 100:.1f} ms of CPU", held.held)
+
+
+def _many(folder: Path, *, services: int, clients: int, calls: int) -> None:
+    """Measure many calls at once, beside calls of a server that never answers."""
+    names = [f"s{number:02}" for number in range(services)]
+    with _gateway(folder, [*names, DEAD], tools=1) as (gateway, _), gateway.measured() as cost:
+        wrong, took_s, slowest_s = asyncio.run(_at_once(gateway.port, names, clients=clients, calls=calls))
+        with Client(gateway.port) as client:
+            client.ask(get("/health/ready"))
+    size = f"{calls} calls of {clients} clients to {services} servers, beside {clients} calls of a dead one"
+    facts = f"{wrong} lost or crossed; {took_s:.1f} s ({calls / took_s:.0f} a second), the slowest {slowest_s:.1f} s"
+    facts += f"; {cost.cpu_s / calls * 1e3:.1f} ms of CPU a call"
+    told("calls of MCP clients at once", size, facts, f"{cost.held_ms:.0f} ms")  # of many steps, which came at once
+
+
+async def _at_once(port: int, names: Sequence[str], *, clients: int, calls: int) -> tuple[int, float, float]:
+    """Return how many answers were wrong, the time of all calls, and that of the slowest."""
+    limit = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", connector=limit) as session:
+
+        async def called(name: str, text: str) -> tuple[bool, float]:
+            body, began_s = _call(f"{name}__tool0000", text), time.monotonic()
+            async with session.post("/mcp", json=body, headers=_headers("tools/call", f"{name}__tool0000")) as answer:
+                found = orjson.loads(await answer.read())
+            right = found.get("id") == text and found.get("result", {}).get("content") == [
+                {"type": "text", "text": text}
+            ]
+            return right, time.monotonic() - began_s
+
+        hanging = [asyncio.create_task(called(DEAD, f"dead {number}")) for number in range(clients)]
+        await asyncio.sleep(0.5)  # they are all under way
+        began_s = time.monotonic()
+        found = await asyncio.gather(
+            *(called(names[n % len(names)], f"{n} of {names[n % len(names)]}") for n in range(calls))
+        )
+        took_s = time.monotonic() - began_s
+        for task in hanging:
+            task.cancel()
+        await asyncio.gather(*hanging, return_exceptions=True)
+    return sum(not right for right, _ in found), took_s, max(slow_s for _, slow_s in found)
+
+
+def _called(client: Client, path: str, name: str, number: int) -> float:
+    """Call a tool, and return how long that took, in milliseconds."""
+    text = f"text {number}"
+    request, began_s = post(path, _call(name, text), _headers("tools/call", name)), time.perf_counter()
+    answer = orjson.loads(client.ask(request))
+    took_ms = (time.perf_counter() - began_s) * 1e3
+    if answer["result"]["content"] != [{"type": "text", "text": text}]:
+        raise SystemExit(f"bench: a wrong answer: {answer}")
+    return took_ms
+
+
+def _list(client: Client) -> list[Json]:
+    found: list[Json] = []
+    params: Json = {"_meta": _META}
+    while True:
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params}
+        page = orjson.loads(client.ask(post("/mcp", body, _headers("tools/list"))))["result"]
+        found += page["tools"]
+        if "nextCursor" not in page:
+            return found
+        params = {**params, "cursor": page["nextCursor"]}
+
+
+def _call(name: str, text: str) -> Json:
+    params = {"name": name, "arguments": {"text": text}, "_meta": _META}
+    return {"jsonrpc": "2.0", "id": text, "method": "tools/call", "params": params}
+
+
+def _headers(method: str, name: str | None = None) -> dict[str, str]:
+    named = {} if name is None else {"Mcp-Name": name}
+    accepted = "application/json, text/event-stream"
+    return {"Accept": accepted, "MCP-Protocol-Version": _VERSION, "Mcp-Method": method, **named}
