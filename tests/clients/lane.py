@@ -15,10 +15,14 @@ KEEPALIVE_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """The context lane of a gateway with two tools; `root` is the base URL without `/v1`."""
+    """The context lane of a gateway with two tools; `root` is the base URL without `/v1`.
+
+    `key` is that of the people who decide, where the gateway has keys.
+    """
 
     root: str
     database: Path
+    key: str | None = None
 
     def insertion(self, name: str) -> str:
         """The words for a call that writes; of each round, something else."""

@@ -36,11 +36,12 @@ def asking(
     *,
     keepalive_s: float = KEEPALIVE_S,
     inline_wait_s: float = PATIENCE_S,
+    key: str | None = None,
     **settings: object,
 ) -> Iterator[Lane]:
     """The lane of a gateway with two tools that change something; streams are held for `inline_wait_s`.
 
-    `settings` are further sections of its configuration, or replace those that it has.
+    `key` is that of its people. `settings` are further sections of its configuration, or replace those that it has.
     """
     database = shop(folder)
     (folder / "work").mkdir()
@@ -51,7 +52,7 @@ def asking(
     config = json.loads(configuration(provider.base_url, tools=tools, keepalive_s=keepalive_s))
     approvals = {"approvals": {"inline_wait": f"{inline_wait_s}s"}}
     with running(json.dumps({**config, **approvals, **settings})) as process:
-        yield Lane(f"{process.base_url}/context", database)
+        yield Lane(f"{process.base_url}/context", database, key)
 
 
 def behind_question(text: str) -> str:
@@ -76,7 +77,7 @@ def written(lane: Lane, name: str) -> Path:
 
 
 def approvals(lane: Lane) -> Remote:
-    return Remote(lane.root.removesuffix("/context"), None)
+    return Remote(lane.root.removesuffix("/context"), lane.key)
 
 
 def asked_about(lane: Lane, name: str) -> list[Json]:

@@ -15,6 +15,8 @@ Json = dict[str, Any]
 
 ROOT: Final = Path(__file__).parents[2]
 NODE: Final = (("node", "--unhandled-rejections=strict", "clients.mjs"), Path(__file__).with_name("node"))
+#: The official clients of MCP.
+MCP: Final = (("node", "--unhandled-rejections=strict", "mcp.mjs"), NODE[1])
 _APART: Final = Path(__file__).with_name("apart")
 #: Both want an older openai-python than the others, and not the same; LiteLLM is of `make test-clients-all`.
 INSTRUCTOR: Final = ((str(ROOT / ".venv-clients-instructor" / "bin" / "python"), "instructor_client.py"), _APART)
@@ -31,7 +33,7 @@ JAVASCRIPT: Final[Sequence[str]] = (
 
 def worker_of(language: str) -> "Worker":
     """The one that speaks for the clients of this language, or for the one of this name."""
-    command, folder = {"node": NODE, "instructor": INSTRUCTOR, "litellm": LITELLM}[language]
+    command, folder = {"node": NODE, "mcp": MCP, "instructor": INSTRUCTOR, "litellm": LITELLM}[language]
     return Worker(command, folder, env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"})
 
 
@@ -79,6 +81,11 @@ class Worker:
         question = {"responses": name, "conversation": conversation, "text": text, "options": options}
         told: Json = self._exchange(question)
         assert "failure" not in told, told
+        return told
+
+    def visit(self, visit: Json) -> Json:
+        """What an official client of MCP found at a gateway and got for its calls; `mcp` only."""
+        told: Json = self._exchange(visit)
         return told
 
     def _exchange(self, question: Json) -> Json:
