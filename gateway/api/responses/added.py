@@ -5,6 +5,7 @@ What is wrong with one must come out when it is added, and not with each later r
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import orjson
 
@@ -14,24 +15,36 @@ from gateway.dialects.responses.items import COMPACTION, OUTPUT_OF, OUTPUTS, lis
 from gateway.dialects.responses.pairs import pairs_of
 from gateway.errors import GatewayError
 
+#: The type of items that ask for an approval.
+QUESTION: Final = "mcp_approval_request"
+#: The type of items that answer one of these.
+ANSWER: Final = "mcp_approval_response"
+
 
 def depends_on_earlier(item: Json) -> bool:
     """Return whether an item may be wrong because of those before it: their ids, and calls that wait for outputs."""
-    return bool(item.get("id")) or item["type"] in OUTPUTS or item["type"] in OUTPUT_OF
+    return bool(item.get("id")) or item["type"] in OUTPUTS or item["type"] in OUTPUT_OF or item["type"] == ANSWER
 
 
 def check_added(items: Sequence[Json], earlier: Sequence[bytes], *, unseal: Callable[[str], str]) -> None:
     """Check items that go behind those of a conversation. One that is there already, just so, is no second one.
 
-    Outputs may follow later. Only a request for a response decides approvals. Raises GatewayError (invalid_field).
+    Outputs may follow later. An approval response needs its request before it, and decides nothing: only the `input` of
+    a request for a response does. openai-agents adds both to its conversations. Raises GatewayError (invalid_field).
     """
-    for i, item in enumerate(items):
-        if item["type"] == "mcp_approval_response":
-            text = f"'items[{i}]' decides nothing here: send it as 'input' of a request for a response."
-            raise GatewayError("invalid_field", text, param=f"items[{i}].type")
-        if item["type"] == COMPACTION:
-            summary_of(item, unseal, place=f"items[{i}].encrypted_content")
     before: list[Json] = [orjson.loads(item) for item in earlier]
+    asked = {item["id"].lower() for item in before if item["type"] == QUESTION}
+    for i, item in enumerate(items):
+        if item["type"] == QUESTION:
+            asked.add(item["id"].lower())
+        elif item["type"] == ANSWER and item["approval_request_id"].lower() not in asked:
+            text = (
+                f"'items[{i}]' answers no approval request before it, and decides nothing here: send it as 'input' of "
+                "a request for a response."
+            )
+            raise GatewayError("invalid_field", text, param=f"items[{i}].approval_request_id")
+        elif item["type"] == COMPACTION:
+            summary_of(item, unseal, place=f"items[{i}].encrypted_content")
     known = {item["id"]: item for item in before}
     new = [i for i, item in enumerate(items) if not _is_known(item, known)]
     place = _Places(len(before), new)

@@ -147,7 +147,7 @@ class ResponseAnswer:
         resource = self._resource
         resource.output, resource.usage = self.output, usage
         if self._output.turn.context.get("usage_estimated"):
-            resource.context["usage_estimated"] = True
+            resource.note("usage_estimated", "true")
 
     def _tell(self, kind: str) -> None:
         self._told = self._resource.dump()

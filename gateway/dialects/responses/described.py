@@ -80,12 +80,6 @@ _RESPONSE_FIELDS: Final[Json] = {
     "store": _TRUTH,
     "background": _TRUTH,
 }
-#: Of responses that have something to say there.
-_CONTEXT: Final = {
-    "type": "object",
-    "properties": {"left_out_tools": {"type": "array", "items": _TEXT}, "usage_estimated": {"const": True}},
-    "description": "Hosted tools of the request that the gateway left out; whether `usage` is an estimate.",
-}
 DESCRIBED: Final = Described(
     operation="createResponse",
     request="ResponseRequest",
@@ -93,10 +87,6 @@ DESCRIBED: Final = Described(
     stream="The response, or a stream of its events.",
     schemas={
         "ResponseRequest": _REQUEST,
-        "Response": {
-            "type": "object",
-            "properties": {**_RESPONSE_FIELDS, "context": _CONTEXT},
-            "required": list(_RESPONSE_FIELDS),
-        },
+        "Response": {"type": "object", "properties": _RESPONSE_FIELDS, "required": list(_RESPONSE_FIELDS)},
     },
 )

@@ -119,11 +119,11 @@ _REASONING: Final = {
 }
 _STREAM_OPTIONS: Final = {"include_obfuscation": TRUTH}
 _CONVERSATION: Final = {"id": needed(ID)}
-_METADATA_PAIRS: Final = 16
+METADATA_PAIRS: Final = 16
 _METADATA_VALUE: Final = Kind(
-    lambda value: type(value) is str and len(value) <= _METADATA_CHARS, "text of at most 512 characters"
+    lambda value: type(value) is str and len(value) <= METADATA_CHARS, "text of at most 512 characters"
 )
-_METADATA_CHARS: Final = 512
+METADATA_CHARS: Final = 512
 #: Fields that chat completions have under the same name.
 PASSED: Final = (
     "temperature",
@@ -197,8 +197,8 @@ def _check_format(shape: Json | None) -> None:
 
 def check_metadata(metadata: Json) -> None:
     """Check metadata. Raises GatewayError."""
-    if len(metadata) > _METADATA_PAIRS:
-        refuse("metadata", f"an object with at most {_METADATA_PAIRS} pairs")
+    if len(metadata) > METADATA_PAIRS:
+        refuse("metadata", f"an object with at most {METADATA_PAIRS} pairs")
     for name, value in metadata.items():
         if len(name) > ID_CHARS:
             refuse("metadata", f"an object with names of at most {ID_CHARS} characters")

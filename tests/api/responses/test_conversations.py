@@ -148,7 +148,10 @@ BROKEN: list[tuple[list[Json], str]] = [
     ([CALL, {**OUTPUT, "type": "custom_tool_call_output"}], "items[1].call_id"),
     ([CALL, OUTPUT, OUTPUT], "items[2].call_id"),
     ([{"type": "local_shell_call_output", "id": "call_1", "output": "x"}], "items[0].call_id"),
-    ([user("2"), {"type": "mcp_approval_response", "approval_request_id": "ap_1", "approve": True}], "items[1].type"),
+    (
+        [user("2"), {"type": "mcp_approval_response", "approval_request_id": "ap_1", "approve": True}],
+        "items[1].approval_request_id",
+    ),
     ([{"id": "msg_mine", **user("2")}], "items[0].id"),
     ([{"id": "msg_a", **user("2")}, {"id": "msg_mine", **user("1")}, {"id": "msg_a", **user("3")}], "items[2].id"),
 ]
@@ -202,16 +205,20 @@ async def test_a_conversation_takes_a_summary_of_its_tenant() -> None:
         assert "They like tea." in str(client.world.model.asked[-1]["messages"][:-1])
 
 
-async def test_a_decision_of_an_earlier_request_is_none_that_can_be_added() -> None:
-    """Nor by the id that it has there."""
+async def test_a_decision_in_a_conversation_is_history() -> None:
+    """Behind its request it may be added, as openai-agents does. Without it, it is refused, also by its id."""
     question = {"type": "mcp_approval_request", "id": "ap_1", "server_label": "gateway", "name": "f", "arguments": ""}
-    decided = {"type": "mcp_approval_response", "approval_request_id": "ap_1", "approve": False}
-    async with answering(says("one")) as client:
-        made = await client.create([question, decided, {"role": "assistant", "content": "No."}, user("Well?")])
-        listed = (await client.get(made.json["id"], "/input_items?order=asc")).json["data"]
+    decided = {"type": "mcp_approval_response", "approval_request_id": "AP_1", "approve": True}
+    async with answering(says("one"), says("two")) as client:
+        created = await client.create([question, decided, {"role": "assistant", "content": "No."}, user("Well?")])
+        listed = (await client.get(created.json["id"], "/input_items?order=asc")).json["data"]
         reference = {"type": "item_reference", "id": listed[1]["id"]}
         refused = await client.post({"items": [reference]}, CONVERSATIONS)
-        assert (refused.status, refused.error["param"]) == (400, "items[0].type")
+        assert (refused.status, refused.error["param"]) == (400, "items[0].approval_request_id")
+        one = await made(client)
+        assert (await client.post({"items": [question]}, f"{CONVERSATIONS}/{one}/items")).status == 200
+        assert (await client.post({"items": [decided]}, f"{CONVERSATIONS}/{one}/items")).status == 200
+        assert (await client.create("And?", conversation=one)).json["status"] == "completed"
 
 
 WRONG = [

@@ -238,20 +238,22 @@ def test_a_complete_response_has_times_and_tokens() -> None:
     assert answer.usage == USAGE["usage"]
 
 
-def test_the_context_says_what_was_left_out_and_what_was_estimated() -> None:
-    """The metadata are the client's own, whatever their keys, and however many there are."""
-    own = {"left_out_tools": "mine", **{str(i): "x" * 512 for i in range(15)}}
-    facts = ResponseFacts(fields={**FIELDS, "metadata": own}, left_out=["web_search", "computer", "web_search"])
-    said: list[Chunk] = ["x", {**USAGE, "context": {"usage_estimated": True, "memory": "added"}}]
-    first, *_, last = Script(chunks=said, facts=facts).events()
-    assert first["response"]["metadata"] == last["response"]["metadata"] == own
-    assert first["response"]["context"] == {"left_out_tools": ["web_search", "computer"]}
-    assert last["response"]["context"] == {**first["response"]["context"], "usage_estimated": True}
+def test_the_metadata_says_what_was_left_out_and_what_was_estimated() -> None:
+    """Beside what the client put there: its own keys and its 16 pairs stay, and a value has 512 characters."""
+    estimated: list[Chunk] = ["x", {**USAGE, "context": {"usage_estimated": True, "memory": "added"}}]
 
+    def told(metadata: Json, *left_out: str) -> list[Json]:
+        facts = ResponseFacts(fields={**FIELDS, "metadata": metadata}, left_out=left_out)
+        first, *_, last = Script(chunks=estimated, facts=facts).events()
+        return [first["response"]["metadata"], last["response"]["metadata"]]
 
-def test_a_response_without_such_facts_has_no_context() -> None:
-    """It is a field that only this gateway has."""
-    assert "context" not in Script(chunks=["x", USAGE], facts=ResponseFacts(fields=FIELDS)).events()[-1]["response"]
+    first = {"a": "b", "left_out_tools": "web_search, computer"}
+    assert told({"a": "b"}, "web_search", "computer", "web_search") == [first, {**first, "usage_estimated": "true"}]
+    own = {"left_out_tools": "mine", **{str(i): "x" * 512 for i in range(14)}}
+    assert told(own, "web_search") == [own, {**own, "usage_estimated": "true"}]
+    full = {str(i): "" for i in range(16)}
+    assert told(full, "web_search") == [full, full]
+    assert len(told({}, *(f"tool_{i}" for i in range(200)))[0]["left_out_tools"]) == 512
 
 
 # The stream.

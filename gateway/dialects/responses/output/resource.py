@@ -11,6 +11,7 @@ import orjson
 from gateway.contracts.responses import ResponseState
 from gateway.contracts.store import Json
 from gateway.dialects.responses.facts import ResponseFacts
+from gateway.dialects.responses.fields import METADATA_CHARS, METADATA_PAIRS
 from gateway.errors import CODES, GatewayError
 
 #: Fields that a response repeats as they were sent, and their values where a request leaves them out or sends null.
@@ -50,11 +51,18 @@ class Resource:
         self.error: Json | None = None
         self.incomplete: str | None = None
         self.completed_at: int | None = None
-        #: What only this gateway says of the answer, as in chat completions. `metadata` is the client's own.
-        self.context: Json = {"left_out_tools": list(dict.fromkeys(facts.left_out))} if facts.left_out else {}
         self._named = {"id": response_id, "object": "response", "created_at": int(created_s)}
         self._repeated = {**_repeated(facts.fields), "background": background}
         self._json: tuple[bytes, bytes] | None = None
+        if facts.left_out:
+            self.note("left_out_tools", ", ".join(dict.fromkeys(facts.left_out)))
+
+    def note(self, key: str, text: str) -> None:
+        """Add a pair to the metadata if there is room, and the client has none with this key."""
+        metadata = self._repeated["metadata"]
+        if key not in metadata and len(metadata) < METADATA_PAIRS:
+            self._repeated["metadata"] = {**metadata, key: text[:METADATA_CHARS]}
+            self._json = None
 
     def view(self) -> Json:
         """Return the object."""
@@ -68,7 +76,6 @@ class Resource:
         return named + orjson.dumps(self._changing())[1:-1] + repeated
 
     def _changing(self) -> Json:
-        told = {"context": self.context} if self.context else {}
         return {
             "status": self.status,
             "completed_at": self.completed_at,
@@ -76,7 +83,6 @@ class Resource:
             "incomplete_details": None if self.incomplete is None else {"reason": self.incomplete},
             "output": self.output,
             "usage": self.usage,
-            **told,
         }
 
 
