@@ -18,8 +18,8 @@ from bench.mcp_http import DEAD
 from bench.systems import REPOSITORY, free_port
 
 #: Rounds, and calls in each, for the figure of one call.
-ROUNDS: Final = 10
-CALLS: Final = 100
+ROUNDS: Final = 60
+CALLS: Final = 20
 ADDED_BAR_MS: Final = 4.0
 _READY_S: Final = 60.0
 _VERSION: Final = "2026-07-28"
