@@ -88,17 +88,18 @@ class Listing:
 
     def offers(self, narrowing: Narrowing) -> list[Offer]:
         """Return the tools that a request may use, those of the configuration first."""
-        return [offer for offer in self._all() if narrowing.allows(offer)]
+        return [offer for offer in self.every() if narrowing.allows(offer)]
 
     def find(self, name: str, narrowing: Narrowing) -> Offer | None:
         """Return the tool that a client means; None: there is none that this request may use."""
-        self._all()
+        self.every()
         assert self._taken is not None
         names = self._taken.by_name
         offer = names.get((narrowing.service, name)) or names.get((None, name))
         return offer if offer is not None and narrowing.allows(offer) else None
 
-    def _all(self) -> Sequence[Offer]:
+    def every(self) -> Sequence[Offer]:
+        """Return all tools: the same object until one of them changes."""
         catalog, services = self._catalog(), self._services()
         if self._taken is None or self._taken.catalog is not catalog or self._taken.services is not services:
             self._taken = _Taken(catalog, services, _offers(catalog))

@@ -1,6 +1,8 @@
 """The two tools that stand for a long list: one finds tools by words, one calls a tool that was found."""
 
 import re
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -10,9 +12,12 @@ from gateway.mcp_server.listing import Offer
 FIND, CALL = "find_tools", "call_tool"
 FOUND: Final = 10
 _FOUND_MOST: Final = 50
+#: What is read of a query: characters, and different words of them.
+QUERY_CHARS, QUERY_WORDS = 1000, 20
 _WORD: Final = re.compile(r"[^\W_]+")
-#: A word in a tool's name counts for more than one in its description.
-_IN_NAME: Final = 3
+#: The places of a word, as bits, and what a tool gains by them: one in its name counts for more.
+_DESCRIBED, _NAMED = 1, 2
+_GAINS: Final = (0, 1, 3, 4)
 
 DEFINITIONS: Final[Sequence[Json]] = (
     {
@@ -22,7 +27,10 @@ DEFINITIONS: Final[Sequence[Json]] = (
         "inputSchema": {
             "type": "object",
             "properties": {
-                "query": {"type": "string", "description": "A few words; empty: the first tools of all."},
+                "query": {
+                    "type": "string",
+                    "description": f"A few words (at most {QUERY_WORDS}); empty: the first tools of all.",
+                },
                 "limit": {"type": "integer", "minimum": 1, "maximum": _FOUND_MOST, "description": "How many at most."},
             },
             "required": ["query"],
@@ -45,19 +53,70 @@ DEFINITIONS: Final[Sequence[Json]] = (
 )
 
 
-def found(offers: Sequence[Offer], arguments: Json, *, version: str, plain: bool) -> Json:
-    """Return the tools that fit a query best, with their definitions. Raises ValueError for other arguments."""
+class WordIndex:
+    """The words of some tools, in order, and the tools that have each: in their names, and in their descriptions."""
+
+    def __init__(self, offers: Sequence[Offer]) -> None:
+        self.offers = offers
+        places: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for offer in offers:
+            definition = next(iter(offer.definitions.values()))
+            for place, text in (
+                (_NAMED, f"{offer.inside} {definition.get('title', '')}"),
+                (_DESCRIBED, definition["description"]),
+            ):
+                for word in words_of(text):
+                    places[word][offer.inside] += place
+        self._words = sorted(places)
+        self._places = places
+
+    def fits(self, words: Sequence[str]) -> Counter[str]:
+        """Return how well tools fit, by inside name: words that begin with one of these count as well."""
+        fits: Counter[str] = Counter()
+        for word in words:
+            for name, places in self._beginning(word).items():
+                fits[name] += _GAINS[places]
+        return fits
+
+    def _beginning(self, beginning: str) -> dict[str, int]:
+        """Return the tools that have words with this beginning, and the places of these."""
+        found: dict[str, int] = {}
+        for at in range(bisect_left(self._words, beginning), len(self._words)):
+            word = self._words[at]
+            if not word.startswith(beginning):
+                break
+            for name, places in self._places[word].items():
+                found[name] = found.get(name, 0) | places
+        return found
+
+
+def words_of(text: str) -> list[str]:
+    """Return the different words of a text, in their order."""
+    return list(dict.fromkeys(word.casefold() for word in _WORD.findall(text)))
+
+
+def found(offers: Sequence[Offer], index: WordIndex, arguments: Json, *, version: str, plain: bool) -> Json:
+    """Return those of some tools that fit a query best, with their definitions. `index` has these tools, and others.
+
+    Of a long query, only the beginning counts, which the answer notes. Raises ValueError for other arguments.
+    """
     query, limit = arguments.get("query"), arguments.get("limit", FOUND)
     if not isinstance(query, str) or type(limit) is not int or not 1 <= limit <= _FOUND_MOST:
         raise ValueError(f"query must be a text, and limit a number from 1 to {_FOUND_MOST}")
-    words = {word.casefold() for word in _WORD.findall(query)}
-    ranked = sorted(
-        ((-_fit(offer, words), place, offer) for place, offer in enumerate(offers)), key=lambda one: one[:2]
-    )
-    fitting = [offer for fit, _, offer in ranked if fit or not words]
+    words = words_of(query[:QUERY_CHARS])
+    fits = index.fits(words[:QUERY_WORDS])
+    fitting = sorted((offer for offer in offers if fits[offer.inside] or not words), key=lambda one: -fits[one.inside])
     shown = [offer.shown(version=version, plain=plain) for offer in fitting[:limit]]
     kept = ("name", "description", "inputSchema")
-    return {"tools": [{key: one[key] for key in kept} for one in shown], "more": max(len(fitting) - limit, 0)}
+    answer: Json = {
+        "tools": [{key: one[key] for key in kept} for one in shown],
+        "more": max(len(fitting) - limit, 0),
+    }
+    if len(query) > QUERY_CHARS or len(words) > QUERY_WORDS:
+        answer["note"] = (
+            f"Only the first {QUERY_WORDS} words within the first {QUERY_CHARS} characters of the query count."
+        )
+    return answer
 
 
 def wanted_call(arguments: Json) -> tuple[str, Any]:
@@ -66,15 +125,3 @@ def wanted_call(arguments: Json) -> tuple[str, Any]:
     if not isinstance(name, str) or not isinstance(inner, dict):
         raise ValueError("name must be a text, and arguments an object")
     return name, inner
-
-
-def _fit(offer: Offer, words: set[str]) -> int:
-    """Return how well a tool fits: words that begin with one of the query's count as well."""
-    definition = next(iter(offer.definitions.values()))
-    in_name = {word.casefold() for word in _WORD.findall(f"{offer.inside} {definition.get('title', '')}")}
-    described = {word.casefold() for word in _WORD.findall(definition["description"])}
-    return sum(_IN_NAME * _has(in_name, word) + _has(described, word) for word in words)
-
-
-def _has(among: set[str], word: str) -> bool:
-    return any(one.startswith(word) for one in among)

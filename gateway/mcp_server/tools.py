@@ -26,6 +26,7 @@ class Tools:
     calling: Calling
     serve: Callable[[], Serve]
     of_key: Callable[[str], tuple[str, ...]]
+    _index: search.WordIndex | None = None
 
     def narrowing(self, visit: Visit) -> Narrowing:
         """Return what a request may use."""
@@ -56,7 +57,7 @@ class Tools:
         if name in (search.FIND, search.CALL) and self._is_long(len(offers := self.listing.offers(narrowing))):
             try:
                 if name == search.FIND:
-                    return _found(offers, arguments, ctx.protocol_version, plain=narrowing.service is not None)
+                    return self._found(offers, arguments, ctx.protocol_version, plain=narrowing.service is not None)
                 name, arguments = search.wanted_call(arguments)
             except ValueError as error:
                 return text_result(f"The arguments do not fit: {error}.", ok=False)
@@ -70,6 +71,10 @@ class Tools:
         most = self.serve().search_over
         return most is not None and count > most
 
-
-def _found(offers: list[Offer], arguments: Json, version: str, *, plain: bool) -> Json:
-    return text_result(orjson.dumps(search.found(offers, arguments, version=version, plain=plain)).decode())
+    def _found(self, offers: list[Offer], arguments: Json, version: str, *, plain: bool) -> Json:
+        """Return what a query finds. The words of all tools are looked at once after each change of theirs."""
+        every = self.listing.every()
+        if self._index is None or self._index.offers is not every:
+            self._index = search.WordIndex(every)
+        found = search.found(offers, self._index, arguments, version=version, plain=plain)
+        return text_result(orjson.dumps(found).decode())

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.mcp_server.listing import Offer
-from gateway.mcp_server.search import found, wanted_call
+from gateway.mcp_server.search import QUERY_CHARS, QUERY_WORDS, WordIndex, found, wanted_call
 
 MODERN = "2026-07-28"
 
@@ -14,10 +14,11 @@ def offer(name: str, description: str) -> Offer:
 
 
 OFFERS = [offer("read_mail", "Reads a letter."), offer("send", "Sends mail to people."), offer("noop", "Nothing.")]
+INDEX = WordIndex(OFFERS)
 
 
 def names(query: str, **more: object) -> list[str]:
-    tools = found(OFFERS, {"query": query, **more}, version=MODERN, plain=False)["tools"]
+    tools = found(OFFERS, INDEX, {"query": query, **more}, version=MODERN, plain=False)["tools"]
     return [tool["name"] for tool in tools]
 
 
@@ -25,14 +26,47 @@ def test_a_word_in_a_name_counts_for_more_than_one_in_a_description() -> None:
     """Beginnings of words count; what has none of the words is not found."""
     assert names("mail") == ["s__read_mail", "s__send"] and names("peop") == ["s__send"] and names("tax") == []
     assert names("") == ["s__read_mail", "s__send", "s__noop"]
-    assert found(OFFERS, {"query": "", "limit": 1}, version=MODERN, plain=True)["more"] == 2
+    assert found(OFFERS, INDEX, {"query": "", "limit": 1}, version=MODERN, plain=True)["more"] == 2
+
+
+def test_only_the_beginning_of_a_long_query_counts() -> None:
+    """In words and in characters; the answer notes it. A word that many tools begin with counts once for each."""
+    some = " ".join(f"w{number}" for number in range(QUERY_WORDS - 1))
+    for query, expected, is_whole in (
+        (f"{some} mail", ["s__read_mail", "s__send"], True),
+        (f"{some} more mail", [], False),
+        ("x" * QUERY_CHARS + " mail", [], False),
+        ("mail " * 100_000, ["s__read_mail", "s__send"], False),
+    ):
+        answer = found(OFFERS, INDEX, {"query": query}, version=MODERN, plain=False)
+        assert [tool["name"] for tool in answer["tools"]] == expected
+        assert ("note" not in answer) is is_whole
+
+
+def test_a_query_looks_up_its_words_in_order() -> None:
+    """It does not compare each of them with each word of each tool, and finds tools of the request only."""
+
+    class Counted(str):
+        compared = 0
+
+        def startswith(self, *args: object) -> bool:  # type: ignore[override]
+            Counted.compared += 1
+            return super().startswith(*args)  # type: ignore[arg-type]
+
+    many = [offer(f"tool{number}", f"Does {number}.") for number in range(500)]
+    index = WordIndex(many)
+    index._words = [Counted(word) for word in index._words]
+    query = {"query": " ".join(f"tool{number}" for number in range(480, 480 + QUERY_WORDS))}
+    tools = found(many[:490], index, query, version=MODERN, plain=False)["tools"]
+    assert [tool["name"] for tool in tools] == [f"s__tool{number}" for number in range(480, 490)]
+    assert Counted.compared <= 2 * QUERY_WORDS
 
 
 @pytest.mark.parametrize("arguments", [{}, {"query": 1}, {"query": "", "limit": 0}, {"query": "", "limit": True}])
 def test_other_arguments_are_refused(arguments: dict[str, object]) -> None:
     """With what is expected."""
     with pytest.raises(ValueError, match="query must be a text"):
-        found(OFFERS, arguments, version=MODERN, plain=False)
+        found(OFFERS, INDEX, arguments, version=MODERN, plain=False)
 
 
 def test_the_call_of_a_found_tool() -> None:
