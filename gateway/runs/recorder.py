@@ -43,7 +43,7 @@ Dangers.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 import orjson
@@ -99,7 +99,7 @@ class RunRecorder:
     _is_new: bool = True
     _is_doubtful: bool = False  # whether what a line wrote may be there though it failed
     _started: tuple[StoredStep, str | None] | None = None  # the last one as it was before, and its approval
-    _last: tuple[int, str] | None = None  # a step whose outcome the line of the end brings, and its report
+    _last: tuple[int, str] | None = None  # a step whose outcome the next line brings, and its report
     _age: Age = field(init=False)
 
     def __post_init__(self) -> None:
@@ -257,14 +257,9 @@ class RunRecorder:
             self._moves.append(Move(step.approval_id, "executing", after))
         self._note(self.steps[number], "finished", decision=state)
         report = "It was stopped; how far it came is not known." if outcome is None else outcome.whole
-        if is_last:
-            self._last = number, report
-            return
-        try:
+        self._last = number, report
+        if not is_last:
             await self._later()
-        except GatewayError:
-            await self.late(number, report)
-            raise
 
     async def late(self, number: int, what: str) -> None:
         """Write this worker's report of a call beside its step, after the run has got another owner."""
@@ -312,14 +307,8 @@ class RunRecorder:
         if error is not None:
             self.run = replace(self.run, error_code=error.code, error=error.message)
         self._event("run.finished", {"state": state})
-        last, self._last = self._last, None
-        try:
+        with suppress(*([GatewayError] if state == "cancelled" else [])):  # whoever cancelled the run was first
             await self._later(state)
-        except GatewayError:
-            if last is not None:
-                await self.late(*last)
-            if state != "cancelled":  # whoever cancelled the run was first
-                raise
 
     def _set(self, number: int, **facts: object) -> None:
         self.steps[number] = replace(self.steps[number], **facts)  # type: ignore[arg-type]
@@ -377,8 +366,13 @@ class RunRecorder:
     async def _later(self, state: RunState = "running") -> None:
         """Write behind an effect."""
         change = self._change(state, durable=False)
+        last, self._last = self._last, None
         try:
             await self._commit(change)
+        except GatewayError:
+            if last is not None:
+                await self.late(*last)
+            raise
         except StoreError as error:
             log.error("run %s: what it did cannot be written down yet: %s", self.exchange.id, error)
             if state != "running":  # no next line will bring it
