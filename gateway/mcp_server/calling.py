@@ -8,7 +8,6 @@ it is a request on the stream of the call. A client that cannot ask waits, and i
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ import orjson
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolRequestParams, ElicitResult, InputRequiredResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from gateway.approvals.texts import Answering
 from gateway.context.tool_calls import CallRun, Done, Held, ToolCalls, WantedCall
@@ -26,6 +26,7 @@ from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identity
 from gateway.mcp_server.asking import Question, decision_of, held_text, question_of
+from gateway.mcp_server.auth.answers import Answers
 from gateway.mcp_server.progress import Progress
 from gateway.mcp_server.results import call_result
 from gateway.mcp_server.visit import Visit, visit_of
@@ -68,8 +69,8 @@ class _State:
 class Calling:
     """The calls of one worker.
 
-    `identify` is asked again before an answer decides: the key may have lost its scope. `answering` returns how a
-    caller can decide elsewhere. `wait_s` is the longest wait for a person.
+    `identify` is asked about the request that brings an answer before it decides: its key may lack the scope that the
+    call's had. `answering` returns how a caller can decide elsewhere. `wait_s` is the longest wait for a person.
     """
 
     calls: ToolCalls
@@ -77,6 +78,7 @@ class Calling:
     answering: Callable[[Caller], Answering]
     wait_s: Callable[[], float]
     clock: Clock
+    answers: Answers = field(default_factory=Answers)
     leaving: bool = False
     ending: set[str] = field(default_factory=set)  # sessions that their clients end: not by cancelling calls
     _tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
@@ -95,7 +97,8 @@ class Calling:
         state = _State.of(params.request_state) if params.request_state is not None else None
         patience_s = self.wait_s()
         if state is not None:
-            patience_s = await self._take_answer(visit, state, (params.input_responses or {}).get(_QUESTION))
+            answer = (params.input_responses or {}).get(_QUESTION)
+            patience_s = await self._take_answer(state, answer, visit.head)
         run = await self.calls.begin(wanted) if state is None else self.calls.rejoin(wanted, state.run_id)
         visit.note(tool=tool, run=run.id)
         progress = Progress(ctx)
@@ -154,7 +157,7 @@ class Calling:
     ) -> tuple[Done | None, float]:
         """Ask on the stream of the call. Return its end if that comes first; else how long to wait for it yet."""
         loop, left_s = asyncio.get_running_loop(), question.approval.expires_s - self.clock.time()
-        asking = loop.create_task(question.put(ctx))
+        asking = loop.create_task(self._answered(ctx, question))
         deciding = loop.create_task(self.calls.outcome(run, wait_s=max(left_s, 0.0), progressed=progress.tell))
         leaving = loop.create_task(visit.gone.wait())
         tasks = (asking, deciding, leaving)
@@ -164,25 +167,40 @@ class Calling:
                 return done, 0.0
             if not asking.done():
                 return None, 0.0
-            with suppress(MCPError):  # the client answers with an error: it decides nothing
-                return None, await self._take_answer(visit, _State.about(run, question), asking.result())
-            return None, self.wait_s()
+            answer, head = asking.result()
+            return None, await self._take_answer(_State.about(run, question), answer, head)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _take_answer(self, visit: Visit, state: _State, answer: object) -> float:
-        """Decide as the answer to a form says, if its caller may. Return how long to wait for the end of the call."""
+    async def _answered(self, ctx: Any, question: Question) -> tuple[ElicitResult | None, RequestHead | None]:
+        """Put a question on the stream of a call. Return its answer and the head of the request that brought that."""
+        session_id = ctx.request.headers.get("mcp-session-id", "")
+        with self.answers.expected(session_id):
+            try:
+                answer = await question.put(ctx)
+            except (MCPError, ValidationError):  # an error, or no answer to such a question
+                return None, None
+            return answer, self.answers.sender(session_id, answer)
+
+    async def _take_answer(self, state: _State, answer: object, head: RequestHead | None) -> float:
+        """Decide as the answer to a form says, if its sender may. Return how long to wait for the end of the call.
+
+        `head` is the head of the request that brought the answer.
+        """
         if not isinstance(answer, ElicitResult):
             return self.wait_s()
         decision = decision_of(answer, state.sha256) if state.mode == "form" else None
         if decision is None:
             return self.wait_s() if answer.action == "accept" else 0.0
+        if head is None:
+            log.warning("an answer about %s decides nothing: nobody knows who sent it", state.approval_id)
+            return 0.0
         try:
-            identity = await self.identify(visit.head)
+            identity = await self.identify(head)
         except GatewayError as error:  # its token has ended meanwhile, or its key is gone
-            log.warning("an answer of %r decides nothing: %s", visit.identity.caller.name, error.message)
+            log.warning("an answer about %s decides nothing: %s", state.approval_id, error.message)
             return 0.0
         if "approve" not in identity.caller.scopes:
             log.warning("an answer of the key %r decides nothing: it lacks 'approve'", identity.caller.name)
