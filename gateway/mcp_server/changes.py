@@ -17,7 +17,11 @@ from mcp.server.subscriptions import (
     ResourcesListChanged,
     ToolsListChanged,
 )
+from mcp_types import SubscriptionsListenRequestParams, SubscriptionsListenResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from gateway.mcp_server.bounds.shares import Places, owner_of
+from gateway.mcp_server.visit import visit_of
 
 log = logging.getLogger("gateway")
 
@@ -33,11 +37,17 @@ class Changes:
 
     def __init__(self, *, most: int) -> None:
         self._bus = InMemorySubscriptionBus()
-        self.listen = ListenHandler(self._bus, max_subscriptions=most)
+        self._listening = ListenHandler(self._bus, max_subscriptions=most)
+        self._places = Places("subscriptions", most=most)
         self._sessions: OrderedDict[str, ServerSession] = OrderedDict()
         self._most = most
         self._changed = asyncio.Event()
         self._sending: set[asyncio.Task[None]] = set()
+
+    async def listen(self, ctx: Any, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
+        """Serve one subscription to its end. Raises GatewayError (overloaded) and MCPError."""
+        with self._places.taken(owner_of(visit_of(ctx))):
+            return await self._listening(ctx, params)
 
     def follow(self, ctx: Any) -> None:
         """Report changes to the session of a message from now on, if it has one."""
@@ -77,7 +87,7 @@ class Changes:
 
     def close(self) -> None:
         """End all subscriptions. Idempotent."""
-        self.listen.close()
+        self._listening.close()
         for sending in self._sending:
             sending.cancel()
 

@@ -18,7 +18,8 @@ from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identity
 from gateway.lanes.local import Facade, head_of
-from gateway.mcp_server.bridge import Bridge
+from gateway.mcp_server.bounds.shares import SessionShares
+from gateway.mcp_server.bridge import Application, Bridge
 from gateway.mcp_server.calling import Calling
 from gateway.mcp_server.changes import Changes
 from gateway.mcp_server.server import ToolServer
@@ -68,7 +69,10 @@ class Door:
             session_idle_timeout=idle_s,
             max_request_body_size=1 << 40,  # ours is checked before
         )
-        self._bridge = Bridge(self._manager.asgi_app)
+        app: Application = self._manager.asgi_app
+        if sessions:
+            app = SessionShares(app, most=sessions, idle_s=idle_s, ending=calling.ending, forget=changes.forget)
+        self._bridge = Bridge(app)
 
     def routes(self) -> Sequence[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
@@ -128,7 +132,7 @@ class Door:
         elif request.method == "DELETE" and session_id is not None:
             self._calling.ending.add(session_id)
         try:
-            return await self._bridge.answered(visit, self._calling.answers.marked(session_id, head, body))
+            return await self._bridge.answered(visit, body)
         finally:
             self._streams.discard(visit)
             if request.method == "DELETE" and session_id is not None:

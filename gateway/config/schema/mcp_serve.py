@@ -34,7 +34,9 @@ class ServeSessions(Section):
     """Sessions of clients of the era of `initialize`. Clients of 2026-07-28 have none."""
 
     most: Annotated[int, counted(1, 100_000)] = Field(
-        default=1000, description="Most open sessions of a worker; further ones get 503."
+        default=1000,
+        description="Most open sessions of a worker; further ones get 503. One key may have a quarter of them: then "
+        "its oldest unused one ends. The same holds for subscriptions of clients of 2026-07-28, none of which end.",
     )
     idle: Duration = Field(default=1800.0, description="Time without a request after which a session ends.")
 
