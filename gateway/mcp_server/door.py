@@ -132,7 +132,7 @@ class Door:
         elif request.method == "DELETE" and session_id is not None:
             self._calling.ending.add(session_id)
         try:
-            return await self._bridge.answered(visit, body)
+            return await self._bridge.answered(visit, self._calling.answers.marked(session_id, head, body))
         finally:
             self._streams.discard(visit)
             if request.method == "DELETE" and session_id is not None:
