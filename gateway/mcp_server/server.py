@@ -19,6 +19,7 @@ from gateway import __version__
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Json, StoreError, unwritten
 from gateway.errors import GatewayError
+from gateway.mcp_server.bounds.messages import check_message
 from gateway.mcp_server.changes import Changes
 from gateway.mcp_server.errors import as_mcp_error
 from gateway.mcp_server.visit import visit_of
@@ -154,6 +155,7 @@ class _Watch:
         visit.note(mcp_method=method if method in SPEC_CLIENT_METHODS else _OTHER)
         error_type = "cancelled"
         try:
+            check_message(ctx.request_id, ctx.params)
             result = await call_next(ctx)
             error_type = _error_type(result)
             if method != "initialize":

@@ -67,6 +67,12 @@ class World:
             is_json = response.content_type == "application/json"
             return response.status, await (response.json() if is_json else response.text())
 
+    async def sent(self, path: str, body: str, **headers: str) -> Any:
+        """Send a body as it is, and return the JSON of the answer."""
+        session = aiohttp.ClientSession(self.gateway.base_url)
+        async with session, session.post(path, data=body, headers=headers) as response:
+            return await response.json()
+
     async def decide(self, decision: str, *, key: str | None = None) -> Json:
         """Decide on the one call that waits, as a person does elsewhere."""
         (pending,) = await until_read(lambda: self.approvals(key=key), lambda found: len(found) == 1)
