@@ -57,10 +57,13 @@ class Narrowing:
         return all(_means(patterns, offer.inside) for patterns in self.lists if patterns)
 
     def allows_service(self, name: str) -> bool:
-        """Return whether the request may use all of a service: what it has beside its tools has no other narrowing."""
+        """Return whether the request may use all of a service: what it has beside its tools has no other narrowing.
+
+        It may if it may use all tools, whatever their names, not only those that the service happens to have.
+        """
         if self.service not in (None, name):
             return False
-        return all(_means(patterns, f"{name}.*") for patterns in self.lists if patterns)
+        return all(any(_means_all(pattern, f"{name}.") for pattern in patterns) for patterns in self.lists if patterns)
 
 
 class _Taken:
@@ -146,3 +149,9 @@ def _is_valid(definition: Json, version: str) -> bool:
 
 def _means(patterns: Sequence[str], name: str) -> bool:
     return name in patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _means_all(pattern: str, prefix: str) -> bool:
+    """Return whether a glob means each name with a prefix: a part of the prefix fits, and then anything does."""
+    stem = pattern.rstrip("*")
+    return stem != pattern and any(fnmatchcase(prefix[:end], stem) for end in range(len(prefix) + 1))

@@ -26,3 +26,30 @@ def test_every_list_narrows(narrowing: Narrowing, echo: bool, note: bool, servic
     """An empty one does not; a service as a whole needs all of its tools."""
     assert (narrowing.allows(ECHO), narrowing.allows(NOTE)) == (echo, note)
     assert narrowing.allows_service("here") == service
+
+
+@pytest.mark.parametrize(
+    ("patterns", "whole"),
+    [
+        (["here.*"], True),
+        (["here*"], True),
+        (["h*"], True),
+        (["**"], True),
+        (["*.*"], True),
+        (["[gh]er?.*"], True),
+        (["demo_note", "here.*"], True),
+        (["here.?"], False),
+        (["here.?*"], False),
+        (["here.[*]"], False),
+        (["here.[*"], False),
+        (["here.e*"], False),
+        (["here.*o"], False),
+        (["*.?"], False),
+        (["here.a*", "here.b*"], False),
+        (["there.*"], False),
+    ],
+)
+def test_a_service_is_allowed_with_all_names_of_tools(patterns: list[str], whole: bool) -> None:
+    """Not with those that look like its glob."""
+    assert Narrowing((patterns,)).allows_service("here") is whole
+    assert Narrowing((["*"], patterns)).allows_service("here") is whole

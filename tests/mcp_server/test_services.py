@@ -28,7 +28,7 @@ async def test_prompts_and_resources_of_services_are_passed_on(era: Era) -> None
 async def test_a_key_for_some_tools_of_a_service_gets_nothing_beside_them() -> None:
     """Only one that may use all of its tools does."""
     some, all_of_it = keys(some=["tools"], whole=["tools"])
-    narrowed = [{**some, "tools": ["here.echo"]}, {**all_of_it, "tools": ["here.*"]}]
+    narrowed = [{**some, "tools": ["here.echo", "here.?"]}, {**all_of_it, "tools": ["here.*"]}]
     async with world(NONE, keys=narrowed) as made:
         async with made.client(key="some") as client:
             assert (await client.list_resources()).resources == [] and (await client.list_prompts()).prompts == []
