@@ -370,6 +370,15 @@ def unknown_text(tool: str, *, run_id: str, step: int, language: Language = "en"
     )
 
 
+def stopped_text(tool: str, *, run_id: str) -> str:
+    """Return the result of a call whose run was cancelled after it had started."""
+    request = code(f"GET /context/runs/{run_id}")
+    return (
+        f"{_name(tool)} was started, and its run was cancelled before it ended. What became of it is unknown: it may "
+        f"have run or not. Look first, before you call it again; {request} shows a result that came late."
+    )
+
+
 def _name(name: str) -> str:
     return code(shown_name(name))
 

@@ -4,7 +4,8 @@
    any worker, until the client has the result. Then the same call is a new one.
 2. A run whose outcome is unknown is reported as such to the same call, once, before that call may run anew.
 3. A call that nobody is asked about is never joined: two equal calls at the same time are two calls.
-4. The result of a run is read from memory or, after a restart or in another worker, from the record: it is the same.
+4. A client that leaves cancels its call. What may have run is reported to the same call before that runs anew.
+5. The result of a run is read from memory or, after a restart or in another worker, from the record: it is the same.
 """
 
 import asyncio
@@ -209,12 +210,13 @@ class ToolCalls:
         """
         if caller.tenant != run.tenant:
             raise settle.not_found()
-        with suppress(GatewayError):  # it has ended, or is not on record yet
-            await settle.cancel(self.store, run.id, caller=caller, via="mcp", clock=self.clock)
+        with suppress(GatewayError):  # it has ended, or is not on record yet: then nothing is withdrawn
+            stored = await settle.cancel(self.store, run.id, caller=caller, via="mcp", clock=self.clock)
+            if not stored.effects:
+                self.delivered(run)
         if run.live is not None:
             run.live.cancel(LOST)
         self.feed.nudge()
-        self.delivered(run)
 
     async def close(self) -> None:
         """Wait for what is still to be written."""
@@ -244,7 +246,8 @@ class ToolCalls:
         if stored is None:
             return None
         is_old = stored.state in ENDED and stored.updated_s < self.clock.time() - KEPT_S
-        if stored.id in self._delivered or stored.state == "cancelled" or is_old:
+        is_void = stored.state == "cancelled" and not stored.effects
+        if stored.id in self._delivered or is_void or is_old:
             await self.store.delivered(key, tenant=tenant, run_id=stored.id)
             return None
         return replace(_run(exchange, stored.id), is_owed=True)
@@ -299,6 +302,8 @@ class ToolCalls:
             return _done(step, stored.id, "completed")
         if stored.state in ("failed", "interrupted"):
             raise _error(stored)
+        if step.state in ("started", "unknown"):
+            return Done(ToolResult(texts.stopped_text(step.tool, run_id=stored.id), ok=False), stored.id, stored.state)
         answer: Json = {} if stored.answer is None else orjson.loads(stored.answer)
         text = answer.get("content") or texts.cancelled_text(step.tool)
         return Done(ToolResult(text, ok=False), stored.id, stored.state)
