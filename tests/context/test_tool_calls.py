@@ -159,7 +159,8 @@ async def test_a_rejection_is_the_result_with_its_reason(opened: Opened) -> None
     await bench.decide(approval, approve=False, comment="not on Fridays")
     done = await bench.done(run)
     assert (done.state, done.result.ok) == ("rejected", False)
-    assert "not on Fridays" in done.result.content and bench.worker.calls == []
+    rejected = f"The call of `{approval.tool}` was rejected, because: `not on Fridays`. Nothing ran."
+    assert done.result.content == rejected and bench.worker.calls == []
     joined = await bench.begin()
     assert (await bench.done(joined)).result == done.result
     bench.calls.delivered(joined)
