@@ -104,7 +104,9 @@ class Calling:
         progress = Progress(ctx)
         try:
             was_shown = None if state is None else state.approval_id
-            return await self._settled(ctx, visit, run, progress, was_shown=was_shown, patience_s=patience_s)
+            result = await self._settled(ctx, visit, run, progress, was_shown=was_shown, patience_s=patience_s)
+            await progress.finish()
+            return result
         except asyncio.CancelledError:
             self._withdraw(ctx, run)
             raise

@@ -1,11 +1,14 @@
 """Reports about the progress of a call, sent to its client one after the other, as far as it keeps up.
 
+A server may report as often as it wants. Only some of its reports within a second go on, each the latest one then.
+
 The protocol wants numbers that grow. Those of a server are sent as it gives them; a report without one that grows comes
 a small step behind the last one.
 """
 
 import asyncio
 import logging
+from contextlib import suppress
 from math import isfinite
 from typing import Any, Final
 
@@ -15,15 +18,21 @@ log = logging.getLogger("gateway")
 
 #: From one report to the next where nobody counts.
 _STEP: Final = 0.001
+#: From one report to the next.
+PAUSE_S: Final = 0.1
+#: The result of a call waits no longer for its last report.
+_LAST_S: Final = 5.0
 
 
 class Progress:
     """The reports of one call. `ctx` is the SDK's context of its handler."""
 
-    def __init__(self, ctx: Any) -> None:
+    def __init__(self, ctx: Any, *, pause_s: float = PAUSE_S) -> None:
         self._session = ctx.session
         self._wants = "progressToken" in ((ctx.params or {}).get("_meta") or {})
+        self._pause_s = pause_s
         self._sent = 0.0
+        self._ending = asyncio.Event()
         self._next: CallProgress | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -34,6 +43,12 @@ class Progress:
         self._next = progress
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._send())
+
+    async def finish(self) -> None:
+        """Send the last report now, if it is not sent yet: the result comes next."""
+        self._ending.set()
+        if self._task is not None and not self._task.done():
+            await asyncio.wait({self._task}, timeout=_LAST_S)
 
     def close(self) -> None:
         """Send nothing more."""
@@ -53,3 +68,6 @@ class Progress:
             except Exception as error:
                 log.debug("a report about progress was not sent: %s", type(error).__name__)
                 return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._pause_s):
+                    await self._ending.wait()

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from gateway.contracts.exchange import CallProgress
-from gateway.mcp_server.progress import Progress
+from gateway.mcp_server.progress import PAUSE_S, Progress
 
 Told = tuple[float, float | None, str | None]
 
@@ -31,7 +31,7 @@ def context(session: Session, **meta: object) -> Any:
 async def test_a_client_that_does_not_keep_up_gets_the_latest_report() -> None:
     """One that wants none gets none."""
     session = Session()
-    progress = Progress(context(session, progressToken=1))
+    progress = Progress(context(session, progressToken=1), pause_s=0.0)
     for message in ("a", "b", "c"):
         progress.tell(CallProgress(message))
         await asyncio.sleep(0)
@@ -50,7 +50,7 @@ async def told(*reports: CallProgress) -> Sequence[Told]:
     """What a client that keeps up gets of these reports."""
     session = Session()
     session.reads.set()
-    progress = Progress(context(session, progressToken=1))
+    progress = Progress(context(session, progressToken=1), pause_s=0.0)
     for number, report in enumerate(reports, 1):
         progress.tell(report)
         while len(session.told) < number:
@@ -69,3 +69,18 @@ async def test_numbers_always_grow() -> None:
     """What is not a number, or does not grow, is sent as a small step."""
     found = await told(*(CallProgress("x", number, inf) for number in (0.0, 3.0, 3.0, 1.0, nan, inf)))
     assert found == [(number, None, "x") for number in (0.001, 3.0, 3.001, 3.002, 3.003, 3.004)]
+
+
+async def test_of_many_reports_some_go_on_and_the_last_one_always() -> None:
+    """The latest one after each pause; the last one just before the result."""
+    session = Session()
+    session.reads.set()
+    progress = Progress(context(session, progressToken=1), pause_s=3600.0)
+    for number in range(1, 1000):
+        progress.tell(CallProgress("x", float(number)))
+        await asyncio.sleep(0)
+    await progress.finish()
+    assert session.told == [(1.0, None, "x"), (999.0, None, "x")]
+    await progress.finish()
+    await Progress(context(session)).finish()
+    assert len(session.told) == 2 and PAUSE_S >= 0.1
