@@ -42,7 +42,7 @@ def test_text_that_is_shortened_is_shortened_in_its_blocks() -> None:
 
 def test_control_and_invisible_characters_are_taken_out() -> None:
     """Also where JSON escapes them; line ends, tabs and backslashes stay."""
-    words = "a\x00\x1b\x7f\u202e\U000e0041\u200bb\n\t\r \\u0000 \\b \\\\ \" \b\f/c"
+    words = 'a\x00\x1b\x7f\u202e\U000e0041\u200bb\n\t\r \\u0000 \\b \\\\ " \b\f/c'
     answer = answer_of(ToolResult("", True, [IMAGE], {words: [words]}), shown="", whole="")
     clean = 'ab\n\t\r \\u0000 \\b \\\\ " /c'
     assert result_of(answer, "", ok=True).structured == {clean: [clean]}
