@@ -109,8 +109,8 @@ async def test_only_a_token_that_may_decide_does(
     assert tmp_path.joinpath("note.txt").exists() is written
 
 
-async def test_an_answer_behind_the_end_of_the_token(issuer: Issuer, tmp_path: Path) -> None:
-    """The call came with a token that has ended meanwhile: nothing is decided, and the client may come back."""
+async def test_an_answer_counts_by_its_own_token(issuer: Issuer, tmp_path: Path) -> None:
+    """The call came with a token that has ended meanwhile, and the answer with a fresh one that may decide."""
     other = "https://other.example.com/mcp"
     async with LocalGateway(config(issuer, tmp_path)) as gateway, httpx2.AsyncClient() as http:
 
@@ -123,8 +123,8 @@ async def test_an_answer_behind_the_end_of_the_token(issuer: Issuer, tmp_path: P
         transport = streamable_http_client(f"{gateway.base_url}/mcp", http_client=http)
         async with Client(transport, mode="legacy", elicitation_callback=late) as client:
             result = await client.call_tool("file_operations", WRITE)
-    assert result.is_error and "NOT run" in text(result)
-    assert not tmp_path.joinpath("note.txt").exists()
+    assert not result.is_error, text(result)
+    assert tmp_path.joinpath("note.txt").exists()
 
 
 async def test_a_token_opens_one_door_only(issuer: Issuer, tmp_path: Path) -> None:

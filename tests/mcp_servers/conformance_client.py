@@ -17,12 +17,14 @@ from mcp.client.auth.utils import (
     extract_resource_metadata_from_www_auth,
 )
 
+from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.plugin import Clock, Counters, Host
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall
 from gateway.mcp.service import PLUGIN
 
+EXCHANGE: Final = Exchange(id="run_1", body={}, caller=Caller("local", "default", frozenset()), chain="main")
 SERVICE: Final = "suite"
 
 #: An argument of each type, for tools of which the suite does not say how they are called.
@@ -68,7 +70,7 @@ async def run(url: str, scenario: str, context: Json) -> None:
         schemas = {tool.name: tool.parameters for tool in await service.list_tools()}
         for name, arguments in calls(schemas, context):
             call = ToolCall(id="call", tool=f"{SERVICE}.{name}", arguments=arguments)
-            print(await service.call(call, cast(Exchange, None)))
+            print(await service.call(call, EXCHANGE))
     finally:
         await service.stop()
 
