@@ -13,7 +13,7 @@ from gateway.tools.gate import Policy
 from tests.scripted_replies import told
 
 from .agent_bench import Bench, Harmless, answer, behind_question, call, group, texts
-from .doubles import samples
+from .doubles import Endless, samples
 from .rounds import RISKY, events_of, risky, until_asked
 
 # What an approval holds for.
@@ -191,19 +191,10 @@ async def test_a_tool_may_end_by_itself_when_its_client_leaves(message: str | No
 async def test_a_tool_that_does_not_end_leaves_an_unknown_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is stopped, and never run again by itself."""
     monkeypatch.setattr("gateway.agent.effect.TOOL_GRACE_S", 0.02)
-    began, ended = asyncio.Event(), asyncio.Event()
-
-    async def endless(_asked: ToolCall) -> ToolResult:
-        began.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        raise AssertionError
-
+    endless = Endless()
     bench = Bench([answer(call())], does=endless)
-    await _left_in_the_tool(bench, began)
-    assert ended.is_set()
+    await _left_in_the_tool(bench, endless.began)
+    assert endless.ended.is_set()
     (step,) = await bench.steps()
     assert step.state == "unknown" and (await bench.stored()).state == "interrupted"
     assert samples(bench.counters)["gateway_unknown_outcomes_total", ("look",)] == 1

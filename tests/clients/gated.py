@@ -1,14 +1,13 @@
 """A gateway that serves MCP clients: what the clients of these tests find behind it, and their keys."""
 
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from tests.clients.lane import Lane
-from tests.clients.person import PATIENCE_S, POLL_S, approvals, asking
+from tests.clients.person import asking, until_running
 from tests.clients.provider import Provider
 from tests.clients.worker import ROOT
 from tests.mcp_server.conftest import CALM
@@ -46,17 +45,9 @@ def serving(
         "mcp": {"servers": {"here": {"command": sys.executable, **module}}, "serve": {"wait": wait}},
     }
     with asking(provider, folder, key=ANNA, **settings) as lane:
-        until(lambda: approvals(lane).get("mcp", "services", "here")["state"] == "running", patience_s=60)
+        until_running(lane, "here", patience_s=60)
         yield lane
 
 
 def url_of(lane: Lane) -> str:
     return f"{lane.root.removesuffix('/context')}/mcp"
-
-
-def until(reached: Callable[[], bool], *, patience_s: float = PATIENCE_S) -> None:
-    """Returns as soon as `reached()` is true."""
-    give_up_s = time.monotonic() + patience_s
-    while not reached():
-        assert time.monotonic() < give_up_s
-        time.sleep(POLL_S)

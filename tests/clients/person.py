@@ -3,11 +3,11 @@
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from gateway.cli.operator.remote import Remote
 from tests.clients.conftest import running
@@ -15,6 +15,7 @@ from tests.clients.in_thread import InThread
 from tests.clients.lane import KEEPALIVE_S, Lane, configuration, shop
 
 Json = dict[str, Any]
+Read = TypeVar("Read")
 
 #: How the client waits, if it says so.
 HOLD: Final = {"X-Context-Approvals": "hold"}
@@ -26,7 +27,7 @@ DONE: Final = (
 REJECTED: Final = "The call of `execute_sql` was rejected, because: `Not today`. Nothing ran."
 #: For so long streams are held, and people look for a question.
 PATIENCE_S: Final = 20.0
-POLL_S: Final = 0.01
+_POLL_S: Final = 0.01
 
 
 @contextmanager
@@ -80,6 +81,15 @@ def approvals(lane: Lane) -> Remote:
     return Remote(lane.root.removesuffix("/context"), lane.key)
 
 
+def read_until(read: Callable[[], Read], accepts: Callable[[Read], bool], *, patience_s: float = PATIENCE_S) -> Read:
+    """What `read()` returns, as soon as it is accepted. It reads from another process, which announces nothing."""
+    give_up_s = time.monotonic() + patience_s
+    while not accepts(found := read()):
+        assert time.monotonic() < give_up_s, found
+        time.sleep(_POLL_S)
+    return found
+
+
 def asked_about(lane: Lane, name: str) -> list[Json]:
     """All approvals of calls with this name in them."""
     found: Any = approvals(lane).get("context", "approvals", limit=200)["data"]
@@ -88,11 +98,8 @@ def asked_about(lane: Lane, name: str) -> list[Json]:
 
 def pending(lane: Lane, name: str) -> Json:
     """The one question about this name, once it is there; nothing has run by then."""
-    give_up_s = time.monotonic() + PATIENCE_S
-    while not (waiting := [each for each in asked_about(lane, name) if each["state"] == "pending"]):
-        assert time.monotonic() < give_up_s, f"nobody asks about {name}: {asked_about(lane, name)}"
-        time.sleep(POLL_S)
-    [approval] = waiting
+    asked = read_until(lambda: asked_about(lane, name), lambda found: any(one["state"] == "pending" for one in found))
+    [approval] = [one for one in asked if one["state"] == "pending"]
     assert lane.count(name) == 0 and not written(lane, name).exists()
     return approval
 
@@ -124,10 +131,13 @@ def ended(lane: Lane, name: str, decision: str) -> None:
     assert lane.count(name) == (decision == "approve")
 
 
+def until_running(lane: Lane, service: str, *, patience_s: float = PATIENCE_S) -> None:
+    """The MCP service of this name runs."""
+    here = approvals(lane)
+    read_until(lambda: here.get("mcp", "services", service), lambda it: it["state"] == "running", patience_s=patience_s)
+
+
 def until(lane: Lane, name: str, state: str) -> None:
     """The run about this name is in this state."""
     [approval] = asked_about(lane, name)
-    give_up_s = time.monotonic() + PATIENCE_S
-    while (run := approvals(lane).get("context", "runs", approval["run_id"]))["state"] != state:
-        assert time.monotonic() < give_up_s, run
-        time.sleep(POLL_S)
+    read_until(lambda: approvals(lane).get("context", "runs", approval["run_id"]), lambda run: run["state"] == state)

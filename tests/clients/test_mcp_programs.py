@@ -46,10 +46,10 @@ class Program(ABC):
 
     @abstractmethod
     def results(self, prompt: str) -> list[str]:
-        """What its model got for its calls."""
+        """The results that the model of the program got for its calls."""
 
     def result(self, tool: str, **arguments: object) -> str:
-        """What its model got for this call."""
+        """The result that the model of the program got for this call."""
         [text] = self.results(f"native {self.tool}{tool} {json.dumps(arguments)}")
         return text
 

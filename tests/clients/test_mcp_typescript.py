@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import pytest
 
-from tests.clients.gated import AGENT, ANNA, BOSS, LONG, SHORT, serving, until, url_of
+from tests.clients.gated import AGENT, ANNA, BOSS, LONG, SHORT, serving, url_of
 from tests.clients.lane import Lane
-from tests.clients.person import asked_about, decide, ended, pending, person
+from tests.clients.person import asked_about, decide, ended, pending, person, read_until
 from tests.clients.provider import Provider
 from tests.clients.worker import Worker, worker_of
 
@@ -53,7 +53,7 @@ class Visits:
         self._worker = worker
 
     def visit(self, lane: Lane, *calls: Json, key: str = AGENT, path: str = "", **user: Json) -> Json:
-        """What it finds and gets; `user` is whom it asks: `elicitation`, `answer`, `there`."""
+        """The findings and results of a client; `user` is whom it asks: `elicitation`, `answer`, `there`."""
         question = {"elicitation": None, "answer": None, "there": None, **user, "calls": calls}
         return self._worker.visit({"client": self.name, "url": url_of(lane) + path, "key": key, **question})
 
@@ -121,7 +121,7 @@ def test_a_wrong_key_is_told(client: Visits, lane: Lane) -> None:
 
 
 def test_it_hears_of_progress(client: Visits, lane: Lane) -> None:
-    """What the server says about it, while the call runs."""
+    """The messages of the server reach the client while the call runs."""
     [outcome] = client.outcomes(lane, calling("here__progress", steps=3, pause=0.2))
     assert outcome["progress"] and "failure" not in outcome
 
@@ -131,7 +131,7 @@ def test_it_cancels_a_call_that_runs(client: Visits, lane: Lane) -> None:
     counting, stopping = calling("here__cancelled"), calling("here__progress", steps=1000, pause=0.1, cancel=True)
     before, stopped, _ = client.outcomes(lane, counting, stopping, counting)
     assert "enough" in stopped["failure"]
-    until(lambda: int(text(client.result(lane, counting))) == int(text(before["result"])) + 1)
+    read_until(lambda: int(text(client.result(lane, counting))), lambda count: count == int(text(before["result"])) + 1)
 
 
 @by_both_decisions
@@ -192,5 +192,5 @@ def test_it_withdraws_a_call_that_waits(client: Visits, lane: Lane, client_id: s
     """Nobody can approve it any more."""
     outcome, _ = client.outcomes(lane, insertion(client_id, cancel=True), calling("here__echo", text="hi"))
     assert "enough" in outcome["failure"]
-    until(lambda: [one["state"] for one in asked_about(lane, client_id)] == ["cancelled"])
+    read_until(lambda: [one["state"] for one in asked_about(lane, client_id)], lambda states: states == ["cancelled"])
     assert lane.count(client_id) == 0

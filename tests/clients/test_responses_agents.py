@@ -1,7 +1,6 @@
 """openai-agents in the context lane: hosted tools of the gateway and its services, approvals, sessions, transports."""
 
 import json
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -25,15 +24,13 @@ from agents import (
 from tests.clients.lane import Lane
 from tests.clients.person import (
     DONE,
-    PATIENCE_S,
-    POLL_S,
     REJECTED,
-    approvals,
     asked_about,
     asking,
     ended,
     insertion,
     pending,
+    until_running,
 )
 from tests.clients.provider import PROVIDER_KEY, Provider
 from tests.clients.responding import DECISIONS, REASON
@@ -63,13 +60,6 @@ def lane(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with asking(provider, tmp_path_factory.mktemp("agents"), mcp=mcp) as lane:
         until_running(lane, "numbers")
         yield lane
-
-
-def until_running(lane: Lane, service: str) -> None:
-    give_up_s = time.monotonic() + PATIENCE_S
-    while (seen := approvals(lane).get("mcp", "services", service))["state"] != "running":
-        assert time.monotonic() < give_up_s, seen
-        time.sleep(POLL_S)
 
 
 class Asked:

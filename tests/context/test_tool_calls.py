@@ -19,7 +19,7 @@ from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.asking import RequestKey, mismatch
 from tests.agent.agent_bench import CALLER
-from tests.agent.doubles import samples
+from tests.agent.doubles import Endless, samples
 
 from .calling import CLIENT, HARMLESS, calling
 from .workers import Opened
@@ -196,23 +196,14 @@ async def test_a_withdrawn_call_never_runs(opened: Opened) -> None:
 
 
 async def test_a_call_that_runs_is_cancelled_in_its_source(opened: Opened) -> None:
-    began, ended = asyncio.Event(), asyncio.Event()
-
-    async def works(_call: ToolCall) -> ToolResult:
-        began.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        raise AssertionError
-
+    works = Endless()
     bench = calling(await opened(assessors=HARMLESS, does=works))
     run = await bench.begin()
-    await began.wait()
+    await works.began.wait()
     await bench.calls.cancel(run, CALLER)
     with pytest.raises(GatewayError):
         await bench.done(run)
-    assert ended.is_set()
+    assert works.ended.is_set()
     stored = await bench.worker.store.run(run.id, tenant="t")
     assert stored is not None and stored.state == "cancelled"
 

@@ -1,6 +1,5 @@
 """A gateway that serves MCP clients, in this process, and the official client in front of it."""
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,7 +10,7 @@ from typing import Any, Final, Literal
 import aiohttp
 import httpx2
 import pytest
-from gateways import key, until_read
+from gateways import key, until, until_read
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
@@ -96,9 +95,7 @@ async def world(serve: Json | None = None, *, here: Json | None = None, **config
     }
     async with LocalGateway(content) as gateway:
         made = World(gateway, content)
-        async with asyncio.timeout(120):
-            while not any(service.running for service in _services(gateway)):
-                await asyncio.sleep(0.02)
+        await until(lambda: any(service.running for service in _services(gateway)), timeout_s=120)
         yield made
 
 

@@ -14,16 +14,13 @@ from typing import Final
 
 import pytest
 
-from tests.mcp_servers.servers import NODE, ROOT
+from tests.mcp_servers.servers import ROOT
+from tests.mcp_servers.suite import BOTH, HANDSHAKE, MODERN, SUITE, scenarios_of
 
 pytestmark = pytest.mark.mcp_servers
 
-_PROGRAM: Final = NODE / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
-_NODE: Final = ("node", f"--import={NODE / 'older_node.mjs'}", str(_PROGRAM))
 _CLIENT: Final = f"{sys.executable} -m tests.mcp_servers.conformance_client"
 
-HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
-BOTH: Final = (HANDSHAKE, MODERN)
 #: Not on the timeline of the protocol's revisions.
 EXTENSION: Final = ("",)
 
@@ -119,9 +116,7 @@ NOT_RUN: Final = {
 
 def test_every_scenario_is_run_or_has_its_reason() -> None:
     """A new version of the suite brings nothing that goes unseen."""
-    listing = subprocess.run((*_NODE, "list", "--client"), cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    listed = re.findall(r"^  - (\S+) \[", listing, re.MULTILINE)
-    assert sorted(listed) == sorted([*RUN, *(name for names in NOT_RUN.values() for name in names)])
+    assert sorted(scenarios_of("client")) == sorted([*RUN, *(name for names in NOT_RUN.values() for name in names)])
 
 
 @pytest.mark.parametrize(
@@ -136,7 +131,7 @@ def test_conforms(scenario: str, revision: str, tmp_path: Path) -> None:
         excused = tmp_path / "excused.yaml"
         excused.write_text(json.dumps({"client": [f"{scenario}:{check}" for check in checks]}), encoding="utf-8")
         options += ["--expected-failures", str(excused)]
-    done = subprocess.run((*_NODE, "client", "--command", _CLIENT, *options), cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run((*SUITE, "client", "--command", _CLIENT, *options), cwd=ROOT, capture_output=True, text=True)
     told = done.stdout + done.stderr
     assert done.returncode == 0, told
     assert re.search(r"^Passed: [1-9]", told, re.MULTILINE), told

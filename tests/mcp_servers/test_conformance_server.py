@@ -9,7 +9,6 @@ import asyncio
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Final
@@ -21,16 +20,13 @@ from gateways import until_read
 from gateway.testing.run import GatewayProcess
 from tests.mcp_server.conftest import CALM
 from tests.mcp_servers.conforming import HEADER, TOOLS
-from tests.mcp_servers.servers import NODE, ROOT
+from tests.mcp_servers.servers import ROOT
+from tests.mcp_servers.suite import BOTH, HANDSHAKE, MODERN, SUITE, scenarios_of
 
 pytestmark = pytest.mark.mcp_servers
 
-_PROGRAM: Final = NODE / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
-_NODE: Final = ("node", f"--import={NODE / 'older_node.mjs'}", str(_PROGRAM))
 _WAIT: Final = "1s"
 
-HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
-BOTH: Final = (HANDSHAKE, MODERN)
 
 #: Scenarios, and the revisions at which every check of them passes.
 RUN: Final = {
@@ -120,9 +116,7 @@ NOT_RUN: Final = {
 
 def test_every_scenario_is_run_or_has_its_reason() -> None:
     """A new version of the suite brings nothing that goes unseen."""
-    listing = subprocess.run((*_NODE, "list", "--server"), cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    listed = re.findall(r"^  - (\S+) \[", listing, re.MULTILINE)
-    assert sorted(listed) == sorted([*RUN, *(name for names in NOT_RUN.values() for name in names)])
+    assert sorted(scenarios_of("server")) == sorted([*RUN, *(name for names in NOT_RUN.values() for name in names)])
 
 
 def config(folder: Path) -> str:
@@ -161,7 +155,7 @@ async def test_conforms(tmp_path: Path) -> None:
                 if scenario in EXCUSED:
                     options += ("--expected-failures", str(excused))
                 process = await asyncio.create_subprocess_exec(
-                    *(*_NODE, "server", "--url", f"{gateway.base_url}/mcp/suite", *options),
+                    *(*SUITE, "server", "--url", f"{gateway.base_url}/mcp/suite", *options),
                     cwd=tmp_path,
                     env={"PATH": os.environ["PATH"]},
                     stdout=asyncio.subprocess.PIPE,

@@ -4,7 +4,7 @@ import asyncio
 import re
 
 import pytest
-from agent.doubles import Clock, samples
+from agent.doubles import Clock, Endless, samples
 
 from gateway.contracts.calls import CallOutcome
 from gateway.contracts.tools import ToolCall, ToolResult
@@ -79,23 +79,14 @@ async def test_a_long_result_is_shortened_for_the_model_and_kept_whole() -> None
 
 async def test_a_cancelled_call_is_cancelled_in_its_tool() -> None:
     """And counted as that."""
-    began, ended = asyncio.Event(), asyncio.Event()
-
-    async def waits(_call: ToolCall) -> ToolResult:
-        began.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        raise AssertionError
-
+    waits = Endless()
     bench = Bench(waits)
     running = asyncio.create_task(bench.run())
-    await began.wait()
+    await waits.began.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert ended.is_set()
+    assert waits.ended.is_set()
     assert bench.outcomes() == {"cancelled": 1}
 
 

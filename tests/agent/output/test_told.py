@@ -1,4 +1,4 @@
-"""What a client is told: the texts that dialects show as items, and the whole."""
+"""The texts that a client gets: those that dialects show as items, and the whole."""
 
 from gateway.agent.output.told import Told
 from gateway.contracts.exchange import Chunk
@@ -76,7 +76,7 @@ def test_only_tainted_texts_are_taken() -> None:
 
 
 def test_an_answer_that_is_asked_for_again_is_forgotten() -> None:
-    """What came before it stays, and is gone on with if it was open."""
+    """The text before it stays, and is gone on with if it was open."""
     made = told("a", thought("b"))
     made.begin()
     for chunk in (thought("c"), "d", chunks.delta({"x": "y"})):

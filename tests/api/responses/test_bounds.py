@@ -1,4 +1,4 @@
-"""What a request goes on from has bounds, together with the request."""
+"""The bounds of a request together with the history that it goes on from."""
 
 import pytest
 

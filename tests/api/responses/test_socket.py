@@ -236,7 +236,7 @@ async def test_a_handshake_that_no_message_could_follow_is_refused(
 
 
 async def test_a_repeated_handshake_repeats_no_message(tmp_path: Path) -> None:
-    """What its retry count says holds for the handshake: each message has an answer of its own."""
+    """A retry count is that of the handshake: each message has an answer of its own."""
     async with (
         answering(RUNS, says("one"), RUNS, says("two"), tools=desk(tmp_path, write=True)) as client,
         talking(client, **{"x-stainless-retry-count": "1"}) as talk,
