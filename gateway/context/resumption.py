@@ -128,9 +128,7 @@ class Resumption:
         found = [(await desk.find(approval_id, caller=caller), decision) for approval_id, decision in named]
         _check_one_run([approval for approval, _ in found])
         for approval, decision in found:  # all of them or none
-            if approval.state == "pending" and not await is_of_what_was_shown(
-                approval, decision, repeated.exchange, store=self._store
-            ):
+            if not await self._counts(approval, decision, repeated.exchange):
                 return await self._undecided([one for one, _ in found], repeated)
         run = await self._store.run(found[0][0].run_id, tenant=caller.tenant)
         narrows = {} if run is None else narrowing_of(repeated.exchange, run)
@@ -145,6 +143,13 @@ class Resumption:
         except StoreError as error:
             log.error("run %s does not go on yet: %s", ruled[0].run_id, error)
             return self._answered_run(repeated, ruled[0].run_id, self._noted(ruled[0], repeated))
+
+    async def _counts(self, approval: Approval, decision: ChatDecision, exchange: Exchange) -> bool:
+        """Return whether a decision is of what was shown, or of a call that somebody has decided on meanwhile."""
+        if approval.state != "pending" or await is_of_what_was_shown(approval, decision, exchange, store=self._store):
+            return True
+        now = await self._store.approval(approval.id, tenant=approval.tenant)
+        return now is not None and now.state != "pending"
 
     async def _go_on_with(self, ruled: Sequence[Approval], repeated: RepeatedRequest, *, in_field: bool) -> LiveRun:
         """Answer a decision with the result of its run. Raises GatewayError, StoreError.

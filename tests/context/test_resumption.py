@@ -1,7 +1,9 @@
 """Runs on record that go on: in the request that decides, or by themselves."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from gateways import until, until_read
 from gateway.approvals.chat_replies import ChatDecision
 from gateway.context.chain import fold
 from gateway.context.resumption import OFTEN
-from gateway.contracts.journal import StoredRun, StoredStep
+from gateway.contracts.journal import Approval, StoredRun, StoredStep
 from gateway.contracts.store import StoreError
 from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
@@ -44,6 +46,18 @@ class Unwilling(SqliteStore):
     def _check(self, what: str) -> None:
         if self.fails == what:
             raise StoreError("disk I/O error")
+
+
+class Overtaken(SqliteStore):
+    """A store in which `meanwhile` happens once, just before the calls that wait are listed."""
+
+    meanwhile: Callable[[], Awaitable[object]] | None = None
+
+    async def approvals(self, **which: object) -> list[Approval]:  # type: ignore[override]
+        if which.get("state") == "pending" and self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            await meanwhile()
+        return list(await super().approvals(**which))  # type: ignore[arg-type]
 
 
 # A chat message that decides.
@@ -120,6 +134,24 @@ async def test_a_message_that_is_sent_twice_runs_nothing_twice(opened: Opened) -
     assert [texts(one) for one in told] == ["Done."] * 5 and len(worker.calls) == 1
     assert texts(await worker.message(pending.id)) == "Done.", "it is over by now"
     assert len(worker.calls) == 1
+
+
+async def test_a_message_without_a_check_word_that_is_sent_twice_gets_the_answer_twice() -> None:
+    """The other one decided after this one had found the call, and before it looked which calls wait."""
+    store = Overtaken(":memory:")
+    worker = Worker([answer(risky()), answer("Done.")], store=store)
+    await worker.open()
+    await worker.first()
+    (pending,) = await worker.pending_approvals()
+    said = ChatDecision(True, (pending.id,), None)
+
+    async def sent(request_id: str) -> str:
+        repeated = worker.request_key(HI, {"role": "user", "content": "approve it"}, request_id=request_id)
+        return texts(await whole(await worker.resumption.reply([said], repeated)))
+
+    store.meanwhile = partial(sent, "run_2")
+    assert await sent("run_3") == "Done." and store.meanwhile is None and len(worker.calls) == 1
+    await worker.close()
 
 
 async def test_two_processes_that_hear_of_a_decision_drive_one_run(opened: Opened, tmp_path: Path) -> None:
