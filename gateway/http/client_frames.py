@@ -37,6 +37,15 @@ SMALL_A_SWEEP: Final = 250
 LONG_BYTES: Final = 256 << 10
 
 
+def frame_head(first: int, length: int, mask: bytes = b"") -> bytes:
+    """Return the head of a frame with this first byte and a payload of `length` bytes; only a client's has a mask."""
+    masked = _MASKED if mask else 0
+    if length < 126:
+        return bytes((first, masked | length)) + mask
+    kind = 126 if length < 1 << 16 else 127
+    return bytes((first, masked | kind)) + length.to_bytes(_LENGTH_BYTES[kind]) + mask
+
+
 class _Divided:
     """A long frame, handed on as fragments of its message."""
 
@@ -50,10 +59,7 @@ class _Divided:
         """Return the head of the next piece, which has `length` bytes."""
         first, mask, turn = self._opcode | self._fin * last, self._mask, length % _MASK_BYTES
         self._opcode, self._mask = 0, mask[turn:] + mask[:turn]
-        if length < SMALL_BYTES:
-            return bytes((first, _MASKED | length)) + mask
-        size = 2 if length < 1 << 16 else 8
-        return bytes((first, _MASKED | (126 if size == 2 else 127))) + length.to_bytes(size) + mask
+        return frame_head(first, length, mask)
 
 
 class ClientFrames:

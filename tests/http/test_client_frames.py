@@ -16,13 +16,14 @@ from gateway.http.client_frames import (
     SMALL_BYTES,
     SMALL_MOST,
     ClientFrames,
+    frame_head,
 )
 
 SIZES = (0, 1, 125, 126, 127, 65_535, 65_536)
 
 
 def fed(frames: ClientFrames, data: bytes, *, cuts: list[int] | None = None) -> bytes:
-    """What the reader gets of data that comes in these pieces."""
+    """Return the bytes that the reader gets of data that comes in these pieces."""
     places = [0, *sorted(cut % (len(data) + 1) for cut in cuts or []), len(data)]
     return b"".join(frames.feed(data[start:end]) for start, end in pairwise(places) if end > start)
 
@@ -42,12 +43,19 @@ def read(data: bytes) -> list[tuple[int, bool, bytes]]:
     return found
 
 
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("mask", [b"mask", b""], ids=["client", "server"])
+def test_the_head_of_a_frame(size: int, mask: bytes) -> None:
+    whole = frame(TEXT, bytes(size), mask=mask or None)
+    assert frame_head(0x80 | TEXT, size, mask) == whole[: len(whole) - size]
+
+
 @given(
     st.lists(st.tuples(st.sampled_from((TEXT, BINARY, PING, CLOSE)), st.sampled_from(SIZES)), max_size=6),
     st.lists(st.integers(min_value=0)),
 )
 def test_pieces_change_nothing(sent: list[tuple[int, int]], cuts: list[int]) -> None:
-    """Whatever a client sends goes on as it came."""
+    """All bytes of a client go on as they came."""
     data = b"".join(frame(opcode, bytes(size)) for opcode, size in sent)
     assert fed(ClientFrames(), data, cuts=cuts) == data
     frames = ClientFrames(limit_bytes=1 << 30, most=100)
@@ -72,7 +80,7 @@ def test_no_more_is_handed_on_than_the_bounds_allow(sizes: list[int], cuts: list
 
 
 def test_a_message_in_pieces_counts_as_one() -> None:
-    """Its control frames count as none."""
+    """Control frames between the pieces count as none."""
     first = frame(TEXT, b"ab", fin=False) + frame(PING, b"x") + frame(0, b"cd")
     frames = ClientFrames(limit_bytes=10, most=2)
     assert frames.feed(first + first + frame(PING) + first) == first + first + frame(PING)
@@ -89,7 +97,7 @@ def test_the_pieces_of_a_message_count_together() -> None:
 
 
 def test_a_message_of_its_own_is_not_held_back() -> None:
-    """Its reader refuses it where it is too long: nothing would ever make room for it."""
+    """The reader refuses a message that is too long: nothing would ever make room for it."""
     frames, long = ClientFrames(limit_bytes=10, most=5), frame(TEXT, bytes(100))
     assert frames.feed(long) == long and not frames.waits
 
@@ -130,13 +138,13 @@ def test_a_long_frame_goes_on_in_the_pieces_in_which_it_comes(cuts: list[int], f
 
 @pytest.mark.parametrize(("limit_bytes", "most"), [(LONG_BYTES, 2), (0, None)])
 def test_a_frame_that_its_reader_refuses_is_not_divided(limit_bytes: int, most: int | None) -> None:
-    """Its head says that it is too long, and is enough."""
+    """The head says that the frame is too long, and is enough."""
     head = frame(TEXT, bytes(LONG_BYTES + 1))[:14]
     assert ClientFrames(limit_bytes=limit_bytes, most=most).feed(head) == head
 
 
 def test_many_frames_are_handed_on_in_several_turns() -> None:
-    """Whatever they are: nothing is lost, and their order stays."""
+    """Frames of all kinds: nothing is lost, and their order stays."""
     sent = (frame(PING, b"ab") + frame(TEXT, b"c")) * FRAMES_AT_ONCE + frame(TEXT, b"end")
     frames = ClientFrames()
     turns = [frames.feed(sent)]
@@ -162,7 +170,7 @@ SMALL = {
 
 
 def all_of(frames: ClientFrames, data: bytes) -> bytes:
-    """What the reader gets of data in as many turns as it takes."""
+    """Return the bytes that the reader gets of data in as many turns as it takes."""
     got = frames.feed(data)
     while frames.yields:
         got += frames.feed(b"")
@@ -184,6 +192,6 @@ def test_small_frames_without_end_are_refused(small: bytes) -> None:
 
 @pytest.mark.parametrize("one", [frame(TEXT, b"x"), frame(0, bytes(SMALL_BYTES), fin=False)], ids=["message", "piece"])
 def test_messages_and_pieces_of_some_length_are_no_flood(one: bytes) -> None:
-    """Their page answers each, or their message has a limit."""
+    """A page answers each message, and a message in pieces has a limit."""
     frames, sent = ClientFrames(), one * (SMALL_MOST + 1)
     assert all_of(frames, sent) == sent and not frames.flooded

@@ -6,7 +6,6 @@
 """
 
 import asyncio
-import struct
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -16,6 +15,7 @@ import orjson
 
 from gateway.contracts.journal import RunEvent
 from gateway.contracts.store import Json
+from gateway.http.client_frames import frame_head
 
 #: A client that is so many events behind does not read.
 WAITING_MOST: Final = 1000
@@ -149,9 +149,4 @@ def words_of(event: RunEvent) -> bytes:
 
 def _frame(text: bytes) -> bytes:
     """Return a text as a WebSocket frame of a server (RFC 6455 section 5.2): whole, not masked, not compressed."""
-    size = len(text)
-    if size < 126:
-        return bytes((_TEXT, size)) + text
-    if size < 1 << 16:
-        return struct.pack("!BBH", _TEXT, 126, size) + text
-    return struct.pack("!BBQ", _TEXT, 127, size) + text
+    return frame_head(_TEXT, len(text)) + text
