@@ -133,8 +133,7 @@ class Listener:
 
     @property
     def full(self) -> bool:
-        limit = self.router.limits.concurrent
-        return limit is not None and self._under_way >= limit
+        return self.room == 0
 
     def admit(self) -> None:
         """Raise GatewayError when no further request may begin."""
@@ -154,6 +153,11 @@ class Listener:
         Those are WebSockets and event streams of our own pages. A WebSocket counts while it answers a message.
         """
         return self.inflight - len(self.websockets) - self.listening + self.answering + self._beside()
+
+    @property
+    def _modes(self) -> list[str]:
+        """Return the modes of the requests under way."""
+        return [one.transaction.mode for one in self.connections if one.transaction is not None]
 
     def turn_over(self) -> None:
         """Count a transaction as ended; called once for each."""
@@ -190,7 +194,7 @@ class Listener:
     async def _empty(self, limit_s: float, *, mode: str | None = None) -> None:
         """Wait until no connection is left, or none with a transaction of this mode, at most `limit_s`."""
         deadline = self.clock() + limit_s
-        while self.clock() < deadline and any(mode is None or _mode_of(one) == mode for one in self.connections):
+        while self.clock() < deadline and (self.connections if mode is None else mode in self._modes):
             self._close_idle()
             for transaction in list(self.websockets):
                 transaction.go_away()
@@ -211,7 +215,7 @@ class Listener:
         """Yield what is open right now, for a scrape."""
         connections = GaugeMetricFamily("gateway_client_connections", "Open client connections", value=self.clients)
         inflight = GaugeMetricFamily("gateway_inflight_requests", "Requests under way", labels=["mode"])
-        modes = [c.transaction.mode for c in self.connections if c.transaction is not None]
+        modes = self._modes
         for mode in ("passthrough", "tunnel", "context", "own", "websocket"):
             inflight.add_metric([mode], modes.count(mode))
         streams = GaugeMetricFamily("gateway_open_streams", "Event streams under way")
@@ -260,11 +264,6 @@ class Listener:
                 by_fd[fd].transport.abort()
         if by_fd:
             self._watcher = self.loop.call_later(PAUSED_LOOK_S, self._look_at_paused)
-
-
-def _mode_of(connection: ClientConnection) -> str | None:
-    """Return the mode of the request under way."""
-    return None if connection.transaction is None else connection.transaction.mode
 
 
 def _clients_by_files() -> int:
