@@ -10,7 +10,7 @@ Heartbeats are ours and not aiohttp's, which ends a connection whose reading is 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from time import perf_counter
 from typing import Final
@@ -144,20 +144,21 @@ class WebSocketTransaction:
             raise
         finally:
             listener.answering -= 1
-            if listener.access_log is not None:
-                self._write_access(perf_counter() - began, {"status": web.HTTPOk.status_code, **facts})
+            self._write_access(perf_counter() - began)
             if self._client.transaction is self:
                 self._hand_on(self._frames.done())
 
-    def _write_access(self, duration_s: float, facts: Mapping[str, object]) -> None:
-        assert self._client.listener.access_log is not None
-        self._client.listener.access_log(
+    def _write_access(self, duration_s: float) -> None:
+        """Log a turn that has ended, if there is an access log."""
+        if (access_log := self._client.listener.access_log) is None:
+            return
+        access_log(
             mode=self.mode,
             method=self._head.method,
             path=path_of(self._head.target),
             duration_ms=round(duration_s * 1000, 3),
             client=address_of(self._client.transport.get_extra_info("peername")),
-            **facts,
+            **{"status": web.HTTPOk.status_code, **self._facts},
         )
 
     def go_away(self) -> None:
