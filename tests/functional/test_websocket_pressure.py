@@ -72,7 +72,7 @@ async def test_a_client_that_does_not_read_holds_its_page_back() -> None:
 
 
 def sweeps(gateway: Talking) -> float:
-    """How often the gateway has looked at its deadlines."""
+    """Return how often the gateway has looked at its deadlines."""
     return sum(gateway.metrics.loop_lag.values()[:-1])
 
 
@@ -103,7 +103,7 @@ async def test_a_client_that_does_not_answer_heartbeats_is_gone() -> None:
 
 
 async def test_a_client_that_is_not_read_owes_no_heartbeat() -> None:
-    """It waits behind a long turn; its next message is read after that."""
+    """The client waits behind a long turn; its next message is read after that."""
 
     class Slow(Page):
         async def talk(self, talk: web.WebSocketResponse) -> None:
@@ -164,7 +164,7 @@ async def test_a_flood_of_small_frames_is_refused(
 
 
 async def test_a_client_that_was_not_read_for_long_is_no_flood() -> None:
-    """Its pings of an hour are answered, each."""
+    """The pings of an hour are answered, each."""
     async with talking() as gateway, gateway.client() as client:
         await joined(client)
         await client.send(frame(PING) * 3600, timeout_s=None)

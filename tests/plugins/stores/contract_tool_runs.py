@@ -1,4 +1,4 @@
-"""What every store promises of the runs of tool calls: imported by its test module like `contract`."""
+"""The contract of every store for the runs of tool calls: imported by its test module like `contract`."""
 
 from dataclasses import replace
 
