@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -47,11 +48,7 @@ class Following:
 
     async def retell(self, request: web.Request, row: StoredResponse, *, headers: dict[str, str]) -> web.StreamResponse:
         """Write the events of a response that has a client of its own: the first ones now, the rest at its end."""
-        response = web.StreamResponse(headers=STREAM_HEADERS)
-        response.headers.update(headers)
-        if request.version >= HttpVersion11:
-            response.enable_chunked_encoding()
-        await response.prepare(request)
+        response = await _opened(request, headers)
         stream = self.kept.answer_of(row).stream()
         await response.write(stream.first())
         ending = asyncio.get_running_loop().create_task(self._output(row))
@@ -75,11 +72,7 @@ class Following:
         self, request: web.Request, row: StoredResponse, *, after: int, headers: dict[str, str]
     ) -> web.StreamResponse:
         """Write the events behind number `after` as they come, up to the end."""
-        response = web.StreamResponse(headers=STREAM_HEADERS)
-        response.headers.update(headers)
-        if request.version >= HttpVersion11:
-            response.enable_chunked_encoding()
-        await response.prepare(request)
+        response = await _opened(request, headers)
         task = asyncio.get_running_loop().create_task(self._follow(response, row, after=after))
         self._open.add(task)
         try:
@@ -121,3 +114,13 @@ class Following:
                 except GatewayError as error:  # or it was deleted, and its log with it
                     await response.write(stream.error(error, request_id=row.id))
                     return
+
+
+async def _opened(request: web.Request, headers: Mapping[str, str]) -> web.StreamResponse:
+    """Return a stream of events whose head is sent, with these headers, too."""
+    response = web.StreamResponse(headers=STREAM_HEADERS)
+    response.headers.update(headers)
+    if request.version >= HttpVersion11:
+        response.enable_chunked_encoding()
+    await response.prepare(request)
+    return response
