@@ -125,13 +125,10 @@ class _Connection:
             failed = True
             try:
                 failed = await self._turn(content)
-            except GatewayError as error:
-                await self._refuse(error)
             except ClientConnectionResetError:
                 raise
-            except Exception:
-                log.exception("a response over a WebSocket failed, request id %s", self._request[REQUEST_ID])
-                await self._refuse(GatewayError("internal_error", "The gateway failed; its log has this request id."))
+            except Exception as failure:
+                await self._refuse(_told(failure, self._request[REQUEST_ID]))
             if failed and self._before is not None:
                 self._remembered.pop(self._before, None)
 
