@@ -114,12 +114,18 @@ def is_blank(arguments: str) -> bool:
     return not arguments.strip(" \t\r\n")
 
 
+def arguments_of(item: Json) -> str:
+    """Return the arguments of a call as JSON, also where its model wrote none."""
+    arguments: str = item["arguments"]
+    return NO_ARGUMENTS if is_blank(arguments) else arguments
+
+
 def call_of(item: Json) -> Json:
     """Return a checked item that is a call as chat completions have it."""
     name = item.get("name")
     match item["type"]:
         case "function_call":
-            arguments = NO_ARGUMENTS if is_blank(item["arguments"]) else item["arguments"]
+            arguments = arguments_of(item)
         case "custom_tool_call":
             arguments = _written({"input": item["input"]})
         case "apply_patch_call":

@@ -17,7 +17,7 @@ from gateway.contracts.store import Json
 from gateway.dialects.chat_request import whole_text
 from gateway.dialects.dialect import Asked, Wishes
 from gateway.dialects.meaning import content_text
-from gateway.dialects.responses.calls import EXACT, NO_ARGUMENTS, ClientTool, call_of, is_blank, name_for_models
+from gateway.dialects.responses.calls import EXACT, NO_ARGUMENTS, ClientTool, arguments_of, call_of, name_for_models
 from gateway.dialects.responses.choice import tool_name
 from gateway.dialects.responses.decisions import decisions_of, shown_last
 from gateway.dialects.responses.fields import for_models
@@ -249,9 +249,7 @@ class _Conversation:
                 item.get("id") or f"call_{len(self.messages)}",
                 tool_name(item["server_label"], item["name"]),
             )
-            self._add_call(
-                _call(call_id, name, NO_ARGUMENTS if is_blank(item["arguments"]) else item["arguments"]), output
-            )
+            self._add_call(_call(call_id, name, arguments_of(item)), output)
 
     def _add_summary(self, index: int, item: Json) -> None:
         self._close()
