@@ -24,7 +24,6 @@ from gateway.api.responses.rows import (
     is_hidden,
     no_previous,
     not_found,
-    question_item,
     row_of,
     write,
 )
@@ -38,6 +37,7 @@ from gateway.dialects.responses.answer import ResponseAnswer
 from gateway.dialects.responses.decisions import decided_in
 from gateway.dialects.responses.facts import ResponseFacts
 from gateway.dialects.responses.ids import response_id_of, response_of, run_id_of
+from gateway.dialects.responses.output.gateway_calls import question_item
 from gateway.errors import GatewayError
 from gateway.runs.answer_log import AnswerLogs, Recorded, end_of, ended, has_end, rest_of, tells_all
 from gateway.runs.lease import interrupted
@@ -153,7 +153,8 @@ class KeptResponses:
                 "itself.",
                 param=f"{place}.id",
             )
-        return question_item(approval, service=self.service_of(approval.tool))
+        tool, service = approval.tool, self.service_of(approval.tool)
+        return question_item(approval.id, tool=tool, service=service, arguments=approval.arguments)
 
     async def put(
         self, row: StoredResponse, *, adds: Sequence[tuple[str, bytes]] = (), takes_key_of: str | None = None

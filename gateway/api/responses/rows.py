@@ -9,12 +9,11 @@ import orjson
 
 from gateway.api.content import aside
 from gateway.contracts.exchange import Chunk
-from gateway.contracts.journal import Approval, StoredRun
+from gateway.contracts.journal import StoredRun
 from gateway.contracts.responses import StoredResponse
 from gateway.contracts.store import Json
 from gateway.dialects.responses.answer import ResponseAnswer
 from gateway.dialects.responses.items import listed
-from gateway.dialects.responses.output.gateway_calls import OWN_LABEL
 from gateway.errors import GatewayError
 from gateway.runs.answer_log import end_of
 
@@ -41,17 +40,6 @@ def ended_row(row: StoredResponse, answer: ResponseAnswer) -> StoredResponse:
 def is_hidden(row: StoredResponse) -> bool:
     """Return whether a row only says that its response was deleted."""
     return row.output == b""
-
-
-def question_item(approval: Approval, *, service: str | None) -> Json:
-    """Return the request for an approval as the item that its response has."""
-    return {
-        "id": approval.id,
-        "type": "mcp_approval_request",
-        "server_label": service or OWN_LABEL,
-        "name": approval.tool if service is None else approval.tool.removeprefix(f"{service}."),
-        "arguments": approval.arguments,
-    }
 
 
 def row_of(run: StoredRun, response_id: str) -> StoredResponse | None:

@@ -4,17 +4,15 @@ questions whether a call may run.
 A run that goes on after a crash tells its steps again, so each call and each question is shown once.
 """
 
-from typing import Final, Protocol
+from typing import Protocol
 
 import orjson
 
 from gateway.contracts.store import Json
+from gateway.dialects.responses.choice import GATEWAY
 from gateway.dialects.responses.events import Events
 from gateway.dialects.responses.facts import ResponseFacts
 from gateway.dialects.responses.output.items import GatewayCall, Item, WholeItem
-
-#: The label of the tools that belong to no service.
-OWN_LABEL: Final = "gateway"
 
 
 class Items(Protocol):
@@ -67,7 +65,7 @@ class GatewayCalls:
         """Add the tools of each label that the conversation has not listed yet."""
         by_label: dict[str, list[Json]] = {}
         for tool in tools:
-            label, name = _named(tool)
+            label, name = _named(tool["tool"], tool["service"])
             if label not in self._listed:
                 shown = {"name": name, "description": tool["description"], "input_schema": tool["parameters"]}
                 by_label.setdefault(label, []).append(shown)
@@ -88,7 +86,7 @@ class GatewayCalls:
         known = self._calls.get(event["call_id"])
         if known is not None:
             return known
-        label, name = _named(event)
+        label, name = _named(event["tool"], event["service"])
         item_id, index = output.place("mcp")
         call = GatewayCall(id=item_id, index=index, label=label, name=name, approval_id=event["approval_id"])
         self._calls[event["call_id"]] = call
@@ -111,18 +109,24 @@ class GatewayCalls:
         output.end_item(call.index)
 
     def _ask(self, approval: Json, output: Items) -> None:
-        """Add the question about a call. Its answer names the approval."""
+        """Add the question about a call."""
         if approval["id"] in self._asked:
             return
         self._asked.add(approval["id"])
-        label, name = _named(approval)
-        fields = {"id": approval["id"], "type": "mcp_approval_request", "server_label": label, "name": name}
+        tool, service, arguments = approval["tool"], approval["service"], orjson.dumps(approval["arguments"]).decode()
+        item = question_item(approval["id"], tool=tool, service=service, arguments=arguments)
         _, index = output.place("ap")
-        output.add(WholeItem({**fields, "arguments": orjson.dumps(approval["arguments"]).decode()}))
+        output.add(WholeItem(item))
         output.end_item(index)
 
 
-def _named(event: Json) -> tuple[str, str]:
-    """Return the label and the name of the tool that an event is about; within a service, tools have short names."""
-    service, tool = event["service"], event["tool"]
-    return (OWN_LABEL, tool) if service is None else (service, tool.removeprefix(f"{service}."))
+def question_item(approval_id: str, *, tool: str, service: str | None, arguments: str) -> Json:
+    """Return the question about a call of a tool, with its arguments as JSON. The answer names the approval."""
+    label, name = _named(tool, service)
+    fields = {"id": approval_id, "type": "mcp_approval_request", "server_label": label, "name": name}
+    return {**fields, "arguments": arguments}
+
+
+def _named(tool: str, service: str | None) -> tuple[str, str]:
+    """Return the label and the name of a tool as clients know them; within a service, tools have short names."""
+    return (GATEWAY, tool) if service is None else (service, tool.removeprefix(f"{service}."))
