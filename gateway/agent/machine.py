@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
-from typing import Protocol
+from typing import TypeAlias
 
 from gateway.agent.call_loop import CallLoop
 from gateway.agent.loop import Loop
@@ -23,10 +23,10 @@ from gateway.tools.native import native_tools
 from gateway.workflows.definition import Workflow
 from gateway.workflows.templates import Values
 
+Machine: TypeAlias = Loop | WorkflowLoop | CallLoop
 
-def new_machine(
-    parts: AgentParts, limits: LoopLimits, exchange: Exchange, progress: Progress
-) -> Loop | WorkflowLoop | CallLoop:
+
+def new_machine(parts: AgentParts, limits: LoopLimits, exchange: Exchange, progress: Progress) -> Machine:
     """Return the machine of a run that begins. A run that continues restores its state afterwards."""
     plan, fill = partial(_plan, parts, exchange, progress), partial(_filled, parts, exchange)
     if exchange.call is not None:
@@ -46,14 +46,6 @@ def new_machine(
         new_id=_new_call_id,
         run_id=exchange.id,
     )
-
-
-class Machine(Protocol):
-    """The state machine of a run."""
-
-    def request(self, body: Json, conversation: Sequence[Json]) -> Json:
-        """Return the body of the next model call."""
-        ...
 
 
 class Narrowed:
