@@ -166,10 +166,7 @@ class McpConnection:
                 # Nothing ran: the server wants arguments as headers, by a schema that it has changed since.
                 await self.tools()
                 result = await self.session.send_request(request, CallToolResult, progress_callback=told)
-        raw = (result.meta or {})[_RAW]
-        if raw.get("resultType") == "input_required":
-            raise AnsweredError("it asks for more input, which cannot be given here")
-        return dict(raw)
+        return dict(_completed((result.meta or {})[_RAW]))
 
     def offers(self, kind: str) -> bool:
         """Return whether the server declares this kind of things: `prompts` or `resources`."""
@@ -180,9 +177,7 @@ class McpConnection:
         request: Request[Any, Any] = _ASKED[method].model_validate({"method": method, "params": params})
         with _mapped():
             raw: Json = await self.session.send_request(request, _AS_WRITTEN)
-        if raw.get("resultType") == "input_required":
-            raise AnsweredError("it asks for more input, which cannot be given here")
-        return raw
+        return _completed(raw)
 
     async def listen(self) -> None:
         """Subscribe to changes of its tools, where the newer era requires that; until it is cancelled."""
@@ -257,6 +252,13 @@ class _Wire(Dispatcher[TransportContext]):
         except ValidationError:
             return False
         return True
+
+
+def _completed(raw: Json) -> Json:
+    """Return a result as the server wrote it. Raises AnsweredError for a question in its place."""
+    if raw.get("resultType") == "input_required":
+        raise AnsweredError("it asks for more input, which cannot be given here")
+    return raw
 
 
 def _name(tool: Any) -> object:
