@@ -11,7 +11,7 @@ from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import GATEWAY_HEADER, Identify, Identity
 from gateway.mcp.sdk import IMPORTING
-from gateway.mcp_server.auth.protected_resource import metadata_url, scopes_that_grant
+from gateway.mcp_server.auth.protected_resource import metadata_url, oauth_of, scopes_that_grant
 
 if TYPE_CHECKING:
     from gateway.mcp_server.auth.tokens import Tokens
@@ -100,11 +100,6 @@ def _load() -> "type[Tokens]":
         # Imported here: without `mcp.serve.oauth` nothing needs the library of tokens.
         from gateway.mcp_server.auth.tokens import Tokens
     return Tokens
-
-
-def oauth_of(settings: Settings) -> ServeOAuth | None:
-    """Return the settings of tokens; None: only keys are accepted."""
-    return None if settings.mcp.serve is None else settings.mcp.serve.oauth
 
 
 def _token(head: RequestHead) -> bytes | None:

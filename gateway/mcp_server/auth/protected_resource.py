@@ -30,17 +30,22 @@ class ProtectedResource:
 
     async def _page(self, request: web.Request) -> web.Response:
         settings = self._in_use()
-        serve = settings.mcp.serve
-        if serve is None or serve.oauth is None or request.path not in metadata_paths(settings):
+        oauth = oauth_of(settings)
+        if oauth is None or request.path not in metadata_paths(settings):
             raise GatewayError("unknown_route", "The gateway has no metadata at this path.")
         found = {
             "resource": resource_of(settings),
             "resource_name": "Twolane",
-            "authorization_servers": [serve.oauth.issuer],
+            "authorization_servers": [oauth.issuer],
             "bearer_methods_supported": ["header"],
         }
-        scopes = requestable_scopes(serve.oauth)
+        scopes = requestable_scopes(oauth)
         return web.json_response({**found, "scopes_supported": scopes} if scopes else found)
+
+
+def oauth_of(settings: Settings) -> ServeOAuth | None:
+    """Return the settings of tokens; None: only keys are accepted."""
+    return None if settings.mcp.serve is None else settings.mcp.serve.oauth
 
 
 def metadata_paths(settings: Settings) -> frozenset[str]:
