@@ -152,7 +152,8 @@ class _Watch:
         if ctx.request_id is None:
             return await call_next(ctx)
         visit, method, began_s = visit_of(ctx), ctx.method, self._clock.monotonic()
-        visit.note(mcp_method=method if method in SPEC_CLIENT_METHODS else _OTHER)
+        known = method if method in SPEC_CLIENT_METHODS else _OTHER
+        visit.note(mcp_method=known)
         error_type = "cancelled"
         try:
             check_message(ctx.request_id, ctx.params)
@@ -164,7 +165,7 @@ class _Watch:
         except GatewayError as error:
             error_type = "refused"
             raise as_mcp_error(error) from None
-        except MCPError:
+        except (MCPError, ValidationError):
             error_type = "refused"
             raise
         except StoreError as error:
@@ -172,12 +173,9 @@ class _Watch:
             log.error("the store failed: %s", error)
             nothing = unwritten(error, "The gateway's store failed, so nothing was done: its log has the reason.")
             raise as_mcp_error(nothing) from None
-        except ValidationError:
-            error_type = "refused"
-            raise
         except Exception:
             error_type = "failed"
-            log.exception("a request of an MCP client failed: %s", method if method in SPEC_CLIENT_METHODS else _OTHER)
+            log.exception("a request of an MCP client failed: %s", known)
             raise as_mcp_error(GatewayError("internal_error", "The gateway failed: its log has the reason.")) from None
         finally:
             self._counters.observe(
