@@ -28,7 +28,7 @@ from gateway.lanes.keys import Identity
 from gateway.mcp_server.asking import Question, decision_of, held_text, question_of
 from gateway.mcp_server.auth.answers import Answers
 from gateway.mcp_server.progress import Progress
-from gateway.mcp_server.results import call_result
+from gateway.mcp_server.results import call_result, text_result
 from gateway.mcp_server.visit import Visit, visit_of
 
 log = logging.getLogger("gateway")
@@ -178,7 +178,7 @@ class Calling:
 
     async def _answered(self, ctx: Any, question: Question) -> tuple[ElicitResult | None, RequestHead | None]:
         """Put a question on the stream of a call. Return its answer and the head of the request that brought that."""
-        session_id = ctx.request.headers.get("mcp-session-id", "")
+        session_id = visit_of(ctx).session_id or ""
         with self.answers.expected(session_id):
             try:
                 answer = await question.put(ctx)
@@ -217,19 +217,17 @@ class Calling:
     def _still_held(self, visit: Visit, held: Held) -> Json:
         """Return the result of a call that has not run, and stays owed to its client."""
         answering, approval = self.answering(visit.identity.caller), held.approvals[0]
-        return {
-            "content": [{"type": "text", "text": held_text(approval, answering)}],
-            "isError": True,
-            "_meta": {"twolane/run": held.run_id, "twolane/approval": approval.id},
-        }
+        meta = {"twolane/run": held.run_id, "twolane/approval": approval.id}
+        return {**text_result(held_text(approval, answering), ok=False), "_meta": meta}
 
     def _withdraw(self, ctx: Any, run: CallRun) -> None:
         """Cancel the call of a client that has cancelled its request; one that only left may come back for it."""
-        session_id = ctx.request.headers.get("mcp-session-id")
+        visit = visit_of(ctx)
+        session_id = visit.session_id
         is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         if self.leaving or not (is_modern or session_id) or session_id in self.ending:
             return
-        task = asyncio.get_running_loop().create_task(self._cancelled(run, visit_of(ctx).identity.caller))
+        task = asyncio.get_running_loop().create_task(self._cancelled(run, visit.identity.caller))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -29,7 +29,6 @@ log = logging.getLogger("gateway")
 PAUSE_S: Final = 0.2
 #: A client that does not read is not waited for.
 _SEND_S: Final = 5.0
-_SESSION: Final = "mcp-session-id"
 
 
 class Changes:
@@ -51,7 +50,7 @@ class Changes:
 
     def follow(self, ctx: Any) -> None:
         """Report changes to the session of a message from now on, if it has one."""
-        session_id = ctx.request.headers.get(_SESSION)
+        session_id = visit_of(ctx).session_id
         if session_id is None or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return
         if session_id not in self._sessions:

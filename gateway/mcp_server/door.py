@@ -28,7 +28,6 @@ from gateway.mcp_server.visit import Visit
 #: Loggers of the SDK: they write what clients send.
 _LIBRARIES: Final = ("mcp", "sse_starlette")
 _ROUTE: Final = "mcp"
-_SESSION: Final = "mcp-session-id"
 
 
 class Door:
@@ -126,7 +125,7 @@ class Door:
         await check_values(body, limit=most_values)
         visit = Visit(request, head, identity, request.match_info.get("service"))
         visit.note(key=identity.caller.name)
-        session_id = request.headers.get(_SESSION)
+        session_id = visit.session_id
         if request.method == "GET":
             self._streams.add(visit)
         elif request.method == "DELETE" and session_id is not None:

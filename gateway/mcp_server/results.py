@@ -11,8 +11,7 @@ from gateway.contracts.store import Json
 def call_result(done: Done, version: str) -> Json:
     """Return the result of a call: the blocks of its server where the client can read them, else its text."""
     result = done.result
-    whole: Json = {"content": [{"type": "text", "text": result.content}], "isError": not result.ok}
-    whole["_meta"] = {"twolane/run": done.run_id}
+    whole: Json = {**text_result(result.content, ok=result.ok), "_meta": {"twolane/run": done.run_id}}
     if result.structured is not None:
         whole = _with(whole, "structuredContent", result.structured, version)
     if result.parts is not None:

@@ -32,6 +32,11 @@ class Visit:
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     delivered: list[Callable[[], None]] = field(default_factory=list)
 
+    @property
+    def session_id(self) -> str | None:
+        """Return the session of the older era that the request belongs to, as its client names it."""
+        return self.request.headers.get("mcp-session-id")
+
     def note(self, **facts: object) -> None:
         """Add facts to the request's line in the access log."""
         note(self.request, **facts)
