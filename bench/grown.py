@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from bench import kernel
+from bench.model import ROUNDS
 from bench.systems import REPOSITORY, Running, System, free_port
 
 Json = dict[str, Any]
@@ -180,6 +181,27 @@ def in_turn(port: int, requests: Sequence[bytes], *, connections: int) -> None:
             client.answer()
     for client in clients:
         client.socket.close()
+
+
+def turns(count: int, number: int) -> list[Json]:
+    """Return so many messages of 1 KB, with texts of this number; the last one asks."""
+    texts = [f"{number} {at} lorem ipsum dolor sit amet " * 30 for at in range(count - 1)]
+    said: list[Json] = [{"role": "assistant" if at % 2 else "user", "content": text} for at, text in enumerate(texts)]
+    return [*said, {"role": "user", "content": f"{ROUNDS}0 {number}"}]
+
+
+def one_by_one(gateway: Grown, requests: Sequence[bytes], *, what: str, size: str) -> None:
+    """Print the row of requests that are sent one after the other. The first one only warms up."""
+    first, *rest = requests
+    with Client(gateway.port) as client:
+        client.ask(first)
+        with gateway.counted() as cost:
+            for request in rest:
+                client.ask(request)
+        with gateway.measured() as held:
+            for request in rest:
+                client.ask(request)
+    told(what, size, f"{cost.cpu_s / len(rest) * 1e3:.1f} ms of CPU", held.held)
 
 
 def told(what: str, size: str, cost: str, held: str = "") -> None:

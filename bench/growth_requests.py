@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from statistics import median
 
-from bench.grown import Client, Grown, Json, chat, post, told
+from bench.grown import Client, Grown, chat, one_by_one, post, told, turns
 from bench.growth_runs import CHAT, config
 from bench.model import ROUNDS, Model
 from gateway.contracts.store import memory_owner
@@ -33,27 +33,10 @@ def measure(folder: Path, *, memories: Sequence[int], messages: Sequence[int]) -
 
 def _messages(folder: Path, model: Model, count: int) -> None:
     """Measure requests with conversations of so many messages of 1 KB; each request has another one."""
-    with Grown(folder, config(folder, model)) as gateway, Client(gateway.port) as client:
-        requests = [post(CHAT, _conversation(count, number)) for number in range(LONG_REQUESTS + 1)]
-        client.ask(requests[0])
-        with gateway.counted() as cost:
-            for request in requests[1:]:
-                client.ask(request)
-        with gateway.measured() as held:
-            for request in requests[1:]:
-                client.ask(request)
-    told(
-        "a request with messages of 1 KB",
-        f"{count} messages",
-        f"{cost.cpu_s / LONG_REQUESTS * 1e3:.1f} ms of CPU",
-        held.held,
-    )
-
-
-def _conversation(count: int, number: int) -> Json:
-    texts = [f"{number} {at} lorem ipsum dolor sit amet " * 30 for at in range(count - 1)]
-    turns = [{"role": "assistant" if at % 2 else "user", "content": text} for at, text in enumerate(texts)]
-    return {"model": "bench", "messages": [*turns, {"role": "user", "content": f"{ROUNDS}0 {number}"}]}
+    with Grown(folder, config(folder, model)) as gateway:
+        bodies = [{"model": "bench", "messages": turns(count, number)} for number in range(LONG_REQUESTS + 1)]
+        requests = [post(CHAT, body) for body in bodies]
+        one_by_one(gateway, requests, what="a request with messages of 1 KB", size=f"{count} messages")
 
 
 def _memories(folder: Path, model: Model, count: int) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import orjson
 
-from bench.grown import Client, Grown, Json, get, post, told
+from bench.grown import Client, Grown, Json, get, one_by_one, post, turns
 from bench.growth_runs import config
-from bench.model import ROUNDS, Model
+from bench.model import Model
 
 RESPONSES, CONVERSATIONS = "/context/v1/responses", "/context/v1/conversations"
 #: Requests for each figure.
@@ -27,19 +27,19 @@ def measure(folder: Path, *, items: Sequence[int], megabytes: Sequence[int]) -> 
 
 def _long(gateway: Grown, count: int) -> None:
     size = f"{count} items"
-    _measured(gateway, "a response with input items of 1 KB", size, lambda number: _asked(_items(count, number)))
+    _measured(gateway, "a response with input items of 1 KB", size, lambda number: _asked(turns(count, number)))
     with Client(gateway.port) as client:
-        first = orjson.loads(client.ask(post(RESPONSES, _asked(_items(count, -1)))))["id"]
+        first = orjson.loads(client.ask(post(RESPONSES, _asked(turns(count, -1)))))["id"]
         conversation = orjson.loads(client.ask(post(CONVERSATIONS, {})))["id"]
-        client.ask(post(RESPONSES, {**_asked(_items(count, -2)), "conversation": conversation}))
+        client.ask(post(RESPONSES, {**_asked(turns(count, -2)), "conversation": conversation}))
 
     def further(number: int) -> Json:
-        return {**_asked(_items(1, number)), "previous_response_id": first}
+        return {**_asked(turns(1, number)), "previous_response_id": first}
 
     _measured(gateway, "a response that goes on from such a one", size, further)
 
     def in_conversation(number: int) -> Json:
-        return {**_asked(_items(1, number)), "conversation": conversation}
+        return {**_asked(turns(1, number)), "conversation": conversation}
 
     _measured(gateway, "the same in a conversation", size, in_conversation)
     page = get(f"{RESPONSES}/{first}/input_items?limit=100")
@@ -51,12 +51,12 @@ def _large(gateway: Grown, size: int) -> None:
     text = "lorem ipsum dolor sit amet " * (size * (1 << 20) // 27)
 
     def large_item(number: int) -> Json:
-        return _asked([{"role": "user", "content": f"{number} {text}"}, *_items(1, number)])
+        return _asked([{"role": "user", "content": f"{number} {text}"}, *turns(1, number)])
 
     _measured(gateway, "a response with one large item", f"{size} MB", large_item)
 
     def instructed(number: int) -> Json:
-        return {**_asked(_items(1, number)), "instructions": text}
+        return {**_asked(turns(1, number)), "instructions": text}
 
     _measured(gateway, "a response with large instructions", f"{size} MB", instructed)
     with Client(gateway.port) as client:
@@ -67,24 +67,9 @@ def _large(gateway: Grown, size: int) -> None:
 def _measured(gateway: Grown, what: str, size: str, asked: Callable[[int], Json | bytes]) -> None:
     """Print the row of a request that is sent some times, each with another number."""
     made = map(asked, range(REQUESTS + 1))
-    first, *requests = [one if isinstance(one, bytes) else post(RESPONSES, one) for one in made]
-    with Client(gateway.port) as client:
-        client.ask(first)
-        with gateway.counted() as cost:
-            for request in requests:
-                client.ask(request)
-        with gateway.measured() as held:
-            for request in requests:
-                client.ask(request)
-    told(what, size, f"{cost.cpu_s / REQUESTS * 1e3:.1f} ms of CPU", held.held)
+    requests = [one if isinstance(one, bytes) else post(RESPONSES, one) for one in made]
+    one_by_one(gateway, requests, what=what, size=size)
 
 
 def _asked(items: Sequence[Json]) -> Json:
     return {"model": "bench", "input": items}
-
-
-def _items(count: int, number: int) -> list[Json]:
-    """Return so many items of 1 KB; the last one asks."""
-    texts = [f"{number} {at} lorem ipsum dolor sit amet " * 30 for at in range(count - 1)]
-    turns: list[Json] = [{"role": "assistant" if at % 2 else "user", "content": text} for at, text in enumerate(texts)]
-    return [*turns, {"role": "user", "content": f"{ROUNDS}0 {number}"}]
