@@ -5,10 +5,9 @@ go in front of the question. The messages that follow from the question go behin
 request that decided.
 
 Answers and conversations that strangers had a part in are marked, also by the names under which later requests refer to
-them (gateway/runs/taints.py). A client that edits, shortens or sums up its history
-still taints the run that reads it. Each such answer is marked by its words, and so is each text in it that is long
-enough: what the model said or thought, and the arguments of its calls (gateway/agent/telling.py). A named
-conversation is marked before any of it is sent.
+them (gateway/runs/taints.py). A client that edits, shortens or sums up its history still taints the run that reads it.
+Each such answer is marked by its words, and so is each text in it that is long enough: what the model said or thought,
+and the arguments of its calls (gateway/agent/telling.py). A named conversation is marked before any of it is sent.
 
 A client that calls are shown to has them itself, and nothing of its run is hidden. Each of these calls with a result
 that strangers may have written is marked by its id, before the client gets the result.

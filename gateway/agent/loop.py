@@ -63,8 +63,8 @@ class Loop:
 
     A client that brought its tools as `functions` gets one call at a time. `is_lowered`: the limit of calls is the
     client's, so calls up to it run, the model is told of it once, and its next call ends the turn and is no failure.
-    `answered` and `executed` raise GatewayError
-    where the run must end (agent_malformed_tool_call, agent_iteration_limit).
+    `answered` and `executed` raise GatewayError where the run must end (agent_malformed_tool_call,
+    agent_iteration_limit).
     """
 
     limits: LoopLimits

@@ -27,8 +27,8 @@ class ShownCall:
 class ChatDecision:
     """A person's decision on these approvals, each named once. A rejection may contain a reason, as it was typed.
 
-    `words` are the check words that stood behind ids, in lower case. `shown` are the calls that the client
-    showed for ids, where its API carries them. `in_field`: it stood in a field made for it, which needs no words.
+    `words` are the check words that stood behind ids, in lower case. `shown` are the calls that the client showed
+    for ids, where its API carries them. `in_field`: it stood in a field made for it, which needs no words.
     """
 
     approve: bool

@@ -112,7 +112,7 @@ def asides_of(text: str) -> list[str]:
 
 
 def _without(text: str, opening: str, closing: str) -> str:
-    """Without what stands between them; one that does not end stays."""
+    """Return a text without what stands between these; an opening one that is never closed stays."""
     kept, at = [], 0
     while (begin := text.find(opening, at)) >= 0 and (end := text.find(closing, begin)) >= 0:
         kept.append(text[at:begin])
@@ -121,7 +121,7 @@ def _without(text: str, opening: str, closing: str) -> str:
 
 
 def _call(call: Mapping[str, object], ids: list[str]) -> list[object]:
-    """Name and arguments; its id goes to `ids`."""
+    """Return the name and the arguments of a call, and add its id to `ids`."""
     if isinstance(call_id := call.get("id"), str):
         ids.append(call_id)
     function = call.get("function") or call.get("custom")
