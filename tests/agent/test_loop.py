@@ -280,7 +280,7 @@ def test_after_the_last_call_the_model_is_asked_once_more() -> None:
 
 @pytest.mark.parametrize("most", [0, 1])
 def test_beyond_a_limit_of_the_client_the_model_is_told_once(most: int) -> None:
-    """It may answer then; if it calls again, the turn ends. That is what its client asked for, and no failure."""
+    """The model may answer then; if it calls again, the turn ends. The client asked for that, and nothing fails."""
     run = Run(is_lowered=True, max_tool_calls=most)
     for i in range(most):
         assert isinstance(run.round(found(i=i)), Ask)

@@ -36,7 +36,7 @@ async def decided(worker: Worker, request_id: str) -> LiveRun:
 
 
 async def test_a_question_that_follows_is_a_question_to_each(opened: Opened) -> None:
-    """Whoever sends one of the requests again is asked again."""
+    """A repetition of one of the requests is asked again."""
     worker = await opened(answer(risky(1)), answer(risky(2)))
     await worker.first()
     one, two = await decided(worker, "run_2"), await decided(worker, "run_3")

@@ -58,7 +58,7 @@ async def test_a_chat_stream_ends_with_an_error() -> None:
 
 
 async def test_a_run_on_record_is_cut_and_goes_on(tmp_path: Path) -> None:
-    """Its client gets no end that the next process would contradict."""
+    """The client gets no end that the next process would contradict."""
     answers = (RUNS, says("one ", asyncio.Event()))
     async with answering(*answers, limits=AT_ONCE, key="ann", **KEYS, tools=desk(tmp_path, write=True)) as client:
         async with client.streaming() as events:

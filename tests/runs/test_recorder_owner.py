@@ -41,7 +41,7 @@ async def test_who_lost_a_run_writes_nothing_more(desk: Desk) -> None:
 
 
 async def test_the_last_call_of_a_lost_run_is_reported_late(desk: Desk) -> None:
-    """Its outcome would have come with the end of the run, which another owner writes."""
+    """The outcome would have come with the end of the run, which another owner writes."""
     desk.recorder.plan([planned(x=1)], round_=0)
     await desk.recorder.start(0, approval=None)
     now_s = Clock(desk.clock).time() + LEASE_S + 1

@@ -1,4 +1,4 @@
-"""What strangers may have written stays that, however a request for a response brings it back."""
+"""Texts that strangers may have written taint a run, however a request for a response brings them back."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -91,7 +91,7 @@ async def test_a_conversation_that_goes_on_taints(tmp_path: Path, way: str) -> N
 
 
 async def test_the_answer_to_a_decision_taints(tmp_path: Path) -> None:
-    """Its run began with another request, and its items have ids of their own."""
+    """The run began with another request, and the items of the answer have ids of their own."""
     asks = calls("execute_sql", sql="SELECT name FROM pets")
     asking: dict[str, Any] = {"tools": [{**GATEWAY, "require_approval": "always"}]}
     async with reading(tmp_path, asks, says("ok"), WRITE, says("done")) as client:

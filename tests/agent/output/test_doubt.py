@@ -29,7 +29,7 @@ async def test_others_words(role: str, content: object) -> None:
 
 @pytest.mark.parametrize("role", ["assistant", "system", "developer"])
 async def test_the_models_own_words(role: str) -> None:
-    """What it said before, and what it was told by the operator, is no quote; nor is what holds no text."""
+    """Texts of the model and of the operator are no quotes; nor is content without a text."""
     assert await doubt({"role": role, "content": WRITTEN}) is None
     assert await doubt({"role": "user"}, {"role": "user", "content": [3, None, {"text": 7}]}) is None
 

@@ -37,7 +37,7 @@ def test_another_item_with_the_same_id_is_refused() -> None:
 
 
 def test_a_conversation_that_is_broken_already_is_named() -> None:
-    """Its items are none of those that were sent."""
+    """The items of the conversation have no place in the request."""
     with pytest.raises(GatewayError) as refused:
         check_added([CALL], stored(OUTPUT), unseal=str)
     assert refused.value.param == "conversation"

@@ -24,7 +24,7 @@ async def before(client: Client, way: str) -> Json:
 @pytest.mark.parametrize("way", ["previous_response_id", "conversation"])
 @pytest.mark.parametrize(("limit", "status"), [(250, 413), (300, 413), (500, 200)])
 async def test_a_request_has_so_many_values_with_what_it_goes_on_from(way: str, limit: int, status: int) -> None:
-    """Its own count as well: 300 hold what is stored, and not both."""
+    """The values of the request count as well: 300 hold those that are stored, and not both."""
     async with answering(says("a"), says("b"), limits={"context_values": limit}) as client:
         made = await client.create([*MANY[:20], {"role": "user", "content": "Hi"}], **await before(client, way))
         assert made.status == status

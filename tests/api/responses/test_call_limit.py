@@ -16,7 +16,7 @@ ARGUMENTS: Json = {"operation": "read", "path": "notes.txt", "risk_level": "low"
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_beyond_its_limit_the_model_answers(tmp_path: Path, *, stream: bool) -> None:
-    """It is told once that its call did not run, and the response is whole."""
+    """The model is told once that its call did not run, and the response is whole."""
     async with answering(READ, READ, says("Behind the mirror."), tools=desk(tmp_path)) as client:
         fields: Json = {"tools": [GATEWAY], "max_tool_calls": 1}
         response = (await client.stream(**fields)).last if stream else (await client.create(**fields)).json
@@ -28,7 +28,7 @@ async def test_beyond_its_limit_the_model_answers(tmp_path: Path, *, stream: boo
 
 
 async def test_a_model_that_goes_on_calling_is_stopped(tmp_path: Path) -> None:
-    """Its client gets a response with what was said and done, and no error."""
+    """The client gets a response with what was said and done, and no error."""
     async with answering(READ, READ, READ, tools=desk(tmp_path)) as client:
         answer = await client.create(tools=[GATEWAY], max_tool_calls=1)
         assert (answer.status, answer.json["status"]) == (200, "completed")

@@ -171,7 +171,7 @@ async def test_items_that_would_break_each_later_request(items: list[Json], para
 
 @pytest.mark.parametrize(("items", "param"), BROKEN[:-2])
 async def test_a_conversation_that_would_break_each_later_request(items: list[Json], param: str) -> None:
-    """It is not created either."""
+    """Such a conversation is not created either."""
     async with answering() as client:
         refused = await client.post({"items": items}, CONVERSATIONS)
         assert (refused.status, refused.error["code"], refused.error["param"]) == (400, "invalid_field", param)

@@ -106,7 +106,7 @@ async def test_a_decision_behind_another_persons_gets_the_answer(tmp_path: Path)
 
 
 async def test_a_decision_sent_again_to_another_process_gets_the_answer(tmp_path: Path) -> None:
-    """It waits there for the end of the run."""
+    """The repeated request waits there for the end of the run."""
     gate = asyncio.Event()
     settings: Json = {"tools": desk(tmp_path, write=True), **folder_store(tmp_path)}
     async with (
@@ -163,7 +163,7 @@ async def test_a_decision_sent_again_adds_nothing_to_its_conversation(tmp_path: 
 
 
 async def test_a_decision_whose_turn_was_never_stored_is_completed_by_its_repeat(tmp_path: Path) -> None:
-    """Its process ended before; the response of the first try ends later, and adds nothing to that."""
+    """The process ended before; the response of the first try ends later, and adds nothing to the conversation."""
     gate = asyncio.Event()
     settings: Json = {"tools": desk(tmp_path, write=True), **folder_store(tmp_path)}
     async with answering(write(), says("half ", gate), says("Written."), **settings) as client:
@@ -251,7 +251,7 @@ async def test_the_same_fields_change_nothing(tmp_path: Path) -> None:
 
 
 async def test_a_narrowed_run_stays_narrowed_in_the_next_process(tmp_path: Path) -> None:
-    """Its decision is on record with the fields, so whoever continues the run has them."""
+    """The decision is on record with the fields, so whoever continues the run has them."""
     gate = asyncio.Event()
     settings: Json = {"tools": desk(tmp_path, write=True), **folder_store(tmp_path)}
     answers = (write(), says("half ", gate), LIST, says("Done."))

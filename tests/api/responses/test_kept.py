@@ -520,7 +520,7 @@ async def test_a_full_store_shows_what_it_has(background: bool) -> None:
 
 
 async def test_the_worker_that_drove_a_run_stores_its_response() -> None:
-    """It may still send it; for another worker the response goes on, and is stored when no end can come any more."""
+    """That worker may still send it; for others the response goes on, and is stored when no end can come any more."""
     async with shelf(client=CLIENT) as desk:
         desk.over = False
         assert (await desk.resource())["status"] == "in_progress"

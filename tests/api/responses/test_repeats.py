@@ -189,7 +189,7 @@ async def test_what_is_deleted_under_way_begins_anew(tmp_path: Path) -> None:
 
 
 async def test_who_waits_for_a_response_that_is_deleted_sends_again(tmp_path: Path) -> None:
-    """It asked another worker for the answer that the first request gets, and it begins anew then."""
+    """The request asked another worker for the answer that the first one gets, and begins anew then."""
     gate = asyncio.Event()
     answers: tuple[Answer, ...] = (says("one ", gate), says("two"))
     async with answering(*answers, **folder_store(tmp_path)) as client, elsewhere(client) as there:

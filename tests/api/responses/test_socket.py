@@ -309,7 +309,7 @@ async def test_a_warm_up_asks_no_model() -> None:
 
 @pytest.mark.parametrize("generate", [False, True])
 async def test_a_response_behind_one_of_the_connection_is_no_beginning_for_others(*, generate: bool) -> None:
-    """It is stored, and what it goes on from never was: the error says so, and what to do."""
+    """The second response is stored, and the first never was: the error says so, and what to do."""
     async with answering(says("one"), says("two")) as client, talking(client) as talk:
         first = await talk.response("1", store=False)
         second = await talk.response("2", generate=generate, previous_response_id=first["id"])

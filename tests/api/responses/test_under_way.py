@@ -58,7 +58,7 @@ async def test_a_response_is_found_from_its_first_event_on() -> None:
 
 
 async def test_a_response_that_is_deleted_under_way_is_never_stored() -> None:
-    """Its model stops, its client gets its end, and its conversation stays as it was."""
+    """The model stops, the client gets an end, and the conversation stays as it was."""
     gate = asyncio.Event()
     async with answering(says("one ", gate, "two"), says("three")) as client:
         conversation = (await client.post({}, CONVERSATIONS)).json["id"]

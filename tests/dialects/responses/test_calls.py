@@ -146,7 +146,7 @@ def test_what_no_item_can_show_is_a_call_of_a_function(kind: str, arguments: Jso
 @pytest.mark.parametrize("written", ["", "{", "SELECT 1", '{"commands":["a"],"commands":["b"]}', '{"input":1e999}'])
 @pytest.mark.parametrize("kind", EXACT)
 def test_arguments_with_no_reading_or_with_two_are_passed_as_they_are(kind: str, written: str) -> None:
-    """Whoever reads them may refuse them."""
+    """The client that reads them may refuse them."""
     found = item(kind, written)
     assert (found["type"], found["arguments"]) == ("function_call", written)
 
