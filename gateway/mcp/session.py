@@ -52,7 +52,7 @@ from gateway.mcp.backoff import Backoff
 from gateway.mcp.calls import AnsweredError, Calls, LostError, Told
 from gateway.mcp.definitions import Definitions, read_definitions
 from gateway.mcp.metrics import OperationMetrics
-from gateway.mcp.sdk import IMPORTING, MISSING_SDK
+from gateway.mcp.sdk import IMPORTING, MISSING_SDK, silence
 from gateway.mcp.transport.process import StartError
 from gateway.mcp.types import Channel, Config, MakeChannel
 
@@ -303,9 +303,7 @@ def _load() -> "OpenLink":
     with IMPORTING:
         from gateway.mcp.connection import open_connection
 
-    for library in ("client", "httpcore2", "httpx2", "mcp"):
-        # They log URLs, session ids, and what servers send; what matters of it is said here.
-        logging.getLogger(library).setLevel(logging.CRITICAL)
+    silence("client", "httpcore2", "httpx2", "mcp")
     return open_connection
 
 

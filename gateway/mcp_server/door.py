@@ -5,7 +5,6 @@ of host, origin, key and size.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
@@ -18,6 +17,7 @@ from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identity
 from gateway.lanes.local import Facade, head_of
+from gateway.mcp.sdk import silence
 from gateway.mcp_server.bounds.shares import SessionShares
 from gateway.mcp_server.bridge import Application, Bridge
 from gateway.mcp_server.calling import Calling
@@ -25,8 +25,6 @@ from gateway.mcp_server.changes import Changes
 from gateway.mcp_server.server import ToolServer
 from gateway.mcp_server.visit import Visit
 
-#: Loggers of the SDK: they write what clients send.
-_LIBRARIES: Final = ("mcp", "sse_starlette")
 _ROUTE: Final = "mcp"
 
 
@@ -79,8 +77,7 @@ class Door:
 
     async def start(self) -> None:
         """Accept requests from now on."""
-        for library in _LIBRARIES:
-            logging.getLogger(library).setLevel(logging.CRITICAL)
+        silence("mcp", "sse_starlette")
         started = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(started))
         await started.wait()

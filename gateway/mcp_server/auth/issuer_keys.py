@@ -22,6 +22,7 @@ from jwt.algorithms import AllowedPublicKeys
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
+from gateway.mcp.sdk import silence
 from gateway.mcp.transport.guarded_network import GuardedNetwork
 from gateway.mcp.transport.issuer import Issuer, IssuerError
 
@@ -55,8 +56,7 @@ class IssuerKeys:
     """The keys of one issuer. Without `jwks_url` the issuer's metadata names their place."""
 
     def __init__(self, issuer: str, jwks_url: str | None, *, clock: Clock) -> None:
-        for library in ("httpcore2", "httpx2"):  # they log each request
-            logging.getLogger(library).setLevel(logging.CRITICAL)
+        silence("httpcore2", "httpx2")
         self._issuer = issuer
         self._jwks_url = jwks_url
         self._clock = clock
