@@ -1,7 +1,6 @@
 """Arguments that several commands for operators share, and the way from a command line to a running gateway."""
 
 import argparse
-import os
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -10,7 +9,7 @@ from typing import Any
 
 from gateway import strict_json
 from gateway.cli.commands import Commands, add_printing, configuration, own_arguments
-from gateway.cli.operator.remote import Remote
+from gateway.cli.operator.remote import Remote, given_key
 from gateway.config import Address
 
 _SHA256 = re.compile("[0-9a-f]{64}")
@@ -32,7 +31,7 @@ def add_asking(
             settings = configuration(args, checked=False).settings
             return args.url or (settings.admin.listen if admin else None) or settings.listen
 
-        return function(Remote(where, os.environ.get("GATEWAY_API_KEY", "").strip() or None), **own_arguments(args))
+        return function(Remote(where, given_key()), **own_arguments(args))
 
     parser = add_printing(commands, name, lines, text)
     parser.add_argument("--url", help="the gateway's address (default: as configured); its key: GATEWAY_API_KEY")

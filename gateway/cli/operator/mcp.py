@@ -17,7 +17,7 @@ from gateway.approvals.escaping import shown, shown_name
 from gateway.cli.commands import Commands, add_command, add_group, configuration
 from gateway.cli.formatting import CommandError, View, list_lines, views, word
 from gateway.cli.operator.arguments import add_asking, json_file, json_option
-from gateway.cli.operator.remote import Remote
+from gateway.cli.operator.remote import Remote, check_key, given_key
 from gateway.config import Address
 from gateway.server.sockets import reachable
 
@@ -78,9 +78,8 @@ def serve(args: argparse.Namespace) -> int:
         from gateway.cli.operator.mcp_bridge import relay
     except ImportError:
         raise CommandError("this command needs the MCP SDK: pip install 'twolane[mcp]'") from None
-    key = os.environ.get("GATEWAY_API_KEY", "").strip() or None
-    if key is not None and not (key.isascii() and key.isprintable()):
-        raise CommandError("GATEWAY_API_KEY contains a character that no key has: set it again")
+    key = given_key()
+    check_key(key)
     asyncio.run(relay(_endpoint(args), key))
     return 0
 

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode, urlsplit
@@ -19,6 +20,17 @@ _TIMEOUT_S = 30.0
 
 class RemoteError(CommandError):
     """The gateway does not answer, or refuses the request."""
+
+
+def given_key() -> str | None:
+    """Return the key of GATEWAY_API_KEY, if there is one."""
+    return os.environ.get("GATEWAY_API_KEY", "").strip() or None
+
+
+def check_key(key: str | None) -> None:
+    """Check that a key can be sent. Raises RemoteError."""
+    if key is not None and not (key.isascii() and key.isprintable()):
+        raise RemoteError("GATEWAY_API_KEY contains a character that no key has: set it again")
 
 
 def connection_to(where: str | Address, *, timeout_s: float) -> http.client.HTTPConnection:
@@ -98,8 +110,7 @@ class Remote:
         timeout_s: float = _TIMEOUT_S,
     ) -> dict[str, object]:
         """Return the JSON object of the answer; of one without content an empty object. Raises RemoteError."""
-        if self.key is not None and not (self.key.isascii() and self.key.isprintable()):
-            raise RemoteError("GATEWAY_API_KEY contains a character that no key has: set it again")
+        check_key(self.key)
         sent = {**(headers or {}), "User-Agent": CLI_AGENT} | ({} if self.key is None else {"X-Gateway-Key": self.key})
         content = None
         if body is not None:
