@@ -108,7 +108,7 @@ def test_what_needs_a_restart_stays(tmp_path: Path, caplog: pytest.LogCaptureFix
 def test_the_door_for_mcp_clients_opens_and_moves_with_a_restart(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its other settings may change at once."""
+    """The other settings of `mcp.serve` may change at once."""
     text = 'mcp: {serve: {path: /a, wait: 1s}}\nlisten: "127.0.0.1:1"\n'
     old = loaded(tmp_path, text)
     with caplog.at_level(logging.WARNING):

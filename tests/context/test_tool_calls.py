@@ -26,7 +26,7 @@ from .workers import Opened
 
 
 async def test_a_call_that_nobody_is_asked_about_runs_at_once(opened: Opened) -> None:
-    """Its run is on record with its client, and one more of the same is another one."""
+    """The run is on record with its client, and the same call once more is another run."""
     bench = calling(await opened(assessors=HARMLESS))
     first, second = await bench.called(), await bench.called()
     assert first.result == ToolResult("looked at {'x': 1}") and first.state == "completed"
@@ -83,7 +83,7 @@ async def test_another_call_joins_nothing(opened: Opened, facts: dict[str, objec
 
 
 async def test_a_call_waits_for_the_decision(opened: Opened) -> None:
-    """Its client is told that it waits, and the decision ends the wait."""
+    """The client is told that the call waits, and the decision ends the wait."""
     bench, told = calling(await opened()), list[CallProgress]()
     run, approval = await bench.held()
     waits = asyncio.create_task(bench.calls.outcome(run, wait_s=3600.0, progressed=told.append))

@@ -122,7 +122,7 @@ async def test_a_held_call_at_every_write(opened: Opened, tmp_path: Path, at: in
 
 @pytest.mark.parametrize("at", range(1, 4))
 async def test_a_call_that_nobody_is_asked_about_at_every_write(opened: Opened, tmp_path: Path, at: int) -> None:
-    """What became of it is unknown only where it was started; the same call is told so, once."""
+    """The outcome is unknown only where the call was started; the same call is told so, once."""
     place = str(tmp_path / "gateway.db")
     first = await until_it_died(place, at=at, behind=True, assessors=HARMLESS)
     second = calling(await opened(place=place, assessors=HARMLESS, clock=first.worker.clock))

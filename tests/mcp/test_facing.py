@@ -6,7 +6,7 @@ from gateway.mcp.service import McpService
 
 
 def test_a_service_of_mcp_faces_clients() -> None:
-    """What is not one does not."""
+    """Other things do not."""
     assert issubclass(McpService, Facing) and not issubclass(dict, Facing)
 
 

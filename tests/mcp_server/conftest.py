@@ -1,4 +1,4 @@
-"""What the tests of the endpoint share."""
+"""Fixtures that the tests of the endpoint share."""
 
 from pathlib import Path
 

@@ -7,7 +7,7 @@ from tests.mcp.behaving import Json, Server, text
 
 
 class Offering(Server):
-    """Its tool `add` has everything that a definition can have."""
+    """A server whose tool `add` has everything that a definition can have."""
 
     def start(self) -> None:
         self.tools["add"] |= {

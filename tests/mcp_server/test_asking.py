@@ -1,4 +1,4 @@
-"""Which question a client can put to its user, and what its answer decides."""
+"""The question that a client can put to its user, and what the answer decides."""
 
 import pytest
 from mcp_types import ClientCapabilities, ElicitResult
@@ -78,7 +78,7 @@ def test_only_a_clear_word_approves(answer: dict[str, object], approve: bool | N
 
 
 def test_the_text_for_a_client_that_cannot_ask_says_how_to_go_on() -> None:
-    """It has the call, the id, the ways to decide, and that the same call brings the result."""
+    """The text has the call, the id, the ways to decide, and that the same call brings the result."""
     text = held_text(APPROVAL, Answering(may_decide=False, deciders=("anna",), console_url=URL))
     for part in ("has NOT run", "ap_1", "files.delete", 'path: "a"', "anna", URL, "same arguments"):
         assert part in text

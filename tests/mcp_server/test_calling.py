@@ -31,7 +31,7 @@ def says(decision: str, **content: str) -> ElicitResult:
 
 
 async def effects(made: World) -> int:
-    """How many calls the server got, without this one."""
+    """Return how many calls the server got, without this one."""
     async with made.client(key="boss", elicitation_callback=Asked(says("approve"))) as client:
         return int(texts(await client.call_tool("here__calls", {}))) - 1
 
@@ -78,7 +78,7 @@ async def test_a_person_who_closes_the_question_leaves_the_call_waiting(era: Era
 
 @both_eras
 async def test_a_key_that_may_not_decide_is_shown_the_page(era: Era) -> None:
-    """It gets the address of the console, and another person decides there while it waits."""
+    """The client gets the address of the console, and another person decides there while it waits."""
     async with world(keys=TEAM, **PUBLIC) as made:
         person = Asked(ElicitResult(action="accept", content={"decision": "approve"}))
         async with made.client(era, key="agent", elicitation_callback=person) as client:
@@ -109,7 +109,7 @@ async def test_an_answer_without_the_scope_decides_nothing(era: Era) -> None:
 
 @both_eras
 async def test_a_client_that_cannot_ask_waits_and_comes_back(era: Era) -> None:
-    """It hears of the progress; after the decision the same call runs once, and the next one asks anew."""
+    """The client hears of the progress; after the decision the same call runs once, and the next one asks anew."""
     async with world({"wait": "1s"}, keys=TEAM) as made:
         told: list[str | None] = []
 
@@ -129,7 +129,7 @@ async def test_a_client_that_cannot_ask_waits_and_comes_back(era: Era) -> None:
 
 @both_eras
 async def test_the_numbers_of_a_server_reach_the_client(era: Era, calm: dict[str, object]) -> None:
-    """Its progress is the server's own."""
+    """The progress of a call is the server's own."""
     async with world(**calm) as made, made.client(era) as client:
         told: list[float] = []
 
@@ -189,7 +189,7 @@ async def test_a_replayed_state_runs_nothing_again() -> None:
 
 @both_eras
 async def test_a_cancelled_call_withdraws_its_question(era: Era) -> None:
-    """Nobody can approve it any more."""
+    """The call cannot be approved any more."""
     async with world(keys=TEAM) as made:
         async with made.client(era, key="agent") as client:
             calling = asyncio.create_task(client.call_tool("here__echo", {"text": "hi"}))

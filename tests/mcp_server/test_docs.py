@@ -61,20 +61,20 @@ def test_the_configurations(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_the_files_of_clients(name: str, key: str, variable: str) -> None:
-    """They name the endpoint, and a place for the key, which is not in them."""
+    """The files name the endpoint, and a place for the key, which is not in them."""
     server: dict[str, Any] = json.loads(named(name).code)[key]["twolane"]
     assert server.pop("type", "http") == "http"
     assert server == {"url": ENDPOINT, "headers": {"Authorization": f"Bearer {variable}"}}
 
 
 def test_the_input_of_vs_code_is_the_one_that_is_used() -> None:
-    """It asks for it as for a password."""
+    """VS Code asks for the key as for a password."""
     [given] = json.loads(named("vscode").code)["inputs"]
     assert (given["id"], given["type"], given["password"]) == ("twolane-key", "promptString", True)
 
 
 def test_the_file_of_codex() -> None:
-    """Its key is the name of a variable."""
+    """The file has the name of a variable in place of the key."""
     server = tomllib.loads(named("codex").code)["mcp_servers"]["twolane"]
     assert server == {"url": ENDPOINT, "bearer_token_env_var": "GATEWAY_API_KEY", "tool_timeout_sec": 300}
 
@@ -90,12 +90,12 @@ def test_the_file_of_codex() -> None:
     ],
 )
 def test_the_commands_of_clients(name: str, command: str) -> None:
-    """One line each. Claude Code stores the name of the variable, Cline what the shell makes of it."""
+    """Each is one line. Claude Code stores the name of the variable, Cline what the shell makes of it."""
     assert shlex.split(named(name).code) == shlex.split(command)
 
 
 async def test_the_file_of_a_client_that_starts_a_program(tmp_path: Path) -> None:
-    """What it starts speaks the protocol."""
+    """The program that the client starts speaks the protocol."""
     server = json.loads(named("stdio").code)["mcpServers"]["twolane"]
     async with GatewayProcess("mcp: {serve: {}}") as gateway:
         address = gateway.base_url.removeprefix("http://")

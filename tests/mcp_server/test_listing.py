@@ -1,4 +1,4 @@
-"""What a request may use, and which tool a name means."""
+"""The tools that a request may use, and the tool that a name means."""
 
 import pytest
 

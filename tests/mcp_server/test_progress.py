@@ -29,7 +29,7 @@ def context(session: Session, **meta: object) -> Any:
 
 
 async def test_a_client_that_does_not_keep_up_gets_the_latest_report() -> None:
-    """One that wants none gets none."""
+    """A client that wants no reports gets none."""
     session = Session()
     progress = Progress(context(session, progressToken=1), pause_s=0.0)
     for message in ("a", "b", "c"):
@@ -47,7 +47,7 @@ async def test_a_client_that_does_not_keep_up_gets_the_latest_report() -> None:
 
 
 async def told(*reports: CallProgress) -> Sequence[Told]:
-    """What a client that keeps up gets of these reports."""
+    """Return what a client that keeps up gets of these reports."""
     session = Session()
     session.reads.set()
     progress = Progress(context(session, progressToken=1), pause_s=0.0)
@@ -66,7 +66,7 @@ async def test_the_numbers_of_a_server_go_on_as_they_are() -> None:
 
 
 async def test_numbers_always_grow() -> None:
-    """What is not a number, or does not grow, is sent as a small step."""
+    """A report whose number is none, or does not grow, is sent as a small step."""
     found = await told(*(CallProgress("x", number, inf) for number in (0.0, 3.0, 3.0, 1.0, nan, inf)))
     assert found == [(number, None, "x") for number in (0.001, 3.0, 3.001, 3.002, 3.003, 3.004)]
 

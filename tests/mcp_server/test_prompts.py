@@ -1,4 +1,4 @@
-"""Which prompts there are: workflows where the configuration says so, then those of services."""
+"""The prompts that there are: workflows where the configuration says so, then those of services."""
 
 from pathlib import Path
 

@@ -44,7 +44,7 @@ def test_only_the_beginning_of_a_long_query_counts() -> None:
 
 
 def test_a_query_looks_up_its_words_in_order() -> None:
-    """It does not compare each of them with each word of each tool, and finds tools of the request only."""
+    """A query does not compare each of its words with each word of each tool, and finds tools of the request only."""
 
     class Counted(str):
         compared = 0

@@ -42,6 +42,6 @@ async def test_a_key_for_some_tools_of_a_service_gets_nothing_beside_them() -> N
 
 
 async def test_a_server_without_them_is_left_out() -> None:
-    """It offers tools only."""
+    """The server offers tools only."""
     async with world(NONE, here=server("ok")) as made, made.client() as client:
         assert (await client.list_prompts()).prompts == [] and (await client.list_resources()).resources == []

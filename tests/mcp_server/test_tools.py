@@ -22,7 +22,7 @@ async def test_tools_have_what_their_server_says_of_them(era: Era) -> None:
 
 @both_eras
 async def test_a_call_brings_what_the_server_wrote(era: Era, calm: Calm) -> None:
-    """Its blocks, also those that are no text, and its structured content; a failure is a result."""
+    """A result has all blocks, also those that are no text, and the structured content; a failure is a result."""
     async with world(**calm) as made, made.client(era) as client:
         added = await client.call_tool("here__add", {"a": 1, "b": 2})
         assert (texts(added), added.structured_content, added.is_error) == ("3", {"sum": 3}, False)
@@ -36,7 +36,7 @@ async def test_a_call_brings_what_the_server_wrote(era: Era, calm: Calm) -> None
 
 @both_eras
 async def test_a_key_and_the_configuration_narrow_what_there_is(era: Era, calm: Calm) -> None:
-    """What a key may not use does not exist for it."""
+    """A tool that a key may not use does not exist for it."""
     agent = {**keys(agent=["tools"])[0], "tools": ["here.a*", "here.echo", "read_result"]}
     async with world({"tools": ["here.*"]}, **calm, keys=[agent]) as made, made.client(era, key="agent") as client:
         assert {tool.name for tool in (await client.list_tools()).tools} == {"here__add", "here__echo"}
@@ -59,7 +59,7 @@ async def test_a_path_serves_one_service(calm: Calm) -> None:
 
 @both_eras
 async def test_two_tools_stand_for_a_long_list(era: Era, calm: Calm) -> None:
-    """One finds, one calls; a name that is known works as well."""
+    """The first finds, the second calls; a name that is known works as well."""
     async with world({"search_over": 3}, **calm) as made, made.client(era) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == ["find_tools", "call_tool"]
         found = texts(await client.call_tool("find_tools", {"query": "adds two numbers", "limit": 1}))
@@ -72,7 +72,7 @@ async def test_two_tools_stand_for_a_long_list(era: Era, calm: Calm) -> None:
 
 
 async def test_a_resource_that_a_tool_names_can_be_read(calm: Calm) -> None:
-    """Its address leads to the service."""
+    """The address of the resource leads to the service."""
     async with world(**calm) as made, made.client() as client:
         (link,) = (await client.call_tool("here__link", {})).content
         assert link.type == "resource_link" and link.uri == "twolane://here/file:///a b"

@@ -43,6 +43,6 @@ def test_arguments_that_do_not_fit_are_refused(arguments: dict[str, str]) -> Non
 
 
 def test_a_prompt_has_a_largest_size() -> None:
-    """What comes out of its references is bounded."""
+    """The text that comes out of references is bounded."""
     with pytest.raises(MCPError, match="too long"):
         PROMPTS.get("tidy", {"path": "x" * ((1 << 20) + 1)})

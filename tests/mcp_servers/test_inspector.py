@@ -38,7 +38,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[GatewayProcess]:
 
 
 async def inspected(gateway: GatewayProcess, home: Path, era: str, *arguments: str, key: str = "inspector") -> Any:
-    """What it prints, and what it exits with."""
+    """Return the exit code of the inspector, and its two outputs."""
     where = ("--server-url", f"{gateway.base_url}/mcp", "--transport", "http", "--protocol-era", era)
     options = ("--header", f"Authorization: Bearer {key}", "--format", "json", "--quiet", "--stored-auth-only")
     process = await asyncio.create_subprocess_exec(
@@ -70,7 +70,7 @@ async def test_it_lists_the_tools(gateway: GatewayProcess, tmp_path: Path, era: 
 
 @by_both_eras
 async def test_it_calls_a_tool(gateway: GatewayProcess, tmp_path: Path, era: str) -> None:
-    """One that only reads runs at once."""
+    """A call that only reads runs at once."""
     code, printed, told = await inspected(gateway, tmp_path, era, *calling(operation="read", path="note.txt"))
     assert code == 0, told
     assert json.loads(printed)["result"]["content"] == [{"type": "text", "text": "Two lanes."}]

@@ -25,7 +25,7 @@ from gateway.text.lookalikes import skeleton
     ],
 )
 def test_spellings_of_a_name(spelling: str, name: str) -> None:
-    """What a person may take for it."""
+    """A person may take each for the name."""
     assert skeleton(spelling) == skeleton(name) != spelling
 
 

@@ -22,7 +22,7 @@ def servers(*names: str) -> str:
 
 
 def test_the_gateways_own_names_are_reserved() -> None:
-    """Its label, its tools, and those that stand for a long list of tools."""
+    """The label, the built-in tools, and the tools that stand for a long list are reserved."""
     assert {OWN, READ_RESULT, "find_tools", "call_tool", *plugin_names("tools")} == set(RESERVED.values())
 
 

@@ -33,7 +33,7 @@ def test_blocks_and_structured_content_come_back() -> None:
 
 
 def test_text_that_is_shortened_is_shortened_in_its_blocks() -> None:
-    """Those that are no text stay, and so does the structured content, which a client may demand."""
+    """Blocks that are no text stay, and so does the structured content, which a client may demand."""
     inside = {"type": "resource", "resource": {"uri": "file:///a", "text": "b" * 99}}
     result = ToolResult("a" * 99, True, [text("a" * 99), IMAGE, inside], {"n": 1})
     answer = answer_of(result, shown="a...", whole="a" * 99)

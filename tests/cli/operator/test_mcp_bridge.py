@@ -196,7 +196,7 @@ async def spoken(lines: list[str], *, url: str, until: Callable[[list[Any]], boo
 
 
 async def test_what_is_no_message(site: Site) -> None:
-    """It is answered, and the relay goes on; it ends with its input."""
+    """Such a line is answered, and the relay goes on; the relay ends with its input."""
     ping = '{"jsonrpc": "2.0", "id": 7, "method": "absent"}'
     answers, code = await spoken(["rubbish", "[1]", ping], url=site.url, until=lambda found: len(found) == 3)
     assert [answer["id"] for answer in answers] == [None, None, 7] and code == 0

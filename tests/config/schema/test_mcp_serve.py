@@ -29,6 +29,6 @@ def test_the_endpoint_takes_no_path_of_other_pages() -> None:
 
 
 def test_a_key_may_use_some_tools_only() -> None:
-    """Its scope for tools is one of its own."""
+    """The scope `tools` is one of its own."""
     key = {"name": "agent", "sha256": "ab" * 32, "scopes": ["tools"], "tools": ["time.*"]}
     assert Settings.model_validate({"keys": [key]}).keys[0].tools == ("time.*",)

@@ -19,7 +19,7 @@ def test_a_token_grants_what_is_named() -> None:
 
 @pytest.mark.parametrize("missing", ["issuer", "audience", "scopes"])
 def test_nothing_is_guessed(missing: str) -> None:
-    """Whose tokens, for whom, and for what: the operator writes each."""
+    """The operator writes each: issuer, audience, and what tokens may do."""
     named = {"issuer": "https://i", "audience": "a", "scopes": {"mcp": ["tools"]}}
     with pytest.raises(ValidationError, match=missing):
         ServeOAuth.model_validate({name: value for name, value in named.items() if name != missing})

@@ -118,7 +118,7 @@ async def test_an_answer_with_the_scope_decides_when_the_token_of_its_call_has_e
 
 
 async def test_an_answer_whose_sender_nobody_knows_decides_nothing(issuer: Issuer) -> None:
-    """It is JSON for the SDK only, so it has no mark."""
+    """The answer is JSON for the SDK only, so it has no mark."""
     async with session(issuer) as one:
         full = issuer.token(**FULL)
         await one.open(full)

@@ -83,14 +83,14 @@ async def test_keys_come_first(issuer: Issuer, used: InUse) -> None:
 
 
 async def test_the_first_tokens_at_once(issuer: Issuer, used: InUse) -> None:
-    """They are checked by one check, which reads the keys once."""
+    """All are checked by one check, which reads the keys once."""
     token = f"Authorization: Bearer {issuer.token()}"
     assert await asyncio.gather(*(used.name(token) for _ in range(20))) == ["oauth:anna"] * 20
     assert issuer.asked == 1
 
 
 async def test_a_token_that_does_not_grant_tools(issuer: Issuer, used: InUse) -> None:
-    """It is a valid one, and may do nothing here."""
+    """Such a token is valid, and may do nothing here."""
     assert await used.name(f"Authorization: Bearer {issuer.token(scope='mcp:decide')}") == "scope_missing"
 
 

@@ -32,7 +32,7 @@ async def test_they_are_read_once_for_all(issuer: Issuer, keys: IssuerKeys, capl
 
 
 async def test_they_are_read_anew_beside_the_calls(issuer: Issuer, keys: IssuerKeys, clock: ManualClock) -> None:
-    """Nobody waits for that; afterwards a withdrawn key is unknown."""
+    """No call waits for that; afterwards a withdrawn key is unknown."""
     await keys.key("k1", "RS256")
     clock.advance(FRESH_S + 1)
     issuer.keys = [public(OTHER_RSA_KEY, kid="k2")]

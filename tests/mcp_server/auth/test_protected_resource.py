@@ -48,7 +48,7 @@ async def test_it_leads_to_the_issuer(path: str) -> None:
 
 
 async def test_the_path_of_the_endpoint_is_in_it() -> None:
-    """Where it is another one, so are the metadata's."""
+    """Another path of the endpoint is another path of the metadata."""
     config = configured()
     config["mcp"] = {"serve": {"path": "/tools/mcp", "oauth": OAUTH}}
     async with LocalGateway(config) as gateway:

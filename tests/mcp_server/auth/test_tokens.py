@@ -41,7 +41,7 @@ async def refusal(tokens: Tokens, token: str) -> GatewayError:
 
 
 async def test_a_good_token(issuer: Issuer, tokens: Tokens) -> None:
-    """Its words grant what the configuration says of them, and its name is that of no key."""
+    """The words of its claim grant what the configuration says of them, and its caller has the name of no key."""
     assert await tokens.caller(issuer.token().encode()) == Caller("oauth:anna", "staff", frozenset(["tools"]))
     both = issuer.token(scope="mcp:use mcp:decide tools admin", aud=["https://other", AUDIENCE], head={"typ": "at+JWT"})
     assert (await tokens.caller(both.encode())).scopes == {"tools", "approve"}
@@ -53,7 +53,7 @@ async def test_a_good_token(issuer: Issuer, tokens: Tokens) -> None:
     [(RSA_KEY, "RS512"), (RSA_KEY, "PS256"), (EC_KEY, "ES256"), (ED_KEY, "EdDSA")],
 )
 async def test_signatures_that_are_accepted(issuer: Issuer, tokens: Tokens, key: Any, algorithm: str) -> None:
-    """Those with public keys."""
+    """Signatures with public keys are accepted."""
     issuer.keys = [public(key, kid="k1")]
     assert (await tokens.caller(issuer.token(key=key, alg=algorithm).encode())).name == "oauth:anna"
 
@@ -64,7 +64,7 @@ def unsigned(issuer: Issuer, alg: str, signature: bytes = b"", **head: object) -
 
 
 def by_public_key(issuer: Issuer) -> str:
-    """Returns a token signed by HMAC with the issuer's public key as the secret."""
+    """Return a token signed by HMAC with the issuer's public key as the secret."""
     pem = RSA_KEY.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     text = unsigned(issuer, "HS256").rpartition(".")[0]
     signature = jwt.algorithms.HMACAlgorithm(jwt.algorithms.HMACAlgorithm.SHA256).sign(text.encode(), pem)

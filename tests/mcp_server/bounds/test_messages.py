@@ -1,4 +1,4 @@
-"""What a request may hold."""
+"""The check of a request: texts, numbers, and their sizes."""
 
 import json
 from typing import Any
