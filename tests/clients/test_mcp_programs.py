@@ -29,7 +29,7 @@ by_both_decisions = pytest.mark.parametrize("decision", ["approve", "reject"])
 
 
 class Program(ABC):
-    """One of them, in a home of its own."""
+    """One client program, in a home of its own."""
 
     #: How its model knows a tool, and how the program calls itself.
     tool = "mcp__twolane__"
@@ -144,7 +144,7 @@ def lane(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="module")
 def hasty(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lane]:
-    """It waits a second for people, and has a console that it can lead to."""
+    """A gateway that waits a second for people, and has a console that it can lead to."""
     with serving(provider, tmp_path_factory.mktemp("hasty"), wait=SHORT) as lane:
         yield lane
 
@@ -176,7 +176,7 @@ def test_a_held_call_is_decided(program: Program, client_id: str, decision: str)
 
 
 def test_it_comes_back(kind: type[Program], hasty: Lane, client_id: str, tmp_path: Path) -> None:
-    """Where nobody decides in time it is told how to go on; another session of it gets the result, once."""
+    """Where nobody decides in time the program is told how to go on; another session of it gets the result, once."""
     program = kind(hasty, tmp_path)
     text = program.insert(client_id)
     assert text.startswith(NOT_RUN) and pending(hasty, client_id)["id"] in text and "same arguments" in text

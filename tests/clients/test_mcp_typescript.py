@@ -34,7 +34,7 @@ def lane(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="module")
 def hasty(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lane]:
-    """It waits a second for people."""
+    """A gateway that waits a second for people."""
     with serving(provider, tmp_path_factory.mktemp("hasty"), wait=SHORT) as lane:
         yield lane
 
@@ -149,7 +149,7 @@ def test_a_form_decides(client: Visits, lane: Lane, client_id: str, decision: st
 
 
 def test_a_form_without_the_scope_decides_nothing(client: Visits, hasty: Lane, client_id: str) -> None:
-    """It is not even shown."""
+    """The form is not even shown."""
     user = {"elicitation": FORM, "answer": says("approve")}
     told = client.visit(hasty, insertion(client_id), **user)
     assert told["asked"] == [] and "has NOT run" in text(told["outcomes"][0]["result"])
@@ -170,7 +170,7 @@ def test_a_link_leads_to_the_console(client: Visits, lane: Lane, client_id: str,
 
 @by_both_decisions
 def test_a_client_that_cannot_ask_waits(client: Visits, lane: Lane, client_id: str, decision: str) -> None:
-    """It hears that a person is waited for, and gets the result as soon as one has decided."""
+    """The client hears that a person is waited for, and gets the result as soon as one has decided."""
     with person(lane, client_id, decision):
         result = client.result(lane, insertion(client_id))
     assert text(result) == (CHANGED if decision == "approve" else REJECTED.format(WHY))
@@ -189,7 +189,7 @@ def test_it_comes_back(client: Visits, hasty: Lane, client_id: str) -> None:
 
 
 def test_it_withdraws_a_call_that_waits(client: Visits, lane: Lane, client_id: str) -> None:
-    """Nobody can approve it any more."""
+    """The call cannot be approved any more."""
     outcome, _ = client.outcomes(lane, insertion(client_id, cancel=True), calling("here__echo", text="hi"))
     assert "enough" in outcome["failure"]
     read_until(lambda: [one["state"] for one in asked_about(lane, client_id)], lambda states: states == ["cancelled"])

@@ -52,7 +52,7 @@ def work(tmp_path: Path) -> Path:
 @both_eras
 @pytest.mark.parametrize(("action", "written"), [("accept", True), ("decline", False)])
 async def test_a_question_reaches_the_user(work: Path, era: str, action: Any, written: bool) -> None:
-    """It shows the call, and the answer decides."""
+    """The question shows the call, and the answer decides."""
     asked: list[str] = []
 
     async def decide(_context: object, question: Any) -> ElicitResult:

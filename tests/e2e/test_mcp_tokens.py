@@ -85,7 +85,7 @@ async def runs(gateway: LocalGateway, headers: Mapping[str, str]) -> Any:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_call_belongs_to_its_caller_and_tenant(issuer: Issuer, tmp_path: Path, era: str) -> None:
-    """It is on record as the caller's, and people of the tenant see it."""
+    """The call is on record as the caller's, and people of the tenant see it."""
     tmp_path.joinpath("a.txt").write_text("two lanes", encoding="utf-8")
     async with LocalGateway(config(issuer, tmp_path)) as gateway:
         async with connected(gateway.base_url, era, issuer.token()) as client:
