@@ -74,8 +74,8 @@ from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.usage import Usage
 from gateway.errors import GatewayError
 from gateway.runs.call_events import begins_on_record, opening
-from gateway.runs.live import ANSWERS, CALLS, EFFECTS, RECORDED, STOPPING
-from gateway.runs.live import PARKED as PARKED_MARK
+from gateway.runs.live_run import ANSWERS, CALLS, EFFECTS, RECORDED, STOPPING
+from gateway.runs.live_run import PARKED as PARKED_MARK
 from gateway.runs.recorder import RunRecorder
 
 log = logging.getLogger("gateway")

@@ -66,7 +66,7 @@ from gateway.contracts.journal import Approval, ApprovalState, AskedAlreadyError
 from gateway.contracts.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.runs.lease import lost
-from gateway.runs.live import WAITS
+from gateway.runs.live_run import WAITS
 from gateway.runs.recorder import RunRecorder
 from gateway.tools.catalog import CatalogEntry
 from gateway.tools.in_use import InUse
@@ -103,7 +103,7 @@ class Round:
     numbers: Sequence[int]
     done: Mapping[int, CallOutcome]
     progress: Progress
-    say: Callable[[Chunk], Awaitable[None]]  # to the client: texts, events, and marks of `gateway.runs.live`
+    say: Callable[[Chunk], Awaitable[None]]  # to the client: texts, events, and marks of `gateway.runs.live_run`
     begun: Callable[[], None]  # there may be an effect from here on
     questions: Questions
     reports: Reports

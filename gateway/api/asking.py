@@ -27,7 +27,7 @@ from gateway.lanes.keys import Identify, Identity
 from gateway.lanes.local import head_of, note
 from gateway.model.call import ModelCall
 from gateway.runs.asking import RequestKey, fingerprint
-from gateway.runs.live import LiveRun
+from gateway.runs.live_run import LiveRun
 from gateway.strict_json import RepeatedKeyError, check_keys
 from gateway.workflows.invocation import workflow_call_in, workflow_usage
 

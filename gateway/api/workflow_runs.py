@@ -19,7 +19,7 @@ from gateway.lanes.keys import Identify
 from gateway.lanes.local import head_of
 from gateway.model.call import ModelCall
 from gateway.runs.asking import RequestKey, fingerprint
-from gateway.runs.live import LiveRun
+from gateway.runs.live_run import LiveRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,8 @@ from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Re
 from gateway.contracts.journal import Journal, StoredRun
 from gateway.contracts.plugin import Clock
 from gateway.runs.event_feed import EventFeed
-from gateway.runs.live import PARKED, LiveRun, LiveRuns
+from gateway.runs.live import LiveRuns
+from gateway.runs.live_run import PARKED, LiveRun
 
 #: How often a run that another process drives is looked at, besides being told of its events.
 LOOK_S: Final = 5.0

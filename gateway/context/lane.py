@@ -34,7 +34,8 @@ from gateway.lanes.classify import CONTEXT_PREFIX
 from gateway.lanes.keys import CREDENTIAL_HEADERS, Identity
 from gateway.lanes.local import Facade, note
 from gateway.runs.asking import RequestKey
-from gateway.runs.live import LiveRun, LiveRuns
+from gateway.runs.live import LiveRuns
+from gateway.runs.live_run import LiveRun
 from gateway.runs.transcript import Transcript
 from gateway.tools.catalog import Catalog
 from gateway.workflows.definition import Workflow

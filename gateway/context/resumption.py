@@ -22,7 +22,8 @@ from gateway.errors import GatewayError
 from gateway.runs.asking import RequestKey
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases, abandon
-from gateway.runs.live import LiveRun, LiveRuns
+from gateway.runs.live import LiveRuns
+from gateway.runs.live_run import LiveRun
 from gateway.runs.narrowing import NARROWS, narrowing_of
 from gateway.runs.snapshot import exchange_of
 

@@ -33,7 +33,7 @@ from gateway.runs import settle
 from gateway.runs.asking import RequestKey, fingerprint
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.lease import LOST, interrupted
-from gateway.runs.live import LiveRun
+from gateway.runs.live_run import LiveRun
 from gateway.tools.call_answer import result_of
 from gateway.tools.results import clean
 

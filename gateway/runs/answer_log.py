@@ -29,7 +29,7 @@ from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json, Store, StoreError
 from gateway.dialects import chat_chunks
 from gateway.errors import CODES, GatewayError
-from gateway.runs.live import LiveRun
+from gateway.runs.live_run import LiveRun
 
 log = logging.getLogger("gateway")
 

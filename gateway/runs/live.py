@@ -6,208 +6,22 @@ model streams without a client meanwhile.
 """
 
 import asyncio
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
-from gateway.contracts.exchange import Chunk, Exchange, Handler, Intent, Pause
+from gateway.contracts.exchange import Exchange, Handler
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json
-from gateway.errors import ExitError, GatewayError, contained
-from gateway.runs.asking import RequestKey, begins_with_record, mismatch
-from gateway.runs.lease import interrupted, lost, stopping
-from gateway.runs.transcript import Transcript
+from gateway.runs.asking import RequestKey, mismatch
+from gateway.runs.lease import stopping
+from gateway.runs.live_run import STOPPING, LiveRun
 from gateway.runs.waiting import Waiting
-
-log = logging.getLogger("gateway")
 
 #: How long a run with effects waits for its client to come back (the AI SDK asks again after 2 s), and how long a
 #: finished or left run can be joined.
 GRACE_S, JOINABLE_S = 3.0, 60.0
 #: Limits for runs without a client: their number, and the memory of their requests and answers. One may be larger.
 KEPT, KEPT_BYTES = 1000, 64 << 20
-#: Marks, which are never sent to a client. RECORDED: the run is in the store. EFFECTS: the same, and it may have an
-#: effect from here on. CALLS: a model call begins. The value is a function that drops the call; None: the call is over.
-#: After a drop the run emits CALLS again before anything else. It is held there until a client is back, and the chunks
-#: of the dropped call are forgotten. WAITS: whether the run waits for a person. It needs no client for that: when the
-#: client leaves, the run waits in the store. PARKED: the turn ends here, but not the run. Only the store has its state.
-#: The value is the id of the run whose question the turn ends with, or None. ANSWERS: the model's server has accepted
-#: the request.
-RECORDED, EFFECTS, CALLS, WAITS, PARKED, ANSWERS = "recorded", "effects", "calls", "waits", "parked", "answers"
-#: The reason to cancel a run whose process stops. It is no reason to end the run.
-STOPPING = "stopping"
-
-
-class LiveRun:
-    """One run and its answer so far.
-
-    `request_id` and `body` are of the request that it answers, which is not always the one that began the run. A
-    `detached` run does not end for lack of a client.
-    """
-
-    def __init__(
-        self,
-        exchange: Exchange,
-        request_key: RequestKey,
-        *,
-        now_s: float,
-        detached: bool = False,
-        body: Json | None = None,
-        request_id: str | None = None,
-    ) -> None:
-        self.exchange = exchange
-        self.request_key = request_key
-        self.detached = detached
-        self.body = exchange.body if body is None else body
-        self.request_id = exchange.id if request_id is None else request_id
-        self.created_s = now_s
-        self.transcript = Transcript()
-        self.intent: Intent | None = None
-        self.interrupted = False
-        self.recorded = False
-        self.effects = False
-        self.waits = False
-        self.failure_told = False
-        self.parked = self.is_deleted = False  # is_deleted: its answer is nobody's any more
-        self.decided: tuple[str, ...] = ()  # the approvals whose decisions, by its request, the answer follows
-        self.asks: str | None = None  # the id of the run, this one or another, that its answer asks a person for
-        self.clients = 0
-        self.cut = False  # its last client left before the answer was whole
-        self.kept_bytes = 0  # while it has no client
-        self.alone_since_s = 0.0  # monotonic; of one that failed, since it told so first
-        self._begun, self._on_record, self._attended = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._attended.set()
-        self._drop: Callable[[], None] | None = None  # while a model is called
-        self._dropped = False
-        self._cancelled: asyncio.CancelledError | None = None
-        self._ends_with: GatewayError | None = None
-        self._task: asyncio.Task[None] | None = None
-
-    @property
-    def done(self) -> bool:
-        return self.transcript.done
-
-    @property
-    def error(self) -> BaseException | None:
-        return self.transcript.error
-
-    def start(self, handler: Handler, *, over: Callable[["LiveRun"], None]) -> None:
-        """Start the run; `over` is called once the run has ended."""
-        self._task = asyncio.get_running_loop().create_task(self._pump(handler))
-        self._task.add_done_callback(lambda _: self._end())
-        self._task.add_done_callback(lambda _: over(self))
-
-    def replay(self, chunks: Sequence[Chunk]) -> None:
-        """Fill the transcript with the answer of a run that is over."""
-        for chunk in chunks:
-            self.transcript.add(chunk)
-        self.recorded = self.effects = True
-        self._finish(None)
-
-    async def begun(self) -> None:
-        """Wait until the chain has a reply. Raises the chain's error if it has none."""
-        await self._begun.wait()
-        if not self.transcript.chunks:
-            self.transcript.reraise()
-
-    async def on_record(self) -> None:
-        """Wait until the run is in the store. Raises the run's error if it ended before."""
-        await self._on_record.wait()
-        if not self.recorded:
-            self.transcript.reraise()
-
-    def left(self) -> None:
-        """End the current model call, because the last client is gone."""
-        self._attended.clear()
-        if self._drop is not None:
-            drop, self._drop = self._drop, None
-            self._dropped = True
-            self.transcript.forget()
-            drop()
-
-    def joined(self) -> None:
-        """Record that a client is there."""
-        self._attended.set()
-
-    def cancel(self, reason: str | None = None, *, error: GatewayError | None = None) -> None:
-        if self._task is not None and not self.done:
-            self._ends_with = error
-            self._cancelled = asyncio.CancelledError(reason)
-            self._task.cancel(reason)
-
-    async def ended(self) -> None:
-        if self._task is not None:
-            await asyncio.wait({self._task})
-
-    async def _pump(self, handler: Handler) -> None:
-        error: BaseException | None = None
-        try:
-            with contained(f"the run {self.exchange.id}"):
-                reply = await handler(self.exchange)
-                self.intent = reply.intent
-                self._begun.set()
-                try:
-                    await reply.stream(self._emit)
-                finally:
-                    await reply.release()
-        except asyncio.CancelledError:
-            error = self._interrupt()
-        except Exception as failure:
-            error = failure
-        except BaseException as failure:  # whoever waits for the answer must not pass it on
-            error = ExitError(f"the run {self.exchange.id} raised {type(failure).__name__}")
-            log.exception("a run failed with what is no Exception, request id %s", self.exchange.id)
-        finally:
-            self._finish(error)
-            del error  # it knows this frame
-
-    def _emit(self, chunk: Chunk) -> Pause | None:
-        """Take a chunk of the answer or a mark (`gateway.contracts.exchange.Emit`)."""
-        if not isinstance(chunk, str):
-            if CALLS in chunk:
-                return partial(self._calls, chunk[CALLS])
-            if ANSWERS in chunk:
-                self.transcript.open()
-                return None
-            if EFFECTS in chunk or RECORDED in chunk:
-                if EFFECTS in chunk or not begins_with_record(self.exchange):
-                    self.transcript.open()
-                self.recorded, self.effects = True, self.effects or EFFECTS in chunk
-                self._on_record.set()
-                return None
-            if PARKED in chunk:
-                self.parked, self.asks = True, chunk[PARKED]
-                return None
-            if WAITS in chunk:
-                self.waits = chunk[WAITS]
-                return None
-        return None if self._dropped or self.transcript.add(chunk) else self.transcript.room
-
-    async def _calls(self, drop: Callable[[], None] | None) -> None:
-        """Record that a model call begins or is over. A new call waits for a client first."""
-        if drop is not None:
-            await self._attended.wait()
-        if self._cancelled is not None:  # whoever took it for a drop has swallowed it
-            raise self._cancelled
-        self._drop, self._dropped = drop, False
-        self.transcript.settle()
-
-    def _end(self) -> None:
-        """Finish a run whose task was cancelled before it began: such a task runs no line of its own."""
-        if not self.done:
-            self._finish(self._interrupt())
-
-    def _finish(self, error: BaseException | None) -> None:
-        self._drop = None
-        self.transcript.end(error)
-        self._begun.set()
-        self._on_record.set()
-
-    def _interrupt(self) -> GatewayError:
-        """Return the error of a cancelled run: its client left, its process stops, or it has another owner."""
-        self.interrupted = True
-        return self._ends_with or (interrupted if self._cancelled is not None else lost)(self.exchange.id)
 
 
 class LiveRuns:

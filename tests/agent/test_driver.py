@@ -13,7 +13,7 @@ from gateway.contracts.store import HiddenTurn, Json, StoreError
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.runs.live import EFFECTS, RECORDED
+from gateway.runs.live_run import EFFECTS, RECORDED
 
 from .agent_bench import USAGE, Bench, Harmless, answer, call, settings, texts, workflow
 from .doubles import samples

@@ -11,7 +11,7 @@ from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs import leases as keeping
 from gateway.runs.lease import LEASE_S
-from gateway.runs.live import STOPPING
+from gateway.runs.live_run import STOPPING
 from gateway.tools.gate import Rule
 from tests.scripted_replies import told
 

@@ -7,7 +7,7 @@ from gateways import until
 
 from gateway.approvals.chat_replies import ChatDecision
 from gateway.contracts.exchange import Chunk
-from gateway.runs.live import LiveRun
+from gateway.runs.live_run import LiveRun
 from gateway.runs.transcript import BEHIND_CHARS
 from tests.agent.agent_bench import answer, texts
 

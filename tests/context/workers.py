@@ -15,7 +15,8 @@ from gateway.contracts.exchange import Reply as ModelReply
 from gateway.contracts.journal import StoredRun
 from gateway.contracts.store import Json
 from gateway.runs.asking import RequestKey
-from gateway.runs.live import LiveRun, LiveRuns
+from gateway.runs.live import LiveRuns
+from gateway.runs.live_run import LiveRun
 from tests import scripted_replies
 from tests.agent.agent_bench import CALLER, Bench, call
 from tests.agent.doubles import Clock

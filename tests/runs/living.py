@@ -8,13 +8,8 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Emit, Exchange, Reply
 from gateway.contracts.store import Json
 from gateway.runs.asking import RequestKey
-from gateway.runs.live import (
-    CALLS,
-    EFFECTS,
-    GRACE_S,
-    LiveRun,
-    LiveRuns,
-)
+from gateway.runs.live import GRACE_S, LiveRuns
+from gateway.runs.live_run import CALLS, EFFECTS, LiveRun
 from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock
 

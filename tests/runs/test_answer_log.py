@@ -15,7 +15,8 @@ from gateway.errors import CODES, GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs import answer_log
 from gateway.runs.answer_log import AnswerLogs, Recorded, end_of, ended
-from gateway.runs.live import PARKED, STOPPING, LiveRun, LiveRuns
+from gateway.runs.live import LiveRuns
+from gateway.runs.live_run import PARKED, STOPPING, LiveRun
 from gateway.runs.transcript import BEHIND_CHARS
 from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock

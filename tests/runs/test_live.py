@@ -10,15 +10,8 @@ from gateways import until
 
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
-from gateway.runs.live import (
-    JOINABLE_S,
-    KEPT,
-    KEPT_BYTES,
-    PARKED,
-    STOPPING,
-    WAITS,
-    LiveRuns,
-)
+from gateway.runs.live import JOINABLE_S, KEPT, KEPT_BYTES, LiveRuns
+from gateway.runs.live_run import PARKED, STOPPING, WAITS
 from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock
 

@@ -8,7 +8,8 @@ import orjson
 import pytest
 
 from gateway.contracts.store import Json
-from gateway.runs.live import EFFECTS, KEPT_BYTES, LiveRun, LiveRuns
+from gateway.runs.live import KEPT_BYTES, LiveRuns
+from gateway.runs.live_run import EFFECTS, LiveRun
 from gateway.runs.transcript import PARSED_BYTES, Transcript
 from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock

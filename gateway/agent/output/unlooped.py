@@ -5,7 +5,7 @@ from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Re
 from gateway.contracts.store import Json
 from gateway.dialects.beside import Gathered, TooDeepError, safe
 from gateway.dialects.imitation import Defuser
-from gateway.runs.live import ANSWERS
+from gateway.runs.live_run import ANSWERS
 
 #: The client's own calls go on as they came.
 _CALLS = ("tool_calls", "function_call")

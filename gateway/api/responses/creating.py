@@ -29,7 +29,7 @@ from gateway.dialects.responses.items import listed
 from gateway.dialects.responses.request import ResponseRequest, request_from
 from gateway.errors import GatewayError
 from gateway.runs.asking import RequestKey
-from gateway.runs.live import LiveRun
+from gateway.runs.live_run import LiveRun
 from gateway.runs.narrowing import narrowing_of, narrowings
 from gateway.runs.taints import Taints
 

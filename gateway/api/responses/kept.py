@@ -41,7 +41,7 @@ from gateway.dialects.responses.output.gateway_calls import question_item
 from gateway.errors import GatewayError
 from gateway.runs.answer_log import AnswerLogs, Recorded, end_of, ended, has_end, rest_of, tells_all
 from gateway.runs.lease import interrupted
-from gateway.runs.live import LiveRun
+from gateway.runs.live_run import LiveRun
 
 log = logging.getLogger("gateway")
 

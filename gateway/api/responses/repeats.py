@@ -15,7 +15,7 @@ from gateway.contracts.responses import StoredResponse
 from gateway.dialects.responses.ids import response_id_of
 from gateway.errors import GatewayError
 from gateway.runs.asking import RequestKey, key_in_use, mismatch
-from gateway.runs.live import LiveRun
+from gateway.runs.live_run import LiveRun
 
 
 class AnsweredBefore(Exception):  # noqa: N818 - it is an answer

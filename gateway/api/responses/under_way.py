@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from gateway.contracts.responses import StoredResponse
 from gateway.errors import GatewayError
-from gateway.runs.live import LiveRun
+from gateway.runs.live_run import LiveRun
 
 #: An answer whose run has ended is stored after one or two of these periods, however slowly its client reads.
 LOOK_S: Final = 5.0

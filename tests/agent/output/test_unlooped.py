@@ -7,7 +7,7 @@ import pytest
 from gateway.agent.output.unlooped import unlooped
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Reply
 from gateway.dialects.imitation import INSTEAD
-from gateway.runs.live import ANSWERS
+from gateway.runs.live_run import ANSWERS
 from tests.agent.agent_bench import CALLER
 
 ID = "ap_a2b3c4d5e6f7g2h3i4j5k6l7mq"

@@ -8,10 +8,7 @@ from functional.through import breathe
 from gateways import until
 
 from gateway.contracts.store import Json
-from gateway.runs.live import (
-    CALLS,
-    EFFECTS,
-)
+from gateway.runs.live_run import CALLS, EFFECTS
 from gateway.runs.transcript import BEHIND_CHARS
 
 from .living import Alarms, Reading, Talk, Work, begun, request_key, text, whole
