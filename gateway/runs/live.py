@@ -34,6 +34,7 @@ class LiveRuns:
         self._alike: dict[str, list[LiveRun]] = {}  # by fingerprint, oldest first
         self._by_key: dict[tuple[str, str, str], LiveRun] = {}
         self._alone: dict[str, LiveRun] = {}  # those without a client, in the order in which they lost it
+        self._going_on: dict[str, LiveRun] = {}  # of these, the detached ones that have not ended
         self._alone_bytes = 0
         self._closed = False
         self.waiting = Waiting()
@@ -127,7 +128,7 @@ class LiveRuns:
     @property
     def unattended(self) -> int:
         """Return how many runs go on here without a client: in the background, or as stored runs."""
-        return sum(run.detached and not run.done for run in self._alone.values())
+        return sum(not run.done for run in self._going_on.values())
 
     async def end_answers(self) -> bool:
         """End the runs that exist for their clients alone with an error for these. Return whether there were any.
@@ -149,7 +150,7 @@ class LiveRuns:
             run.cancel(STOPPING)
         for run in runs:
             await run.ended()
-        for known in (self._runs, self._alike, self._by_key, self._alone):
+        for known in (self._runs, self._alike, self._by_key, self._alone, self._going_on):
             known.clear()
         self._alone_bytes = 0
 
@@ -164,6 +165,8 @@ class LiveRuns:
             run.failure_told = run.error is not None
             self._attend(run)
             self._alone[run.request_id] = run
+            if run.detached and not run.done:
+                self._going_on[run.request_id] = run
             self._weigh(run)
 
     def _weigh(self, run: LiveRun) -> None:
@@ -175,10 +178,12 @@ class LiveRuns:
     def _weigh_ended(self, run: LiveRun) -> None:
         """Count the memory of a run that has ended without a client."""
         if self._alone.get(run.request_id) is run:
+            self._going_on.pop(run.request_id, None)
             self._weigh(run)
             self._forget_old()
 
     def _attend(self, run: LiveRun) -> None:
+        self._going_on.pop(run.request_id, None)
         if self._alone.pop(run.request_id, None) is not None:
             self._alone_bytes -= run.kept_bytes
             run.kept_bytes = 0
