@@ -1,6 +1,7 @@
 """The page of the gateway's status: figures, configuration without secrets, the verification of the audit log."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from gateway.console.pages.status import figures_of
@@ -67,7 +68,7 @@ async def test_a_line_that_was_changed_is_found(tmp_path: Path) -> None:
         approval_id = await root.asks()
         await root.submit(await root.get("/console"), "Approve the call of file_operations")
         await root.until(approval_id)
-        with sqlite3.connect(tmp_path / "gateway.db") as store:
+        with closing(sqlite3.connect(tmp_path / "gateway.db", isolation_level=None)) as store:
             store.execute("DROP TRIGGER audit_is_not_changed")
             store.execute("UPDATE audit SET tool = 'another' WHERE seq = 1")
         page = await root.get("/console/status/audit?begin=start")
