@@ -54,7 +54,6 @@ from gateway.errors import GatewayError
 from gateway.http.error_response import error_answer, new_request_id
 from gateway.http.request_head import RequestHead, check_beginning, parse_request_head
 from gateway.lanes.local import LocalTransaction
-from gateway.lanes.passthrough import Splice
 from gateway.lanes.plan import Plan
 from gateway.lanes.routes import path_of
 from gateway.lanes.transaction import HELD, SENDING, YIELDED, Shared, Transaction
@@ -345,7 +344,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _splice(self, plan: Plan, digits: bytes, body: bytes, began: float) -> None:
         self.listener.inflight += 1
-        self.transaction = transaction = Splice(self, plan, began)
+        self.transaction = transaction = plan.splice(self, plan, began)
         transaction.start(digits, body)
 
     def _read_anew(self, data: bytes, end: int, began: float) -> None:

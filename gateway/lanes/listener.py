@@ -12,11 +12,11 @@ from aiohttp.web import RequestHandler
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.errors import GatewayError
-from gateway.lanes.accounting import address_of
 from gateway.lanes.connection import ClientConnection
+from gateway.lanes.passthrough.accounting import address_of
+from gateway.lanes.passthrough.tunnel import Tunnel
 from gateway.lanes.router import Router
 from gateway.lanes.transaction import AccessLog
-from gateway.lanes.tunnel import Tunnel
 from gateway.lanes.websocket import WebSocketTransaction
 from gateway.lanes.wrong_keys import WrongKeys
 from gateway.telemetry.metrics import Metrics, counter

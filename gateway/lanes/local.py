@@ -53,9 +53,9 @@ from gateway.errors import GatewayError
 from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
 from gateway.http.error_response import error_answer, new_request_id
 from gateway.http.request_head import RequestHead
-from gateway.lanes.accounting import CLIENT_LEFT, address_of
 from gateway.lanes.own_routes import route_of_own
-from gateway.lanes.pace import BodyPace, too_slow
+from gateway.lanes.passthrough.accounting import CLIENT_LEFT, address_of
+from gateway.lanes.passthrough.pace import BodyPace, too_slow
 from gateway.lanes.routes import path_of
 from gateway.lanes.transaction import SENDING, Client
 from gateway.lanes.websocket import WebSocketTransaction

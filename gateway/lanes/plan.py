@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field as attribute
+from typing import TYPE_CHECKING
 
 from gateway.contracts.caller import Caller
 from gateway.http.fields import HOP_BY_HOP, Field, nominated
@@ -17,6 +18,9 @@ from gateway.lanes.keys import CREDENTIAL_HEADERS, GATEWAY_HEADER, Identity
 from gateway.telemetry.metrics import RouteTally, UpstreamTally
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.pool import Pool
+
+if TYPE_CHECKING:
+    from gateway.lanes.passthrough.splice import Splice
 
 #: Idempotent by RFC 9110 section 9.2.2: may be sent again when a reused connection turned out to be closed.
 REPEATABLE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
@@ -29,9 +33,11 @@ class Plan:
     The upstream head is `before` + digits + `after`, where the digits of Content-Length stand at `cut` in the client's
     head; with `cut` -1 the head is `before` alone and the body has `length` bytes. `plain`: nothing about the request
     asks for more than copying the answer. `sharing`: fields of our own errors, for browsers; `shared`: a page of an
-    origin in `cors` asks, so the upstream's answer gets them, too.
+    origin in `cors` asks, so the upstream's answer gets them, too. `splice` is the class of its transactions: what a
+    configuration adds to passthrough is a class of its own, and costs nothing where the router does not choose it.
     """
 
+    splice: "type[Splice]"
     pool: Pool
     route: RouteTally
     codes: defaultdict[int, int]

@@ -46,6 +46,7 @@ from gateway.http.request_head import HeadLimits, RequestHead
 from gateway.lanes.classify import CONTEXT_BASE, classify, is_plain
 from gateway.lanes.door import Door
 from gateway.lanes.keys import Identity, KeyRing
+from gateway.lanes.passthrough.splice import Splice
 from gateway.lanes.plan import REPEATABLE, Plan, upstream_head
 from gateway.lanes.plans import Plans
 from gateway.lanes.routes import Route, RouteTable, path_of, resolve_alias
@@ -178,6 +179,7 @@ class Router:
         shared = self.door.shares_with(head) is not None
         tally = self._metrics.route(prefix.decode(), "passthrough")
         return Plan(
+            splice=Splice,
             pool=pool,
             route=tally,
             codes=tally.codes(head.method.decode()),

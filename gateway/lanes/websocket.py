@@ -20,7 +20,7 @@ from aiohttp import ClientConnectionResetError, WSCloseCode, hdrs, web
 from gateway.errors import GatewayError
 from gateway.http.client_frames import ClientFrames
 from gateway.http.request_head import RequestHead
-from gateway.lanes.accounting import CLIENT_LEFT, address_of
+from gateway.lanes.passthrough.accounting import CLIENT_LEFT, address_of
 from gateway.lanes.routes import path_of
 from gateway.lanes.transaction import HELD, Client
 

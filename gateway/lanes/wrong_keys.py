@@ -10,7 +10,7 @@ from typing import Final
 from prometheus_client.core import Metric
 
 from gateway.errors import GatewayError
-from gateway.lanes.accounting import address_of
+from gateway.lanes.passthrough.accounting import address_of
 from gateway.telemetry.metrics import counter
 
 log = logging.getLogger("gateway")

@@ -5,9 +5,9 @@ from typing import get_type_hints
 import pytest
 
 from gateway.lanes.local import LocalTransaction
-from gateway.lanes.passthrough import Splice
+from gateway.lanes.passthrough.splice import Splice
+from gateway.lanes.passthrough.tunnel import Tunnel
 from gateway.lanes.transaction import Transaction
-from gateway.lanes.tunnel import Tunnel
 
 MEMBERS = [name for name in vars(Transaction) if not name.startswith("_")]
 

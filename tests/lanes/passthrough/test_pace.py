@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.lanes.pace import LEAST_RATE, BodyPace
+from gateway.lanes.passthrough.pace import LEAST_RATE, BodyPace
 
 IDLE_S = 3.0
 

@@ -4,10 +4,9 @@ import asyncio
 
 import pytest
 from gateways import until_still
+from lanes.assembled import Lane, assembled
 
 from gateway.testing.peer import Peer
-
-from .assembled import Lane, assembled
 
 HANDSHAKE = b"GET /v1/ws HTTP/1.1\r\nHost: gw\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"

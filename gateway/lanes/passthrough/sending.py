@@ -9,8 +9,8 @@ from time import perf_counter
 
 from gateway.errors import GatewayError
 from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
-from gateway.lanes.accounting import Accounting
-from gateway.lanes.pace import BodyPace
+from gateway.lanes.passthrough.accounting import Accounting
+from gateway.lanes.passthrough.pace import BodyPace
 from gateway.lanes.plan import Plan
 from gateway.lanes.transaction import SENDING, Client
 from gateway.upstream.connection import HIGH_WATER_BYTES, UpstreamConnection

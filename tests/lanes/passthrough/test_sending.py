@@ -5,12 +5,11 @@ import socket
 
 import pytest
 from functional.through import breathe
+from lanes.assembled import HOST, Lane, assembled
 
 from gateway.lanes.router import Timeouts
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import ok, serve
-
-from .assembled import HOST, Lane, assembled
 
 GET = b"GET /v1/x HTTP/1.1\r\nHost: gw\r\n\r\n"
 POST = b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nContent-Length: 2\r\n\r\n{}"

@@ -4,11 +4,10 @@ import asyncio
 
 import pytest
 from functional.through import breathe
+from lanes.assembled import assembled
 
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, ok, serve
-
-from .assembled import assembled
 
 GET = b"GET /v1/x HTTP/1.1\r\nHost: gw\r\n\r\n"
 POST = b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nContent-Length: 2\r\n\r\n{}"

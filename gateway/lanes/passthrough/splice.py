@@ -5,9 +5,9 @@ finished to the client; a client that leaves takes its upstream connection with 
 the pool only after a whole request and a whole answer.
 
 Theory of operation. A splice has two halves that end independently, and two connections whose fates depend on both.
-`Sending` (gateway/lanes/sending.py) is the upload: `_request` is the rest of the body, None once it is whole. `Splice`
-is the answer: `_answer` is None until its final head was forwarded. `_upstream` is None while a connection is being
-opened, and again once the splice has given it up.
+`Sending` (sending.py) is the upload: `_request` is the rest of the body, None once it is whole. `Splice` is the answer:
+`_answer` is None until its final head was forwarded. `_upstream` is None while a connection is being opened, and again
+once the splice has given it up.
 
 1. *Start.* `start` takes an idle connection from the pool, or opens one in a task. Until that task ends, the client's
    bytes collect in `_pending`, and its reading is paused once they pass the high-water mark.
@@ -61,9 +61,9 @@ from gateway.http.response_head import (
     forwarded_head,
     measure_regular,
 )
-from gateway.lanes.pace import too_slow
-from gateway.lanes.sending import Sending
-from gateway.lanes.tunnel import Tunnel
+from gateway.lanes.passthrough.pace import too_slow
+from gateway.lanes.passthrough.sending import Sending
+from gateway.lanes.passthrough.tunnel import Tunnel
 from gateway.upstream.failures import UPSTREAMS_FAULT
 
 #: The failure of an upstream whose answer cannot be finished, in words, by the outcome that is counted.
