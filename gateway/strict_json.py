@@ -2,7 +2,9 @@
 
 import json
 import re
-from typing import Any
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any, Final, TypeAlias
 
 import orjson
 
@@ -11,11 +13,25 @@ from gateway.json_values import VALUES_LIMIT, holds_more
 #: Deepest nesting of arrays and objects.
 DEPTH_LIMIT = 128
 _KEY_CHARS = 64
+_PLACE_CHARS: Final = 200
+_TOO_LARGE: Final = "a number is too large"
+_NO_TEXT: Final = "a text is not valid Unicode: it has half of a character (a lone surrogate)"
 _NESTING = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[{}\[\]]', re.DOTALL)
 
 
+#: A value and the way to it: the place of the value that holds it, and its name or number there.
+_Place: TypeAlias = "tuple[_Place | None, str | int]"
+
+
 class StrictJsonError(ValueError):
-    """A text that is not strict JSON. The message has the cause and the place (characters from the start)."""
+    """A text that is not strict JSON. The message has the cause and the place (characters from the start).
+
+    `place` is the way to a value that no JSON holds, such as `a.b[1]`; "": it is the whole, or not known.
+    """
+
+    def __init__(self, reason: str, place: str = "") -> None:
+        self.place = place
+        super().__init__(f"{reason} (at {place})" if place else reason)
 
 
 class RepeatedKeyError(StrictJsonError):
@@ -26,10 +42,10 @@ class RepeatedKeyError(StrictJsonError):
         super().__init__(f"the key {self.key!r} is there twice")
 
 
-def loads(text: str) -> Any:
+def loads(text: str, *, most_values: int = VALUES_LIMIT) -> Any:
     """Return the value. Raises StrictJsonError, or RepeatedKeyError where that is the first and only fault so far."""
-    if holds_more(text.encode("utf-8", "surrogatepass"), VALUES_LIMIT):
-        raise StrictJsonError(f"it holds more than {VALUES_LIMIT} values")
+    if holds_more(text.encode("utf-8", "surrogatepass"), most_values):
+        raise StrictJsonError(f"it holds more than {most_values} values")
     if nesting(text) > DEPTH_LIMIT:
         raise StrictJsonError(f"it is nested more than {DEPTH_LIMIT} levels deep")
     try:
@@ -37,10 +53,12 @@ def loads(text: str) -> Any:
         orjson.dumps(value)
     except json.JSONDecodeError as error:
         raise StrictJsonError(f"{error.msg} (character {error.pos + 1})") from None
-    except StrictJsonError:
+    except RepeatedKeyError:
         raise
+    except StrictJsonError as error:
+        raise StrictJsonError(str(error), _fault(text)[1]) from None
     except (ValueError, TypeError, RecursionError):
-        raise StrictJsonError("a number is too large, or a text is not valid Unicode") from None
+        raise StrictJsonError(*_fault(text)) from None
     return value
 
 
@@ -62,6 +80,45 @@ def nesting(text: str) -> int:
     return deepest
 
 
+def _fault(text: str) -> tuple[str, str]:
+    """Return the first value of a JSON text that no JSON holds: the reason, and its place."""
+    try:
+        waiting: list[tuple[object, _Place | None]] = [(json.loads(text), None)]
+    except (ValueError, RecursionError):  # a number of too many digits, or a fault behind this one
+        return _TOO_LARGE, ""
+    while waiting:
+        value, place = waiting.pop()
+        if isinstance(value, str):
+            if not _is_whole(value):
+                return _NO_TEXT, _named(place)
+        elif isinstance(value, int | float):
+            if not isfinite(value) or not -(1 << 63) <= value < 1 << 64:
+                return _TOO_LARGE, _named(place)
+        elif isinstance(value, Mapping):
+            if not all(map(_is_whole, value)):
+                return _NO_TEXT, _named(place)
+            waiting += [(inner, (place, key)) for key, inner in reversed(list(value.items()))]
+        elif isinstance(value, list):
+            waiting += [(inner, (place, number)) for number, inner in reversed(list(enumerate(value)))]
+    return _TOO_LARGE, ""
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _named(place: "_Place | None") -> str:
+    steps: list[str] = []
+    while place is not None:
+        place, step = place
+        steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
+    return "".join(reversed(steps)).removeprefix(".")[:_PLACE_CHARS]
+
+
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -77,5 +134,5 @@ def _refuse_constant(name: str) -> Any:
 def _float(text: str) -> float:
     number = float(text)
     if number in (float("inf"), float("-inf")):
-        raise StrictJsonError("a number is too large")
+        raise StrictJsonError(_TOO_LARGE)
     return number

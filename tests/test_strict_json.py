@@ -57,6 +57,26 @@ def test_what_has_no_one_reading_is_refused(text: str, reason: str) -> None:
         loads(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{"a": [1, {"b": "\\ud800"}], "c": "\\ud800"}', "a[1].b"),
+        ('{"a": {"\\ud800": 1}}', "a"),
+        ('{"a": [NaN]}', "a[0]"),
+        ("[[1e999]]", "[0][0]"),
+        ('{"a": -9223372036854775809}', "a"),
+        ("NaN", ""),
+        ('{"a": NaN', ""),
+        ('{"' + "a" * 300 + '": NaN}', "a" * 200),
+    ],
+)
+def test_an_error_has_the_place_of_what_no_json_holds(text: str, place: str) -> None:
+    """As far as it is known, and not at any length."""
+    with pytest.raises(StrictJsonError) as failed:
+        loads(text)
+    assert failed.value.place == place and (not place or str(failed.value).endswith(f"(at {place})"))
+
+
 def test_as_deep_as_the_limit() -> None:
     """The limit itself is allowed."""
     assert nesting(json.dumps(loads("[" * DEPTH_LIMIT + "]" * DEPTH_LIMIT))) == DEPTH_LIMIT
@@ -92,3 +112,4 @@ def test_the_number_of_values_is_bounded() -> None:
     assert loads(json.dumps("," * 2 * VALUES_LIMIT)) == "," * 2 * VALUES_LIMIT
     with pytest.raises(StrictJsonError, match=f"more than {VALUES_LIMIT} values"):
         loads(most[:-1] + ",1]")
+    assert len(loads(most[:-1] + ",1]", most_values=VALUES_LIMIT + 1)) == VALUES_LIMIT

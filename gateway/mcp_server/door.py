@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
+import orjson
 from aiohttp import web
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
@@ -18,10 +19,12 @@ from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identity
 from gateway.lanes.local import Facade, head_of
 from gateway.mcp.sdk import silence
+from gateway.mcp_server.bounds.messages import check_message, read_message
 from gateway.mcp_server.bounds.shares import SessionShares
 from gateway.mcp_server.bridge import Application, Bridge
 from gateway.mcp_server.calling import Calling
 from gateway.mcp_server.changes import Changes
+from gateway.mcp_server.errors import refusal_of
 from gateway.mcp_server.server import ToolServer
 from gateway.mcp_server.visit import Visit
 
@@ -123,12 +126,21 @@ class Door:
         visit = Visit(request, head, identity, request.match_info.get("service"))
         visit.note(key=identity.caller.name)
         session_id = visit.session_id
+        if request.method == "POST":
+            message: object = None
+            try:
+                message = await read_message(body, most_values=most_values)
+                check_message(message)
+            except GatewayError as error:
+                return web.json_response(refusal_of(error, message), status=error.facts.status)
+            self._calling.answers.mark(session_id, head, message)
+            body = orjson.dumps(message)
         if request.method == "GET":
             self._streams.add(visit)
         elif request.method == "DELETE" and session_id is not None:
             self._calling.ending.add(session_id)
         try:
-            return await self._bridge.answered(visit, self._calling.answers.marked(session_id, head, body))
+            return await self._bridge.answered(visit, body)
         finally:
             self._streams.discard(visit)
             if request.method == "DELETE" and session_id is not None:

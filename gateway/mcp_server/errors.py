@@ -1,9 +1,14 @@
 """The gateway's errors as MCP clients read them."""
 
-from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
+from typing import Final
 
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, PARSE_ERROR
+
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
+
+_CODES: Final = {"invalid_json": PARSE_ERROR}
 
 
 def as_mcp_error(error: GatewayError) -> MCPError:
@@ -13,7 +18,17 @@ def as_mcp_error(error: GatewayError) -> MCPError:
         data["param"] = error.param
     if error.retry_after_s is not None:
         data["retryAfter"] = error.retry_after_s
-    return MCPError(INVALID_PARAMS if error.facts.source == "client" else INTERNAL_ERROR, error.message, data)
+    code = _CODES.get(error.code, INVALID_PARAMS if error.facts.source == "client" else INTERNAL_ERROR)
+    return MCPError(code, error.message, data)
+
+
+def refusal_of(error: GatewayError, message: object) -> Json:
+    """Return the answer to a message that is refused before it is read as a request; its id is null if not known."""
+    request_id = message.get("id") if isinstance(message, dict) and error.param != "id" else None
+    if isinstance(request_id, bool) or not isinstance(request_id, str | int):
+        request_id = None
+    told = as_mcp_error(error).error.model_dump(by_alias=True)
+    return {"jsonrpc": "2.0", "id": request_id, "error": told}
 
 
 def no_such(what: str) -> MCPError:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from gateway.contracts.store import Json
+from gateway.mcp_server.bounds.messages import SHORT
 from gateway.mcp_server.listing import Offer
 
 FIND, CALL = "find_tools", "call_tool"
@@ -124,4 +125,6 @@ def wanted_call(arguments: Json) -> tuple[str, Any]:
     name, inner = arguments.get("name"), arguments.get("arguments", {})
     if not isinstance(name, str) or not isinstance(inner, dict):
         raise ValueError("name must be a text, and arguments an object")
+    if len(name) > SHORT:
+        raise ValueError(f"name is longer than {SHORT} characters")
     return name, inner

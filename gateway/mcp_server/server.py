@@ -19,7 +19,6 @@ from gateway import __version__
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Json, StoreError, unwritten
 from gateway.errors import GatewayError
-from gateway.mcp_server.bounds.messages import check_message
 from gateway.mcp_server.changes import Changes
 from gateway.mcp_server.errors import as_mcp_error
 from gateway.mcp_server.visit import visit_of
@@ -156,7 +155,6 @@ class _Watch:
         visit.note(mcp_method=known)
         error_type = "cancelled"
         try:
-            check_message(ctx.request_id, ctx.params)
             result = await call_next(ctx)
             error_type = _error_type(result)
             if method != "initialize":

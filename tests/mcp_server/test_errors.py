@@ -1,9 +1,9 @@
 """The gateway's errors as MCP clients read them."""
 
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, PARSE_ERROR
 
 from gateway.errors import GatewayError
-from gateway.mcp_server.errors import as_mcp_error, no_such
+from gateway.mcp_server.errors import as_mcp_error, no_such, refusal_of
 
 
 def test_an_error_has_its_text_and_its_own_code() -> None:
@@ -14,3 +14,18 @@ def test_an_error_has_its_text_and_its_own_code() -> None:
     error = as_mcp_error(GatewayError("invalid_field", "Wrong.", param="x"))
     assert (error.error.code, error.error.data) == (INVALID_PARAMS, {"code": "invalid_field", "param": "x"})
     assert "no such tool" in no_such("tool").error.message
+
+
+def test_a_refused_message_is_answered_by_its_id() -> None:
+    """By null where the message has none that could be sent back."""
+    error = GatewayError("invalid_json", "Wrong.")
+    for message, request_id in (
+        ({"id": 5}, 5),
+        ({"id": "a"}, "a"),
+        ({"id": True}, None),
+        ({"id": []}, None),
+        ([], None),
+    ):
+        answer = refusal_of(error, message)
+        assert (answer["id"], answer["error"]["code"]) == (request_id, PARSE_ERROR)
+    assert refusal_of(GatewayError("invalid_field", "Long.", param="id"), {"id": "a" * 2000})["id"] is None

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-import orjson
 from mcp_types import ElicitResult
 
 from gateway.http.request_head import RequestHead
@@ -45,25 +44,17 @@ class Answers:
             if not session.questions:
                 del self._sessions[session_id]
 
-    def marked(self, session_id: str | None, head: RequestHead, body: bytes) -> bytes:
-        """Return a message of a session, with the mark of its request if it may be an answer that is expected."""
+    def mark(self, session_id: str | None, head: RequestHead, message: object) -> None:
+        """Put the mark of its request into a message of a session, if it may be an answer that is expected."""
         session = None if session_id is None else self._sessions.get(session_id)
-        if session is None:
-            return body
-        try:
-            message = orjson.loads(body)
-            result = message.get("result") if isinstance(message, dict) else None
-            if not isinstance(result, dict):
-                return body
-            mark, meta = secrets.token_urlsafe(), result.get("_meta")
-            result["_meta"] = {**(meta if isinstance(meta, dict) else {}), _MARK: mark}
-            written = orjson.dumps(message)
-        except (ValueError, TypeError):  # the SDK may read it otherwise: it has no mark
-            return body
+        result = message.get("result") if isinstance(message, dict) else None
+        if session is None or not isinstance(result, dict):
+            return
+        mark, meta = secrets.token_urlsafe(), result.get("_meta")
+        result["_meta"] = {**(meta if isinstance(meta, dict) else {}), _MARK: mark}
         session.heads[mark] = head
         if len(session.heads) > _MOST:
             del session.heads[next(iter(session.heads))]
-        return written
 
     def sender(self, session_id: str, answer: ElicitResult) -> RequestHead | None:
         """Return the head of the request that brought an answer, or None if nobody knows."""

@@ -117,16 +117,18 @@ async def test_an_answer_with_the_scope_decides_when_the_token_of_its_call_has_e
         assert await text_of(calling) == "hi"
 
 
-async def test_an_answer_whose_sender_nobody_knows_decides_nothing(issuer: Issuer) -> None:
-    """The answer is JSON for the SDK only, so it has no mark."""
+async def test_an_answer_that_is_not_json_decides_nothing(issuer: Issuer) -> None:
+    """The next one does."""
     async with session(issuer) as one:
         full = issuer.token(**FULL)
         await one.open(full)
         calling = await one.call(full)
         asked = await message(calling, of="method")
-        await one.answer(full, asked, {**YES, "x": "NaN"})
-        assert "has NOT run" in await text_of(calling)
+        refused = await one.post(full, {"id": asked["id"], "result": {**YES, "x": "NaN"}})
+        assert (refused.status, (await refused.json())["error"]["code"]) == (400, -32700)
         assert len(await one.made.approvals(key="anna")) == 1
+        await one.answer(full, asked, YES)
+        assert await text_of(calling) == "hi"
 
 
 @pytest.mark.parametrize("result", [{"action": "no such"}, {"action": "accept", "content": 1}])

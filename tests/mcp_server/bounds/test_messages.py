@@ -1,4 +1,4 @@
-"""The check of a request: texts, numbers, and their sizes."""
+"""The reading of a message: JSON with one reading, and the sizes of short texts."""
 
 import json
 from typing import Any
@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from gateway.errors import GatewayError
-from gateway.mcp_server.bounds.messages import SHORT, STATE, check_message
-from tests.mcp_server.serving import World, world
+from gateway.mcp_server.bounds.messages import SHORT, STATE, check_message, read_message
+from gateway.strict_json import DEPTH_LIMIT
+from tests.mcp_server.serving import World, texts, world
 
 PREFIX = "io.modelcontextprotocol/"
 META = {
@@ -17,45 +18,58 @@ META = {
 }
 
 
-async def called(made: World, params: str, name: str, request_id: str = "1") -> Any:
+async def called(made: World, params: str, name: str, request_id: str = "1", *, version: str = "2026-07-28") -> Any:
     """Send a call with this JSON text in its parameters, and return what is answered."""
     body = f'{{"jsonrpc": "2.0", "id": {request_id}, "method": "tools/call", "params": {params}}}'
     fields = {
         "Accept": "application/json, text/event-stream",
         "Content-Type": "application/json",
-        "MCP-Protocol-Version": "2026-07-28",
+        "MCP-Protocol-Version": version,
         "Mcp-Method": "tools/call",
         "Mcp-Name": name,
     }
     return await made.sent("/mcp", body, **fields)
 
 
-async def test_what_no_json_can_hold_is_refused(calm: dict[str, object]) -> None:
-    """With the place; the gateway does not fail, and nothing runs."""
+@pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
+async def test_what_has_no_one_reading_is_refused(calm: dict[str, object], version: str) -> None:
+    """With the reason and the place; the gateway does not fail, and nothing runs."""
     meta = json.dumps(META)
-    async with world({"search_over": 3}, **calm) as made:
+    deep = "[" * DEPTH_LIMIT + "]" * DEPTH_LIMIT
+    async with world(**calm) as made:
         for inner, place, why in (
-            ('{"text": "\\ud800"}', "params.arguments.text", "surrogate"),
-            ('{"text": {"a": ["x", {"b": "\\udfff!"}]}}', "params.arguments.text.a[1].b", "surrogate"),
-            ('{"text": {"\\ud800": 1}}', "params.arguments.text", "surrogate"),
-            ('{"text": NaN}', "params.arguments.text", "finite"),
-            ('{"text": [1, -1e999]}', "params.arguments.text[1]", "finite"),
+            ('{"text": "\\ud800"}', "params.arguments.text", "half of a character"),
+            ('{"text": {"a": ["x", {"b": "\\udfff!"}]}}', "params.arguments.text.a[1].b", "half of a character"),
+            ('{"text": {"\\ud800": 1}}', "params.arguments.text", "half of a character"),
+            ('{"text": NaN}', "params.arguments.text", "NaN is not JSON"),
+            ('{"text": [1, -1e400]}', "params.arguments.text[1]", "a number is too large"),
+            ('{"text": [1, 18446744073709551616]}', "params.arguments.text[1]", "a number is too large"),
+            ('{"text": "a", "text": "b"}', "text", "the key 'text' twice"),
+            ('{"text": "a", "\\u0074ext": "b"}', "text", "the key 'text' twice"),
+            (f'{{"text": {deep}}}', None, f"nested more than {DEPTH_LIMIT} levels"),
+            ('{"text": "a"', None, "The message is not JSON"),
         ):
-            answer = await called(
-                made, f'{{"name": "here__echo", "arguments": {inner}, "_meta": {meta}}}', "here__echo"
-            )
+            params = f'{{"name": "here__echo", "arguments": {inner}, "_meta": {meta}}}'
+            answer = await called(made, params, "here__echo", version=version)
             error = answer["error"]
-            assert error["code"] == -32602 and why in error["message"] and error["data"]["param"] == place
-            by_call = (
-                f'{{"name": "call_tool", "arguments": {{"name": "here__echo", "arguments": {inner}}}, "_meta": {meta}}}'
-            )
-            error = (await called(made, by_call, "call_tool"))["error"]
-            assert error["data"]["param"] == place.replace("arguments", "arguments.arguments", 1)
-        key = meta[:-1] + ', "twolane/idempotency-key": "\\ud800"}'
-        answer = await called(made, f'{{"name": "here__echo", "arguments": {{}}, "_meta": {key}}}', "here__echo")
-        assert answer["error"]["data"]["param"] == "params._meta.twolane/idempotency-key"
+            assert (answer["jsonrpc"], answer["id"], error["code"]) == ("2.0", None, -32700), answer
+            assert why in error["message"] and error["data"].get("param") == place
+            assert error["data"]["code"] == "invalid_json"
+        twice = f'{{"name": "here__echo", "name": "here__pid", "arguments": {{}}, "_meta": {meta}}}'
+        assert "'name' twice" in (await called(made, twice, "here__echo", version=version))["error"]["message"]
         assert (await made.get("/context/runs"))["data"] == []
         assert "Traceback" not in made.gateway.logged()
+
+
+async def test_a_body_is_utf_8() -> None:
+    """A mark of the order of bytes is no JSON."""
+    for content, why in (
+        (b'{"a": "\xff"}', "not UTF-8"),
+        (b"\xef\xbb\xbf{}", "BOM"),
+        ("{}".encode("utf-16"), "not UTF-8"),
+    ):
+        with pytest.raises(GatewayError, match=why):
+            await read_message(content, most_values=100)
 
 
 async def test_short_texts_have_a_limit() -> None:
@@ -67,17 +81,34 @@ async def test_short_texts_have_a_limit() -> None:
             ({"name": "a", "_meta": {**META, "progressToken": long}}, 1, "params._meta.progressToken", SHORT),
             ({"name": "a", "requestState": "x" * (STATE + 1), "_meta": META}, 1, "params.requestState", STATE),
         ):
-            error = (await called(made, json.dumps(params), "a", json.dumps(request_id)))["error"]
+            answer = await called(made, json.dumps(params), "a", json.dumps(request_id))
+            error = answer["error"]
+            assert answer["id"] == (None if request_id == long else request_id)
             assert (error["code"], error["data"]["param"]) == (-32602, place)
             assert f"'{place}' is longer than {most} characters" in error["message"]
     with pytest.raises(GatewayError, match=r"'params\.name' is longer"):
-        check_message(1, {"name": long})
+        check_message({"id": 1, "params": {"name": long}})
 
 
-def test_whole_values_pass() -> None:
-    """However deeply they are nested."""
+async def test_the_name_of_a_tool_that_is_called_by_call_tool_has_a_limit(calm: dict[str, object]) -> None:
+    """As that of any other tool."""
+    async with world({"search_over": 3}, **calm) as made, made.client() as client:
+        result = await client.call_tool("call_tool", {"name": "x" * (SHORT + 1)})
+        assert result.is_error and f"name is longer than {SHORT} characters" in texts(result)
+
+
+async def test_whole_values_pass() -> None:
+    """As they are, also those that are no request."""
     deep: Any = "\U0001f600\u00fc"
-    for _ in range(5000):
+    for _ in range(DEPTH_LIMIT - 3):
         deep = [deep]
-    check_message("1", None)
-    check_message(1, {"name": "a", "arguments": {"deep": deep, "number": 1.5, "none": None, "ok": True}})
+    arguments = {"deep": deep, "number": -0.5, "large": (1 << 64) - 1, "none": None, "ok": True}
+    for message in (
+        {"id": 1, "params": {"name": "a", "arguments": arguments}},
+        {"id": "1"},
+        {"params": [1]},
+        [1],
+        None,
+    ):
+        assert await read_message(json.dumps(message).encode(), most_values=200) == message
+        check_message(message)
