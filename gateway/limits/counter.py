@@ -1,0 +1,117 @@
+"""One counter as a worker sees it: what was used in the last minute, and what is under way, in all workers together."""
+
+from typing import Final
+
+from gateway.limits.shared import FIRST, LAST, NOW, TICK_S, TICKS, SharedCounters
+
+#: The most that one tick of one worker counts. More in a quarter of a second is counted as this.
+MOST: Final = (1 << 31) - 1
+
+
+class Counter:
+    """A counter, opened by the worker at `place`. Times are seconds of the clock that all workers share (monotonic)."""
+
+    __slots__ = ("_mine", "_mine_sum", "_older", "_others", "_tick", "_wait")
+
+    def __init__(self, shared: SharedCounters, number: int, *, place: int) -> None:
+        self._mine = shared.row(number, place)
+        self._others = tuple(shared.row(number, other) for other in range(shared.places) if other != place)
+        self._tick = -TICKS
+        self._mine_sum = 0
+        self._older = 0
+        self._wait = (-1, 0, 0.0)
+
+    # The window.
+
+    def add(self, amount: int, now_s: float) -> int:
+        """Add to what was used. Return what is used with it."""
+        tick = int(now_s / TICK_S)
+        if tick != self._tick:
+            self._turn(tick)
+        mine, at = self._mine, FIRST + tick % TICKS
+        amount = min(amount, MOST - mine[at])
+        mine[at] += amount
+        self._mine_sum += amount
+        return self._sum(tick, at)
+
+    def used(self, now_s: float) -> int:
+        """Return what is used."""
+        return self.add(0, now_s)
+
+    def correct(self, by: int, *, since_s: float, now_s: float) -> None:
+        """Correct what was added at `since_s`. Of what left the window since, only more than was thought counts."""
+        tick, then = int(now_s / TICK_S), int(since_s / TICK_S)
+        if tick != self._tick:
+            self._turn(tick)
+        if tick - then >= TICKS:
+            by, then = max(by, 0), tick
+        mine, at = self._mine, FIRST + then % TICKS
+        by = max(min(by, MOST - mine[at]), -mine[at])
+        mine[at] += by
+        self._mine_sum += by
+
+    def wait_s(self, over: int, now_s: float) -> float:
+        """Return when at least `over` of what is used will have left the window, in seconds from now."""
+        tick = int(now_s / TICK_S)
+        if self._wait[:2] != (tick, over):
+            self._wait = tick, over, self._leaves_s(over, tick)
+        return max(self._wait[2] - now_s, 0.0)
+
+    # What is under way.
+
+    def enter(self) -> int:
+        """Count one more under way. Return how many are."""
+        self._mine[NOW] += 1
+        return self.present()
+
+    def leave(self) -> None:
+        """Count one less under way."""
+        self._mine[NOW] -= 1
+
+    def present(self) -> int:
+        """Return how many are under way."""
+        return self._mine[NOW] + sum(row[NOW] for row in self._others)
+
+    def _sum(self, tick: int, at: int) -> int:
+        """Return what is used. The latest two ticks of other workers are read anew: they may still write to them."""
+        total = self._mine_sum + self._older
+        before = FIRST + (tick - 1) % TICKS
+        for row in self._others:
+            last = row[LAST]
+            if last >= tick:
+                total += row[at] + row[before]
+            elif last == tick - 1:
+                total += row[before]
+        return total
+
+    def _turn(self, tick: int) -> None:
+        """Begin a tick: clear the places of those that have left the window, and sum up the others' once."""
+        mine = self._mine
+        last = self._mine[LAST]
+        for passed in range(max(last + 1, tick - TICKS + 1), tick + 1):
+            mine[FIRST + passed % TICKS] = 0
+        mine[LAST] = tick
+        self._tick = tick
+        self._mine_sum = sum(mine[FIRST:])
+        self._older = sum(_between(row, tick - TICKS + 1, tick - 2) for row in self._others)
+
+    def _leaves_s(self, over: int, tick: int) -> float:
+        """Return the time at which the oldest `over` of all workers will have left the window."""
+        rows = (self._mine, *self._others)
+        for then in range(tick - TICKS + 1, tick + 1):
+            over -= sum(_between(row, then, then) for row in rows)
+            if over <= 0:
+                return (then + TICKS) * TICK_S
+        return (tick + TICKS) * TICK_S
+
+
+def _between(row: memoryview, first: int, last: int) -> int:
+    """Return what a row counts from one tick to another, of those that it still has."""
+    newest = row[LAST]
+    first, last = max(first, newest - TICKS + 1), min(last, newest)
+    if first > last:
+        return 0
+    start, end = FIRST + first % TICKS, FIRST + last % TICKS
+    if start <= end:
+        return sum(row[start : end + 1])
+    return sum(row[start:]) + sum(row[FIRST : end + 1])
