@@ -41,7 +41,10 @@ async def test_every_metric_is_documented_with_its_labels() -> None:
         for path in (b"/v1/models", b"/mcp/services"):
             await client.send(b"GET %b HTTP/1.1\r\nHost: localhost\r\n\r\n" % path)
             await client.read_response()
-        gateway.metrics.upstream("demo").retries["stale"] += 1
+        upstream = gateway.metrics.upstream("demo")
+        upstream.retries["stale"] += 1
+        upstream.refused["busy"] += 1
+        upstream.ejections["127.0.0.1:1", "breaker"] += 1
         gateway.metrics.deadlines["head"] += 1
         gateway.metrics.further.append(busy_context().counted)
         page = (await Exposition(gateway.metrics).page()).decode()

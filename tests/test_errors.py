@@ -72,7 +72,7 @@ CONTRACT = {
     500: {"internal_error"},
     501: {"unsupported_transfer_coding"},
     502: {"upstream_error"},
-    503: {"gateway_stopping", "issuer_unavailable", "overloaded", "upstream_unavailable"},
+    503: {"circuit_open", "gateway_stopping", "issuer_unavailable", "overloaded", "upstream_unavailable"},
     504: {"upstream_timeout", "agent_timeout"},
     505: {"http_version"},
     507: {"store_full", "store_uncertain"},

@@ -48,6 +48,7 @@ OUTCOMES, RETRIES, FIRST_BYTE = (
     "gateway_upstream_retries",
     "gateway_upstream_time_to_first_byte_seconds",
 )
+REFUSED, EJECTIONS = "gateway_upstream_refused", "gateway_upstream_endpoint_ejections"
 DISCONNECTS, DEADLINES, RELOADS = "gateway_client_disconnects", "gateway_deadlines", "gateway_config_reloads"
 DROPPED_LINES, LAG = "gateway_log_lines_dropped", "gateway_event_loop_lag_seconds"
 #: By the name without `_total`.
@@ -59,7 +60,9 @@ HTTP_FACTS: Mapping[str, Facts] = MappingProxyType(
         ),
         OVERHEAD: Facts("Time that the gateway itself added before the first byte", ("mode",), OVERHEAD_BUCKETS_S),
         OUTCOMES: Facts("Requests sent upstream, by how they ended", ("upstream", "outcome")),
-        RETRIES: Facts("Requests sent again on a fresh connection", ("upstream", "reason")),
+        RETRIES: Facts("Requests sent again, or to a fallback", ("upstream", "reason")),
+        REFUSED: Facts("Requests not sent, or not sent again", ("upstream", "reason")),
+        EJECTIONS: Facts("Endpoints taken out, by what found them failing", ("upstream", "endpoint", "reason")),
         FIRST_BYTE: Facts("From the request sent to the first byte of the answer", ("upstream",), DURATION_BUCKETS_S),
         DISCONNECTS: Facts("Clients that left before their answer was whole"),
         DEADLINES: Facts("Connections ended by a deadline", ("deadline",)),
@@ -124,13 +127,19 @@ class RouteTally:
 
 
 class UpstreamTally:
-    """The counts of one upstream. Outcomes: ok, error (5xx), connect, timeout, reset, truncated, invalid, cancelled."""
+    """The counts of one upstream. Outcomes: ok, error (5xx), connect, timeout, reset, truncated, invalid, cancelled.
 
-    __slots__ = ("first_byte", "outcomes", "retries")
+    `refused`: why a request was not sent (again): open, pausing, busy, wait, budget. `ejections` are by endpoint and
+    reason.
+    """
+
+    __slots__ = ("ejections", "first_byte", "outcomes", "refused", "retries")
 
     def __init__(self) -> None:
         self.outcomes: defaultdict[str, int] = defaultdict(int)
         self.retries: defaultdict[str, int] = defaultdict(int)
+        self.refused: defaultdict[str, int] = defaultdict(int)
+        self.ejections: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.first_byte = Histogram(DURATION_BUCKETS_S)
 
 
@@ -181,6 +190,10 @@ class Metrics:
                 yield (OUTCOMES, (name, outcome)), (count,)
             for reason, count in tally.retries.items():
                 yield (RETRIES, (name, reason)), (count,)
+            for reason, count in tally.refused.items():
+                yield (REFUSED, (name, reason)), (count,)
+            for (endpoint, reason), count in tally.ejections.items():
+                yield (EJECTIONS, (name, endpoint, reason)), (count,)
             yield (FIRST_BYTE, (name,)), tally.first_byte.values()
         yield (DISCONNECTS, ()), (self.client_disconnects,)
         for deadline, count in self.deadlines.items():

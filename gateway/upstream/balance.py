@@ -1,0 +1,41 @@
+"""The choice among the endpoints that may take a request: by weight, by load, or the same for each conversation."""
+
+import math
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Literal
+
+from gateway.upstream.member import Member
+
+Balance = Literal["weighted", "least_loaded", "sticky"]
+
+
+def choose(members: Sequence[Member], balance: Balance, sticky: bytes) -> Member:
+    """Return one of `members`, of which there is at least one. `sticky` is what belongs together."""
+    if len(members) == 1:
+        return members[0]
+    if balance == "sticky" and sticky:
+        return max(members, key=lambda member: _score(member, sticky))
+    if balance == "least_loaded":
+        least = min(member.inflight / member.weight for member in members)
+        members = [member for member in members if member.inflight / member.weight == least]
+    return _next_turn(members)
+
+
+def _next_turn(members: Sequence[Member]) -> Member:
+    """Return the member whose turn it is, by weight and evenly mixed: 5, 1, 1 gives a a b a c a a (as nginx does)."""
+    for member in members:
+        member.current += member.weight
+    best = max(members, key=lambda member: member.current)
+    best.current -= sum(member.weight for member in members)
+    return best
+
+
+def _score(member: Member, sticky: bytes) -> float:
+    """Return the member's score for a key: weighted rendezvous hashing.
+
+    When one goes, its keys spread over the others and no other key moves; when it is back, they come back.
+    https://www.ietf.org/archive/id/draft-ietf-bess-weighted-hrw-00.html
+    """
+    digest = blake2b(member.name.encode() + b"\0" + sticky, digest_size=8).digest()
+    return -member.weight / math.log((int.from_bytes(digest) + 0.5) / 2.0**64)

@@ -1,0 +1,47 @@
+"""The retry budget: requests sent again are at most a part of those that clients sent, so retries are never a storm.
+
+Counts fade: both are halved every 10 seconds. The bound then holds for the sums since the start as well, but for
+`ALWAYS`.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+#: So often the counts are halved, in seconds.
+HALVED_EVERY_S: Final = 10.0
+#: So many may always be sent again within the time that counts: a part of few requests would be none.
+ALWAYS: Final = 3
+
+
+class RetryBudget:
+    """Counts of one upstream. `part` is the bound, such as 0.2; `clock` is monotonic, in seconds."""
+
+    __slots__ = ("_clock", "_due_s", "_part", "_requests", "_retries")
+
+    def __init__(self, part: float, *, clock: Callable[[], float]) -> None:
+        self._part = part
+        self._clock = clock
+        self._requests = self._retries = 0.0
+        self._due_s = clock() + HALVED_EVERY_S
+
+    def requested(self) -> None:
+        """Count a request of a client."""
+        self._fade()
+        self._requests += 1
+
+    def take(self) -> bool:
+        """Count one that is sent again. Return False if there is no room: do not send it then."""
+        self._fade()
+        if self._retries + 1 > max(self._requests * self._part, ALWAYS if self._part else 0):
+            return False
+        self._retries += 1
+        return True
+
+    def _fade(self) -> None:
+        now_s = self._clock()
+        if now_s >= self._due_s:
+            times = int((now_s - self._due_s) // HALVED_EVERY_S) + 1
+            part = 0.5 ** min(times, 64)
+            self._requests *= part
+            self._retries *= part
+            self._due_s += times * HALVED_EVERY_S

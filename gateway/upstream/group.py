@@ -1,0 +1,280 @@
+"""An upstream: its endpoints, which of them takes the next request, and the requests that wait for a place.
+
+Every upstream is a group, also one with a single endpoint and no rules, which then only names its pool (`plain`). The
+passthrough lane and the context lane use the same groups, so that breakers, places and budget count for both.
+
+How a lane sends a request: make one `Tries` (tries.py) for the client's request, and ask it for each endpoint.
+
+    tries = Tries(group, twice=True, sticky=b"conversation", model="gpt-5")
+    while True:
+        member = tries.begin() or await group.place(tries)  # raises GatewayError: no endpoint can take it
+        ...send the request over member.pool (of upstream tries.group, which may be a fallback)...
+        if the head of the answer is good:
+            tries.answered()                    # from now on it goes to the client
+            ...
+            tries.ended(failed=False)           # True: it was cut; None: the client left, or it says nothing
+            break
+        if not tries.again("503"):              # or "connect", "reset", "timeout"; gives the place back
+            break                               # the client gets this answer, or this error
+        await asyncio.sleep(tries.pause_s)      # mostly 0
+
+Invariants: a place that `begin` or `place` took is given back by `ended` or `again`, once. The queue is first come,
+first served, and nobody passes it. Nothing here does I/O, or reads a clock but the one that is passed in.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from gateway.errors import GatewayError
+from gateway.telemetry.metrics import UpstreamTally
+from gateway.upstream.balance import Balance, choose
+from gateway.upstream.breaker import BreakerRules
+from gateway.upstream.budget import RetryBudget
+from gateway.upstream.member import Member, Obstacle
+
+if TYPE_CHECKING:
+    from gateway.upstream.tries import Tries
+
+log = logging.getLogger("gateway")
+
+#: What a client is told to wait for when all places are taken, in seconds.
+BUSY_RETRY_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryRules:
+    """When a request is sent again: `tries` of them at most, for the reasons in `on`, within the budget `part`.
+
+    Reasons are `connect`, `reset`, `timeout` and status codes, as texts. `body_bytes` is the longest request body that
+    is kept for it.
+    """
+
+    tries: int = 3
+    part: float = 0.2
+    on: frozenset[str] = frozenset(("connect", "reset", "timeout", "429", "502", "503", "504"))
+    body_bytes: int = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRules:
+    """The queue for places at endpoints: at most `size` requests, each for at most `wait_s` seconds."""
+
+    size: int
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRules:
+    """The rules of an upstream. None switches one off. `hedge_s` is the wait before a second request, in seconds."""
+
+    balance: Balance = "weighted"
+    breaker: BreakerRules | None = None
+    retry: RetryRules | None = None
+    hedge_s: float | None = None
+    queue: QueueRules | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A request in the queue. `future` gets the endpoint where it has its place."""
+
+    tries: "Tries"
+    future: "asyncio.Future[Member]" = field(repr=False)
+
+
+class Group:
+    """The endpoints of one upstream. Used on one event loop only. `clock` is monotonic, in seconds."""
+
+    def __init__(
+        self,
+        name: str,
+        members: Sequence[Member],
+        *,
+        tally: UpstreamTally,
+        clock: Callable[[], float],
+        rules: GroupRules | None = None,
+    ) -> None:
+        self.name = name
+        self.members = tuple(members)
+        self.rules = rules or GroupRules()
+        self.tally = tally
+        self.clock = clock
+        #: The upstreams that take its requests while it cannot, in their order.
+        self.fallbacks: tuple[Group, ...] = ()
+        self.budget = RetryBudget(self.rules.retry.part if self.rules.retry is not None else 0.0, clock=clock)
+        self._queue: list[_Waiting] = []
+
+    @property
+    def plain(self) -> bool:
+        """Return whether it is only a pool: one endpoint without limits, rules or fallbacks."""
+        only = len(self.members) == 1 and self.members[0].most is None and self.rules.breaker is None
+        return only and self.rules.retry is None and self.rules.hedge_s is None and not self.fallbacks
+
+    @property
+    def has_room(self) -> bool:
+        """Return whether another request may wait in the queue."""
+        return self.rules.queue is not None and len(self._queue) < self.rules.queue.size
+
+    @property
+    def queued(self) -> int:
+        """Return how many requests wait for a place."""
+        return len(self._queue)
+
+    @property
+    def has_key(self) -> bool:
+        """Return whether the gateway has a key for it; if not, the client's credential is sent."""
+        return self.members[0].pool.endpoint.api_key is not None
+
+    def candidates(self, model: str | None, *, without: Iterable[Member] = ()) -> Iterator[Member]:
+        """Yield the endpoints that may take a request for `model` now."""
+        now_s = self.clock()
+        for member in self.members:
+            if member not in without and member.serves(model) and member.obstacle(now_s) is None:
+                yield member
+
+    def choose(self, sticky: bytes, model: str | None, *, without: Iterable[Member] = ()) -> Member | None:
+        """Return the endpoint for a request, or None: none can take it now. It has no place there yet."""
+        found = tuple(self.candidates(model, without=without))
+        return choose(found, self.rules.balance, sticky) if found else None
+
+    def busy(self, model: str | None) -> bool:
+        """Return whether only the number of requests under way keeps one from beginning."""
+        now_s = self.clock()
+        return any(m.serves(model) and m.obstacle(now_s) == "busy" for m in self.members)
+
+    def unavailable(self, model: str | None) -> GatewayError:
+        """Return the error for a request that no endpoint can take: which ones, why, and when to ask again."""
+        now_s = self.clock()
+        serving = [member for member in self.members if member.serves(model)]
+        if not serving:
+            return GatewayError(
+                "upstream_unavailable",
+                f"No endpoint of upstream {self.name!r} serves this model: add it to 'models' of one of them.",
+            )
+        obstacles = {member.obstacle(now_s) for member in serving}
+        if "busy" in obstacles:
+            self.tally.refused["busy"] += 1
+            return GatewayError(
+                "overloaded",
+                f"All endpoints of upstream {self.name!r} have as many requests as they may; try again shortly.",
+                retry_after_s=BUSY_RETRY_S,
+            )
+        wait_s = max(min(member.waits_s(now_s) for member in serving), 1.0)
+        if obstacles == {"pausing"}:
+            self.tally.refused["pausing"] += 1
+            text = f"Upstream {self.name!r} asked for a pause; send no request for {wait_s:.0f} s."
+            return GatewayError("upstream_limited", text, retry_after_s=wait_s)
+        self.tally.refused["open"] += 1
+        why = "; ".join(f"{member.name} {_WHY[found]}" for member in serving if (found := member.obstacle(now_s)))
+        return GatewayError(
+            "circuit_open",
+            f"Upstream {self.name!r} is out, so nothing was sent: {why}. Try again in {wait_s:.0f} s.",
+            retry_after_s=wait_s,
+        )
+
+    # Places.
+
+    def take(self, member: Member) -> bool:
+        """Take a place at an endpoint. Return whether the request is its breaker's probe."""
+        member.inflight += 1
+        return member.breaker.begin()
+
+    def give_back(self, member: Member, *, failed: bool | None, probe: bool) -> None:
+        """Give a place back. `failed`: whether the endpoint was at fault; None: the end says nothing about it."""
+        member.inflight -= 1
+        if failed is None:
+            member.breaker.left(probe=probe)
+        elif not failed:
+            if member.breaker.state(self.clock()) != "closed" and probe:
+                self._admitted(member)
+            member.breaker.succeeded(probe=probe)
+        elif member.breaker.failed(self.clock(), probe=probe):
+            self._ejected(member, "breaker", member.breaker.waits_s(self.clock()))
+        self.serve_queue()
+
+    def answered(self, member: Member, *, probe: bool) -> None:
+        """Note that a good answer began."""
+        if probe:
+            self._admitted(member)
+        member.breaker.answered(probe=probe)
+
+    async def place(self, tries: "Tries") -> Member:
+        """Wait in the queue for a place, which `tries` then has. Raises GatewayError (overloaded).
+
+        Whoever is cancelled leaves the queue, and gives back a place that came at the same moment.
+        """
+        rules = self.rules.queue
+        if rules is None or not self.has_room:
+            raise self.unavailable(tries.model)
+        waiting = _Waiting(tries, asyncio.get_running_loop().create_future())
+        self._queue.append(waiting)
+        try:
+            async with asyncio.timeout(rules.wait_s):
+                return await waiting.future
+        except BaseException as error:
+            if waiting in self._queue:
+                self._queue.remove(waiting)
+            if waiting.future.done() and not waiting.future.cancelled():
+                tries.ended(failed=None)
+            if not isinstance(error, TimeoutError):
+                raise
+            self.tally.refused["wait"] += 1
+            raise GatewayError(
+                "overloaded",
+                f"No endpoint of upstream {self.name!r} had a place within {rules.wait_s:g} s (queue.wait); "
+                "try again shortly.",
+                retry_after_s=BUSY_RETRY_S,
+            ) from None
+
+    def serve_queue(self) -> None:
+        """Give places that are free to those who wait, in their order."""
+        for waiting in tuple(self._queue):
+            member = self.choose(waiting.tries.sticky, waiting.tries.model)
+            if member is not None:
+                self._queue.remove(waiting)
+                waiting.tries.use(self, member)
+                waiting.future.set_result(member)
+
+    # Endpoints that come and go.
+
+    def found(self, member: Member, *, well: bool) -> None:
+        """Take the result of health checks: an endpoint goes out, or comes back with its breaker closed."""
+        if well and not member.healthy:
+            member.healthy = True
+            member.breaker.close()
+            self._admitted(member)
+            self.serve_queue()
+        elif not well and member.healthy:
+            member.healthy = False
+            self._ejected(member, "health", None)
+
+    def sweep(self, now_s: float) -> None:
+        """Look at pools and queue; called twice a second."""
+        for member in self.members:
+            member.pool.sweep(now_s)
+        if self._queue:
+            self.serve_queue()
+
+    def close(self) -> None:
+        """Close idle connections; busy ones close when their request ends. Idempotent."""
+        for member in self.members:
+            member.pool.close()
+
+    def _ejected(self, member: Member, reason: str, for_s: float | None) -> None:
+        self.tally.ejections[member.name, reason] += 1
+        facts = {"upstream": self.name, "endpoint": member.name, "reason": reason}
+        log.warning("endpoint ejected", extra={"facts": {**facts, "for_s": for_s}})
+
+    def _admitted(self, member: Member) -> None:
+        log.warning("endpoint admitted again", extra={"facts": {"upstream": self.name, "endpoint": member.name}})
+
+
+_WHY: dict[Obstacle, str] = {
+    "unhealthy": "fails its health checks",
+    "open": "failed too often (its breaker is open)",
+    "pausing": "asked for a pause",
+    "busy": "is busy",
+}

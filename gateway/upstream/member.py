@@ -1,0 +1,85 @@
+"""One endpoint of an upstream, and all that decides whether the next request may go to it."""
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Final, Literal
+
+from gateway.upstream.breaker import Breaker, BreakerRules
+from gateway.upstream.pool import Pool
+
+#: An endpoint that asks for a pause gets one of at most this many seconds.
+LONGEST_PAUSE_S: Final = 60.0
+
+#: Reasons for an endpoint to get no request: health checks failed; its breaker is open; it asked for a pause
+#: (Retry-After); it has as many requests as it may.
+Obstacle = Literal["unhealthy", "open", "pausing", "busy"]
+
+
+class Member:
+    """An endpoint in its group. Used on one event loop only.
+
+    `name` is used once in the group: in metrics, logs and pages. `weight` is its share of the requests. `most` is how
+    many it may have at a time (None: any number). `models` are the patterns of the models that it serves; empty: all
+    of its upstream.
+    """
+
+    __slots__ = (
+        "_paused_until_s",
+        "breaker",
+        "current",
+        "healthy",
+        "inflight",
+        "models",
+        "most",
+        "name",
+        "pool",
+        "weight",
+    )
+
+    def __init__(
+        self,
+        pool: Pool,
+        *,
+        name: str,
+        weight: int = 1,
+        most: int | None = None,
+        models: Sequence[str] = (),
+        breaker: BreakerRules | None = None,
+    ) -> None:
+        self.pool = pool
+        self.name = name
+        self.weight = weight
+        self.most = most
+        self.models = tuple(models)
+        self.breaker = Breaker(breaker)
+        self.healthy = True
+        self.inflight = 0
+        self.current = 0  # of the weighted turns (balance.py)
+        self._paused_until_s = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Member {self.name} of {self.pool.endpoint.name!r}, {self.inflight} under way>"
+
+    def serves(self, model: str | None) -> bool:
+        """Return whether it serves a model; None, a model that nobody knows, is served by all."""
+        return model is None or not self.models or any(fnmatchcase(model, pattern) for pattern in self.models)
+
+    def pause(self, seconds: float, now_s: float) -> None:
+        """Give it no request for so long, as it asked for."""
+        self._paused_until_s = max(self._paused_until_s, now_s + min(seconds, LONGEST_PAUSE_S))
+
+    def obstacle(self, now_s: float) -> Obstacle | None:
+        """Return why it may get no request now; None: it may."""
+        if not self.healthy:
+            return "unhealthy"
+        if not self.breaker.admits(now_s):
+            return "open"
+        if now_s < self._paused_until_s:
+            return "pausing"
+        if self.most is not None and self.inflight >= self.most:
+            return "busy"
+        return None
+
+    def waits_s(self, now_s: float) -> float:
+        """Return the seconds until breaker and pause may admit a request."""
+        return max(self.breaker.waits_s(now_s), self._paused_until_s - now_s, 0.0)

@@ -1,0 +1,162 @@
+"""One client request on its way through the endpoints of an upstream and of its fallbacks.
+
+A request is sent again only before a byte of an answer went to the client, within the number of tries and the budget,
+for a configured reason, and only if that is safe: nothing was sent, the answer itself says that nothing was done (429,
+503), or doing it twice is harmless (`twice`). The order of endpoints: those not tried yet, those of the fallbacks, then
+one that was tried, after a pause.
+"""
+
+import random
+from typing import Final
+
+from gateway.upstream.group import Group
+from gateway.upstream.member import Member
+
+#: Statuses of an endpoint that fails, whoever asks. A 500 can be the fault of the request, and one client's bad
+#: requests must not eject an endpoint for all others.
+FAILING: Final = frozenset(("502", "503", "504", "529"))
+#: Statuses that say that nothing was done.
+NOTHING_DONE: Final = frozenset(("429", "503", "529"))
+#: The first pause before the same endpoint is asked again, in seconds; each next one is twice as long. Half of it is
+#: left to chance, so that requests that failed together do not come back together.
+PAUSE_S: Final = 0.1
+
+
+class Tries:
+    """The tries of one request. `twice`: sending it twice is harmless. `sticky` and `model`: see `Group.choose`.
+
+    `group` and `member` are those of the try under way; `member` is None between two.
+    """
+
+    __slots__ = (
+        "_chosen",
+        "_probe",
+        "_reason",
+        "_tried",
+        "_twice",
+        "group",
+        "home",
+        "member",
+        "model",
+        "pause_s",
+        "sticky",
+    )
+
+    def __init__(self, group: Group, *, twice: bool, sticky: bytes = b"", model: str | None = None) -> None:
+        self.home = self.group = group
+        self.sticky = sticky
+        self.model = model
+        self.member: Member | None = None
+        self.pause_s = 0.0
+        self._twice = twice
+        self._tried: list[Member] = []
+        self._chosen: tuple[Group, Member] | None = None
+        self._probe = False
+        self._reason = ""
+        group.budget.requested()
+
+    @property
+    def count(self) -> int:
+        """Return how many tries there were."""
+        return len(self._tried)
+
+    def begin(self) -> Member | None:
+        """Return the endpoint of the next try, with a place at it. None: await `home.place(self)` for one.
+
+        Raises GatewayError if none can take it: circuit_open, upstream_limited, overloaded, upstream_unavailable.
+        """
+        self.home.serve_queue()  # a breaker or a pause may be over, and others wait for longer
+        found, self._chosen = self._chosen, None
+        if found is None or found[1].obstacle(self.home.clock()) is not None:
+            found = self._next()
+        if found is None and (not self.home.busy(self.model) or self.home.rules.queue is None):
+            raise self.home.unavailable(self.model)
+        if found is None:
+            return None
+        self.use(*found)
+        return found[1]
+
+    def use(self, group: Group, member: Member) -> None:
+        """Begin a try at an endpoint, whose place is free."""
+        if self._tried:
+            self.home.tally.retries[self._reason if group is self.home else "fallback"] += 1
+        elif group is not self.home:
+            self.home.tally.retries["fallback"] += 1
+        self.group, self.member = group, member
+        self._probe = group.take(member)
+        self._tried.append(member)
+
+    def answered(self) -> None:
+        """Note that a good answer began: from now on it goes to the client."""
+        if self.member is not None:
+            self.group.answered(self.member, probe=self._probe)
+
+    def ended(self, *, failed: bool | None) -> None:
+        """End the try. `failed`: whether the endpoint was at fault; None: the end says nothing about it. Idempotent."""
+        member, self.member = self.member, None
+        if member is not None:
+            self.group.give_back(member, failed=failed, probe=self._probe)
+
+    def again(self, reason: str, *, stale: bool = False, told_not: bool = False, pause_s: float | None = None) -> bool:
+        """End a try without a good answer. Return whether another may follow: sleep `self.pause_s`, then `begin`.
+
+        `reason` is `connect`, `reset`, `timeout` or a status. `stale`: an idle connection was closed by its upstream,
+        which is no fault. `told_not`: `x-should-retry: false`. `pause_s`: how long the endpoint asked to be left alone.
+        """
+        member, group = self.member, self.group
+        if member is not None and pause_s is not None and _concerns_all(member, reason):
+            member.pause(pause_s, group.clock())
+        self.ended(failed=None if stale else _fault(reason))
+        rules = self.home.rules.retry
+        if rules is None or told_not or reason not in rules.on or len(self._tried) >= rules.tries:
+            return False
+        if not (self._twice or reason == "connect" or reason in NOTHING_DONE):
+            return False
+        found = self._next()
+        if found is None:
+            return False
+        if reason != "connect" and not self.home.budget.take():
+            self.home.tally.refused["budget"] += 1
+            return False
+        self._reason, self._chosen = reason, found
+        is_new = found[1] not in self._tried
+        self.pause_s = 0.0 if is_new else PAUSE_S * 2.0 ** (len(self._tried) - 1) * random.uniform(0.5, 1.0)  # noqa: S311
+        return True
+
+    def beside(self) -> "Tries | None":
+        """Return a second try of the same request beside the one under way (hedging), with a place; None: no room."""
+        rules = self.home.rules.retry
+        if not self._twice or rules is None or len(self._tried) >= rules.tries:
+            return None
+        member = self.home.choose(self.sticky, self.model, without=self._tried)
+        if member is None or not self.home.budget.take():
+            return None
+        second = Tries.__new__(Tries)
+        second.home = self.home
+        second.sticky, second.model, second.pause_s = self.sticky, self.model, 0.0
+        second._twice, second._tried, second._reason, second._chosen = self._twice, self._tried, "hedge", None
+        second.use(self.home, member)
+        return second
+
+    def _next(self) -> tuple[Group, Member] | None:
+        """Return where the next try goes, or None: it would have to wait, or nobody can take it."""
+        home = self.home
+        if (member := home.choose(self.sticky, self.model, without=self._tried)) is not None:
+            return home, member
+        if home.busy(self.model) and home.has_room:
+            return None
+        for group in home.fallbacks:
+            if (member := group.choose(self.sticky, self.model, without=self._tried)) is not None:
+                return group, member
+        member = home.choose(self.sticky, self.model) if self._tried else None
+        return None if member is None else (home, member)
+
+
+def _fault(reason: str) -> bool | None:
+    """Return whether an end without a good answer is the endpoint's fault; None: it may be the request's."""
+    return None if reason.isdigit() and reason not in FAILING else True
+
+
+def _concerns_all(member: Member, reason: str) -> bool:
+    """Return whether an endpoint that asks for a pause means all requests: a 429 may concern its client's key only."""
+    return reason in NOTHING_DONE and (reason != "429" or member.pool.endpoint.api_key is not None)

@@ -1,0 +1,44 @@
+"""Which endpoint is next: by weight, by load, or always the same for a conversation."""
+
+from collections import Counter
+
+from upstream.groups import member
+
+from gateway.testing.clock import ManualClock
+from gateway.upstream.balance import choose
+
+CLOCK = ManualClock()
+
+
+def test_weights_are_shares_and_evenly_mixed() -> None:
+    """No endpoint gets its share in one go."""
+    members = [member("a", CLOCK, weight=5), member("b", CLOCK), member("c", CLOCK)]
+    assert "".join(choose(members, "weighted", b"").name for _ in range(14)) == "aabacaa" * 2
+
+
+def test_the_least_loaded_is_the_one_with_the_fewest_requests_for_its_weight() -> None:
+    """Equal ones take turns."""
+    one, two = member("a", CLOCK, weight=2), member("b", CLOCK)
+    one.inflight, two.inflight = 3, 2
+    assert choose([one, two], "least_loaded", b"") is one
+    one.inflight = 4
+    assert {choose([one, two], "least_loaded", b"") for _ in range(3)} == {one, two}
+
+
+def test_a_conversation_keeps_its_endpoint_and_only_those_of_a_lost_one_move() -> None:
+    """With shares as the weights are."""
+    members = [member(name, CLOCK, weight=weight) for name, weight in (("a", 1), ("b", 2), ("c", 1))]
+    keys = [b"conversation-%d" % n for n in range(4000)]
+    before = {key: choose(members, "sticky", key) for key in keys}
+    assert before == {key: choose(members, "sticky", key) for key in keys}
+    shares = Counter(found.name for found in before.values())
+    assert 900 < shares["a"] < 1100 and 1880 < shares["b"] < 2120
+    left = members[:2]
+    assert all(choose(left, "sticky", key) is before[key] for key in keys if before[key] in left)
+    assert {choose(left, "sticky", key).name for key in keys if before[key] is members[2]} == {"a", "b"}
+
+
+def test_without_a_conversation_sticky_ones_take_turns() -> None:
+    """A request of nobody belongs nowhere."""
+    members = [member("a", CLOCK), member("b", CLOCK)]
+    assert "".join(choose(members, "sticky", b"").name for _ in range(4)) == "abab"

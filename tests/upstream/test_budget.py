@@ -1,0 +1,46 @@
+"""Requests sent again are a part of those that clients sent."""
+
+import random
+
+from gateway.testing.clock import ManualClock
+from gateway.upstream.budget import ALWAYS, HALVED_EVERY_S, RetryBudget
+
+
+def test_when_everything_fails_the_upstream_sees_a_fifth_more() -> None:
+    """3,000 requests within 30 s, each of which wants to be sent again twice."""
+    clock = ManualClock()
+    budget, again = RetryBudget(0.2, clock=clock), 0
+    for _ in range(3000):
+        budget.requested()
+        again += budget.take() + budget.take()
+        clock.advance(0.01)
+    assert 590 <= again <= 600
+
+
+def test_failures_after_a_good_time_stay_within_the_part_of_all() -> None:
+    """Whatever the rate of requests does."""
+    rng, clock = random.Random(3), ManualClock()
+    budget, again = RetryBudget(0.2, clock=clock), 0
+    for requests in range(1, 5001):
+        budget.requested()
+        clock.advance(rng.expovariate(50.0 if rng.random() < 0.5 else 2.0))
+        if rng.random() < 0.4:
+            again += budget.take()
+            assert again <= max(0.2 * requests, ALWAYS) + ALWAYS
+
+
+def test_a_few_may_always_be_sent_again() -> None:
+    """A part of one request would be none. They come back with the time."""
+    clock = ManualClock()
+    budget = RetryBudget(0.2, clock=clock)
+    budget.requested()
+    assert [budget.take() for _ in range(ALWAYS + 1)] == [True] * ALWAYS + [False]
+    clock.advance(3 * HALVED_EVERY_S)
+    assert budget.take()
+
+
+def test_a_budget_of_nothing_is_none() -> None:
+    """Also for the first few."""
+    budget = RetryBudget(0.0, clock=ManualClock())
+    budget.requested()
+    assert not budget.take()

@@ -1,0 +1,96 @@
+"""A group gives each request a place at one endpoint, lets others wait, and says why none is there."""
+
+import asyncio
+
+import pytest
+from upstream.groups import group, group_of, member
+
+from gateway.errors import GatewayError
+from gateway.testing.clock import ManualClock
+from gateway.upstream.breaker import BreakerRules
+from gateway.upstream.group import Group, QueueRules
+from gateway.upstream.tries import Tries
+
+CLOCK = ManualClock()
+
+
+def one_place(*, size: int = 2, wait_s: float = 60.0) -> Group:
+    return group_of(member("a", CLOCK, most=1), clock=CLOCK, queue=QueueRules(size=size, wait_s=wait_s))
+
+
+async def waiting(of: Group, order: list[str], name: str) -> None:
+    tries = Tries(of, twice=False)
+    assert tries.begin() is None
+    await of.place(tries)
+    order.append(name)
+    await asyncio.sleep(0)
+    tries.ended(failed=False)
+
+
+async def test_those_who_wait_are_served_in_their_order() -> None:
+    """And one more than the queue holds is refused at once, with the time to come back."""
+    of, order = one_place(), list[str]()
+    first = Tries(of, twice=False)
+    assert first.begin() is of.members[0]
+    tasks = [asyncio.create_task(waiting(of, order, name)) for name in "xy"]
+    await asyncio.sleep(0)
+    with pytest.raises(GatewayError, match="as many requests as they may") as refused:
+        Tries(of, twice=False).begin() or await of.place(Tries(of, twice=False))
+    assert (refused.value.code, refused.value.retry_after_s, of.queued) == ("overloaded", 1.0, 2)
+    first.ended(failed=False)
+    await asyncio.gather(*tasks)
+    assert (order, of.members[0].inflight) == (["x", "y"], 0)
+
+
+async def test_whoever_leaves_the_queue_frees_the_place() -> None:
+    """Also when the endpoint's place was given at the same moment."""
+    of = one_place()
+    first, second = Tries(of, twice=False), Tries(of, twice=False)
+    first.begin()
+    leaving = asyncio.create_task(of.place(second))
+    await asyncio.sleep(0)
+    first.ended(failed=False)
+    leaving.cancel()
+    await asyncio.gather(leaving, return_exceptions=True)
+    assert (of.members[0].inflight, of.queued) == (0, 0)
+
+
+async def test_the_wait_ends_with_an_error_that_names_the_setting() -> None:
+    """And gives up the place in the queue."""
+    of = one_place(wait_s=0.01)
+    Tries(of, twice=False).begin()
+    with pytest.raises(GatewayError, match=r"within 0\.01 s \(queue\.wait\)"):
+        await of.place(Tries(of, twice=False))
+    assert (of.queued, of.tally.refused["wait"]) == (0, 1)
+
+
+def test_all_endpoints_out_is_said_with_reasons_and_the_time_of_the_next_probe() -> None:
+    """The shortest wait of all."""
+    clock = ManualClock()
+    of = group("ab", clock, breaker=BreakerRules(failures=1, open_s=10.0))
+    of.found(of.members[1], well=False)
+    Tries(of, twice=False).begin()
+    of.give_back(of.members[0], failed=True, probe=False)
+    clock.advance(4.0)
+    with pytest.raises(GatewayError) as error:
+        Tries(of, twice=False).begin()
+    assert (error.value.code, error.value.retry_after_s) == ("circuit_open", 1.0)
+    assert "a failed too often (its breaker is open); b fails its health checks" in error.value.message
+    assert of.tally.ejections == {("a", "breaker"): 1, ("b", "health"): 1}
+
+
+def test_health_brings_an_endpoint_back_whatever_its_breaker_says() -> None:
+    """A check that works is as good as a probe."""
+    of = group("a", CLOCK, breaker=BreakerRules(failures=1))
+    of.found(of.members[0], well=False)
+    of.members[0].breaker.failed(0.0, probe=of.members[0].breaker.begin())
+    of.found(of.members[0], well=True)
+    assert of.members[0].obstacle(0.0) is None
+
+
+def test_an_upstream_without_rules_is_only_its_pool() -> None:
+    """Any rule makes it more."""
+    assert group("a", CLOCK).plain
+    assert not group("ab", CLOCK).plain
+    assert not group("a", CLOCK, hedge_s=1.0).plain
+    assert not one_place().plain

@@ -1,0 +1,128 @@
+"""Which endpoint a request goes to next, and when to none."""
+
+import pytest
+from upstream.groups import group, group_of, member
+
+from gateway.errors import GatewayError
+from gateway.testing.clock import ManualClock
+from gateway.upstream.breaker import BreakerRules
+from gateway.upstream.group import Group, RetryRules
+from gateway.upstream.tries import PAUSE_S, Tries
+
+RETRY = RetryRules(tries=3)
+
+
+def names(of: Group, reasons: list[str], *, twice: bool = True, **facts: object) -> str:
+    """The endpoints that a request went to, each of which ended for its reason."""
+    tries, found = Tries(of, twice=twice), ""
+    for reason in reasons:
+        begun = tries.begin()
+        assert begun is not None
+        found += begun.name
+        if not tries.again(reason, **facts):  # type: ignore[arg-type]
+            break
+    return found
+
+
+def test_another_endpoint_is_next_until_the_tries_are_used_up() -> None:
+    """Each once, while there are others."""
+    assert names(group("abcd", ManualClock(), retry=RETRY), ["reset"] * 9) == "abc"
+
+
+@pytest.mark.parametrize(
+    ("reason", "twice", "seen"),
+    [
+        ("connect", False, "ab"),
+        ("429", False, "ab"),
+        ("503", False, "ab"),
+        ("reset", False, "a"),
+        ("timeout", False, "a"),
+        ("502", False, "a"),
+        ("reset", True, "ab"),
+        ("timeout", True, "ab"),
+        ("502", True, "ab"),
+        ("500", True, "a"),
+    ],
+)
+def test_only_what_did_nothing_or_may_happen_twice_is_sent_again(reason: str, twice: bool, seen: str) -> None:
+    """And only for a configured reason: 500 is none."""
+    assert names(group("ab", ManualClock(), retry=RETRY), [reason, "500"], twice=twice) == seen
+
+
+def test_an_upstream_that_says_no_is_believed() -> None:
+    """`x-should-retry: false`."""
+    assert names(group("ab", ManualClock(), retry=RETRY), ["503", "503"], told_not=True) == "a"
+
+
+def test_without_rules_nothing_is_sent_again() -> None:
+    """Not even what was never sent."""
+    assert names(group("ab", ManualClock()), ["connect", "connect"]) == "a"
+
+
+def test_the_budget_ends_retries_but_not_what_was_never_sent() -> None:
+    """A refused connection costs the upstream nothing."""
+    of = group("abc", ManualClock(), retry=RetryRules(tries=2, part=0.2))
+    seen = [len(names(of, ["reset", "reset"])) for _ in range(30)]
+    assert seen.count(2) == 6 and of.tally.refused["budget"] == 24
+    assert names(of, ["connect", "connect"]) in ("ab", "bc", "ca")
+
+
+def test_the_same_endpoint_is_asked_again_after_a_pause_that_grows() -> None:
+    """A single endpoint is better asked later than not at all."""
+    tries, pauses = Tries(group("a", ManualClock(), retry=RETRY), twice=True), []
+    for _ in range(2):
+        tries.begin()
+        assert tries.again("502")
+        pauses.append(tries.pause_s / PAUSE_S)
+    assert 0.5 <= pauses[0] <= 1.0 <= pauses[1] <= 2.0
+
+
+@pytest.mark.parametrize(("reason", "own_key", "paused"), [("503", False, 1), ("429", True, 1), ("429", False, 0)])
+def test_an_endpoint_that_asks_for_a_pause_gets_it(reason: str, own_key: bool, paused: int) -> None:
+    """A 429 to a client's own key concerns that client alone."""
+    clock = ManualClock()
+    key = b"k" if own_key else None
+    of = group_of(*(member(name, clock, api_key=key) for name in "ab"), clock=clock, retry=RETRY)
+    assert names(of, [reason, "500"], pause_s=20.0) == "ab"
+    assert len(list(of.candidates(None))) == 2 - paused
+    clock.advance(20.0)
+    assert len(list(of.candidates(None))) == 2
+
+
+def test_when_all_pause_the_client_hears_how_long() -> None:
+    """As a 429, which clients understand."""
+    of = group_of(member("a", clock := ManualClock(), api_key=b"k"), clock=clock, retry=RETRY)
+    assert names(of, ["429", "429"], pause_s=20.0) == "a"
+    with pytest.raises(GatewayError) as error:
+        Tries(of, twice=True).begin()
+    assert (error.value.code, error.value.facts.status, error.value.retry_after_s) == ("upstream_limited", 429, 20.0)
+
+
+def test_a_fallback_takes_what_its_upstream_cannot() -> None:
+    """At once when all endpoints are out, and after each was tried; it is counted as such."""
+    clock = ManualClock()
+    of, other = group("ab", clock, breaker=BreakerRules(failures=1), retry=RETRY), group("x", clock, name="other")
+    of.fallbacks = (other,)
+    assert names(of, ["reset"] * 3) == "abx"
+    assert names(of, ["reset"]) == "x"
+    assert of.tally.retries == {"reset": 1, "fallback": 2}
+    clock.advance(10.0)
+    assert names(of, ["500"]) in ("a", "b")
+
+
+def test_a_stale_connection_is_no_fault() -> None:
+    """An upstream may close what is idle."""
+    of = group("ab", ManualClock(), breaker=BreakerRules(failures=1), retry=RETRY)
+    names(of, ["reset", "500"], stale=True)
+    assert len(list(of.candidates(None))) == 2
+
+
+def test_a_second_try_beside_the_first_is_within_tries_and_budget() -> None:
+    """At another endpoint, and only for what may happen twice."""
+    of = group("ab", ManualClock(), retry=RetryRules(tries=2))
+    first = Tries(of, twice=True)
+    first.begin()
+    second = first.beside()
+    assert second is not None and second.member is of.members[1] and of.tally.retries == {"hedge": 1}
+    assert first.beside() is None and not first.again("reset")
+    assert Tries(of, twice=False).beside() is None
