@@ -301,6 +301,8 @@ class ToolCalls:
         if step.result is not None and step.state in ("finished", "failed", "refused"):
             return _done(step, stored.id, "completed")
         if stored.state in ("failed", "interrupted"):
+            if run.is_owed:  # told once, as a result is: the same call begins anew
+                return Done(ToolResult(_error(stored).message, ok=False), stored.id, stored.state)
             raise _error(stored)
         if step.state in ("started", "unknown"):
             return Done(ToolResult(texts.stopped_text(step.tool, run_id=stored.id), ok=False), stored.id, stored.state)

@@ -56,13 +56,9 @@ from gateway.http.request_head import RequestHead, check_beginning, parse_reques
 from gateway.lanes.local import LocalTransaction
 from gateway.lanes.plan import Plan
 from gateway.lanes.routes import path_of
-from gateway.lanes.transaction import HELD, SENDING, YIELDED, Shared, Transaction
+from gateway.lanes.transaction import HELD, HIGH_WATER_BYTES, LOW_WATER_BYTES, SENDING, YIELDED, Shared, Transaction
 from gateway.upstream.connection import reset
 
-#: Above `HIGH` unsent bytes the upstream is paused. One read of 64 KiB can come on top of it, and the read before that
-#: is kept while a byte of it is unsent: a reader that stands still costs about 134 KiB.
-HIGH_WATER_BYTES = 6144
-LOW_WATER_BYTES = 2048
 #: The kernel shows reading in pieces only: on loopback a window opens by up to 95 KB at once. So a client that reads
 #: may take as long over its next piece as over the last one at this rate, in bytes a second. Larger pieces count as
 #: this one.

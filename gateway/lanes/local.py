@@ -57,7 +57,7 @@ from gateway.lanes.own_routes import route_of_own
 from gateway.lanes.passthrough.accounting import CLIENT_LEFT, address_of
 from gateway.lanes.passthrough.pace import BodyPace, too_slow
 from gateway.lanes.routes import path_of
-from gateway.lanes.transaction import SENDING, Client
+from gateway.lanes.transaction import HIGH_WATER_BYTES, LOW_WATER_BYTES, SENDING, Client
 from gateway.lanes.websocket import WebSocketTransaction
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -108,6 +108,21 @@ class Facade(asyncio.Transport):
     def cork(self) -> None:
         """Hold the head of the answer back, to be written at once with what its page writes next."""
         self._corked = True
+
+    async def flushed(self) -> bool:
+        """Wait until the kernel has all that was written. Return False if the client left before."""
+        transport = self._client.transport
+        if self.is_closing():
+            return False
+        if not transport.get_write_buffer_size():
+            return True
+        drained = self._turn.drained()
+        transport.set_write_buffer_limits(high=0)  # the client is drained once nothing is left
+        try:
+            return await drained
+        finally:
+            if not transport.is_closing():
+                transport.set_write_buffer_limits(high=HIGH_WATER_BYTES, low=LOW_WATER_BYTES)
 
     def invite(self) -> None:
         """Send 100 Continue to a client that waits with its body."""
@@ -232,6 +247,7 @@ class LocalTransaction:
         "_began",
         "_body",
         "_client",
+        "_drained",
         "_handler",
         "_pace",
         "_received_bytes",
@@ -255,6 +271,7 @@ class LocalTransaction:
         self._received_bytes = 0
         self._pace: BodyPace | None = None
         self._body: Body | None = None
+        self._drained: asyncio.Future[bool] | None = None
         self.keep_alive = self.answered = self.whole = self.streaming = False
         self.status = 0
         self._handler = client.listener.new_handler()
@@ -264,6 +281,11 @@ class LocalTransaction:
         if self.mode == "own":
             self._client.listener.listening += streaming - self.streaming
         self.streaming = streaming
+
+    def drained(self) -> "asyncio.Future[bool]":
+        """Return a future: True when the client has kept up with its answer, False when it has left."""
+        self._drained = self._client.listener.loop.create_future()
+        return self._drained
 
     def start(self, rest: bytes) -> None:
         """Hand over the head and what is here of the body."""
@@ -340,6 +362,7 @@ class LocalTransaction:
         return False
 
     def client_gone(self) -> None:
+        self._end_wait(False)
         self._handler.connection_lost(None)
         if self.whole:
             self._account(self.status)
@@ -351,6 +374,7 @@ class LocalTransaction:
         self._handler.pause_writing()
 
     def client_drained(self) -> None:
+        self._end_wait(True)
         self._handler.resume_writing()
 
     def sweep(self, now: float) -> None:
@@ -365,6 +389,11 @@ class LocalTransaction:
         elif self._pace.late(now, idle_s=limit_s, received_bytes=self._received_bytes):
             self._client.listener.metrics.deadlines["body"] += 1
             self._break_off(GatewayError("request_timeout", too_slow(limit_s)))
+
+    def _end_wait(self, kept_up: bool) -> None:
+        waited, self._drained = self._drained, None
+        if waited is not None and not waited.done():
+            waited.set_result(kept_up)
 
     def _break_off(self, error: GatewayError) -> None:
         client = self._client

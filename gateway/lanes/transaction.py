@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 HELD: Final = 1
 SENDING: Final = 2
 YIELDED: Final = 4
+#: Above `HIGH` unsent bytes the upstream is paused. One read of 64 KiB can come on top of it, and the read before that
+#: is kept while a byte of it is unsent: a reader that stands still costs about 134 KiB.
+HIGH_WATER_BYTES: Final = 6144
+LOW_WATER_BYTES: Final = 2048
 
 
 class Transaction(Protocol):

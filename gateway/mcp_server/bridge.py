@@ -16,6 +16,7 @@ from aiohttp import web
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 
+from gateway.lanes.local import Facade
 from gateway.mcp_server.visit import CURRENT, SCOPE_KEY, Visit
 
 log = logging.getLogger("gateway")
@@ -125,6 +126,7 @@ class _Answer:
                 await self._prepare(web.StreamResponse())  # its client waits for the head, maybe long before an event
             return
         body, more = bytes(message.get("body", b"")), message.get("more_body", False)
+        brought = [mark for mark in self._visit.owed if mark in body]
         if self._response is None:
             await self._prepare(web.StreamResponse() if more else web.Response(body=body))
             if not more:
@@ -135,10 +137,17 @@ class _Answer:
         if not more:
             await self._response.write_eof()
             self._ended = True
+        if brought:
+            await self._deliver(brought)
+        if not more:
             self._visit.gone.set()  # whoever watches for that ends by itself: a cancelled task is garbage in a cycle
-        delivered, self._visit.delivered = self._visit.delivered, []
-        for done in delivered:
-            done()
+
+    async def _deliver(self, brought: list[bytes]) -> None:
+        """Report the results that have just been written, unless the client left before the kernel had them."""
+        transport = self._visit.request.transport
+        if isinstance(transport, Facade) and await transport.flushed():
+            for mark in brought:
+                self._visit.owed.pop(mark)()
 
     def finished(self) -> web.StreamResponse:
         """Return the answer, which is written by now."""

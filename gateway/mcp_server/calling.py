@@ -28,7 +28,7 @@ from gateway.lanes.keys import Identity
 from gateway.mcp_server.asking import Question, decision_of, held_text, question_of
 from gateway.mcp_server.auth.answers import Answers
 from gateway.mcp_server.progress import Progress
-from gateway.mcp_server.results import call_result, text_result
+from gateway.mcp_server.results import call_result, run_mark, text_result
 from gateway.mcp_server.visit import Visit, visit_of
 
 log = logging.getLogger("gateway")
@@ -144,7 +144,8 @@ class Calling:
 
     def _result(self, ctx: Any, visit: Visit, run: CallRun, done: Done) -> Json:
         """Return the end of a call. Once its client has it, the same call is another one."""
-        visit.delivered.append(lambda: self.calls.delivered(run))
+        if run.is_owed:
+            visit.owed[run_mark(done.run_id)] = lambda: self.calls.delivered(run)
         return call_result(done, ctx.protocol_version)
 
     def _question(self, ctx: Any, visit: Visit, held: Held) -> Question | None:

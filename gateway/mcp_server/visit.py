@@ -22,7 +22,8 @@ CURRENT: ContextVar["Visit | None"] = ContextVar("visit", default=None)
 class Visit:
     """One request. `service`: its path narrows it to that service. `gone` is set once its client has left.
 
-    `delivered` are called once the next part of its answer has been written: whoever has a result adds to them.
+    `owed` are the results that the answer is to bring, by a text that only the part with the result has. Each value is
+    called once that part has left for the client.
     """
 
     request: web.Request
@@ -30,7 +31,7 @@ class Visit:
     identity: Identity
     service: str | None = None
     gone: asyncio.Event = field(default_factory=asyncio.Event)
-    delivered: list[Callable[[], None]] = field(default_factory=list)
+    owed: dict[bytes, Callable[[], None]] = field(default_factory=dict)
 
     @property
     def session_id(self) -> str | None:

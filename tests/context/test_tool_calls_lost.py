@@ -14,6 +14,7 @@ from gateway.contracts.journal import Change, StoredRun
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import ExitError, GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.runs.leases import abandon
 from tests.agent.agent_bench import CALLER
 from tests.agent.staging import KilledError
 
@@ -142,3 +143,17 @@ async def test_what_waits_survives_a_restart(opened: Opened, tmp_path: Path) -> 
     assert joined.id == run.id
     assert (await second.done(joined)).result == ToolResult("looked at {'x': 1}")
     assert len(first.worker.calls + second.worker.calls) == 1
+
+
+async def test_a_held_call_that_cannot_go_on_is_told_so_once(opened: Opened) -> None:
+    """The next same call asks anew."""
+    bench = calling(await opened())
+    run, _ = await bench.held()
+    stored = await bench.worker.store.run(run.id, tenant="t")
+    assert stored is not None
+    await abandon(stored, "its plugin is gone", store=bench.worker.store, clock=bench.calls.clock)
+    joined = await bench.begin()
+    done = await bench.done(joined)
+    assert (done.state, done.result.ok) == ("failed", False) and "its plugin is gone" in done.result.content
+    bench.calls.delivered(joined)
+    assert (await bench.held())[0].id != run.id

@@ -1,9 +1,12 @@
 """An MCP server on standard input and output with prompts and resources beside its tools; standard library only."""
 
 import sys
-from typing import Any
+from typing import Any, Final
 
 from tests.mcp.behaving import Json, Server, text
+
+#: Four characters each: a picture that no socket's buffers can hold.
+_QUARTERS: Final = 6 << 18
 
 
 class Offering(Server):
@@ -16,7 +19,7 @@ class Offering(Server):
             "outputSchema": {"type": "object", "properties": {"sum": {"type": "number"}}},
             "icons": [{"src": "https://example.com/add.png"}, {"src": "file:///etc/passwd"}],
         }
-        for name in ("link", "hurt"):
+        for name in ("link", "hurt", "picture"):
             self.tools[name] = {**self.tools["echo"], "name": name, "inputSchema": {"type": "object"}}
 
     def initialized(self, params: Json) -> Json:
@@ -43,6 +46,10 @@ class Offering(Server):
 
     def do_link(self, arguments: Json) -> Json:
         return {"content": [{"type": "resource_link", "uri": "file:///a b", "name": "a"}]}
+
+    def do_picture(self, arguments: Json) -> Json:
+        self.do_progress({**arguments, "steps": 3, "pause": 0.06})
+        return {"content": [{"type": "image", "mimeType": "image/png", "data": "iVBO" * _QUARTERS}]}
 
     def do_hurt(self, arguments: Json) -> Json:
         return {"content": [{"type": "no such kind"}, {"type": "text", "text": "read this"}]}

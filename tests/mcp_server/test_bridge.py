@@ -3,10 +3,14 @@
 import asyncio
 
 import aiohttp
+import orjson
+import pytest
 from gateways import until_read
 
+from gateway.contracts.store import Json
+from gateway.testing.peer import Peer, connect
 from tests.e2e.test_garbage import REQUESTS, STRAY, uncollected
-from tests.mcp_server.serving import world
+from tests.mcp_server.serving import World, keys, world
 
 CALL = {
     "jsonrpc": "2.0",
@@ -61,6 +65,58 @@ async def test_a_client_that_leaves_ends_its_call() -> None:
         await until_read(made.approvals)
         posting.cancel()
         await until_read(made.approvals, lambda pending: not pending)
+
+
+OLDER = "2025-11-25"
+BEARER = {"Authorization": "Bearer agent", "Accept": HEADERS["Accept"], "Content-Type": "application/json"}
+
+
+async def session_of(made: World) -> dict[str, str]:
+    """The header of a session of the older era."""
+    params = {"protocolVersion": OLDER, "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+    begin = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+    async with aiohttp.ClientSession(made.gateway.base_url, headers=BEARER) as session:
+        async with session.post("/mcp", json=begin) as response:
+            await response.read()
+            field = {"Mcp-Session-Id": response.headers["Mcp-Session-Id"]}
+        begun = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        async with session.post("/mcp", json=begun, headers=field) as response:
+            assert response.status == 202
+    return field
+
+
+async def reads_the_beginning(made: World, peer: Peer, version: str, meta: Json) -> None:
+    """Call a tool with progress and a large picture, which a person approves, and read its beginning."""
+    params = {"name": "here__picture", "arguments": {}, "_meta": meta}
+    body = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    fields = {
+        "Host": "localhost",
+        "Content-Length": str(len(body)),
+        **HEADERS,
+        **BEARER,
+        "MCP-Protocol-Version": version,
+        "Mcp-Name": "here__picture",
+        **(await session_of(made) if version == OLDER else {}),
+    }
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    await peer.send(f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body)
+    await made.decide("approve", key="anna")
+    await peer.read_until(b"iVBOiVBO")
+
+
+@pytest.mark.parametrize("told", [{}, {"progressToken": 1}])
+@pytest.mark.parametrize("version", ["2026-07-28", OLDER])
+async def test_a_result_that_its_client_did_not_read_stays_owed(version: str, told: Json) -> None:
+    """Reports about progress went out before it, and the client left: the same call gets the result, and runs once."""
+    meta = told if version == OLDER else {**CALL["params"]["_meta"], **told}
+    async with world(keys=keys(agent=["tools"], anna=["approve", "context"])) as made:
+        async with connect(made.gateway.host, made.gateway.port, rcvbuf=4096) as peer:
+            await reads_the_beginning(made, peer, version, meta)
+            peer.reset()
+        async with made.client(key="agent") as client:
+            (picture,) = (await client.call_tool("here__picture", {})).content
+            assert picture.type == "image" and len(picture.data) == 6 << 20
+        assert len((await made.get("/context/runs", key="anna"))["data"]) == 1
 
 
 async def test_a_body_may_be_packed(calm: dict[str, object]) -> None:
