@@ -1,0 +1,211 @@
+"""Connections to servers over HTTP: which are used again, and which answers are none."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from gateway.mcp.transport.guarded_network import GuardedNetwork
+from gateway.mcp.transport.web_connection import HeadError, written
+from tests.certificates import self_signed
+
+HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+#: Ends the connection, in place of an answer.
+END = b""
+
+
+@dataclass
+class Server:
+    """A server that gives the next of its answers to each request, whatever that is."""
+
+    answers: list[bytes]
+    url: str = ""
+    connections: int = 0
+    requests: list[bytes] = field(default_factory=list)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            while self.answers:
+                head = await reader.readuntil(b"\r\n\r\n")
+                size = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0] or b"0")
+                self.requests.append(head + await reader.readexactly(size))
+                answer = self.answers.pop(0)
+                if answer == END:
+                    break
+                writer.write(answer)
+                await writer.drain()
+        writer.close()
+        self.ended.set()
+
+
+@asynccontextmanager
+async def serving(*answers: bytes, **options: object) -> AsyncIterator[tuple[Server, httpx2.AsyncClient]]:
+    """Run a server and a client of it, which has the gateway's network."""
+    found = Server([*answers, *[HELLO] * 3])
+    server = await asyncio.start_server(found.serve, "127.0.0.1", 0, **options)  # type: ignore[arg-type]
+    scheme = "https" if options else "http"
+    found.url = f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp?a=b"
+    web = GuardedNetwork(private_networks=False, max_bytes=10 << 20)
+    try:
+        async with httpx2.AsyncClient(transport=web, trust_env=False, timeout=5) as client:
+            yield found, client
+    finally:
+        server.close()
+
+
+async def texts(server: Server, client: httpx2.AsyncClient, count: int) -> list[str]:
+    return [(await client.post(server.url, content=f"text {number}")).text for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        HELLO,
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
+        b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + HELLO,
+    ],
+)
+async def test_a_connection_is_used_again(answer: bytes) -> None:
+    """Its answer was whole, and nothing came behind it."""
+    async with serving(answer) as (server, client):
+        assert await texts(server, client, 3) == ["hello"] * 3
+    assert server.connections == 1
+    assert [request.partition(b"\r\n\r\n")[2] for request in server.requests] == [b"text 0", b"text 1", b"text 2"]
+    assert server.requests[0].startswith(b"POST /mcp?a=b HTTP/1.1\r\n")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        HELLO + HELLO.replace(b"hello", b"stray"),
+        HELLO.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"),
+        HELLO.replace(b"\r\n\r\n", b"\r\nKeep-Alive: timeout=1\r\n\r\n"),
+        HELLO.replace(b"HTTP/1.1", b"HTTP/1.0"),
+    ],
+)
+async def test_a_connection_that_is_not_used_again(answer: bytes) -> None:
+    """What came too much is nobody's answer."""
+    async with serving(answer) as (server, client):
+        assert await texts(server, client, 2) == ["hello"] * 2
+    assert server.connections == 2
+
+
+async def test_an_answer_that_nobody_reads() -> None:
+    """The rest of it is not taken for the next one."""
+    async with serving() as (server, client):
+        async with client.stream("POST", server.url, content="x"):
+            pass
+        assert await texts(server, client, 1) == ["hello"]
+    assert server.connections == 2
+
+
+async def test_an_answer_without_a_body() -> None:
+    """Its connection is used again, although nobody reads what is not there."""
+    async with serving(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n") as (server, client):
+        async with client.stream("POST", server.url, content="x") as response:
+            assert response.status_code == 202
+        assert await texts(server, client, 1) == ["hello"]
+    assert server.connections == 1
+
+
+async def test_an_idle_connection_that_its_server_ends() -> None:
+    """It is seen before the next request."""
+    async with serving() as (server, client):
+        server.answers = [HELLO]
+        assert await texts(server, client, 1) == ["hello"]
+        await server.ended.wait()
+        server.answers = [HELLO]
+        assert await texts(server, client, 1) == ["hello"]
+    assert server.connections == 2
+
+
+async def test_a_request_is_sent_once() -> None:
+    """A connection that ends in place of an answer may have brought it: the server is not asked again."""
+    async with serving(HELLO, END) as (server, client):
+        assert await texts(server, client, 1) == ["hello"]
+        with pytest.raises(httpx2.ReadError, match=r"^Connection closed: the server gave no answer$"):
+            await client.post(server.url, content="x")
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\nContent-Length: 5\n\nhello",
+    ],
+)
+async def test_an_answer_that_could_be_read_in_two_ways(answer: bytes) -> None:
+    """It is none."""
+    async with serving(answer) as (server, client):
+        with pytest.raises(httpx2.ReadError, match="the server gave no answer"):
+            await client.post(server.url)
+
+
+@pytest.mark.parametrize("rest", [b"5\r\nhel", b"x\r\nhello\r\n", b"5\r\nhello!!0\r\n\r\n"])
+async def test_chunks_that_break_off(rest: bytes) -> None:
+    """What came of it is no answer."""
+    async with serving(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + rest, END) as (server, client):
+        server.answers = server.answers[:1]
+        with pytest.raises(httpx2.StreamError, match=r"^Connection closed: the answer broke off$"):
+            await client.post(server.url)
+
+
+async def test_a_server_that_is_silent() -> None:
+    """The client's own limit holds."""
+    async with serving(b"HTTP/1.1 100 Continue\r\n\r\n") as (server, client):
+        with pytest.raises(httpx2.ReadError, match="the server gave no answer"):
+            await client.post(server.url, timeout=0.05)
+
+
+async def test_a_long_answer() -> None:
+    """More comes at once than is held for its reader; every byte arrives."""
+    body = bytes(range(256)) * 20_000
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+    async with serving(head + body) as (server, client):
+        async with client.stream("GET", server.url) as response:
+            assert b"".join([piece async for piece in response.aiter_bytes()]) == body
+        assert await texts(server, client, 1) == ["hello"]
+    assert server.connections == 1
+
+
+async def test_over_tls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of a server whose certificate is trusted, for its name."""
+    certificates = self_signed(tmp_path, dns_names=("mcp.example",), addresses=("127.0.0.1",))
+    with monkeypatch.context() as patched:
+        patched.setenv("SSL_CERT_FILE", str(certificates.ca))
+        async with serving(ssl=certificates.server_context()) as (server, client):
+            assert await texts(server, client, 2) == ["hello"] * 2
+            with pytest.raises(httpx2.ConnectError, match="its certificate or its TLS is not valid"):
+                await client.get(server.url.replace("127.0.0.1", "localhost"))
+    assert server.connections == 1
+    async with serving(ssl=certificates.server_context()) as (server, client):
+        with pytest.raises(httpx2.ConnectError, match="its certificate or its TLS is not valid"):
+            await client.get(server.url)
+
+
+@pytest.mark.parametrize("fields", [[(b"a", b"b\r\nc: d")], [(b"a", b"b\nc")], [(b"a b", b"c")], [(b"", b"c")], []])
+def test_a_head_that_http_cannot_carry(fields: Sequence[tuple[bytes, bytes]]) -> None:
+    """No field becomes two."""
+    with pytest.raises(HeadError):
+        written("GET", b"/", fields)
+    with pytest.raises(HeadError):
+        written("GET", b"/ HTTP/1.1\r\nx: y", [(b"a", b"b")])
+
+
+async def test_a_request_that_cannot_be_sent() -> None:
+    """It is that request's error only; nothing of it is sent."""
+    async with serving() as (server, client):
+        with pytest.raises(httpx2.ReadError, match="the request has a header that HTTP cannot carry"):
+            await client.post(server.url, headers={"Mcp-Param-Place": b"here\r\nX-Other: there"})
+        assert await texts(server, client, 1) == ["hello"]
+    assert len(server.requests) == 1
