@@ -12,7 +12,7 @@ from gateway.contracts.managed import ServiceStatus
 from gateway.contracts.plugin import Clock, Host, Plugin
 from gateway.contracts.store import Json
 from gateway.contracts.tools import Service, ToolCall, ToolResult, ToolSpec
-from gateway.mcp.definitions import Definition, document_of, facing_of
+from gateway.mcp.definitions import Definition, Definitions, document_of, facing_of
 from gateway.mcp.sdk import MISSING_SDK
 from gateway.mcp.session import Session
 from gateway.mcp.transport.process import Program
@@ -27,6 +27,7 @@ class McpService:
         self._watchers: list[Callable[[], None]] = []
         self._pins: Mapping[str, str] = {}
         self._shown: tuple[tuple[object, ...], Service] | None = None
+        self._specs: tuple[Definitions | None, dict[str, ToolSpec]] = None, {}
         self._session = Session(server, make_channel, changed=self._changed, counters=host.counters, clock=host.clock)
 
     def __repr__(self) -> str:
@@ -108,6 +109,16 @@ class McpService:
             changed()
 
     def _spec(self, tool: Definition) -> ToolSpec:
+        """Return the tool as the gateway has it: the same object until the server is listed again."""
+        definitions = self._session.definitions
+        if self._specs[0] is not definitions:
+            self._specs = definitions, {}
+        specs = self._specs[1]
+        if (spec := specs.get(tool.name)) is None:
+            spec = specs[tool.name] = self._made(tool)
+        return spec
+
+    def _made(self, tool: Definition) -> ToolSpec:
         return ToolSpec(
             name=tool.name,
             description=tool.description,

@@ -86,12 +86,14 @@ Services: TypeAlias = Callable[[], Sequence[Configured[ServiceSource]]]
 class _Snapshot:
     """The services of one moment, of two with one name the first; and the running ones' tools, as models name them.
 
-    `offered` are the tools of services that requests have named so far, each with the definition for models.
+    `offered` are the tools of services that requests have named so far, each with the definition for models. `entries`
+    are the tools that were looked up so far, each with the definition of its source that it was made of.
     """
 
     services: Sequence[tuple[Service, Configured[ServiceSource]]]
     tools: Mapping[str, tuple[str, Service, Configured[ServiceSource]]]
     offered: dict[str, Sequence[tuple[CatalogEntry, ToolSpec]]] = field(default_factory=dict)
+    entries: dict[str, tuple[ToolSpec, CatalogEntry]] = field(default_factory=dict)
 
 
 class Catalog:
@@ -292,16 +294,21 @@ class Catalog:
         """Return the tool that has this name towards models; None: there is none."""
         if (entry := self._by_model_name.get(wanted)) is not None:
             return entry
-        if (found := self._current().tools.get(wanted)) is None:
+        current = self._current()
+        if (found := current.tools.get(wanted)) is None:
             return None
         tool, facts, configured = found
-        if (spec := configured.source.spec(tool)) is None:
+        if (own := configured.source.spec(tool)) is None:
             self._taken = None  # the service has just ended, and is about to report that
             return None
-        spec = configured.spec(spec, name=f"{facts.name}.{tool}")
-        return CatalogEntry(
-            spec, configured.source, wanted, tool in facts.changed, origin=configured.origin, service=facts
-        )
+        made_of, entry = current.entries.get(wanted, (None, None))
+        if entry is None or made_of is not own:
+            spec = configured.spec(own, name=f"{facts.name}.{tool}")
+            entry = CatalogEntry(
+                spec, configured.source, wanted, tool in facts.changed, origin=configured.origin, service=facts
+            )
+            current.entries[wanted] = own, entry
+        return entry
 
 
 def _towards_model(entry: CatalogEntry) -> ToolSpec:

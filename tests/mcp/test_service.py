@@ -78,7 +78,7 @@ async def test_what_a_tool_is() -> None:
     async with running("ok", idempotent=["echo"]) as service:
         specs = {spec.name: spec for spec in await service.list_tools()}
         echo = service.spec("echo")
-        assert echo == specs["echo"] and echo.description == "Says the text again."
+        assert echo is specs["echo"] is service.spec("echo") and echo.description == "Says the text again."
         assert echo.parameters["required"] == ["text"] and echo.category == "box"
         assert all(spec.untrusted and not spec.requires_approval for spec in specs.values())
         assert [name for name, spec in specs.items() if spec.idempotent] == ["echo"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.contracts.exchange import Intent
-from gateway.contracts.tools import Service, ServiceSource
+from gateway.contracts.tools import Service, ServiceSource, ToolSpec
 from gateway.tools.catalog import Catalog, CatalogError, Configured, load_catalog
 
 from .doubles import Source, exchange, spec
@@ -189,6 +189,28 @@ async def test_a_service_that_has_not_reported_its_end_yet() -> None:
     assert tools.named("time.look") is not None
     service.state = "stopped"
     assert tools.named("time.look") is None and tools.not_running("time.look") == "time"
+
+
+class Steady(Managed):
+    """Has one definition, the same object until it changes."""
+
+    looks = spec("look", untrusted=True)
+
+    def spec(self, tool: str) -> ToolSpec | None:
+        return self.looks if tool in self.definitions() else None
+
+
+async def test_a_tool_of_a_service_is_made_once() -> None:
+    """However often a call is looked at; a definition that has changed counts at once, reported or not."""
+    service = Steady("time")
+    service.becomes("running", look="1")
+    now = [Configured(service, untrusted=True)]
+    tools = Catalog((), further=lambda: now)
+    first = tools.find("time__look", exchange())
+    assert first is not None and tools.named("time.look") is first
+    service.looks = spec("look", untrusted=True, requires_approval=True)
+    second = tools.find("time__look", exchange())
+    assert second is not None and second.spec.requires_approval and not first.spec.requires_approval
 
 
 async def test_a_changed_definition_is_known() -> None:
