@@ -42,7 +42,7 @@ _SUBJECTS: Final[Mapping[str, tuple[Callable[..., None], Mapping[str, Any]]]] = 
         growth_responses.measure,
         {"items": [10, 1000, 10_000], "megabytes": [1, 10]},
     ),
-    "mcp": (growth_mcp.measure, {"tools": [20, 200], "services": 20, "clients": 100, "calls": 1000}),
+    "mcp": (growth_mcp.measure, {"tools": [20, 200], "services": 20, "clients": 100, "calls": 1000, "rounds": 30}),
     "console": (
         growth_console.measure,
         {"runs": 1_000_000, "requests": 200, "inboxes": 200, "seconds": 30.0, "starts": 10},
@@ -55,7 +55,7 @@ _QUICK: Final[Mapping[str, Mapping[str, Any]]] = {
     "runs": {"recovered": [100], "listeners": [0, 20], "finished": [2]},
     "requests": {"memories": [500], "messages": [10, 100]},
     "responses": {"items": [10, 100], "megabytes": [1]},
-    "mcp": {"tools": [20], "services": 3, "clients": 5, "calls": 20},
+    "mcp": {"tools": [20], "services": 3, "clients": 5, "calls": 20, "rounds": 2},
     "console": {"runs": 10_000, "requests": 16, "inboxes": 20, "seconds": 3.0, "starts": 1},
 }
 

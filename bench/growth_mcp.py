@@ -13,13 +13,15 @@ from typing import Final
 import aiohttp
 import orjson
 
+from bench import growth_mcp_beside
 from bench.grown import Client, Grown, Json, get, post, told
 from bench.mcp_http import DEAD
 from bench.systems import REPOSITORY, free_port
 
-#: Rounds, and calls in each, for the figure of one call.
+#: Rounds, and calls in each, for the figure of one call; and rounds of many calls at once.
 ROUNDS: Final = 60
 CALLS: Final = 20
+MANY_ROUNDS: Final = 3
 ADDED_BAR_MS: Final = 4.0
 _READY_S: Final = 60.0
 _VERSION: Final = "2026-07-28"
@@ -44,10 +46,37 @@ class Harmless:
 
 PLUGIN = Plugin(Config, lambda config, host: Harmless())
 """
+#: A tool of the gateway itself, which returns the text that it is given. Its calls run as they are.
+_OWN: Final = "own"
+_TOOL: Final = """from gateway.plugin import Plugin, ToolResult, ToolSpec
+from pydantic import BaseModel
 
 
-def measure(folder: Path, *, tools: Sequence[int], services: int, clients: int, calls: int) -> None:
-    """Print the rows. `clients` send `calls` calls at once to so many `services`."""
+class Config(BaseModel):
+    pass
+
+
+class Own:
+    async def list_tools(self):
+        return (ToolSpec(name="own", description="Does nothing.", parameters={"type": "object"}),)
+
+    async def refusal(self, call, exchange):
+        return None
+
+    async def call(self, call, exchange):
+        return ToolResult(call.arguments["text"])
+
+    async def close(self):
+        pass
+
+
+PLUGIN = Plugin(Config, lambda config, host: Own())
+"""
+
+
+def measure(folder: Path, *, tools: Sequence[int], services: int, clients: int, calls: int, rounds: int) -> None:
+    """Print the rows. `clients` send `calls` calls at once to so many `services`; `rounds` are for the other lanes."""
+    growth_mcp_beside.measure(folder / "beside", rounds=rounds)
     _one(folder / "one")
     for count in tools:
         _listed(folder / f"tools{count}", count)
@@ -57,17 +86,19 @@ def measure(folder: Path, *, tools: Sequence[int], services: int, clients: int, 
 @contextmanager
 def _gateway(folder: Path, names: Sequence[str], *, tools: int) -> Iterator[tuple[Grown, int]]:
     """Run a gateway in front of servers of these names, which have so many tools each; with the servers' port."""
-    plugins = folder / "plugins" / "assessors"
-    plugins.mkdir(parents=True, mode=0o700)
-    (plugins / "harmless.py").write_text(_ASSESSOR)
-    (plugins / "harmless.py").chmod(0o600)
+    for kind, name, text in (("assessors", "harmless", _ASSESSOR), ("tools", _OWN, _TOOL)):
+        file = folder / "plugins" / kind / f"{name}.py"
+        file.parent.mkdir(parents=True, mode=0o700)
+        file.write_text(text)
+        file.chmod(0o600)
     port = free_port()
     command = (sys.executable, "-m", "bench.mcp_http", str(port), str(tools))
     servers = subprocess.Popen(command, cwd=REPOSITORY)
     config: Json = {
         "upstreams": [{"name": "model", "base_url": "http://127.0.0.1:9/v1"}],
         "plugins": {"folder": str(folder / "plugins")},
-        "risk": {"assessors": {f"{name}.tool0000": {"use": "harmless"} for name in names}},
+        "tools": {_OWN: {}},
+        "risk": {"assessors": {name: {"use": "harmless"} for name in (_OWN, *(f"{name}.tool0000" for name in names))}},
         "mcp": {"servers": {name: {"url": f"http://127.0.0.1:{port}/{name}"} for name in names}, "serve": {}},
     }
     try:
@@ -96,16 +127,18 @@ def _one(folder: Path) -> None:
         Client(gateway.port) as there,
         Client(port) as straight,
     ):
-        rounds = [_round(gateway, there, straight) for _ in range(ROUNDS)]
+        rounds = [(_round(gateway, there, straight), _own_round(gateway, there)) for _ in range(ROUNDS)]
         with gateway.measured() as held:
             for number in range(CALLS):
                 _called(there, "/mcp", "here__tool0000", number)
-    cpu_ms, added_ms, p95_ms = min(rounds)
+    size = f"one at a time, the calmest of {ROUNDS} rounds"
+    cpu_ms, added_ms, p95_ms = min(one for one, _ in rounds)
     miss = " MISS" if added_ms > ADDED_BAR_MS else ""
     facts = f"+{added_ms:.1f} ms{miss}, p95 {p95_ms:.1f} ms, {cpu_ms:.1f} ms of CPU"
-    busiest = f"{max(cpu for cpu, *_ in rounds):.1f}"
-    size = f"one at a time, the calmest of {ROUNDS} rounds"
+    busiest = f"{max(cpu for (cpu, *_), _ in rounds):.1f}"
     told("a call of an MCP client, beside one straight to the server", size, f"{facts} (busiest {busiest})", held.held)
+    own_cpu_ms, own_ms = min(own for _, own in rounds)
+    told("the same of a tool of the gateway itself", size, f"{own_ms:.1f} ms, {own_cpu_ms:.1f} ms of CPU")
 
 
 def _round(gateway: Grown, there: Client, straight: Client) -> tuple[float, float, float]:
@@ -117,6 +150,13 @@ def _round(gateway: Grown, there: Client, straight: Client) -> tuple[float, floa
             through_ms.append(_called(there, "/mcp", "here__tool0000", number))
     added_ms = statistics.median(through_ms) - statistics.median(direct_ms)
     return cost.cpu_s / CALLS * 1e3, added_ms, statistics.quantiles(through_ms, n=20)[-1]
+
+
+def _own_round(gateway: Grown, there: Client) -> tuple[float, float]:
+    """Return the CPU time of a call of the gateway's own tool, and its time at the median, in milliseconds."""
+    with gateway.counted() as cost:
+        took_ms = [_called(there, "/mcp", _OWN, number) for number in range(CALLS)]
+    return cost.cpu_s / CALLS * 1e3, statistics.median(took_ms)
 
 
 def _listed(folder: Path, count: int) -> None:
@@ -132,37 +172,49 @@ def _listed(folder: Path, count: int) -> None:
 
 
 def _many(folder: Path, *, services: int, clients: int, calls: int) -> None:
-    """Measure many calls at once, beside calls of a server that never answers."""
+    """Measure many calls at once, beside calls of a server that never answers; in turn with the gateway's own tool."""
     names = [f"s{number:02}" for number in range(services)]
-    with _gateway(folder, [*names, DEAD], tools=1) as (gateway, _), gateway.measured() as cost:
-        wrong, took_s, slowest_s = asyncio.run(_at_once(gateway.port, names, clients=clients, calls=calls))
-        with Client(gateway.port) as client:
-            client.ask(get("/health/ready"))
-    size = f"{calls} calls of {clients} clients to {services} servers, beside {clients} calls of a dead one"
-    facts = f"{wrong} lost or crossed; {took_s:.1f} s ({calls / took_s:.0f} a second), the slowest {slowest_s:.1f} s"
-    facts += f"; {cost.cpu_s / calls * 1e3:.1f} ms of CPU a call"
-    told("calls of MCP clients at once", size, facts, f"{cost.held_ms:.0f} ms")  # of many steps, which came at once
+    tools = {
+        f"calls of MCP clients at once to {services} servers": [f"{name}__tool0000" for name in names],
+        "the same of a tool of the gateway itself": [_OWN],
+    }
+    rounds: dict[str, list[tuple[float, float, int, float, float]]] = {what: [] for what in tools}
+    with _gateway(folder, [*names, DEAD], tools=1) as (gateway, _):
+        for what in list(tools) * MANY_ROUNDS:
+            with gateway.measured() as cost:
+                wrong, took_s, slowest_s = asyncio.run(
+                    _at_once(gateway.port, tools[what], clients=clients, calls=calls)
+                )
+                with Client(gateway.port) as client:
+                    client.ask(get("/health/ready"))
+            rounds[what].append((took_s, slowest_s, wrong, cost.cpu_s / calls * 1e3, cost.held_ms))
+    size = f"{calls} calls of {clients} clients, beside {clients} calls of a server that never answers"
+    for what, measured in rounds.items():
+        took_s, slowest_s, _, cpu_ms, held_ms = min(measured)
+        facts = f"{sum(wrong for _, _, wrong, *_ in measured)} lost or crossed; of {MANY_ROUNDS} rounds the calmest: "
+        facts += f"{took_s:.1f} s ({calls / took_s:.0f} a second), the slowest {slowest_s:.1f} s"
+        told(what, size, f"{facts}; {cpu_ms:.1f} ms of CPU a call", f"{held_ms:.0f} ms")  # of steps that came at once
 
 
-async def _at_once(port: int, names: Sequence[str], *, clients: int, calls: int) -> tuple[int, float, float]:
+async def _at_once(port: int, tools: Sequence[str], *, clients: int, calls: int) -> tuple[int, float, float]:
     """Return how many answers were wrong, the time of all calls, and that of the slowest."""
     limit = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", connector=limit) as session:
 
-        async def called(name: str, text: str) -> tuple[bool, float]:
-            body, began_s = _call(f"{name}__tool0000", text), time.monotonic()
-            async with session.post("/mcp", json=body, headers=_headers("tools/call", f"{name}__tool0000")) as answer:
+        async def called(tool: str, text: str) -> tuple[bool, float]:
+            body, began_s = _call(tool, text), time.monotonic()
+            async with session.post("/mcp", json=body, headers=_headers("tools/call", tool)) as answer:
                 found = orjson.loads(await answer.read())
             right = found.get("id") == text and found.get("result", {}).get("content") == [
                 {"type": "text", "text": text}
             ]
             return right, time.monotonic() - began_s
 
-        hanging = [asyncio.create_task(called(DEAD, f"dead {number}")) for number in range(clients)]
+        hanging = [asyncio.create_task(called(f"{DEAD}__tool0000", f"dead {number}")) for number in range(clients)]
         await asyncio.sleep(0.5)  # they are all under way
         began_s = time.monotonic()
         found = await asyncio.gather(
-            *(called(names[n % len(names)], f"{n} of {names[n % len(names)]}") for n in range(calls))
+            *(called(tools[n % len(tools)], f"{n} of {tools[n % len(tools)]}") for n in range(calls))
         )
         took_s = time.monotonic() - began_s
         for task in hanging:
