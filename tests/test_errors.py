@@ -22,8 +22,15 @@ CONTRACT = {
         "upstream_rejected",
         "websocket_connection_limit_reached",
     },
-    401: {"missing_api_key", "invalid_api_key", "invalid_token", "upstream_refused"},
-    403: {"scope_missing", "host_not_allowed", "origin_not_allowed"},
+    401: {"missing_api_key", "invalid_api_key", "invalid_token", "key_expired", "upstream_refused"},
+    403: {
+        "host_not_allowed",
+        "model_not_allowed",
+        "network_not_allowed",
+        "origin_not_allowed",
+        "scope_missing",
+        "upstream_not_allowed",
+    },
     404: {
         "approval_not_found",
         "conversation_not_found",

@@ -53,7 +53,9 @@ class ChatPages:
     async def _models(self, request: web.Request) -> web.StreamResponse:
         _, core = self.requests.current()
         head = head_of(request)
-        identity = self.requests.identify(head, core.has_key({}), "context")
+        target = core.target_of({})
+        identity = self.requests.identify(head, target.has_key, "context")
+        identity.caller.check_upstream(target.name)
         header, credential = forwarded(head, identity.consumed)
         status, content_type, content = await core.models(
             header=header, credential=credential, credential_header=credential_header(head)

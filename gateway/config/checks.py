@@ -11,7 +11,7 @@ from gateway.config.problems import KeyPath, shown
 from gateway.config.reading.yaml_reader import BROKEN
 from gateway.config.schema.mcp import FOREIGN_MCP_KEYS
 from gateway.config.schema.settings import DEFAULT_LISTEN
-from gateway.config.serve_checks import check_serve
+from gateway.config.serve_checks import check_serve, is_keyless
 from gateway.config.upstreams import check_upstreams
 from gateway.config.values.addresses import parse_address
 from gateway.config.values.secret import Hidden
@@ -76,6 +76,9 @@ def _check_declared(document: Document) -> None:
     _check_reference(
         document, ("context", "upstream"), [document.get(*path) for path in document.matches("upstreams", "*", "name")]
     )
+    for path in document.matches("keys", "*", "upstreams", "*"):
+        names = [document.get(*name) for name in document.matches("upstreams", "*", "name")]
+        _check_reference(document, path, names, kind="upstream")
     for key, section in (("chain", "chains"), ("prompt", "prompts")):
         _check_reference(document, ("context", key), [path[-1] for path in document.matches(section, "*")])
     chains = [str(path[-1]) for path in document.matches("chains", "*")]
@@ -85,14 +88,16 @@ def _check_declared(document: Document) -> None:
             document.complain(path, f"no chain {shown(str(path[-1]))} is declared{hint}", key=True)
 
 
-def _check_reference(document: Document, path: KeyPath, declared: list[object]) -> None:
+def _check_reference(document: Document, path: KeyPath, declared: list[object], *, kind: str | None = None) -> None:
+    """Report a name that is none of those declared. `kind` is what it names; None: as its key says."""
     name = document.get(*path)
     if not isinstance(name, str) or name in declared or BROKEN in declared:
         return
     names = [known for known in declared if isinstance(known, str) and not isinstance(known, Hidden)]
     some = ", ".join(shown(known) for known in names[:_MOST_NAMES_SHOWN])
     hint = nearest(name, names) or (f"; declared: {some}" if names else "; none is")
-    what = f"such {path[-1]}" if isinstance(name, Hidden) else f"{path[-1]} {shown(name)}"
+    kind = kind or str(path[-1])
+    what = f"such {kind}" if isinstance(name, Hidden) else f"{kind} {shown(name)}"
     document.complain(path, f"no {what} is declared{hint}")
 
 
@@ -107,7 +112,7 @@ def _check_listen(document: Document) -> None:
             addresses[path] = parse_address(value)
         except ValueError:
             continue
-    if document.get("keys") in (None, []):
+    if is_keyless(document):
         for path, address in addresses.items():
             if not address.is_loopback:
                 message = f"{str(address)!r} is open to others and there are no keys"

@@ -35,7 +35,7 @@ _GUARDS: Sequence[KeyPath] = (
     ("tools", "*", "limits", "*"),
     ("mcp", "servers", "*", "*"),
     ("mcp", "serve", "tools"),
-    ("keys", "*", "tools"),
+    *(("keys", "*", bound) for bound in ("expires", "models", "tools", "upstreams", "networks")),
 )
 _ANY = "*"
 
@@ -84,11 +84,11 @@ def _against(new: Loaded, merged: Settings, old: Loaded) -> Iterator[tuple[str, 
             "the file is the beginning of the one in use, or ends within a line: it looks cut short; if it is meant, "
             "end it with a line end and add a line (a comment will do), or restart the gateway",
         )
-    if old.settings.keys and not merged.keys:
+    if merged.is_keyless and not old.settings.is_keyless:
         yield (
             "keys",
-            f"there are none any more: everybody who reaches {old.settings.listen} could do everything; restart the "
-            "gateway if that is meant",
+            f"there are none any more: everybody who reaches {old.settings.listen} could do "
+            "everything; restart the gateway if that is meant",
         )
     for path in _lost(old.settings, merged):
         yield (

@@ -10,11 +10,16 @@ from gateway.config.values.addresses import Address
 _OAUTH: KeyPath = ("mcp", "serve", "oauth")
 
 
+def is_keyless(document: Document) -> bool:
+    """Return whether everybody who reaches the gateway could do everything."""
+    return document.get("keys") in (None, [])
+
+
 def check_serve(document: Document) -> None:
     """Report every conflict between `mcp.serve.oauth` and other keys."""
     if not isinstance(document.get(*_OAUTH), dict):
         return
-    if document.get("keys") in (None, []):
+    if is_keyless(document):
         document.complain(_OAUTH, "without keys everybody on this machine may do everything: add keys", key=True)
     if document.get("public_url") is None:
         document.complain(_OAUTH, "needs public_url: clients ask the issuer for a token for that URL", key=True)

@@ -6,6 +6,8 @@
 """
 
 from collections.abc import Mapping
+from datetime import datetime
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Final
 
@@ -13,11 +15,12 @@ from pydantic import BaseModel, ValidationError
 
 from gateway.config.schema.approvals import AssessorUse
 from gateway.config.schema.context import StageUse
-from gateway.config.schema.http import Key
+from gateway.config.schema.keys import Key
 from gateway.config.schema.settings import Settings
 from gateway.config.schema.tools import PluginTool, Tools
 from gateway.config.values.addresses import Address
 from gateway.config.values.secret import MASK, Hidden, mask
+from gateway.config.values.times import format_time
 from gateway.contracts.store import Json
 from gateway.plugins import Kind, plugin_names, plugin_of_ours
 
@@ -39,8 +42,10 @@ def _shown(value: object) -> object:
             return MASK
         case str():
             return value
-        case Address() | Path():
+        case Address() | Path() | IPv4Network() | IPv6Network():
             return str(value)
+        case datetime():
+            return format_time(value)
         case Tools():
             return {name: _tool(name, tool) for name, tool in value.all.items()}
         case BaseModel():

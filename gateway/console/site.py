@@ -46,6 +46,11 @@ _BACK = re.compile(r"(?:/[A-Za-z0-9_.~%/-]*)?(?:\?[A-Za-z0-9_.~%&=+-]*)?")
 #: A segment with which a browser leaves the console; an upstream of the same origin answers there.
 _UPWARD = re.compile(r"/(?:\.|%2e){1,2}(?:/|\?|$)", re.IGNORECASE)
 _YEAR_S: Final = 31_536_000
+#: What a sign-in says of a key that may not be used, by the error.
+_REFUSALS: Final[Mapping[str, str]] = {
+    "key_expired": "This key has expired: use another one.",
+    "network_not_allowed": "This key may not be used from your address.",
+}
 _VARIABLE = re.compile(r"\\\{([a-z_]+)\\\}")
 
 
@@ -74,12 +79,12 @@ class Conditions(Protocol):
         """Return whether people open the console by https, so that its cookie may travel by nothing else."""
         ...
 
-    def holder(self, key: str) -> Holder:
-        """Return the holder of the key of this text. Raises GatewayError (invalid_api_key)."""
+    def holder(self, key: str, request: web.Request) -> Holder:
+        """Return the holder of the key of this text. Raises GatewayError (401, 403) if the reader may not use it."""
         ...
 
-    def named(self, name: str) -> Holder | None:
-        """Return the holder of the key of this name, as it is now."""
+    def named(self, name: str, fingerprint: str | None, request: web.Request) -> Holder | None:
+        """Return the holder of the key of this name and fingerprint, as it is now; None: the reader may not use it."""
         ...
 
     def refused(self, error: GatewayError, request: web.Request) -> None:
@@ -196,10 +201,11 @@ class Console:
         key = next(iter(form.get("key", ())), "").strip()
         translate = translator(language_of(request))
         try:
-            holder = self._conditions.holder(key)
+            holder = self._conditions.holder(key, request)
         except GatewayError as error:
             self._conditions.refused(error, request)
-            return await self._sign_in(request, status=401, problem=translate("This is no gateway key: check it."))
+            text = _REFUSALS.get(error.code, "This is no gateway key: check it.")
+            return await self._sign_in(request, status=error.facts.status, problem=translate(text))
         if holder.caller.scopes.isdisjoint(SCOPES):
             text = "This key opens no page here: it needs one of these scopes: {0}."
             return await self._sign_in(request, status=403, problem=translate(text, ", ".join(SCOPES)))
@@ -229,25 +235,25 @@ class Console:
         """Return the session of a request with the holder of its key, or None; and whether it begins with it."""
         conditions = self._conditions
         session = self._sessions.read(request.cookies.get(self.cookie_name, ""))
-        if session is not None and (holder := await self._holder(session)) is not None:
+        if session is not None and (holder := await self._holder(session, request)) is not None:
             return session, holder, False
-        if conditions.keyless and (holder := conditions.named("")) is not None:
+        if conditions.keyless and (holder := conditions.named("", None, request)) is not None:
             return self._sessions.begin("", holder.fingerprint), holder, True
         return None, None, False
 
-    async def _holder(self, session: Session) -> Holder | None:
+    async def _holder(self, session: Session, request: web.Request) -> Holder | None:
         """Return the holder of a session's key, if it is the same as then, and nobody has signed out."""
         if not self._sessions.is_current(session) or await self._conditions.has_session_ended(session.id):
             return None
-        holder = self._conditions.named(session.key)  # after the wait for the store: it is the one of now
-        return holder if holder is not None and holder.fingerprint == session.fingerprint else None
+        # After the wait for the store: it is the one of now.
+        return self._conditions.named(session.key, session.fingerprint, request)
 
     async def is_valid(self, visit: Visit) -> bool:
         """Return whether an open page may go on: its session holds, and its key is in the tenant and may what it might.
 
         A page that ends comes back as one of the key as it is now.
         """
-        holder = await self._holder(visit.session)
+        holder = await self._holder(visit.session, visit.request)
         return holder is not None and holder.caller == visit.caller
 
     def _visit(

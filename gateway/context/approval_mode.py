@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from gateway.contracts.caller import Caller
+
 ApprovalMode = Literal["turn", "hold", "reject"]
 
 
@@ -12,12 +14,11 @@ class ApprovalModes:
     """The approval modes of one configuration. `default` applies if header, key and chain name none."""
 
     default: ApprovalMode = "turn"
-    of_keys: Mapping[str, ApprovalMode] = field(default_factory=dict)
     of_chains: Mapping[str, ApprovalMode] = field(default_factory=dict)
 
-    def of(self, wanted: str | None, *, caller: str, chain: str) -> ApprovalMode:
+    def of(self, wanted: str | None, *, caller: Caller, chain: str) -> ApprovalMode:
         """Return the mode of a request whose header is `wanted`. A `reject` of the operator always wins."""
-        of_key, of_chain = self.of_keys.get(caller), self.of_chains.get(chain)
+        of_key, of_chain = caller.approvals, self.of_chains.get(chain)
         if "reject" in (wanted, of_key, of_chain, self.default):
             return "reject"
         return "hold" if (wanted or of_key or of_chain or self.default) == "hold" else "turn"

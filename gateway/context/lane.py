@@ -163,7 +163,7 @@ class ContextLane:
             conversation=steering.get("conversation"),
             user=end_user(steering, body),
             only_tools=narrowed(steering["tools"], self.catalog.names()) if "tools" in steering else (),
-            approvals=self.approval_modes.of(steering.get("approvals"), caller=identity.caller.name, chain=chain),
+            approvals=self.approval_modes.of(steering.get("approvals"), caller=identity.caller, chain=chain),
             fingerprint="" if request_key is None else request_key.fingerprint,
             idempotency_key=None
             if request_key is None or request_key.idempotency_key is None

@@ -329,7 +329,7 @@ def _exchange(lane: ContextLane, wanted: WantedCall) -> Exchange:
         chain=chain,
         user=wanted.user,
         only_tools=wanted.only_tools,
-        approvals="reject" if lane.approval_modes.of(None, caller=caller.name, chain=chain) == "reject" else "turn",
+        approvals="reject" if lane.approval_modes.of(None, caller=caller, chain=chain) == "reject" else "turn",
         fingerprint=_fingerprint(wanted),
         idempotency_key=wanted.idempotency_key,
         client={name: str(value)[:NAME_CHARS] for name, value in wanted.client.items()},

@@ -43,7 +43,8 @@ class RequestHead:
 
     `target` is in origin form (`/...`) or `*`; `host` is the authority asked for (None: HTTP/1.0 without one).
     `length` is the Content-Length (None: none was sent); `chunked` and `length` exclude each other.
-    `websocket`: a well-formed request to upgrade to WebSocket.
+    `websocket`: a well-formed request to upgrade to WebSocket. `peer` is the address that it came from, by its
+    connection and by no field; None: it has none, as over a local socket.
     """
 
     method: bytes
@@ -57,6 +58,7 @@ class RequestHead:
     keep_alive: bool
     expects_continue: bool
     websocket: bool
+    peer: str | None = None
 
     def origin_form(self) -> bytes:
         """Return the head as bytes, with the authority asked for as its Host (RFC 9112 section 3.2.2)."""
@@ -69,8 +71,8 @@ class RequestHead:
         return next((f.value for f in self.fields if f.name == name), None)
 
 
-def parse_request_head(head: bytes, limits: HeadLimits) -> RequestHead:
-    """Read a whole head, its empty line included. Raises GatewayError with the status to answer."""
+def parse_request_head(head: bytes, limits: HeadLimits, *, peer: str | None = None) -> RequestHead:
+    """Read a whole head from `peer`, its empty line included. Raises GatewayError with the status to answer."""
     line = _REQUEST_LINE.match(head)
     check_size(head, limits)
     if line is None:
@@ -104,6 +106,7 @@ def parse_request_head(head: bytes, limits: HeadLimits) -> RequestHead:
         and not chunked
         and b"upgrade" in connection
         and [f.value.lower() for f in fields if f.name == b"upgrade"] == [b"websocket"],
+        peer=peer,
     )
 
 

@@ -53,6 +53,7 @@ from typing import cast
 from gateway.errors import GatewayError
 from gateway.http.error_response import error_answer, new_request_id
 from gateway.http.request_head import RequestHead, check_beginning, parse_request_head
+from gateway.lanes.keys import peer_of
 from gateway.lanes.local import LocalTransaction
 from gateway.lanes.plan import Plan
 from gateway.lanes.routes import path_of
@@ -332,7 +333,7 @@ class ClientConnection(asyncio.Protocol):
             return
         began = perf_counter()
         listener = self.listener
-        found = listener.router.remembered(data, end)
+        found = listener.router.remembered(data, end, self.transport)
         if found is None or listener.full:
             self._read_anew(data, end, began)
         else:
@@ -347,7 +348,7 @@ class ClientConnection(asyncio.Protocol):
         """Parse a head and act on it."""
         entry, rest = self.listener.router, data[end + 4 :]
         try:
-            head = parse_request_head(data[: end + 4], entry.limits.head)
+            head = parse_request_head(data[: end + 4], entry.limits.head, peer=peer_of(self.transport))
         except GatewayError as error:
             self._refuse(error)
             return

@@ -1,15 +1,22 @@
 """The caller of a request: the one place that reads credentials.
 
-Keys are known by their SHA-256 only; the look-up is by the full hash and the comparison takes constant time.
+Keys are known by their SHA-256 only; the look-up is by the full hash and the comparison takes constant time. Whether a
+key has ended, and from which networks it may be used, is looked at for each request.
 """
 
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Iterable
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any, Protocol
 
-from gateway.contracts.caller import Caller
+from gateway.contracts.caller import Caller, Network
 from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
 
@@ -21,29 +28,74 @@ _SOURCES = (GATEWAY_HEADER, *CREDENTIAL_HEADERS)
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A configured key: `digest` is the SHA-256 (32 bytes) of its text."""
+    """A key: `digest` is the SHA-256 (32 bytes) of its text."""
 
     digest: bytes
     caller: Caller
+
+    def has_ended(self, now_s: float) -> bool:
+        """Return whether the key is not valid any more at this time (Unix)."""
+        expires_s = self.caller.bounds.expires_s
+        return expires_s is not None and expires_s <= now_s
+
+    def is_open_to(self, peer: str | None) -> bool:
+        """Return whether the key may be used from this address; None, which no network contains: it is not known."""
+        networks = self.caller.bounds.networks
+        return not networks or _contain(networks, peer)
+
+    def check_end(self, now_s: float) -> None:
+        """Raise GatewayError (key_expired) if the key is not valid any more at this time (Unix)."""
+        if self.has_ended(now_s):
+            ended = datetime.fromtimestamp(self.caller.bounds.expires_s or 0.0, UTC)
+            raise GatewayError(
+                "key_expired",
+                f"This gateway key expired at {ended:%Y-%m-%dT%H:%M:%SZ}: get another one from the operator of this "
+                "gateway.",
+            )
+
+    def check_network(self, peer: str | None) -> None:
+        """Raise GatewayError (network_not_allowed) unless the key may be used from this address."""
+        if not self.is_open_to(peer):
+            raise GatewayError(
+                "network_not_allowed",
+                f"This gateway key may not be used from {peer or 'an unknown address'}: use it in one of its networks, "
+                "or have the operator of this gateway add yours.",
+            )
 
 
 LOCAL = Caller("local", "local", frozenset(("passthrough", "context", "tools", "approve", "admin", "metrics")))
 
 
+class Wire(Protocol):
+    """The transport of a connection, as far as it is asked where that comes from."""
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any: ...
+
+
+def peer_of(wire: Wire) -> str | None:
+    """Return the address of a client by its connection; None: it is connected over a local socket."""
+    name = wire.get_extra_info("peername")
+    return str(name[0]) if isinstance(name, tuple) and name else None
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The caller, and the header fields (lower-case names) that carry the gateway's key and must not go on."""
+    """The caller, and the header fields (lower-case names) that carry the gateway's key and must not go on.
+
+    `key` is the one that the caller sent; None: there are no keys, or it sent a token.
+    """
 
     caller: Caller
     consumed: frozenset[bytes]
+    key: Key | None = None
 
 
 class LentKeys:
     """Tokens with which the console of this process sends requests in the name of a key that a person signed in with.
 
-    A token stands for one key of one tenant, and each configuration looks it up by its name: a key that is gone, has
-    another text, or is in another tenant takes its token with it, and one that has lost a scope narrows it. No token
-    leaves the process.
+    A token stands for one key of one tenant, and each request looks it up anew: a key that is gone, has another text
+    or name, or is in another tenant takes its token with it, and one that has lost a scope narrows it. No token leaves
+    the process.
     """
 
     def __init__(self) -> None:
@@ -68,31 +120,66 @@ class LentKeys:
         return token is not None and token in self._keys
 
 
-class KeyRing:
-    """The keys of one configuration. `lent` are the tokens that stand for some of them."""
+class StoredKeys:
+    """The keys of one worker that were made at run time, as the store had them last.
 
-    def __init__(self, keys: Iterable[Key], *, lent: LentKeys | None = None) -> None:
+    `version` grows with each change. `used_s` is when each key was used last (Unix), by its digest.
+    """
+
+    def __init__(self) -> None:
+        self.by_digest: Mapping[bytes, Key] = {}
+        self.used_s: dict[bytes, float] = {}
+        self.version = 0
+
+    def replace(self, keys: Iterable[Key]) -> None:
+        """Use these keys from the next request on. A key that is equal to one in use stays the same object."""
+        old = self.by_digest
+        new = {key.digest: old[key.digest] if old.get(key.digest) == key else key for key in keys}
+        if new != old:
+            self.by_digest, self.version = new, self.version + 1
+
+
+class KeyRing:
+    """The keys of one configuration. `lent` are the tokens that stand for some of them.
+
+    `stored` are the keys made at run time. None: there are none, and without configured keys everybody may do
+    everything. `now_s` returns the time (Unix).
+    """
+
+    def __init__(
+        self,
+        keys: Iterable[Key],
+        *,
+        lent: LentKeys | None = None,
+        stored: StoredKeys | None = None,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
         self._keys = {key.digest: key for key in keys}
-        self._by_name = {key.caller.name: key for key in self._keys.values()}
         self._lent = lent
+        self._stored = stored
+        self._now_s = now_s
+        self._ends: tuple[int, Sequence[float]] | None = None  # of the keys of a version, in order
 
     @property
     def is_empty(self) -> bool:
         """Return whether everybody who reaches us may do everything."""
-        return not self._keys
+        return not self._keys and self._stored is None
 
     def recognise(self, head: RequestHead, *, upstream_has_key: bool) -> None:
-        """Raise GatewayError (401, 400) unless `head` carries one of our keys, whatever that may do.
+        """Raise GatewayError (401, 403, 400) unless `head` carries one of our keys, whatever that may do.
 
         `upstream_has_key` chooses what a client without one is told to do.
         """
-        if self._keys:
-            credentials = _credentials(head)
-            tokens = [token for name, value in credentials.items() if (token := _token(name, value)) is not None]
-            if not tokens:
-                raise GatewayError("missing_api_key", _missing(upstream_has_key=upstream_has_key))
-            if not any(self._find(token) for token in tokens):
-                raise _invalid()
+        if self.is_empty:
+            return
+        credentials = _credentials(head)
+        tokens = [token for name, value in credentials.items() if (token := _token(name, value)) is not None]
+        if not tokens:
+            raise GatewayError("missing_api_key", _missing(upstream_has_key=upstream_has_key))
+        token = next((token for token in tokens if self._find(token) is not None), None)
+        if token is None:
+            raise _invalid()
+        self._checked(token, head)
 
     def identify(self, head: RequestHead, *, upstream_has_key: bool, scope: str) -> Identity:
         """Return the caller of `head`, who must hold `scope`. Raises GatewayError (401, 403; 400: repeated credential).
@@ -100,56 +187,134 @@ class KeyRing:
         The key is read from X-Gateway-Key, else from `Authorization: Bearer`, else from `x-api-key`; the latter two
         only if the upstream has a key of its own: otherwise they are the client's credential for the upstream.
         """
-        if not self._keys:
+        if self.is_empty:
             return Identity(LOCAL, frozenset((GATEWAY_HEADER,)))
         credentials = _credentials(head)
         sources = _SOURCES if upstream_has_key else (GATEWAY_HEADER,)
         token = next((token for name in sources if (token := _token(name, credentials.get(name)))), None)
         if token is None:
             raise GatewayError("missing_api_key", _missing(upstream_has_key=upstream_has_key))
-        key = self._find(token)
-        if key is None:
-            raise _invalid()
+        key = self._checked(token, head)
         if scope not in key.caller.scopes:
             raise GatewayError(
                 "scope_missing",
-                f"This gateway key lacks the scope {scope!r}: use another key, or add it under 'keys'.",
+                f"This gateway key lacks the scope {scope!r}: use another key, or have the scope added to this one.",
             )
         ours = {
             name for name, value in credentials.items() if value and (token in value or self._holds_key(name, value))
         }
         copies = {field.name for field in head.fields if field.value.rpartition(b" ")[2] == token}
-        return Identity(key.caller, frozenset({*ours, *copies, GATEWAY_HEADER}))
+        return Identity(key.caller, frozenset({*ours, *copies, GATEWAY_HEADER}), key)
 
-    def named(self, name: str) -> Key | None:
-        """Return the key of this name, or None."""
-        return self._by_name.get(name)
+    def named(self, name: str) -> Sequence[Key]:
+        """Return the keys of this name that have not ended: one that was replaced is valid a while longer."""
+        now_s = self._now_s()
+        return [key for key in self._all() if key.caller.name == name and not key.has_ended(now_s)]
 
-    def holder(self, token: str) -> Key:
-        """Return the key whose text this is. Raises GatewayError (invalid_api_key)."""
-        digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
-        key = self._keys.get(digest)
-        if key is None or not hmac.compare_digest(key.digest, digest):
+    def deciders(self, tenant: str) -> Sequence[str]:
+        """Return the names of the keys of a tenant that may decide on approvals now."""
+        now_s = self._now_s()
+        deciding = (key for key in self._all() if key.caller.tenant == tenant and "approve" in key.caller.scopes)
+        return list(dict.fromkeys(key.caller.name for key in deciding if not key.has_ended(now_s)))
+
+    def holder(self, token: str, *, peer: str | None) -> Key:
+        """Return the key whose text this is, used from the address `peer`. Raises GatewayError (401, 403)."""
+        key = self._of_text(token.encode("utf-8", "surrogatepass"))
+        if key is None:
             raise _invalid()
+        key.check_end(self._now_s())
+        key.check_network(peer)
+        self._note_use(key)
         return key
+
+    def allows(self, key: Key, peer: str | None) -> bool:
+        """Return whether a key with which something began may be used now as it was then, from the address `peer`."""
+        now = self._of_digest(key.digest)
+        if now is None or _identity(now) != _identity(key) or not key.caller.scopes <= now.caller.scopes:
+            return False
+        return not now.has_ended(self._now_s()) and now.is_open_to(peer)
+
+    def still_is(self, key: Key, wire: Wire) -> bool:
+        """Return whether this very key is in use and may be used now, over this connection; and note that it was.
+
+        It is asked about keys that end, or are bound to networks, or can be revoked, before a plan of theirs is used.
+        """
+        if self._of_digest(key.digest) is not key or key.has_ended(self._now_s()):
+            return False
+        if key.caller.bounds.networks and not key.is_open_to(peer_of(wire)):
+            return False
+        self._note_use(key)
+        return True
+
+    def is_watched(self, key: Key) -> bool:
+        """Return whether a key must be looked at for each request: it ends, is bound to networks, or can be revoked."""
+        bounds = key.caller.bounds
+        return bounds.expires_s is not None or bool(bounds.networks) or key.digest not in self._keys
+
+    def state(self) -> object:
+        """Return a value that is equal to an earlier one as long as no key has changed, was revoked, or has ended."""
+        version = 0 if self._stored is None else self._stored.version
+        if self._ends is None or self._ends[0] != version:
+            self._ends = version, sorted(s for key in self._all() if (s := key.caller.bounds.expires_s) is not None)
+        return self, version, bisect_right(self._ends[1], self._now_s()) if self._ends[1] else 0
 
     def _holds_key(self, name: bytes, value: bytes) -> bool:
         """Return whether a credential header carries any key of this gateway."""
         token = _token(name, value)
         return token is not None and self._find(token) is not None
 
+    def _checked(self, token: bytes, head: RequestHead) -> Key:
+        """Return the key of a token of a request, which may be used now. Raises GatewayError.
+
+        The console has looked at the address of whoever it sends a request for.
+        """
+        key = self._find(token)
+        if key is None:
+            raise _invalid()
+        key.check_end(self._now_s())
+        if self._lent is None or self._lent.key_of(token) is None:
+            key.check_network(head.peer)
+        self._note_use(key)
+        return key
+
     def _find(self, token: bytes) -> Key | None:
         if self._lent is not None and (lent := self._lent.key_of(token)) is not None:
-            now = self._by_name.get(lent.caller.name)
+            now = self._of_digest(lent.digest)
             return now if now is not None and _identity(now) == _identity(lent) else None
+        return self._of_text(token)
+
+    def _of_text(self, token: bytes) -> Key | None:
         digest = hashlib.sha256(token).digest()
-        key = self._keys.get(digest)
+        key = self._of_digest(digest)
         return key if key is not None and hmac.compare_digest(key.digest, digest) else None
+
+    def _of_digest(self, digest: bytes) -> Key | None:
+        key = self._keys.get(digest)
+        return key if key is not None or self._stored is None else self._stored.by_digest.get(digest)
+
+    def _all(self) -> Sequence[Key]:
+        return [*self._keys.values(), *(() if self._stored is None else self._stored.by_digest.values())]
+
+    def _note_use(self, key: Key) -> None:
+        if self._stored is not None and key.digest not in self._keys:
+            self._stored.used_s[key.digest] = self._now_s()
 
 
 def _identity(key: Key) -> tuple[bytes, str, str]:
     """Return what stays the same while a key is the same one; its scopes may change."""
     return key.digest, key.caller.name, key.caller.tenant
+
+
+@lru_cache(maxsize=4096)
+def _contain(networks: tuple[Network, ...], peer: str | None) -> bool:
+    """Return whether one of the networks contains an address. One of IPv4 may have come over IPv6."""
+    try:
+        address: IPv4Address | IPv6Address = ip_address((peer or "").partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return any(address in network for network in networks)
 
 
 def _credentials(head: RequestHead) -> dict[bytes, bytes]:

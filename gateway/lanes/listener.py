@@ -13,6 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.errors import GatewayError
 from gateway.lanes.connection import ClientConnection
+from gateway.lanes.keys import peer_of
 from gateway.lanes.passthrough.accounting import address_of
 from gateway.lanes.passthrough.tunnel import Tunnel
 from gateway.lanes.router import Router
@@ -74,6 +75,7 @@ class Listener:
         self.refused_connections = 0
         self._refused_told_s: float | None = None
         self._by_files = _clients_by_files()
+        self._keys = router.keys.state()
         self._sweeper: asyncio.TimerHandle | None = None
         self._watcher: asyncio.TimerHandle | None = None
 
@@ -249,8 +251,21 @@ class Listener:
             connection.sweep(now)
         for pool in self.router.pools:
             pool.sweep(now)
+        self._end_tunnels()
         self.wrong_keys.sweep()
         self._sweeper = self.loop.call_later(SWEEP_S, self._sweep, now + SWEEP_S)
+
+    def _end_tunnels(self) -> None:
+        """End the tunnels whose keys are not valid any more: they would have no end. An answer is sent to its end."""
+        keys = self.router.keys
+        if (state := keys.state()) == self._keys:
+            return
+        self._keys = state
+        for connection in list(self.connections):
+            tunnel = connection.transaction
+            if isinstance(tunnel, Tunnel) and tunnel.key and not keys.allows(tunnel.key, peer_of(connection.transport)):
+                log.info("a tunnel ends: the key %r is not valid any more", tunnel.key.caller.name)
+                connection.abort()
 
     def _look_at_paused(self) -> None:
         self._watcher = None

@@ -14,7 +14,7 @@ from gateway.contracts.caller import Caller
 from gateway.http.fields import HOP_BY_HOP, Field, nominated
 from gateway.http.request_head import RequestHead
 from gateway.lanes.classify import CONTEXT_PREFIX
-from gateway.lanes.keys import CREDENTIAL_HEADERS, GATEWAY_HEADER, Identity
+from gateway.lanes.keys import CREDENTIAL_HEADERS, GATEWAY_HEADER, Identity, Key
 from gateway.telemetry.metrics import RouteTally, UpstreamTally
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.pool import Pool
@@ -32,7 +32,8 @@ class Plan:
 
     The upstream head is `before` + digits + `after`, where the digits of Content-Length stand at `cut` in the client's
     head; with `cut` -1 the head is `before` alone and the body has `length` bytes. `plain`: nothing about the request
-    asks for more than copying the answer. `sharing`: fields of our own errors, for browsers; `shared`: a page of an
+    asks for more than copying the answer. `key` is that of `caller`, if it has one; `watched`: it is looked at before
+    each use of the plan (`KeyRing.still_is`). `sharing`: fields of our own errors, for browsers; `shared`: a page of an
     origin in `cors` asks, so the upstream's answer gets them, too. `splice` is the class of its transactions: what a
     configuration adds to passthrough is a class of its own, and costs nothing where the router does not choose it.
     """
@@ -44,6 +45,8 @@ class Plan:
     upstream: UpstreamTally
     secret: bytes | None = attribute(repr=False)
     caller: Caller
+    key: Key | None
+    watched: bool
     method: bytes
     path: bytes
     before: bytes

@@ -20,6 +20,11 @@ class Plans:
         self.by_head: dict[bytes, Plan] = {}
         self._bytes = 0
 
+    def drop(self, key: bytes) -> None:
+        """Forget a plan that may not be used any more."""
+        if self.by_head.pop(key, None) is not None:
+            self._bytes -= _size(key)
+
     def store(self, key: bytes, plan: Plan) -> None:
         """Remembers a plan, unless its head is too large."""
         if len(key) > HEAD_LIMIT_BYTES or key in self.by_head:

@@ -28,7 +28,8 @@ in the head as it came.
 Dangers.
 - A plan that outlives its reason. Nothing in it may depend on time, or on anything besides the head and this
   configuration. Refusals are never stored. Limits that do change (draining, too many requests) are checked by the
-  connection, outside of plans.
+  connection, outside of plans. A key that ends, is bound to networks or can be revoked is looked at each time that a
+  plan of its is used (`Plan.watched`).
 - Digits from a wrong place. `X-Note: content-length: 5` contains the needle. `route` compares the bytes before the
   digits with a whole field name at the beginning of a line before it stores a plan.
 - Two fields with a length. Such a head is refused (RFC 9110 section 8.6 allows that), so it never gets a plan. A stored
@@ -40,12 +41,13 @@ https://www.rfc-editor.org/rfc/rfc9110#section-8.6
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+from gateway.contracts.caller import Caller
 from gateway.errors import GatewayError
 from gateway.http.redact import maskable
 from gateway.http.request_head import HeadLimits, RequestHead
 from gateway.lanes.classify import CONTEXT_BASE, classify, is_plain
 from gateway.lanes.door import Door
-from gateway.lanes.keys import Identity, KeyRing
+from gateway.lanes.keys import Identity, KeyRing, Wire
 from gateway.lanes.passthrough.splice import Splice
 from gateway.lanes.plan import REPEATABLE, Plan, upstream_head
 from gateway.lanes.plans import Plans
@@ -109,11 +111,14 @@ class Router:
         self._plans = Plans()
         self._by_head = self._plans.by_head
 
-    def remembered(self, data: bytes, end: int) -> tuple[Plan, bytes] | None:
+    def remembered(self, data: bytes, end: int, wire: Wire) -> tuple[Plan, bytes] | None:
         """Return the plan for the head `data[:end]` (no empty line) if an equal one was seen, and its digits."""
         key, cut, digits = _split(data, end)
         plan = self._by_head.get(key)
         if plan is None or plan.cut != cut or (cut >= 0 and not (digits.isdigit() and len(digits) <= 18)):
+            return None
+        if plan.watched and plan.key is not None and not self.keys.still_is(plan.key, wire):
+            self._plans.drop(key)
             return None
         return plan, digits
 
@@ -172,6 +177,8 @@ class Router:
         pool = self.pools[route.index]
         endpoint = pool.endpoint
         identity = self._caller(head, target, upstream_has_key=endpoint.api_key is not None)
+        identity.caller.check_upstream(endpoint.name)
+        _check_models(identity.caller)
         before, after = upstream_head(head, onward, endpoint, identity)
         if cut < 0 and head.length is not None:
             before, after = before + (head.value(b"content-length") or b"") + after, b""
@@ -186,6 +193,8 @@ class Router:
             upstream=self._metrics.upstream(endpoint.name),
             secret=maskable(endpoint.api_key),
             caller=identity.caller,
+            key=identity.key,
+            watched=identity.key is not None and self.keys.is_watched(identity.key),
             method=head.method,
             path=path_of(target),
             before=before,
@@ -229,6 +238,16 @@ class Router:
                 if error.code != "scope_missing":
                     raise
         return self.keys.identify(head, upstream_has_key=upstream_has_key, scope="passthrough")
+
+
+def _check_models(caller: Caller) -> None:
+    """Raise GatewayError (model_not_allowed) for a key that is bound to models: nobody reads the body for its model."""
+    if caller.bounds.models:
+        raise GatewayError(
+            "model_not_allowed",
+            "This gateway key is bound to models, and passthrough does not read which model a request is for: use the "
+            "context lane (the base URL '/context/v1'), or another key.",
+        )
 
 
 def _split(data: bytes, end: int) -> tuple[bytes, int, bytes]:

@@ -1,4 +1,6 @@
-"""Requests with a wrong key: all are counted; the log has the first ones, then one line a minute that says how many.
+"""Requests with a wrong key, or with one outside its networks: all are counted.
+
+The log has the first ones, then one line a minute that says how many.
 
 So an operator sees who tries keys, and whoever tries them cannot fill the disk.
 """
@@ -34,7 +36,11 @@ class WrongKeys:
 
         `peer` is the client's address, as asyncio names it; `path` comes without its query.
         """
-        if error.code != "invalid_api_key":
+        if error.code == "network_not_allowed":
+            what = "a key was refused outside its networks"
+        elif error.code == "invalid_api_key":
+            what = "a wrong key was refused"
+        else:
             return
         self._count += 1
         if self._lines == LINES:
@@ -42,7 +48,7 @@ class WrongKeys:
             return
         self._lines += 1
         self._due_s = self._clock() + EVERY_S
-        log.warning("a wrong key was refused: %s %s, from %s", method, path[:_PATH_CHARS], address_of(peer))
+        log.warning("%s: %s %s, from %s", what, method, path[:_PATH_CHARS], address_of(peer))
 
     def sweep(self) -> None:
         """Log once a minute how many requests had no line of their own; called often."""
@@ -60,4 +66,6 @@ class WrongKeys:
 
     def families(self) -> Iterator[Metric]:
         """Yield what was counted, for a scrape."""
-        yield counter("gateway_wrong_keys", "Requests refused for a wrong key", self._count)
+        yield counter(
+            "gateway_wrong_keys", "Requests refused for a wrong key, or for one outside its networks", self._count
+        )

@@ -35,7 +35,6 @@ def build_door(needs: DoorNeeds, secret: bytes) -> Door:
         listing=Listing(lambda: needs.lane().catalog, services),
         calling=calling,
         serve=serve,
-        of_key=lambda name: next((key.tools for key in settings().keys if key.name == name), ()),
     )
     sessions = serve().sessions
     changes = Changes(most=sessions.most)

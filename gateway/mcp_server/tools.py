@@ -20,17 +20,16 @@ from gateway.mcp_server.visit import CURRENT, Visit, visit_of
 
 @dataclass(slots=True, kw_only=True)
 class Tools:
-    """The tools of one worker. `serve` returns the settings in use, `of_key` the tools of a key by its name."""
+    """The tools of one worker. `serve` returns the settings in use."""
 
     listing: Listing
     calling: Calling
     serve: Callable[[], Serve]
-    of_key: Callable[[str], tuple[str, ...]]
     _index: search.WordIndex | None = None
 
     def narrowing(self, visit: Visit) -> Narrowing:
         """Return what a request may use."""
-        return Narrowing((self.serve().tools, self.of_key(visit.identity.caller.name)), visit.service)
+        return Narrowing((self.serve().tools, visit.identity.caller.bounds.tools), visit.service)
 
     def shown(self, ctx: Any) -> list[Json]:
         """Return the definitions that a client sees: all of its tools, or two that stand for a long list."""

@@ -59,10 +59,6 @@ class ModelCall:
         """Return whether a request must name its model, because the configuration names none."""
         return self._model is None
 
-    def has_key(self, body: Mapping[str, object]) -> bool:
-        """Return whether the upstream of a request for this model has its own key. Raises as `target_of`."""
-        return self.target_of(body).has_key
-
     def target_of(self, body: Mapping[str, object]) -> Target:
         """Return the upstream for a request for this model. Raises GatewayError (upstream_unavailable)."""
         if self._fixed is not None:
@@ -96,6 +92,7 @@ class ModelCall:
     async def __call__(self, exchange: Exchange) -> Reply:
         target = self.target_of(exchange.body)
         endpoint = target.pool.endpoint
+        exchange.caller.check_upstream(endpoint.name)
         model = self._model or str(exchange.body.get("model", ""))
         style = first = self._styles.of(endpoint.name, model, configured=endpoint.stream)
         while True:

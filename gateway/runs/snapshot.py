@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import orjson
 
-from gateway.contracts.caller import Caller
+from gateway.contracts.caller import Bounds, Caller
 from gateway.contracts.canonical import canonical
 from gateway.contracts.exchange import Exchange, Resume
 from gateway.contracts.journal import RunKind, StoredRun
@@ -41,6 +41,7 @@ def request_of(exchange: Exchange) -> bytes:
         {
             "body": exchange.body,
             "scopes": sorted(exchange.caller.scopes),
+            **_bounds(exchange.caller.bounds),
             "prompt": exchange.prompt,
             "user": exchange.user,
             "only_tools": exchange.only_tools,
@@ -95,7 +96,7 @@ def exchange_of(
     return Exchange(
         id=run.id,
         body=asked["body"],
-        caller=Caller(run.caller, run.tenant, frozenset(asked["scopes"])),
+        caller=_caller_of(run, asked),
         chain=run.chain,
         prompt=asked["prompt"],
         conversation=run.conversation,
@@ -122,6 +123,18 @@ def exchange_of(
         credential=credential,
         credential_header=asked["credential_header"].encode("latin-1"),
     )
+
+
+def _caller_of(run: StoredRun, asked: Json) -> Caller:
+    """Return the caller of a stored run, with the bounds that its calls of models have."""
+    bounds = Bounds(models=tuple(asked.get("models", ())), upstreams=tuple(asked.get("upstreams", ())))
+    return Caller(run.caller, run.tenant, frozenset(asked["scopes"]), bounds)
+
+
+def _bounds(bounds: Bounds) -> Json:
+    """Return the bounds of a caller that its run keeps; the others are those of its requests."""
+    kept = {"models": bounds.models, "upstreams": bounds.upstreams}
+    return {name: value for name, value in kept.items() if value}
 
 
 def first_of(exchange: Exchange, *, now_s: float) -> StoredRun:

@@ -40,7 +40,7 @@ from gateway.context.resumption import Resumption
 from gateway.contracts.caller import Caller
 from gateway.description.page import description_routes
 from gateway.http.request_head import RequestHead
-from gateway.lanes.keys import Identify
+from gateway.lanes.keys import Identify, KeyRing
 from gateway.lanes.local import head_of, note
 from gateway.mcp_server.auth.bearers import Bearers
 from gateway.mcp_server.auth.protected_resource import ProtectedResource
@@ -61,6 +61,7 @@ class ApiPages:
     is_of_console: Callable[[RequestHead], bool]
     status: Callable[[], Awaitable[Status]]
     settings: Callable[[], Settings]
+    keys: Callable[[], KeyRing]
     held_open: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
 
     def of_context(self) -> Sequence[Route]:
@@ -130,7 +131,7 @@ class ApiPages:
             clock=self.shared.clock,
         )
         approvals, events = ApprovalPages(api), EventPages(api)
-        socket = SocketPages(api, in_use=self.current)
+        socket = SocketPages(api, keys=lambda: self.keys().state())
         self.held_open += [approvals.close, events.close, socket.close]
         memories = MemoryPages(store=self.shared.store, authorise=self._authorise)
         pages = (approvals, RememberedPages(api), memories, RunPages(api), events, socket)

@@ -305,6 +305,7 @@ class Gateway:
             demo_url=self._demo_url,
             own_paths=ROOT_PATHS | (frozenset() if settings.admin.listen else operators_paths(settings)),
             lent=self._lent,
+            now_s=self._clock.time,
         )
 
     async def _assemble(self, loaded: Loaded, router: Router) -> Assembled:
@@ -331,6 +332,7 @@ class Gateway:
             admit=lambda: self._listeners[DATA].admit_own(),
             is_of_console=self._lent.is_sent_with,
             settings=lambda: self._loaded.settings,
+            keys=lambda: self._listeners[DATA].router.keys,
         )
 
     def _console_entry(self, store: Store) -> ConsoleEntry:

@@ -15,6 +15,7 @@ from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Store
 from gateway.errors import GatewayError
 from gateway.lanes.keys import LOCAL, Key, KeyRing, LentKeys
+from gateway.lanes.local import head_of
 from gateway.lanes.wrong_keys import WrongKeys
 from gateway.server.console_sockets import SocketFolder, remove_left_folders
 
@@ -63,17 +64,19 @@ class GatewayConditions:
         """Return the time after which a person signs in anew."""
         return self._in_use().settings.console.session
 
-    def holder(self, key: str) -> "Holder":
-        return self._holder(self._in_use().keys.holder(key))
+    def holder(self, key: str, request: web.Request) -> "Holder":
+        return self._holder(self._in_use().keys.holder(key, peer=_address(request)))
 
-    def named(self, name: str) -> "Holder | None":
+    def named(self, name: str, fingerprint: str | None, request: web.Request) -> "Holder | None":
         keys = self._in_use().keys
         if not self._in_use().settings.console.enabled:
             return None  # its open pages end
         if keys.is_empty:
-            return self._holder(Key(b"", LOCAL)) if name == "" else None
-        key = keys.named(name)
-        return None if key is None else self._holder(key)
+            found = [Key(b"", LOCAL)] if name == "" else []
+        else:
+            found = [key for key in keys.named(name) if key.is_open_to(_address(request))]
+        holders = map(self._holder, found)
+        return next((holder for holder in holders if fingerprint in (None, holder.fingerprint)), None)
 
     def _holder(self, key: Key) -> "Holder":
         from gateway.console.site import Holder
@@ -184,6 +187,11 @@ class ConsoleEntry:
         if self._folder is not None:
             self._folder.remove()
             self._folder = None
+
+
+def _address(request: web.Request) -> str | None:
+    """Return the address of a reader's browser; None: its connection is gone."""
+    return None if request.transport is None else head_of(request).peer
 
 
 def _loaded() -> "tuple[Assemble, Rendering]":

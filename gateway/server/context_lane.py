@@ -289,8 +289,7 @@ def _core(settings: Settings, targets: Sequence[Target], clock: Clock) -> ModelC
 
 
 def _approval_modes(settings: Settings) -> ApprovalModes:
-    of_keys = {key.name: key.approvals for key in settings.keys if key.approvals is not None}
-    return ApprovalModes(settings.approvals.mode, of_keys, settings.approvals.chains)
+    return ApprovalModes(settings.approvals.mode, settings.approvals.chains)
 
 
 def _deciders(settings: Settings) -> Mapping[str, Sequence[str]]:

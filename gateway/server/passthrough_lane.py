@@ -2,13 +2,15 @@
 
 import ipaddress
 import ssl
+import time
 from collections.abc import Callable, Collection, Sequence
 from urllib.parse import urlsplit
 
 from gateway.approvals.webhooks import webhooks_of
 from gateway.config import ConfigError, Problem, Settings
 from gateway.config.schema.http import Upstream
-from gateway.contracts.caller import Caller
+from gateway.config.schema.keys import KeyTerms
+from gateway.contracts.caller import Bounds, Caller
 from gateway.http.request_head import HeadLimits
 from gateway.lanes.classify import CONSOLE, PROMPTS, SERVICES, WORKFLOWS
 from gateway.lanes.door import Door
@@ -34,8 +36,12 @@ def build_router(
     demo_url: str | None,
     own_paths: Collection[bytes],
     lent: LentKeys | None = None,
+    now_s: Callable[[], float] = time.time,
 ) -> Router:
-    """Build the router of the data listener. `lent` are the tokens of the console."""
+    """Build the router of the data listener. `lent` are the tokens of the console.
+
+    `now_s` returns the time (Unix), at which keys end.
+    """
     ours = CONTEXT_PATHS | _serve_paths(settings)
     upstreams = settings.upstreams
     if not upstreams and demo_url is not None:
@@ -46,7 +52,7 @@ def build_router(
     return Router(
         routes=routes,
         pools=[Pool(e, clock=clock) for e in endpoints],
-        keys=KeyRing(_keys(settings), lent=lent),
+        keys=KeyRing(_keys(settings), lent=lent, now_s=now_s),
         metrics=metrics,
         door=door(settings),
         own_paths=ours | {path for path in own_paths if not any(r.matches(path) for r in routes)},
@@ -156,10 +162,19 @@ def _tls(upstream: Upstream) -> ssl.SSLContext:
 
 
 def _keys(settings: Settings) -> list[Key]:
-    return [
-        Key(bytes.fromhex(key.sha256), Caller(key.name, key.tenant_name, frozenset(key.scopes)))
-        for key in settings.keys
-    ]
+    return [Key(bytes.fromhex(key.sha256), caller_of(key)) for key in settings.keys]
+
+
+def caller_of(terms: KeyTerms) -> Caller:
+    """Return the caller that a key stands for."""
+    bounds = Bounds(
+        expires_s=None if terms.expires is None else terms.expires.timestamp(),
+        models=terms.models,
+        tools=terms.tools,
+        upstreams=terms.upstreams,
+        networks=terms.networks,
+    )
+    return Caller(terms.name, terms.tenant_name, frozenset(terms.scopes), bounds, terms.approvals)
 
 
 def _limits(settings: Settings) -> Limits:

@@ -143,7 +143,7 @@ class ServedApprovals:
         self.memories = MemoryPages(store=self.store, authorise=self.authorise)
         self.runs = RunPages(self.api)
         self.events = EventPages(self.api, keepalive_s=self.keepalive_s)
-        self.sockets = SocketPages(self.api, in_use=self.in_use)
+        self.sockets = SocketPages(self.api, keys=self.keys_in_use)
 
     def authorise(self, request: web.Request, *scopes: str) -> Caller:
         caller = self.keys.get(request.headers.get("X-Gateway-Key", ""))
@@ -153,7 +153,7 @@ class ServedApprovals:
             raise GatewayError("scope_missing", "Another key.")
         return caller
 
-    def in_use(self) -> object:
+    def keys_in_use(self) -> object:
         """The same as long as the keys are."""
         if self._keys_in_use != self.keys:
             self._keys_in_use = dict(self.keys)

@@ -2,29 +2,33 @@
 
 import pytest
 
-from gateway.context.approval_mode import ApprovalModes
+from gateway.context.approval_mode import ApprovalMode, ApprovalModes
+from gateway.contracts.caller import Caller
 
 
 @pytest.mark.parametrize(
-    ("modes", "wanted", "expected"),
+    ("modes", "of_key", "wanted", "expected"),
     [
-        (ApprovalModes(), None, "turn"),
-        (ApprovalModes(), "hold", "hold"),
-        (ApprovalModes(), "reject", "reject"),
-        (ApprovalModes("hold"), None, "hold"),
-        (ApprovalModes("hold"), "turn", "turn"),
-        (ApprovalModes("reject"), None, "reject"),
-        (ApprovalModes("reject"), "hold", "reject"),
-        (ApprovalModes("reject", {"local": "turn"}, {"assistant": "hold"}), "turn", "reject"),
-        (ApprovalModes("turn", {}, {"assistant": "hold"}), None, "hold"),
-        (ApprovalModes("turn", {}, {"other": "hold"}), None, "turn"),
-        (ApprovalModes("turn", {"local": "turn"}, {"assistant": "hold"}), None, "turn"),
-        (ApprovalModes("turn", {"local": "hold"}, {"assistant": "turn"}), None, "hold"),
-        (ApprovalModes("turn", {"local": "hold"}), "turn", "turn"),
-        (ApprovalModes("hold", {"local": "reject"}), "hold", "reject"),
-        (ApprovalModes("hold", {"local": "hold"}, {"assistant": "reject"}), "turn", "reject"),
+        (ApprovalModes(), None, None, "turn"),
+        (ApprovalModes(), None, "hold", "hold"),
+        (ApprovalModes(), None, "reject", "reject"),
+        (ApprovalModes("hold"), None, None, "hold"),
+        (ApprovalModes("hold"), None, "turn", "turn"),
+        (ApprovalModes("reject"), None, None, "reject"),
+        (ApprovalModes("reject"), None, "hold", "reject"),
+        (ApprovalModes("reject", {"assistant": "hold"}), "turn", "turn", "reject"),
+        (ApprovalModes("turn", {"assistant": "hold"}), None, None, "hold"),
+        (ApprovalModes("turn", {"other": "hold"}), None, None, "turn"),
+        (ApprovalModes("turn", {"assistant": "hold"}), "turn", None, "turn"),
+        (ApprovalModes("turn", {"assistant": "turn"}), "hold", None, "hold"),
+        (ApprovalModes("turn"), "hold", "turn", "turn"),
+        (ApprovalModes("hold"), "reject", "hold", "reject"),
+        (ApprovalModes("hold", {"assistant": "reject"}), "hold", "turn", "reject"),
     ],
 )
-def test_a_header_chooses_and_never_loosens_reject(modes: ApprovalModes, wanted: str | None, expected: str) -> None:
+def test_a_header_chooses_and_never_loosens_reject(
+    modes: ApprovalModes, of_key: ApprovalMode | None, wanted: str | None, expected: str
+) -> None:
     """Else the key says so, else the chain, else the configuration."""
-    assert modes.of(wanted, caller="local", chain="assistant") == expected
+    caller = Caller("local", "local", frozenset(), approvals=of_key)
+    assert modes.of(wanted, caller=caller, chain="assistant") == expected

@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
 import pytest
 from gateways import until_read
 
-from gateway.context.approval_mode import ApprovalModes
 from gateway.context.tool_calls import KEPT_S, MESSAGE_CHARS, Done, Held
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import CallProgress, Exchange
@@ -288,8 +288,7 @@ async def test_the_word_of_a_client_on_the_risk_counts_for_nothing(opened: Opene
 
 async def test_an_operator_who_lets_nobody_be_asked_refuses_what_is_held(opened: Opened) -> None:
     worker = await opened()
-    worker.lane.approval_modes = ApprovalModes(of_keys={"c": "reject"})
-    done = await calling(worker).called()
+    done = await calling(worker).called(caller=replace(CALLER, approvals="reject"))
     assert done.state == "rejected" and not done.result.ok and worker.calls == []
 
 

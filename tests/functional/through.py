@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
+from gateway.clock import SystemClock
 from gateway.lanes.listener import Listener
 from gateway.server.app import DATA
 from gateway.testing.local import LocalGateway
@@ -40,6 +41,7 @@ async def through(
     rcvbuf: int | None = None,
     keep_bytes: int = KEEP_BYTES,
     host: str = "127.0.0.1",
+    clock: SystemClock | None = None,
     **settings: object,
 ) -> AsyncIterator[tuple[LocalGateway, FakeUpstream]]:
     """`upstream` is added to its entry in the configuration, `settings` to the configuration itself."""
@@ -53,7 +55,7 @@ async def through(
             "workflows": NO_WORKFLOWS,
             **settings,
         }
-        async with LocalGateway(config) as gateway:
+        async with LocalGateway(config, clock=clock) as gateway:
             yield gateway, fake
 
 

@@ -30,6 +30,19 @@ HOST = "127.0.0.1"
 TEST_HOSTS = ("h", "gw", "a", "g", "u", "gx", "x", "e", "demo", "gw.example", "up.example")
 
 
+@dataclass(frozen=True)
+class From:
+    """The transport of a connection, as far as a router asks it."""
+
+    address: str = HOST
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return (self.address, 1) if name == "peername" else default
+
+
+HERE = From()
+
+
 def endpoint(port: int = 1, **more: object) -> Endpoint:
     facts: dict[str, object] = {"name": "up", "host": HOST, "port": port, "authority": b"up.example", **more}
     return Endpoint(**facts)  # type: ignore[arg-type]

@@ -2,14 +2,18 @@
 
 import hashlib
 from dataclasses import replace
+from ipaddress import ip_network
 from itertools import permutations
 
 import pytest
 
-from gateway.contracts.caller import Caller
+from gateway.contracts.caller import Bounds, Caller
 from gateway.errors import GatewayError
 from gateway.http.request_head import HeadLimits, RequestHead, parse_request_head
-from gateway.lanes.keys import LOCAL, Identity, Key, KeyRing, LentKeys
+from gateway.lanes.keys import LOCAL, Identity, Key, KeyRing, LentKeys, StoredKeys, peer_of
+from gateway.testing.clock import ManualClock
+
+from .assembled import HERE, From
 
 ALICE = b"gw-alice-7b1f0c22d94e4f6c8a35"
 BOB = b"gw-bob-0d6c1a9e55b84c3f9e02"
@@ -274,7 +278,160 @@ def test_a_key_is_found_by_its_text_and_its_name() -> None:
     """For a sign-in; a wrong text is refused as in a request."""
     key = Key(hashlib.sha256("k\u00e9y".encode()).digest(), Caller("ann", "acme", frozenset()))
     ring = KeyRing([key])
-    assert ring.holder("k\u00e9y") is ring.named("ann") is key and ring.named("eve") is None
+    assert ring.holder("k\u00e9y", peer=None) is key
+    assert ring.named("ann") == [key] and ring.named("eve") == []
     for text in ("", "key", "\ud800"):
         with pytest.raises(GatewayError, match="not valid"):
-            ring.holder(text)
+            ring.holder(text, peer=None)
+
+
+# Bounds in time and place.
+
+
+def key_of(text: bytes, *, name: str = "ann", **bounds: object) -> Key:
+    caller = Caller(name, "acme", frozenset(("context", "passthrough")), Bounds(**bounds))  # type: ignore[arg-type]
+    return Key(hashlib.sha256(text).digest(), caller)
+
+
+def test_a_key_ends_at_its_time() -> None:
+    """Not before; the text says when. It is not found by its name any more, either."""
+    clock = ManualClock(1000.0)
+    ring = KeyRing([key_of(ALICE, expires_s=1060.0)], now_s=clock)
+    field = b"X-Gateway-Key: " + ALICE
+    clock.advance(59.9)
+    assert identify(field, ring=ring).caller.name == "ann" and len(ring.named("ann")) == 1
+    clock.advance(0.1)
+    assert refusal(field, ring=ring) == (401, "key_expired")
+    with pytest.raises(GatewayError, match="expired at 1970-01-01T00:17:40Z"):
+        ring.recognise(asking(field), upstream_has_key=True)
+    with pytest.raises(GatewayError, match="expired"):
+        ring.holder(ALICE.decode(), peer=None)
+    assert ring.named("ann") == []
+
+
+@pytest.mark.parametrize(
+    ("peer", "is_open"),
+    [
+        ("10.1.2.3", True),
+        ("::ffff:10.1.2.3", True),
+        ("11.0.0.1", False),
+        ("2001:db8::7", True),
+        ("2001:db9::7", False),
+        ("fe80::1%eth0", True),
+        ("", False),
+        (None, False),
+        ("elsewhere", False),
+    ],
+)
+def test_a_key_is_used_in_its_networks_only(peer: str | None, is_open: bool) -> None:
+    """Also over IPv6 from an address of IPv4; whoever has no address that is known is nowhere."""
+    networks = tuple(map(ip_network, ("10.0.0.0/8", "2001:db8::/32", "fe80::/10")))
+    ring = KeyRing([key_of(ALICE, networks=networks)])
+    head = replace(asking(b"X-Gateway-Key: " + ALICE), peer=peer)
+    if is_open:
+        assert ring.identify(head, upstream_has_key=True, scope="context").caller.name == "ann"
+        return
+    for ask in (
+        lambda: ring.identify(head, upstream_has_key=True, scope="context"),
+        lambda: ring.recognise(head, upstream_has_key=True),
+        lambda: ring.holder(ALICE.decode(), peer=peer),
+    ):
+        with pytest.raises(GatewayError) as caught:
+            ask()
+        assert (caught.value.facts.status, caught.value.code) == (403, "network_not_allowed")
+
+
+def test_the_console_has_looked_at_the_address_before_it_uses_a_lent_token() -> None:
+    """Its own connection comes from nowhere. The end of the key holds for the token, too."""
+    clock, lent = ManualClock(), LentKeys()
+    key = key_of(ALICE, networks=(ip_network("10.0.0.0/8"),), expires_s=10.0)
+    ring = KeyRing([key], lent=lent, now_s=clock)
+    field = b"X-Gateway-Key: " + lent.lend(key).encode()
+    assert identify(field, ring=ring).caller is key.caller
+    clock.advance(10.0)
+    assert refusal(field, ring=ring) == (401, "key_expired")
+
+
+# Keys of the store.
+
+
+def test_keys_of_the_store_are_found_beside_the_configured_ones() -> None:
+    """They come and go; without any of either, nobody gets in. Only of those of the store the use is noted."""
+    clock, stored = ManualClock(7.0), StoredKeys()
+    empty = KeyRing([], stored=stored)
+    assert not empty.is_empty and refusal(b"X-Gateway-Key: " + BOB, ring=empty) == (401, "invalid_api_key")
+    configured, made = key_of(ALICE), key_of(BOB, name="bob")
+    ring = KeyRing([configured], stored=stored, now_s=clock)
+    stored.replace([made])
+    for text, name in ((ALICE, "ann"), (BOB, "bob")):
+        assert identify(b"X-Gateway-Key: " + text, ring=ring).caller.name == name
+    assert stored.used_s == {made.digest: 7.0}
+    assert not ring.is_watched(configured) and ring.is_watched(made)
+    stored.replace([])
+    assert refusal(b"X-Gateway-Key: " + BOB, ring=ring) == (401, "invalid_api_key")
+
+
+def test_a_key_that_stays_is_the_same_object() -> None:
+    """So that plans made with it go on; a changed one is another, and the state tells of both."""
+    stored = StoredKeys()
+    first, second = key_of(ALICE), key_of(BOB, name="bob")
+    stored.replace([first, second])
+    ring = KeyRing([], stored=stored)
+    before = ring.state()
+    stored.replace([key_of(ALICE), key_of(BOB, name="bob")])
+    assert ring.state() == before and stored.by_digest[first.digest] is first
+    stored.replace([key_of(ALICE), key_of(BOB, name="bob", expires_s=1e12)])
+    assert ring.state() != before and stored.by_digest[first.digest] is first
+    assert not ring.still_is(second, HERE) and ring.still_is(first, HERE)
+    assert ring.allows(second, None)  # what it began goes on: it is the same key, and has not ended
+
+
+def test_the_state_tells_that_a_key_has_ended() -> None:
+    """Without a change of the keys, and another ring has another one."""
+    clock = ManualClock()
+    ring = KeyRing([key_of(ALICE, expires_s=5.0), key_of(BOB)], now_s=clock)
+    before = ring.state()
+    clock.advance(4.0)
+    assert ring.state() == before != KeyRing([]).state()
+    clock.advance(1.0)
+    assert ring.state() != before
+
+
+@pytest.mark.parametrize(
+    ("now", "allowed"),
+    [
+        (key_of(ALICE), True),
+        (key_of(ALICE, expires_s=1e12), True),
+        (key_of(ALICE, expires_s=1.0), False),
+        (key_of(ALICE, networks=(ip_network("10.0.0.0/8"),)), False),
+        (key_of(ALICE, name="another"), False),
+        (key_of(BOB), False),
+        (replace(key_of(ALICE), caller=Caller("ann", "acme", frozenset(("context",)))), False),
+    ],
+    ids=["same", "ends later", "ended", "elsewhere", "another name", "another text", "fewer scopes"],
+)
+def test_what_has_no_end_goes_on_while_its_key_may_do_it(now: Key, allowed: bool) -> None:
+    """A tunnel."""
+    assert KeyRing([now]).allows(key_of(ALICE), "127.0.0.1") is allowed
+
+
+def test_those_who_may_decide_are_known_by_their_names() -> None:
+    """Of one tenant, once each, without those that have ended."""
+    deciding = frozenset(("approve",))
+    facts = (("a", "acme", None), ("a", "acme", None), ("b", "acme", 1.0), ("c", "other", None))
+    keys = [
+        Key(bytes((number,)) * 32, Caller(name, tenant, deciding, Bounds(expires_s=expires_s)))
+        for number, (name, tenant, expires_s) in enumerate(facts)
+    ]
+    assert KeyRing([*keys, key_of(ALICE)]).deciders("acme") == ["a"]
+
+
+def test_a_local_socket_has_no_address() -> None:
+    assert peer_of(HERE) == "127.0.0.1" and peer_of(From("")) == "" and peer_of(Local()) is None
+
+
+class Local:
+    """The transport of a connection over a local socket."""
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return "" if name == "peername" else default

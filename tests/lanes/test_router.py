@@ -10,7 +10,7 @@ from gateway.lanes.plan import Plan
 from gateway.lanes.plans import HEAD_LIMIT_BYTES
 from gateway.lanes.router import Router
 
-from .assembled import endpoint, keyring, read, router
+from .assembled import HERE, endpoint, keyring, read, router
 
 HEAD = b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nContent-Length: 12\r\nX: 1"
 
@@ -40,13 +40,13 @@ def sent(found: tuple[Plan, bytes]) -> tuple[object, ...]:
 def test_an_equal_head_finds_its_plan() -> None:
     """With the same body behind it or another one."""
     way_in = router(endpoint())
-    assert way_in.remembered(HEAD + b"\r\n\r\n", len(HEAD)) is None
+    assert way_in.remembered(HEAD + b"\r\n\r\n", len(HEAD), HERE) is None
     plan, digits = decided(way_in, HEAD)
     assert (plan.before + digits + plan.after).startswith(
         b"POST /v1/x HTTP/1.1\r\nHost: up.example\r\nContent-Length: 12\r\nX: 1"
     )
     for body in (b"", b"x" * 12, b"\r\n\r\n"):
-        found = way_in.remembered(HEAD + b"\r\n\r\n" + body, len(HEAD))
+        found = way_in.remembered(HEAD + b"\r\n\r\n" + body, len(HEAD), HERE)
         assert found is not None and found[0] is plan and found[1] == b"12"
 
 
@@ -56,7 +56,7 @@ def test_other_digits_find_the_same_plan(digits: bytes) -> None:
     way_in = router(endpoint())
     plan, _ = decided(way_in, HEAD)
     raw = HEAD.replace(b"12", digits)
-    found = way_in.remembered(raw, len(raw))
+    found = way_in.remembered(raw, len(raw), HERE)
     assert found is not None and found[0] is plan and found[1] == digits
 
 
@@ -96,7 +96,7 @@ def test_another_head_never_finds_it(raw: bytes) -> None:
     """One byte is enough."""
     way_in = router(endpoint())
     decided(way_in, HEAD)
-    assert way_in.remembered(raw + b"\r\n\r\n", len(raw)) is None
+    assert way_in.remembered(raw + b"\r\n\r\n", len(raw), HERE) is None
 
 
 def test_a_remembered_plan_is_the_plan_that_would_be_made() -> None:
@@ -119,9 +119,9 @@ def test_a_remembered_plan_is_the_plan_that_would_be_made() -> None:
         try:
             fresh = decided(router(endpoint()), raw)
         except GatewayError:
-            assert way_in.remembered(raw, len(raw)) is None
+            assert way_in.remembered(raw, len(raw), HERE) is None
             continue
-        found = way_in.remembered(raw, len(raw))
+        found = way_in.remembered(raw, len(raw), HERE)
         recalled += found is not None
         assert sent(found or decided(way_in, raw)) == sent(fresh), raw
     assert recalled > len(heads) // 4
@@ -132,14 +132,14 @@ def test_a_revoked_key_is_not_remembered_after_a_reload() -> None:
     raw = HEAD + b"\r\nAuthorization: Bearer old"
     way_in = router(endpoint(api_key=b"sk"), keys=keyring("old"))
     decided(way_in, raw)
-    assert way_in.remembered(raw, len(raw)) is not None
+    assert way_in.remembered(raw, len(raw), HERE) is not None
     wrong = raw.replace(b"old", b"odl")
-    assert way_in.remembered(wrong, len(wrong)) is None
+    assert way_in.remembered(wrong, len(wrong), HERE) is None
     reloaded = router(endpoint(api_key=b"sk"), keys=keyring("new"))
-    assert reloaded.remembered(raw, len(raw)) is None
+    assert reloaded.remembered(raw, len(raw), HERE) is None
     with pytest.raises(GatewayError, match="not valid"):
         reloaded.route(read(raw + b"\r\n\r\n"), raw)
-    assert reloaded.remembered(raw, len(raw)) is None
+    assert reloaded.remembered(raw, len(raw), HERE) is None
 
 
 def test_what_was_declined_is_decided_each_time() -> None:
@@ -147,7 +147,7 @@ def test_what_was_declined_is_decided_each_time() -> None:
     way_in = router(endpoint(), keys=keyring("k"))
     for raw in (HEAD, HEAD.replace(b"/v1/x", b"/v9/x"), HEAD.replace(b"POST", b"TRACE")):
         for _ in range(2):
-            assert way_in.remembered(raw, len(raw)) is None
+            assert way_in.remembered(raw, len(raw), HERE) is None
             with pytest.raises(GatewayError):
                 way_in.route(read(raw + b"\r\n\r\n"), raw)
 
@@ -157,7 +157,7 @@ def test_large_heads_are_not_kept() -> None:
     way_in = router(endpoint())
     raw = HEAD + b"\r\nBig: " + b"x" * HEAD_LIMIT_BYTES
     decided(way_in, raw)
-    assert way_in.remembered(raw, len(raw)) is None
+    assert way_in.remembered(raw, len(raw), HERE) is None
 
 
 def test_seven_thousand_clients_are_each_planned_once() -> None:
@@ -167,7 +167,7 @@ def test_seven_thousand_clients_are_each_planned_once() -> None:
     for raw in heads:
         decided(way_in, raw)
     for _ in range(3):
-        assert all(way_in.remembered(raw, len(raw)) is not None for raw in heads)
+        assert all(way_in.remembered(raw, len(raw), HERE) is not None for raw in heads)
 
 
 def test_own_paths_are_no_passthrough() -> None:

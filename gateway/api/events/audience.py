@@ -81,13 +81,13 @@ class Outbox:
 
 
 class Audience:
-    """All clients of one worker. `in_use` returns the configuration; after a change of it, keys are checked anew.
+    """All clients of one worker. `keys` returns a value; once it is another, keys are checked anew.
 
-    `_known` is the configuration in which the keys of a tenant's clients were checked last.
+    `_known` is the value at which the keys of a tenant's clients were checked last.
     """
 
-    def __init__(self, in_use: Callable[[], object]) -> None:
-        self._in_use = in_use
+    def __init__(self, keys: Callable[[], object]) -> None:
+        self._keys = keys
         self._known: dict[str, object] = {}
         self._outboxes: defaultdict[str, dict[Outbox, None]] = defaultdict(dict)
         self._count = 0
@@ -97,7 +97,7 @@ class Audience:
     @asynccontextmanager
     async def joined(self, outbox: Outbox) -> AsyncIterator[None]:
         """Send the events that `receive` receives to `outbox` until the context ends."""
-        self._known.setdefault(outbox.tenant, self._in_use())
+        self._known.setdefault(outbox.tenant, self._keys())
         self._outboxes[outbox.tenant][outbox] = None
         self._count += 1
         try:
@@ -120,12 +120,12 @@ class Audience:
         while self._news:
             await asyncio.sleep(min(self._count * PAUSE_EACH_S, PAUSE_MOST_S))
             news, self._news = self._news, defaultdict(list)
-            in_use = self._in_use()
+            keys = self._keys()
             for tenant, told in news.items():
                 if tenant not in self._outboxes:
                     continue
-                known, self._known[tenant] = self._known[tenant], in_use
-                frames = b"".join(_frame(words) for _, words in told) if known is in_use else b""
+                known, self._known[tenant] = self._known[tenant], keys
+                frames = b"".join(_frame(words) for _, words in told) if known == keys else b""
                 if len(frames) > FRAMES_BYTES:
                     frames = b""
                 for number, outbox in enumerate(list(self._outboxes[tenant])):

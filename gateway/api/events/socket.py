@@ -47,11 +47,11 @@ class Decide(DecisionBody):
 
 
 class SocketPages:
-    """The WebSocket page of one worker. `in_use` returns the configuration in use, which has the keys."""
+    """The WebSocket page of one worker. `keys` returns a value that is equal as long as no key has changed or ended."""
 
-    def __init__(self, api: ApiContext, *, in_use: Callable[[], object]) -> None:
+    def __init__(self, api: ApiContext, *, keys: Callable[[], object]) -> None:
         self._api = api
-        self._audience = Audience(in_use)
+        self._audience = Audience(keys)
         self._open: set[web.WebSocketResponse] = set()
 
     def routes(self) -> list[Route]:

@@ -1,6 +1,5 @@
 """The sections about requests and upstreams, for the passthrough lane and the listener."""
 
-import re
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -8,33 +7,15 @@ from pydantic import Field
 from gateway.config.schema.section import Section
 from gateway.config.values.addresses import BaseUrl, Credential, CredentialHeader, ListenAddress, PathPrefix
 from gateway.config.values.scalars import (
-    ApprovalMode,
     ExistingFile,
     FilePath,
     Flag,
-    Label,
     Name,
     Text,
     counted,
-    parse_text,
 )
 from gateway.config.values.units import Duration, DurationOrZero, sized
-from gateway.config.values.value import Value
 from gateway.json_values import VALUES_LIMIT
-
-Scope = Literal["passthrough", "context", "tools", "approve", "admin", "metrics"]
-
-_SHA256 = re.compile(r"[0-9A-Fa-f]{64}\Z")
-
-
-def _parse_sha256(value: object) -> str:
-    text = parse_text(value)
-    if not _SHA256.match(text):
-        raise ValueError("expected the SHA-256 of the key as 64 hexadecimal digits (printf %s KEY | sha256sum)")
-    return text.lower()
-
-
-Sha256 = Annotated[str, Value(kind="64 hexadecimal digits", parse=_parse_sha256)]
 
 
 class Admin(Section):
@@ -101,29 +82,6 @@ class Passthrough(Section):
     paths: tuple[PathPrefix, ...] = Field(
         default=("/v1/",), description="Path prefixes whose requests the gateway relays unchanged."
     )
-
-
-class Key(Section):
-    name: Label = Field(description="Name in logs and lists; used once.")
-    sha256: Sha256 = Field(description="SHA-256 of the key; the configuration never holds the key itself.")
-    scopes: tuple[Scope, ...] = Field(description="Actions that the key allows; at least one.")
-    tenant: Label | None = Field(
-        default=None,
-        description=(
-            "Name of the group whose approvals, runs and memories this key shares; null: the name of the key."
-        ),
-    )
-    approvals: ApprovalMode | None = Field(
-        default=None, description="How its requests wait for an approval; null: as under `approvals`."
-    )
-    tools: tuple[Text, ...] = Field(
-        default=(),
-        description="Tools that the key may use over MCP (`mcp.serve`), as names and globs; empty: all.",
-    )
-
-    @property
-    def tenant_name(self) -> str:
-        return self.tenant or self.name
 
 
 class Limits(Section):

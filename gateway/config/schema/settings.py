@@ -7,7 +7,8 @@ from pydantic import Field
 
 from gateway.config.schema.approvals import Approvals, Risk
 from gateway.config.schema.context import Chains, Context, Prompts, Workflows
-from gateway.config.schema.http import Admin, Key, Limits, Passthrough, Upstream
+from gateway.config.schema.http import Admin, Limits, Passthrough, Upstream
+from gateway.config.schema.keys import Key
 from gateway.config.schema.mcp import Mcp
 from gateway.config.schema.section import Section
 from gateway.config.schema.tools import Tools
@@ -73,7 +74,8 @@ class Settings(Section):
         default_factory=Passthrough, description="Requests that the gateway relays unchanged."
     )
     keys: tuple[Key, ...] = Field(
-        default=(), description="Keys of the gateway's clients; empty: everybody on this machine may use it."
+        default=(),
+        description="Keys of the gateway's clients; empty: everybody on this machine may use it.",
     )
     public_url: BaseUrl | None = Field(
         default=None, description="URL under which people reach the gateway; null: approvals are shown without a link."
@@ -117,6 +119,11 @@ class Settings(Section):
     store_file: FilePath | None = Field(default=None, description="File that holds `store`.")
     metrics: Metrics = Field(default_factory=Metrics, description="Metrics.")
     logging: Logging = Field(default_factory=Logging, description="Logs.")
+
+    @property
+    def is_keyless(self) -> bool:
+        """Return whether everybody who reaches the gateway may do everything."""
+        return not self.keys
 
     @property
     def console_url(self) -> str | None:

@@ -206,7 +206,7 @@ class Splice(Sending):
         client.write(forwarded_head(head, close=False, upgrade=True) + data)
         self._account.head_forwarded(came)
         self._account.close("ok", self._client.listener)
-        tunnel = Tunnel(client, upstream, idle_s=self._plan.pool.endpoint.idle_s)
+        tunnel = Tunnel(client, upstream, idle_s=self._plan.pool.endpoint.idle_s, key=self._plan.key)
         client.transaction = upstream.turn = tunnel
         if held := client.unhold():
             tunnel.request_received(held)

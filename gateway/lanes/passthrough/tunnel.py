@@ -6,6 +6,7 @@ nothing moved in either direction for the upstream's idle time.
 
 import asyncio
 
+from gateway.lanes.keys import Key
 from gateway.lanes.transaction import SENDING, Client
 from gateway.upstream.connection import UpstreamConnection
 
@@ -13,12 +14,14 @@ from gateway.upstream.connection import UpstreamConnection
 class Tunnel:
     """A client connection and an upstream connection, joined."""
 
-    __slots__ = ("_client", "_client_ended", "_idle_s", "_moved", "_upstream", "_upstream_ended")
+    __slots__ = ("_client", "_client_ended", "_idle_s", "_moved", "_upstream", "_upstream_ended", "key")
 
     mode = "tunnel"
     streaming = False
 
-    def __init__(self, client: Client, upstream: UpstreamConnection, *, idle_s: float) -> None:
+    def __init__(self, client: Client, upstream: UpstreamConnection, *, idle_s: float, key: Key | None) -> None:
+        """`key` opened it, if it took one."""
+        self.key = key
         self._client = client
         self._upstream = upstream
         self._idle_s = idle_s

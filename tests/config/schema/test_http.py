@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from gateway.config.schema.http import Key, Limits, Passthrough, Timeouts, Tls, Upstream
+from gateway.config.schema.http import Limits, Passthrough, Timeouts, Tls, Upstream
 
 
 def test_the_defaults_are_those_of_the_contract() -> None:
@@ -39,14 +39,3 @@ def test_an_upstream_needs_a_name_and_a_place() -> None:
     with pytest.raises(ValidationError) as caught:
         Upstream.model_validate({})
     assert [finding["loc"] for finding in caught.value.errors()] == [("name",), ("base_url",)]
-
-
-def test_a_key_is_known_by_its_hash() -> None:
-    """64 hexadecimal digits in any case, known scopes; the tenant is the key's name unless it is given."""
-    key = Key.model_validate({"name": "ci", "sha256": "AB" * 32, "scopes": ["context", "approve"]})
-    assert (key.sha256, key.scopes, key.tenant_name) == ("ab" * 32, ("context", "approve"), "ci")
-    shared = Key.model_validate({"name": "ci", "sha256": "0" * 64, "scopes": ["admin"], "tenant": "team"})
-    assert shared.tenant_name == "team"
-    for wrong in ({"sha256": "ab" * 31}, {"sha256": "g" * 64}, {"scopes": ["root"]}, {"name": "a\nb"}):
-        with pytest.raises(ValidationError):
-            Key.model_validate({"name": "ci", "sha256": "0" * 64, "scopes": ["admin"], **wrong})

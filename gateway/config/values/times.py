@@ -1,0 +1,31 @@
+"""Moments as the configuration spells them: `2027-01-31T23:59:59Z`."""
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated
+
+from gateway.config.values.scalars import parse_text
+from gateway.config.values.value import Value
+
+_TIME = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?(?:[Zz]|[+-][0-9]{2}:[0-9]{2})\Z"
+)
+
+
+def parse_time(value: object) -> datetime:
+    """Return the moment of a text by RFC 3339, in UTC. Raises ValueError, also for one that names no zone."""
+    text = parse_text(value)
+    if _TIME.match(text) is None:
+        raise ValueError("expected a time with its zone, such as 2027-01-31T23:59:59Z")
+    try:
+        return datetime.fromisoformat(text.upper()).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"there is no such time: {error}") from None
+
+
+def format_time(moment: datetime) -> str:
+    """Return the shortest exact spelling of a moment in UTC."""
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+Time = Annotated[datetime, Value(kind="time with its zone", parse=parse_time, write=format_time)]
