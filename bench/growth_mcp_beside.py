@@ -1,4 +1,4 @@
-"""What the endpoint for MCP clients costs all others: requests of a gateway with it, beside one without it."""
+"""The cost of the endpoint for MCP clients to all others: a gateway with it takes turns with one without it."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
