@@ -89,7 +89,8 @@ class Resumption:
             header=header,
             credential=credential,
         )
-        exchange = replace(exchange, watcher=self._runs.waiting.watchers.get(run.id))
+        if exchange.call is not None:
+            exchange = replace(exchange, watcher=self._runs.waiting.watchers(run.id))
         live = self._runs.begin(exchange, request_key, handler, detached=True, request_id=new_run_id())
         if record is not None:
             record(live)

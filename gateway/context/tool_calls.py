@@ -4,13 +4,14 @@
    any worker, until the client has the result. Then the same call is a new one.
 2. A run whose outcome is unknown is reported as such to the same call, once, before that call may run anew.
 3. A call that nobody is asked about is never joined: two equal calls at the same time are two calls.
-4. A client that leaves cancels its call. What may have run is reported to the same call before that runs anew.
+4. A client that leaves cancels its call, unless another one waits for the same run, in any worker. What may have run is
+   reported to the same call before that runs anew.
 5. The result of a run is read from memory or, after a restart or in another worker, from the record: it is the same.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -19,6 +20,7 @@ import orjson
 
 from gateway.approvals import texts
 from gateway.approvals.approvals import Decision
+from gateway.context.call_runs import CallRun, Done, Held, WantedCall, fingerprint_of
 from gateway.context.lane import ContextLane, new_run_id
 from gateway.contracts.caller import Caller
 from gateway.contracts.canonical import canonical
@@ -26,16 +28,15 @@ from gateway.contracts.exchange import CallProgress, Exchange
 from gateway.contracts.journal import ENDED, Approval, Journal, RunState, StoredRun, StoredStep
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json, StoreError, unwritten
+from gateway.contracts.tool_runs import AWAITED_S
 from gateway.contracts.tools import ToolResult
 from gateway.errors import GatewayError
-from gateway.lanes.keys import Identity
 from gateway.runs import settle
-from gateway.runs.asking import RequestKey, fingerprint
+from gateway.runs.asking import RequestKey
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.lease import LOST, interrupted
 from gateway.runs.live_run import LiveRun
 from gateway.tools.call_answer import result_of
-from gateway.tools.results import clean
 
 log = logging.getLogger("gateway")
 
@@ -43,71 +44,13 @@ log = logging.getLogger("gateway")
 LOOK_S: Final = 5.0
 #: How long a result waits for its client after its run has ended. The same call is a new one afterwards.
 KEPT_S: Final = 24 * 3600.0
+#: How long a client counts as one that waits while its user has the question.
+ANSWER_S: Final = 600.0
 #: Of the name and the version of a client, which it gives itself.
 NAME_CHARS: Final = 100
-#: Of a message about the progress of a call, which its server writes.
-MESSAGE_CHARS: Final = 1000
 #: Ends of a run after which its key begins a new one, if the run had no effect.
 _CAME_TO_NOTHING: Final = frozenset(("failed", "interrupted", "cancelled"))
 _STORE_FAILED: Final = "The gateway's store failed, so it runs no call; its log says why."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WantedCall:
-    """One call that a client asks for. `tool` is the inside name of a tool.
-
-    `only_tools` narrows the tools of the request as in `Exchange`. `client` are the name and the version of the MCP
-    client as it gives them.
-    """
-
-    tool: str
-    arguments: Json
-    identity: Identity
-    client: Json
-    only_tools: tuple[str, ...] = ()
-    user: str | None = None
-    idempotency_key: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The end of a call: its result, or the reason why it did not run or is not known (`state`)."""
-
-    result: ToolResult
-    run_id: str
-    state: RunState = "completed"
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A call that waits for a person."""
-
-    approvals: Sequence[Approval]
-    run_id: str
-
-
-@dataclass(slots=True, eq=False)
-class CallRun:
-    """The run of a call, new or joined, as its client waits for it: an `exchange.CallWatcher`.
-
-    `live` is set while this worker drives it. `is_owed`: the same call joins it until it is delivered.
-    """
-
-    id: str
-    tenant: str
-    fingerprint: str
-    live: LiveRun | None = None
-    is_owed: bool = False
-    step: StoredStep | None = None
-    tell: Callable[[CallProgress], None] | None = None
-
-    def progressed(self, progress: CallProgress) -> None:
-        if self.tell is not None:
-            message = progress.message
-            self.tell(replace(progress, message=None if message is None else clean(message)[:MESSAGE_CHARS]))
-
-    def ended(self, step: StoredStep) -> None:
-        self.step = step
 
 
 @dataclass(slots=True, kw_only=True)
@@ -149,13 +92,14 @@ class ToolCalls:
         if is_keyed and (live := lane.runs.find(request_key)) is not None:  # begun meanwhile
             return replace(_run(exchange, live.exchange.id), live=live)
         run = _run(exchange, exchange.id)
-        exchange = replace(exchange, watcher=run)
+        exchange = replace(exchange, watcher=lane.runs.waiting.watchers(run.id))
         run.live = lane.runs.begin(exchange, request_key, lane.held(lane.calling), detached=True)
         return run
 
-    def rejoin(self, wanted: WantedCall, run_id: str) -> CallRun:
+    def rejoin(self, wanted: WantedCall, run_id: str, waiter: str) -> CallRun:
         """Return the run of this id, to which a client comes back with the same call. It begins nothing."""
-        return CallRun(run_id, wanted.identity.caller.tenant, _fingerprint(wanted), is_owed=True)
+        tenant = wanted.identity.caller.tenant
+        return CallRun(run_id, tenant, fingerprint_of(wanted), waiter, is_shared=True, is_owed=True)
 
     async def outcome(
         self, run: CallRun, *, wait_s: float, progressed: Callable[[CallProgress], None] | None = None
@@ -165,21 +109,21 @@ class ToolCalls:
         `progressed` is called with reports of the tool, and now and then while a person is waited for.
         """
         run.tell = progressed
+        waiting = self.lane().runs.waiting
         try:
             if (live := run.live) is not None:
-                await self._turn(live)
+                if run.is_shared:
+                    await self._wait(run)
+                with waiting.watchers(run.id).joined(run):
+                    await self._turn(live)
                 run.live, step, run.step = None, run.step, None
                 live.transcript.reraise()
                 if step is not None:
                     return _done(step, run.id, "completed")
                 if live.asks is not None:
-                    run.id, run.is_owed = live.asks, True
-            watchers = self.lane().runs.waiting.watchers
-            watchers[run.id] = run
-            try:
+                    run.id, run.is_owed, run.said_s = live.asks, True, None
+            with waiting.watchers(run.id).joined(run):
                 return await self._followed(run, wait_s)
-            finally:
-                watchers.pop(run.id, None)
         except StoreError as error:
             log.error("the store failed: %s", error)
             raise unwritten(error, f"The gateway's store failed; look at the run {run.id} once it works.") from None
@@ -190,9 +134,12 @@ class ToolCalls:
         """Record that the client has the result: the same call begins anew."""
         if run.is_owed:
             self._delivered.add(run.id)
-            task = asyncio.get_running_loop().create_task(self._write_delivered(run))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._later(self._write_delivered(run))
+
+    def leave(self, run: CallRun, *, is_asked: bool = False) -> None:
+        """Record that a request waits for a run no longer; `is_asked`: that its client's user answers a question."""
+        if run.said_s is not None:
+            self._later(self._write_left(run, self.clock.time() + ANSWER_S if is_asked else 0.0))
 
     async def decide(self, approval_id: str, wish: Decision, *, caller: Caller) -> Approval:
         """Decide on a held call, let its run go on, and return the approval. Raises GatewayError, StoreError."""
@@ -206,12 +153,18 @@ class ToolCalls:
     async def cancel(self, run: CallRun, caller: Caller) -> None:
         """Cancel a call: its question is withdrawn, and a tool that runs is cancelled in its source.
 
-        Raises GatewayError, StoreError.
+        While another request waits for the same run, nothing happens to it. Raises GatewayError, StoreError.
         """
         if caller.tenant != run.tenant:
             raise settle.not_found()
+        if run.live is not None and run.live.clients:  # of this worker
+            return
         with suppress(GatewayError):  # it has ended, or is not on record yet: then nothing is withdrawn
-            stored = await settle.cancel(self.store, run.id, caller=caller, via="mcp", clock=self.clock)
+            stored = await settle.cancel(
+                self.store, run.id, caller=caller, via="mcp", clock=self.clock, waiter=run.waiter
+            )
+            if stored.state not in ENDED:
+                return
             if not stored.effects:
                 self.delivered(run)
         if run.live is not None:
@@ -222,6 +175,19 @@ class ToolCalls:
         """Wait for what is still to be written."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+    def _later(self, writes: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(writes)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _wait(self, run: CallRun) -> None:
+        """Tell the store that this request waits, unless it was told a short while ago. Raises StoreError."""
+        now_s = asyncio.get_running_loop().time()
+        if run.said_s is None or now_s >= run.said_s + AWAITED_S / 4:
+            until_s = self.clock.time() + AWAITED_S
+            await self.store.awaits(run.id, tenant=run.tenant, waiter=run.waiter, until_s=until_s)
+            run.said_s = now_s
 
     async def _turn(self, live: LiveRun) -> None:
         """Wait for the end of a run here, or for its question. Its client counts as one of it."""
@@ -245,12 +211,16 @@ class ToolCalls:
         stored = await self.store.undelivered(key, tenant=tenant)
         if stored is None:
             return None
+        run = replace(_run(exchange, stored.id), is_owed=True)
+        if stored.state not in ENDED:
+            await self._wait(run)  # from here on nobody who leaves takes the run along; before, somebody may have
+            stored = await self.store.run(stored.id, tenant=tenant) or stored
         is_old = stored.state in ENDED and stored.updated_s < self.clock.time() - KEPT_S
         is_void = stored.state == "cancelled" and not stored.effects
         if stored.id in self._delivered or is_void or is_old:
             await self.store.delivered(key, tenant=tenant, run_id=stored.id)
             return None
-        return replace(_run(exchange, stored.id), is_owed=True)
+        return run
 
     async def _followed(self, run: CallRun, wait_s: float) -> Done | Held:
         """Follow a run by its record to its end, or until it has waited for a person for so long."""
@@ -259,6 +229,7 @@ class ToolCalls:
         async with self.feed.listening(lambda _: news.set(), run_id=run.id, parting=news.set):
             while True:
                 news.clear()
+                await self._wait(run)
                 stored = await self.store.run(run.id, tenant=run.tenant)
                 if stored is None:
                     raise settle.not_found()
@@ -310,6 +281,12 @@ class ToolCalls:
         text = answer.get("content") or texts.cancelled_text(step.tool)
         return Done(ToolResult(text, ok=False), stored.id, stored.state)
 
+    async def _write_left(self, run: CallRun, until_s: float) -> None:
+        try:
+            await self.store.awaits(run.id, tenant=run.tenant, waiter=run.waiter, until_s=until_s)
+        except StoreError as error:  # it counts as one that waits for some time yet
+            log.error("run %s: that a client has left cannot be written down: %s", run.id, error)
+
     async def _write_delivered(self, run: CallRun) -> None:
         try:
             await self.store.delivered(run.fingerprint, tenant=run.tenant, run_id=run.id)
@@ -328,9 +305,9 @@ def _exchange(lane: ContextLane, wanted: WantedCall) -> Exchange:
         caller=caller,
         chain=chain,
         user=wanted.user,
-        only_tools=wanted.only_tools,
+        only_tools=(wanted.tool,),
         approvals="reject" if lane.approval_modes.of(None, caller=caller, chain=chain) == "reject" else "turn",
-        fingerprint=_fingerprint(wanted),
+        fingerprint=fingerprint_of(wanted),
         idempotency_key=wanted.idempotency_key,
         client={name: str(value)[:NAME_CHARS] for name, value in wanted.client.items()},
         call={"tool": wanted.tool, "arguments": wanted.arguments},
@@ -338,28 +315,16 @@ def _exchange(lane: ContextLane, wanted: WantedCall) -> Exchange:
     entry = lane.catalog.named(wanted.tool)
     if entry is None and (service := lane.catalog.not_running(wanted.tool)) is not None:
         raise GatewayError("service_not_running", f"The service {service!r} of this tool is not running: try it later.")
-    if entry is None or not exchange.allows(entry.spec.name):
+    if entry is None:
         raise GatewayError(
             "tool_not_found", "There is no tool of this name for this key: list the tools, and call one of them."
         )
     return exchange
 
 
-def _fingerprint(wanted: WantedCall) -> str:
-    """Return what makes two calls the same: the caller, the end user, the tool and its arguments."""
-    caller = wanted.identity.caller
-    named = {"user": wanted.user, "idempotency-key": wanted.idempotency_key}
-    return fingerprint(
-        tenant=caller.tenant,
-        caller=caller.name,
-        path=f"tool {wanted.tool}",
-        steering={name: value for name, value in named.items() if value is not None},
-        content=canonical(wanted.arguments).encode("utf-8", "surrogatepass"),
-    )
-
-
 def _run(exchange: Exchange, run_id: str) -> CallRun:
-    return CallRun(run_id, exchange.caller.tenant, exchange.fingerprint)
+    is_keyed = exchange.idempotency_key is not None
+    return CallRun(run_id, exchange.caller.tenant, exchange.fingerprint, exchange.id, is_shared=is_keyed)
 
 
 def _done(step: StoredStep, run_id: str, state: RunState) -> Done:

@@ -12,6 +12,7 @@ from typing import Literal, Protocol, Unpack
 from gateway.contracts.lists import ApprovalOrder, NarrowedApprovals, NarrowedRuns, Tally
 from gateway.contracts.remembered import AskBefore as AskBefore
 from gateway.contracts.remembered import Grant as Grant
+from gateway.contracts.tool_runs import Cancelling, ToolRuns
 
 RunState = Literal[
     "running",
@@ -263,7 +264,7 @@ class KeyTakenError(ConflictError):
     """The error that another run of the caller has the Idempotency-Key of a new one."""
 
 
-class Journal(Protocol):
+class Journal(ToolRuns, Protocol):
     """The store's side. Each method is one transaction of the store and raises StoreError when it fails.
 
     A durable `write`, decisions, `cancel`, `reissue` and all deletions outlive a power cut once they return.
@@ -293,12 +294,6 @@ class Journal(Protocol):
 
     async def runs_with_key(self, idempotency_key: str, *, tenant: str, caller: str) -> Sequence[StoredRun]: ...
 
-    async def undelivered(self, fingerprint: str, *, tenant: str) -> StoredRun | None:
-        """Return the run of the kind `tool` with this fingerprint whose result its client still wants, or None."""
-
-    async def delivered(self, fingerprint: str, *, tenant: str, run_id: str) -> None:
-        """Record that the client of an `undelivered` run has its result, or will not get it any more."""
-
     async def steps(self, run_id: str, *, tenant: str) -> Sequence[StoredStep]:
         """Return the steps in the order of their numbers."""
 
@@ -319,10 +314,12 @@ class Journal(Protocol):
     async def release(self, *, owner: str) -> int:
         """Give up all leases of an owner, whose changes are too late from then on; return how many there were."""
 
-    async def cancel(
-        self, run_id: str, *, tenant: str, now_s: float, events: Sequence[RunEvent], audit: Sequence[AuditLine]
-    ) -> bool:
-        """End a run with its pending and approved approvals: its owner changes it no more. False: it had ended."""
+    async def cancel(self, run_id: str, **how: Unpack[Cancelling]) -> bool:
+        """End a run with its pending and approved approvals: its owner changes it no more.
+
+        Return False if it had ended, or if a request other than the `waiter` waits for it. The `waiter` itself waits
+        no longer.
+        """
 
     async def approval(self, approval_id: str, *, tenant: str) -> Approval | None: ...
 

@@ -18,7 +18,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from gateway.approvals.texts import Answering
-from gateway.context.tool_calls import CallRun, Done, Held, ToolCalls, WantedCall
+from gateway.context.call_runs import CallRun, Done, Held, WantedCall
+from gateway.context.steering import end_user, steering_of
+from gateway.context.tool_calls import ToolCalls
 from gateway.contracts.caller import Caller
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json
@@ -45,20 +47,21 @@ _UNDECIDED: Final = frozenset(("approval_stale", "decision_conflict", "approval_
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """The sealed state that a question leaves with its client: the run that waits, and the call that was shown."""
+    """The sealed state that a question leaves with its client: the run, its waiter, and the call that was shown."""
 
     run_id: str
+    waiter: str
     approval_id: str
     sha256: str
     mode: str
 
     def text(self) -> str:
-        return orjson.dumps([self.run_id, self.approval_id, self.sha256, self.mode]).decode()
+        return orjson.dumps([self.run_id, self.waiter, self.approval_id, self.sha256, self.mode]).decode()
 
     @classmethod
     def about(cls, run: CallRun, question: Question) -> "_State":
         approval = question.approval
-        return cls(run.id, approval.id, approval.sha256, question.mode)
+        return cls(run.id, run.waiter, approval.id, approval.sha256, question.mode)
 
     @classmethod
     def of(cls, text: str) -> "_State":
@@ -90,8 +93,8 @@ class Calling:
             tool=tool,
             arguments=arguments,
             identity=visit.identity,
-            only_tools=(tool,),
             client=client_of(ctx),
+            user=end_user(steering_of(visit.head), {}),
             idempotency_key=_key_of(params),
         )
         state = _State.of(params.request_state) if params.request_state is not None else None
@@ -99,18 +102,21 @@ class Calling:
         if state is not None:
             answer = (params.input_responses or {}).get(_QUESTION)
             patience_s = await self._take_answer(state, answer, visit.head)
-        run = await self.calls.begin(wanted) if state is None else self.calls.rejoin(wanted, state.run_id)
+        run = await self.calls.begin(wanted) if state is None else self.calls.rejoin(wanted, state.run_id, state.waiter)
         visit.note(tool=tool, run=run.id)
         progress = Progress(ctx)
+        is_asked = False
         try:
             was_shown = None if state is None else state.approval_id
             result = await self._settled(ctx, visit, run, progress, was_shown=was_shown, patience_s=patience_s)
+            is_asked = isinstance(result, InputRequiredResult)
             await progress.finish()
             return result
         except asyncio.CancelledError:
             self._withdraw(ctx, run)
             raise
         finally:
+            self.calls.leave(run, is_asked=is_asked)
             progress.close()
 
     async def close(self) -> None:

@@ -6,7 +6,7 @@ from mcp_types.methods import serialize_server_result
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from gateway.context.tool_calls import Done
+from gateway.context.call_runs import Done
 from gateway.contracts.store import Json
 
 #: The entry in `_meta` that names the run of a result.

@@ -69,6 +69,7 @@ from gateway.contracts.store import (
     WorkerService,
     memory_owner,
 )
+from gateway.contracts.tool_runs import AWAITED_S, Cancelling
 from gateway.contracts.tools import (
     TOOL_HEADER,
     Binder,
@@ -93,6 +94,7 @@ from gateway.units import positive_seconds
 
 __all__ = [
     "APPROVED",
+    "AWAITED_S",
     "CHOICES",
     "ENDED",
     "FIRST_HASH",
@@ -109,6 +111,7 @@ __all__ = [
     "Basis",
     "Binder",
     "Caller",
+    "Cancelling",
     "Change",
     "CheckedSource",
     "Chunk",

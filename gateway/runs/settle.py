@@ -12,6 +12,7 @@ import orjson
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import (
+    ENDED,
     ApprovalState,
     AuditLine,
     Change,
@@ -72,9 +73,12 @@ async def resolve(store: Journal, run_id: str, settlement: Settlement, *, caller
     return change.run
 
 
-async def cancel(store: Journal, run_id: str, *, caller: Caller, via: Via, clock: Clock) -> StoredRun:
+async def cancel(
+    store: Journal, run_id: str, *, caller: Caller, via: Via, clock: Clock, waiter: str | None = None
+) -> StoredRun:
     """Cancel a run and return it afterwards. A run that was cancelled before is returned unchanged.
 
+    `waiter` is the request that waits for it no longer: while another one does, the run is returned unchanged, too.
     Raises GatewayError (run_not_found, run_ended) and StoreError.
     """
     run = await store.run(run_id, tenant=caller.tenant)
@@ -93,11 +97,12 @@ async def cancel(store: Journal, run_id: str, *, caller: Caller, via: Via, clock
         created_s=now_s,
     )
     event = _event(run, "run.finished", {"state": "cancelled"}, now_s=now_s)
-    cancelled = await store.cancel(run.id, tenant=run.tenant, now_s=now_s, events=[event], audit=[line])
+    cancelled = await store.cancel(run.id, tenant=run.tenant, now_s=now_s, events=[event], audit=[line], waiter=waiter)
     after = await store.run(run.id, tenant=run.tenant)
     if after is None:
         raise not_found()
-    if not cancelled and after.state != "cancelled":
+    is_spared = waiter is not None and after.state not in ENDED
+    if not cancelled and after.state != "cancelled" and not is_spared:
         raise GatewayError("run_ended", f"This run is {after.state} already: there is nothing to cancel.")
     return after
 

@@ -1,22 +1,51 @@
 """Requests whose answer was a question, by their fingerprints: a client that repeats one gets its answer."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
+from weakref import WeakValueDictionary
 
-from gateway.contracts.exchange import CallWatcher
+from gateway.contracts.exchange import CallProgress, CallWatcher
+from gateway.contracts.journal import StoredStep
 
 #: So many are known in a worker; the oldest are forgotten first.
 KEPT: Final = 10_000
 
 
-class Waiting:
-    """The runs that wait for a person, by the fingerprints of the requests that they answer.
+class Watchers:
+    """The requests of this worker that wait for one tool call, as one `CallWatcher`."""
 
-    `watchers` are requests of this worker that wait for a tool call, by its run.
-    """
+    def __init__(self) -> None:
+        self._each: list[CallWatcher] = []
+
+    def progressed(self, progress: CallProgress) -> None:
+        for watcher in self._each:
+            watcher.progressed(progress)
+
+    def ended(self, step: StoredStep) -> None:
+        for watcher in self._each:
+            watcher.ended(step)
+
+    @contextmanager
+    def joined(self, watcher: CallWatcher) -> Iterator[None]:
+        """Report to this request as well."""
+        self._each.append(watcher)
+        try:
+            yield
+        finally:
+            self._each.remove(watcher)
+
+
+class Waiting:
+    """The runs that wait for a person, by the fingerprints of the requests that they answer."""
 
     def __init__(self) -> None:
         self._run_ids: dict[str, str] = {}
-        self.watchers: dict[str, CallWatcher] = {}
+        self._watchers: WeakValueDictionary[str, Watchers] = WeakValueDictionary()
+
+    def watchers(self, run_id: str) -> Watchers:
+        """Return the requests that wait for the tool call of a run, also those that come later."""
+        return self._watchers.setdefault(run_id, Watchers())
 
     def note(self, fingerprint: str, run_id: str) -> None:
         """Record that the request was answered with a question of this run."""

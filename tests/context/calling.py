@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from gateway.approvals.approvals import Decision
-from gateway.context.tool_calls import CallRun, Done, Held, ToolCalls, WantedCall
+from gateway.context.call_runs import CallRun, Done, Held, WantedCall
+from gateway.context.tool_calls import ToolCalls
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import Approval
 from gateway.contracts.risk import RiskAssessor

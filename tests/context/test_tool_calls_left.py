@@ -1,13 +1,22 @@
 """Tool calls whose clients leave: what may have run is told first, and nobody loses a call that another one leaves."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
-from gateway.context.tool_calls import CallRun, Done
+import pytest
+from gateways import until_read
+
+from gateway.context.call_runs import CallRun, Done
+from gateway.contracts.caller import Caller
+from gateway.contracts.journal import Approval, StoredRun
+from gateway.contracts.tool_runs import AWAITED_S
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.runs import settle
+from gateway.runs.asking import RequestKey
 from tests.agent.agent_bench import CALLER
 
-from .calling import Calling, calling
+from .calling import HARMLESS, Calling, calling
 from .workers import Opened
 
 
@@ -62,3 +71,104 @@ async def test_a_client_that_left_as_its_call_ended_gets_the_result(opened: Open
     await bench.calls.close()
     joined = await bench.begin()
     assert (await bench.done(joined)).result == done.result and len(bench.worker.calls) == 1
+
+
+@pytest.mark.parametrize("are_two", [False, True])
+async def test_a_client_that_leaves_takes_no_other_one_along(opened: Opened, tmp_path: Path, are_two: bool) -> None:
+    """In the same worker and in another one; the last one that leaves withdraws the call."""
+    place = str(tmp_path / "gateway.db")
+    one = calling(await opened(place=place))
+    other = calling(await opened(place=place, clock=one.worker.clock)) if are_two else one
+    first, approval = await one.held()
+    second, same = await other.held()
+    assert same.id == approval.id
+    await one.calls.cancel(first, CALLER)
+    assert [found.id for found in await pending(other)] == [approval.id]
+    await other.calls.cancel(second, CALLER)
+    assert await pending(other) == []
+
+
+async def test_a_client_that_came_first_is_not_left_without_its_result(opened: Opened) -> None:
+    bench = calling(await opened())
+    first, approval = await bench.held()
+    second, _ = await bench.held()
+    await bench.calls.cancel(second, CALLER)
+    await bench.decide(approval)
+    assert (await bench.done(first)).result.ok and len(bench.worker.calls) == 1
+
+
+async def test_a_client_that_went_without_a_word_holds_nobody_up(opened: Opened) -> None:
+    """One that will come back does not wait meanwhile."""
+    bench = calling(await opened())
+    first, _ = await bench.held()
+    bench.calls.leave(first)
+    await bench.calls.close()
+    second, _ = await bench.held()
+    await bench.calls.cancel(second, CALLER)
+    assert await pending(bench) == []
+
+
+async def test_the_clients_of_a_worker_that_died_wait_no_longer(opened: Opened, tmp_path: Path) -> None:
+    place = str(tmp_path / "gateway.db")
+    dead = calling(await opened(place=place))
+    await dead.held()
+    await dead.worker.close()
+    bench = calling(await opened(place=place, clock=dead.worker.clock))
+    run, approval = await bench.held()
+    await bench.calls.cancel(run, CALLER)
+    assert [found.id for found in await pending(bench)] == [approval.id]
+    bench.worker.clock.advance(AWAITED_S)
+    again, _ = await bench.held()
+    await bench.calls.cancel(again, CALLER)
+    assert await pending(bench) == []
+
+
+async def test_a_client_whose_user_has_the_question_waits(opened: Opened) -> None:
+    """It comes back as the request that it was."""
+    bench = calling(await opened())
+    first, approval = await bench.held()
+    bench.calls.leave(first, is_asked=True)
+    await bench.calls.close()
+    second, _ = await bench.held()
+    await bench.calls.cancel(second, CALLER)
+    assert [found.id for found in await pending(bench)] == [approval.id]
+    await bench.calls.cancel(first, CALLER)
+    assert await pending(bench) == []
+
+
+async def test_a_call_with_a_key_of_its_own_goes_on_for_the_other_client(opened: Opened) -> None:
+    began, may_end = asyncio.Event(), asyncio.Event()
+
+    async def works(_call: ToolCall) -> ToolResult:
+        began.set()
+        await may_end.wait()
+        return ToolResult("done")
+
+    bench = calling(await opened(assessors=HARMLESS, does=works))
+    bench.worker.lane.earlier = nothing_earlier
+    first = await bench.begin(idempotency_key="k")
+    second = await bench.begin(idempotency_key="k")
+    waits = [asyncio.create_task(bench.done(run)) for run in (first, second)]
+    await began.wait()
+    assert first.live is not None
+    await until_read(clients_of(first), lambda count: count == 2)
+    waits[0].cancel()
+    await asyncio.wait(waits[:1])
+    await bench.calls.cancel(first, CALLER)
+    may_end.set()
+    assert (await waits[1]).result == ToolResult("done")
+
+
+async def nothing_earlier(_key: RequestKey, _caller: Caller) -> StoredRun | None:
+    return None
+
+
+def clients_of(run: CallRun) -> Callable[[], Awaitable[int]]:
+    async def count() -> int:
+        return 0 if run.live is None else run.live.clients
+
+    return count
+
+
+async def pending(bench: Calling) -> Sequence[Approval]:
+    return await bench.worker.store.approvals(tenant="t", state="pending", limit=10)

@@ -9,7 +9,7 @@ import pytest
 from gateways import until_read
 
 from gateway.approvals.approvals import Decision
-from gateway.context.tool_calls import CallRun, Done, Held
+from gateway.context.call_runs import CallRun, Done, Held
 from gateway.contracts.journal import Change, StoredRun
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import ExitError, GatewayError

@@ -42,10 +42,10 @@ class World:
 
     @asynccontextmanager
     async def client(
-        self, era: Era = "auto", *, path: str = "", key: str | None = None, **options: Any
+        self, era: Era = "auto", *, path: str = "", key: str | None = None, user: str | None = None, **options: Any
     ) -> AsyncIterator[Client]:
-        """The official client of one era, with the key of this text."""
-        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        """The official client of one era, with the key of this text and this end user."""
+        headers = {**_bearer(key), **({} if user is None else {"X-Context-User": user})}
         async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
             transport = streamable_http_client(self.url + path, http_client=http)
             async with Client(transport, mode=era, **options) as client:

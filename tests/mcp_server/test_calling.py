@@ -4,7 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from gateways import until_read
+from gateways import samples, until_read
+from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestURLParams, ElicitResult
 
@@ -198,6 +199,55 @@ async def test_a_cancelled_call_withdraws_its_question(era: Era) -> None:
             await until_read(lambda: made.approvals(key="anna"), lambda found: not found)
             assert len(await made.approvals(key="anna", state="cancelled")) == 1
         assert await effects(made) == 0
+
+
+@both_eras
+async def test_a_client_that_cancels_takes_no_other_one_along(era: Era) -> None:
+    """Two clients of one key make the same call: the one that stays gets the result; the last one withdraws it."""
+    async with world(keys=TEAM, metrics={"public": True}) as made:
+        async with made.client(era, key="agent") as stays, made.client(era, key="agent") as leaves:
+            for decision in ("approve", None):
+                calls = [await waiting(client) for client in (stays, leaves)]
+                before = await cancelled(made)
+                calls[1].cancel()
+                await until_read(lambda: cancelled(made), lambda found, before=before: found > before)
+                if decision is None:
+                    assert len(await made.approvals(key="anna")) == 1
+                    calls[0].cancel()
+                    await until_read(lambda: made.approvals(key="anna"), lambda found: not found)
+                else:
+                    await made.decide(decision, key="anna")
+                    assert texts(await calls[0]) == "hi"
+        assert await effects(made) == 1
+
+
+@both_eras
+async def test_end_users_of_one_key_make_calls_of_their_own(era: Era) -> None:
+    """Nobody gets the result of another one's call, though it is the same."""
+    async with world({"wait": "1s"}, keys=TEAM) as made:
+        for user in ("ann", "bob"):
+            async with made.client(era, key="agent", user=user) as client:
+                assert "has NOT run" in texts(await client.call_tool("here__echo", {"text": "hi"}))
+        assert {asked["user"] for asked in await made.approvals(key="anna")} == {"ann", "bob"}
+
+
+async def waiting(client: Client) -> "asyncio.Task[Any]":
+    """A call that waits for a person, as its client was told."""
+    told = asyncio.Event()
+
+    async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        told.set()
+
+    calling = asyncio.create_task(client.call_tool("here__echo", {"text": "hi"}, progress_callback=progressed))
+    await told.wait()
+    return calling
+
+
+async def cancelled(made: World) -> float:
+    """Return how many calls were cancelled."""
+    counted = "gateway_mcp_server_operation_duration_seconds_count"
+    page = samples(await made.gateway.gateway._exposition.page())
+    return page.get(counted + '{error_type="cancelled",mcp_method_name="tools/call"}', 0.0)
 
 
 @both_eras

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.context.tool_calls import Done
+from gateway.context.call_runs import Done
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolResult
 from gateway.mcp_server.results import call_result

@@ -22,6 +22,7 @@ from gateway.plugin import (
     AskBefore,
     AuditLine,
     AuditRow,
+    Cancelling,
     Change,
     DecisionResult,
     DecisionWrite,
@@ -251,6 +252,9 @@ class SqliteStore(SqliteMemories, SqliteResponses):
     async def delivered(self, fingerprint: str, *, tenant: str, run_id: str) -> None:
         await self._write(lambda c: c.execute(journal.DELIVERED, (tenant, fingerprint, run_id)).rowcount)
 
+    async def awaits(self, run_id: str, *, tenant: str, waiter: str, until_s: float) -> None:
+        await self._write(partial(transactions.awaits, key=(tenant, run_id, waiter), until_s=until_s))
+
     async def steps(self, run_id: str, *, tenant: str) -> Sequence[StoredStep]:
         return await self._all(STEPS, journal.STEPS, (tenant, run_id))
 
@@ -272,11 +276,8 @@ class SqliteStore(SqliteMemories, SqliteResponses):
     async def late(self, step: StoredStep, *, events: Sequence[RunEvent], audit: Sequence[AuditLine]) -> None:
         await self._write(partial(transactions.late, step=step, events=events, audit=audit), lasts=Lasts.FOR_SURE)
 
-    async def cancel(
-        self, run_id: str, *, tenant: str, now_s: float, events: Sequence[RunEvent], audit: Sequence[AuditLine]
-    ) -> bool:
-        cancel = partial(transactions.cancel, tenant=tenant, run_id=run_id, now_s=now_s, events=events, audit=audit)
-        return await self._write(cancel, lasts=Lasts.FOR_SURE)
+    async def cancel(self, run_id: str, **how: Unpack[Cancelling]) -> bool:
+        return await self._write(partial(transactions.cancel, run_id=run_id, **how), lasts=Lasts.FOR_SURE)
 
     # Approvals.
 

@@ -101,6 +101,10 @@ ADD_UNDELIVERED = """INSERT INTO undelivered VALUES (?, ?, ?, ?) ON CONFLICT (te
 UNDELIVERED = "SELECT run_id FROM undelivered WHERE tenant = ? AND fingerprint = ?"
 UNDELIVERED_RUN = f"{RUNS} AND id = (SELECT run_id FROM undelivered u WHERE u.tenant = runs.tenant AND fingerprint = ?)"
 DELIVERED = "DELETE FROM undelivered WHERE tenant = ? AND fingerprint = ? AND run_id = ?"
+AWAITS = """INSERT INTO awaited VALUES (?, ?, ?, ?)
+    ON CONFLICT (tenant, run_id, waiter) DO UPDATE SET until_s = excluded.until_s"""
+IS_AWAITED = "SELECT 1 FROM awaited WHERE tenant = ? AND run_id = ? AND waiter <> ? AND until_s > ?"
+AWAITS_NO_LONGER = "DELETE FROM awaited WHERE tenant = ? AND run_id = ? AND waiter = ?"
 
 #: It waits for no person; in the words of the partial index.
 _UNASKED = "(pending = 0 OR state <> 'awaiting_approval')"
@@ -251,6 +255,7 @@ PRUNE_OLD = tuple(
         ("grants", "rowid", "expires_s"),
         ("asks", "tenant, caller, conversation", "expires_s"),
         ("undelivered", "tenant, fingerprint", "created_s"),
+        ("awaited", "tenant, run_id, waiter", "until_s"),
         # What workers that are long gone said of services.
         ("worker_services", "worker, name", "updated_s"),
     )

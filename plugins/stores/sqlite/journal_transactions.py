@@ -15,6 +15,7 @@ from operator import attrgetter
 
 from gateway.plugin import (
     APPROVED,
+    AWAITED_S,
     ENDED,
     FIRST_HASH,
     Approval,
@@ -68,6 +69,8 @@ def write(connection: sqlite3.Connection, *, change: Change) -> None:
         _add_approval(connection, approval)
     if run.kind == "tool" and (change.approvals or run.state == "unknown"):
         _undelivered(connection, run, is_asked=bool(change.approvals))
+        if change.new and change.approvals:
+            connection.execute(journal.AWAITS, (run.tenant, run.id, run.id, run.updated_s + AWAITED_S))
     if run.state in ENDED:
         _undecided(connection, journal.CANCEL_APPROVALS, (run.tenant, run.id), now_s=run.updated_s)
     _append(connection, change.events, change.audit)
@@ -94,6 +97,14 @@ def _undelivered(connection: sqlite3.Connection, run: StoredRun, *, is_asked: bo
     ((run_id,),) = connection.execute(journal.UNDELIVERED, (run.tenant, run.fingerprint)).fetchall()
     if is_asked and run_id != run.id:
         raise AskedAlreadyError(f"the run {run_id!r} waits for the same call")
+
+
+def awaits(connection: sqlite3.Connection, *, key: tuple[str, str, str], until_s: float) -> None:
+    """Record until when the request of a key (tenant, run, request) waits for a run; 0: no longer."""
+    if until_s:
+        connection.execute(journal.AWAITS, (*key, until_s))
+    else:
+        connection.execute(journal.AWAITS_NO_LONGER, key)
 
 
 def rule(
@@ -165,7 +176,12 @@ def cancel(
     now_s: float,
     events: Sequence[RunEvent],
     audit: Sequence[AuditLine],
+    waiter: str | None = None,
 ) -> bool:
+    if waiter is not None:
+        connection.execute(journal.AWAITS_NO_LONGER, (tenant, run_id, waiter))
+        if connection.execute(journal.IS_AWAITED, (tenant, run_id, waiter, now_s)).fetchone():
+            return False
     if not connection.execute(journal.CANCEL_RUN, (now_s, tenant, run_id)).rowcount:
         return False
     _undecided(connection, journal.CANCEL_APPROVALS, (tenant, run_id), now_s=now_s)

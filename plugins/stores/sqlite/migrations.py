@@ -317,6 +317,13 @@ MIGRATIONS: Sequence[Migration] = (
         """CREATE TRIGGER decisions_go_with_their_conversation AFTER DELETE ON conversations BEGIN
             DELETE FROM conversation_decisions WHERE conversation = OLD.number; END""",
     ),
+    (
+        # The requests of MCP clients that wait for the run of a call, each until then unless it says so again.
+        """CREATE TABLE awaited (
+            tenant TEXT NOT NULL, run_id TEXT NOT NULL, waiter TEXT NOT NULL, until_s REAL NOT NULL,
+            PRIMARY KEY (tenant, run_id, waiter)) WITHOUT ROWID""",
+        "CREATE INDEX awaited_by_age ON awaited (until_s)",
+    ),
 )
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from gateway.contracts.journal import AskedAlreadyError, Change, StoredRun
 from gateway.contracts.store import Store
+from gateway.contracts.tool_runs import AWAITED_S
 from tests.plugins.stores.records import approval, new, run, step
 
 CLIENT = '{"name":"probe","version":"1.2"}'
@@ -88,3 +89,40 @@ async def test_what_is_pruned_is_in_nobodys_way(store: Store) -> None:
     await store.write(asking(called("run_2")))
     found = await store.undelivered("same", tenant="acme")
     assert found is not None and found.id == "run_2"
+
+
+async def cancelled(store: Store, *, waiter: str | None, now_s: float = 10.0, tenant: str = "acme") -> bool:
+    return await store.cancel("run_1", tenant=tenant, now_s=now_s, events=(), audit=(), waiter=waiter)
+
+
+async def test_a_request_that_waits_spares_the_run(store: Store) -> None:
+    """The one that cancels does not count, nor does one that has not said so for too long."""
+    await store.write(asking(called()))
+    await store.awaits("run_1", tenant="acme", waiter="a", until_s=20.0)
+    await store.awaits("run_1", tenant="acme", waiter="b", until_s=15.0)
+    await store.awaits("run_1", tenant="acme", waiter="run_1", until_s=0.0)
+    await store.awaits("run_2", tenant="acme", waiter="c", until_s=99.0)
+    assert await cancelled(store, waiter="a") is False
+    assert await cancelled(store, waiter="a", tenant="other") is False
+    assert await cancelled(store, waiter="c", now_s=14.0) is False
+    found = await store.run("run_1", tenant="acme")
+    assert found is not None and found.state == called().state
+    assert await cancelled(store, waiter="c", now_s=15.0) is True
+
+
+async def test_a_request_that_waits_no_longer_spares_nothing(store: Store) -> None:
+    """And a person who cancels the run asks for no leave."""
+    for tenant in ("acme", "other"):
+        await store.write(asking(called(tenant=tenant)))
+        await store.awaits("run_1", tenant=tenant, waiter="a", until_s=20.0)
+    await store.awaits("run_1", tenant="acme", waiter="a", until_s=0.0)
+    assert await cancelled(store, waiter="run_1") is True
+    assert await cancelled(store, waiter=None, tenant="other") is True
+
+
+async def test_the_request_that_asked_waits_at_once(store: Store) -> None:
+    """Nobody can leave with its call before it has said so itself."""
+    asked = called()
+    await store.write(asking(asked))
+    assert await cancelled(store, waiter="b", now_s=asked.updated_s + AWAITED_S - 1) is False
+    assert await cancelled(store, waiter="b", now_s=asked.updated_s + AWAITED_S) is True

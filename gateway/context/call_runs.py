@@ -1,0 +1,91 @@
+"""A tool call that an MCP client wants, the run that it waits for, and what becomes of it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from gateway.contracts.canonical import canonical
+from gateway.contracts.exchange import CallProgress
+from gateway.contracts.journal import Approval, RunState, StoredStep
+from gateway.contracts.store import Json
+from gateway.contracts.tools import ToolResult
+from gateway.lanes.keys import Identity
+from gateway.runs.asking import fingerprint
+from gateway.runs.live_run import LiveRun
+from gateway.tools.results import clean
+
+#: Of a message about the progress of a call, which its server writes.
+MESSAGE_CHARS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedCall:
+    """One call that a client asks for. `tool` is the inside name of a tool.
+
+    `client` are the name and the version of the MCP client as it gives them. `user` is the end user of a shared key.
+    """
+
+    tool: str
+    arguments: Json
+    identity: Identity
+    client: Json
+    user: str | None = None
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The end of a call: its result, or the reason why it did not run or is not known (`state`)."""
+
+    result: ToolResult
+    run_id: str
+    state: RunState = "completed"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A call that waits for a person."""
+
+    approvals: Sequence[Approval]
+    run_id: str
+
+
+@dataclass(slots=True, eq=False)
+class CallRun:
+    """The run of a call, new or joined, as its client waits for it: an `exchange.CallWatcher`.
+
+    `waiter` names this request among those that wait for the run. `is_shared`: others may wait for it, too.
+    `live` is set while this worker drives it. `is_owed`: the same call joins it until it is delivered.
+    """
+
+    id: str
+    tenant: str
+    fingerprint: str
+    waiter: str
+    is_shared: bool = False
+    live: LiveRun | None = None
+    is_owed: bool = False
+    step: StoredStep | None = None
+    tell: Callable[[CallProgress], None] | None = None
+    said_s: float | None = None  # of the loop's time: when the store was told that this request waits
+
+    def progressed(self, progress: CallProgress) -> None:
+        if self.tell is not None:
+            message = progress.message
+            self.tell(replace(progress, message=None if message is None else clean(message)[:MESSAGE_CHARS]))
+
+    def ended(self, step: StoredStep) -> None:
+        self.step = step
+
+
+def fingerprint_of(wanted: WantedCall) -> str:
+    """Return what makes two calls the same: the caller, the end user, the tool and its arguments."""
+    caller = wanted.identity.caller
+    named = {"user": wanted.user, "idempotency-key": wanted.idempotency_key}
+    return fingerprint(
+        tenant=caller.tenant,
+        caller=caller.name,
+        path=f"tool {wanted.tool}",
+        steering={name: value for name, value in named.items() if value is not None},
+        content=canonical(wanted.arguments).encode("utf-8", "surrogatepass"),
+    )

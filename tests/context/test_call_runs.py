@@ -1,0 +1,39 @@
+"""A tool call that an MCP client wants, and what makes it the same as another one."""
+
+import pytest
+
+from gateway.context.call_runs import CallRun, WantedCall, fingerprint_of
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import CallProgress
+from gateway.lanes.keys import Identity
+
+
+def wanted(**facts: object) -> WantedCall:
+    identity = Identity(Caller("c", "t", frozenset()), frozenset())
+    given: dict[str, object] = {
+        "tool": "look",
+        "arguments": {"x": 1, "y": 2},
+        "identity": identity,
+        "client": {},
+        **facts,
+    }
+    return WantedCall(**{**given, **facts})  # type: ignore[arg-type]
+
+
+def test_the_client_and_the_order_of_arguments_make_no_difference() -> None:
+    """Whoever asks with the same key and the same words wants the same call."""
+    assert fingerprint_of(wanted()) == fingerprint_of(wanted(arguments={"y": 2, "x": 1}, client={"name": "other"}))
+
+
+@pytest.mark.parametrize("facts", [{"tool": "peek"}, {"user": "ann"}, {"idempotency_key": "k"}, {"arguments": {}}])
+def test_all_else_makes_another_call(facts: dict[str, object]) -> None:
+    """Of another end user, with other arguments, or with a key of its own."""
+    assert fingerprint_of(wanted(**facts)) != fingerprint_of(wanted())
+
+
+def test_reports_have_no_control_characters() -> None:
+    """A server writes them, and a terminal may show them."""
+    told: list[CallProgress] = []
+    run = CallRun("run_1", "t", "f", "run_1", tell=told.append)
+    run.progressed(CallProgress("ha\x1blf"))
+    assert told == [CallProgress("half")]
