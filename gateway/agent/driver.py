@@ -211,7 +211,7 @@ class RunDriver:
             try:
                 with self._timed():
                     reply = await self._call()
-                    self._tell({ANSWERS: True})
+                    self._tell({ANSWERS: reply.cache})
                     await answer.read(reply, self._tell)
             except asyncio.CancelledError:
                 del self._progress.said[n_said:]  # a run that goes on later says it anew

@@ -66,4 +66,4 @@ class _AgentLoop:
             finally:
                 await hidden.mark_told()
 
-        return Reply(stream, reply.release, reply.intent)
+        return replace(reply, stream=stream)

@@ -48,6 +48,8 @@ def shown(answer: Mapping[str, object], *, text: str) -> Iterator[str]:
     yield f"prompt    {answer.get('prompt') or 'none'}"
     yield f"upstream  {answer.get('upstream')}, model {answer.get('model') or 'as the client names it'}"
     yield f"tools     {', '.join(_tools(answer.get('tools'))) or 'none'}"
+    for remark in _texts(answer.get("remarks")):
+        yield f"remark    {remark}"
     messages = answer.get("messages")
     if not isinstance(messages, list):
         yield "messages  none: a stage answers by itself"

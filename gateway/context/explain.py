@@ -61,6 +61,7 @@ class Explainer:
             "stages": stages,
             "intent": None if intent is None else _described(intent),
             "prompt": exchange.prompt,
+            "remarks": [] if seen is None else seen.remarks,  # of the stages
             # None: a stage answers by itself, and no model is asked.
             "messages": None if seen is None else body["messages"],
             "parameters": {name: value for name, value in body.items() if name not in ("messages", "model")},

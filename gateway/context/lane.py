@@ -259,11 +259,13 @@ class ContextLane:
                 await run.begun()
             if run.intent is not None:
                 headers["X-Context-Intent"] = run.intent.kind
+            chunks = () if streams else await run.transcript.whole()
+            if run.cache is not None:
+                headers["X-Context-Cache"] = run.cache
             if streams:
                 stream = _Stream(request, answer.stream(), request_id, keepalive_s=self.keepalive_s, keep=keep)
                 response: web.StreamResponse = await stream.run(run.transcript, headers)
             else:
-                chunks = await run.transcript.whole()
                 headers["Content-Type"] = "application/json"
                 response = web.Response(body=answer.whole(chunks), headers=headers)
                 if keep is not None:

@@ -11,6 +11,8 @@ from gateway.contracts.journal import StoredRun, StoredStep
 from gateway.contracts.store import Json as Json
 
 IntentKind = Literal["normal", "memory", "hitl", "mcp"]
+#: How a cache took part in an answer: all of it is from there, it was looked for, or it is none of the cache's.
+CacheResult: TypeAlias = Literal["hit", "miss", "bypass"]
 
 
 # One request.
@@ -127,6 +129,7 @@ class Exchange:
     task: str | None = None  # what a program wants for itself: no stage sees such a request
     intent: Intent | None = None
     notes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()  # of stages, about a request that is only explained (`dry`)
     #: Header lines of the client's that go on to the model, and those of its own credential, which go on where the
     #: upstream has none. Each ends with CRLF.
     header: bytes = field(default=b"", repr=False)
@@ -171,6 +174,7 @@ class Reply:
     stream: Callable[[Emit], Awaitable[None]]
     release: Callable[[], Awaitable[None]]
     intent: Intent | None = None  # what was recognised, for the answer's header
+    cache: CacheResult | None = None  # for the answer's header; None: no cache had a part in it
 
 
 Handler: TypeAlias = Callable[[Exchange], Awaitable[Reply]]

@@ -164,6 +164,8 @@ class Plugin(Generic[ConfigT, BuiltT]):
     judges: Sequence[str] = ()
     #: Of a stage: whether it lets the model call tools; a stored run goes on from there.
     runs_tools: bool = False
+    #: Of a stage: whether it must be the last of its chain, so that it sees what the model gets.
+    last: bool = False
     #: Of a stage: how the tools that it runs, or offers in the prompt, are called; None: it offers none. Where the two
     #: do not fit, its setting `tool_format` or `tools` is reported.
     tool_format: Callable[[ConfigT], ToolFormat | None] = _no_format

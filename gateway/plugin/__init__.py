@@ -5,6 +5,7 @@ from gateway.contracts.ask_id import ask_id
 from gateway.contracts.audit_chain import FIRST_HASH, link
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import (
+    CacheResult,
     Chunk,
     Emit,
     Exchange,
@@ -110,6 +111,7 @@ __all__ = [
     "AuditRow",
     "Basis",
     "Binder",
+    "CacheResult",
     "Caller",
     "Cancelling",
     "Change",

@@ -74,12 +74,17 @@ def check_plugins(document: Document) -> None:
 
 
 def _check_chains(document: Document, folder: Path | None) -> None:
-    """Report a chain with a stage that offers other tools than a stage below it runs."""
+    """Report a stage that offers other tools than a stage below it runs, and one that must be the last and is not."""
     for path in document.matches("chains", "*"):
         stages = document.get(*path)
         uses = [document.get(*path, i, "use") for i in range(len(stages))] if isinstance(stages, list) else []
         if BROKEN in uses:
             continue
+        for index, use in enumerate(uses[:-1]):
+            if _stands_last(use, folder):
+                document.complain(
+                    (*path, index, "use"), f"{use!r} must be the last stage of its chain: move it behind {uses[-1]!r}"
+                )
         found = [_format_of(document, (*path, i), use, folder) for i, use in enumerate(uses)]
         for index, (is_loop, offered) in enumerate(found):
             if is_loop or offered is None:
@@ -97,6 +102,13 @@ def _check_chains(document: Document, folder: Path | None) -> None:
                         f"the {uses[index]} above ({format_path(tools[:-2])}) tells the model to call tools in JSON: "
                         "write tools: false there, or tool_format: json here",
                     )
+
+
+def _stands_last(use: object, folder: Path | None) -> bool:
+    try:
+        return _is_name(use) and find_plugin("stages", use, folder=folder).last
+    except PluginProblem:  # which is reported already
+        return False
 
 
 def _format_of(document: Document, entry: KeyPath, use: object, folder: Path | None) -> tuple[bool, ToolFormat | None]:

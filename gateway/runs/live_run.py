@@ -4,8 +4,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
-from gateway.contracts.exchange import Chunk, Exchange, Handler, Intent, Pause
+from gateway.contracts.exchange import CacheResult, Chunk, Exchange, Handler, Intent, Pause
 from gateway.contracts.store import Json
 from gateway.errors import ExitError, GatewayError, contained
 from gateway.runs.asking import RequestKey, begins_with_record
@@ -20,8 +21,10 @@ log = logging.getLogger("gateway")
 #: of the dropped call are forgotten. WAITS: whether the run waits for a person. It needs no client for that: when the
 #: client leaves, the run waits in the store. PARKED: the turn ends here, but not the run. Only the store has its state.
 #: The value is the id of the run whose question the turn ends with, or None. ANSWERS: the model's server has accepted
-#: the request.
+#: the request, or a cache answers in its place. The value is the `cache` of the reply.
 RECORDED, EFFECTS, CALLS, WAITS, PARKED, ANSWERS = "recorded", "effects", "calls", "waits", "parked", "answers"
+#: Of several model calls of a run, the one whose result stands furthest behind is told.
+_CACHE_RESULTS: Final = (None, "hit", "miss", "bypass")
 #: The reason to cancel a run whose process stops. It is no reason to end the run.
 STOPPING = "stopping"
 
@@ -51,6 +54,7 @@ class LiveRun:
         self.created_s = now_s
         self.transcript = Transcript()
         self.intent: Intent | None = None
+        self.cache: CacheResult | None = None  # so far, of all its model calls
         self.interrupted = False
         self.recorded = False
         self.effects = False
@@ -133,6 +137,7 @@ class LiveRun:
             with contained(f"the run {self.exchange.id}"):
                 reply = await handler(self.exchange)
                 self.intent = reply.intent
+                self._note_cache(reply.cache)
                 self._begun.set()
                 try:
                     await reply.stream(self._emit)
@@ -155,6 +160,7 @@ class LiveRun:
             if CALLS in chunk:
                 return partial(self._calls, chunk[CALLS])
             if ANSWERS in chunk:
+                self._note_cache(chunk[ANSWERS])
                 self.transcript.open()
                 return None
             if EFFECTS in chunk or RECORDED in chunk:
@@ -170,6 +176,9 @@ class LiveRun:
                 self.waits = chunk[WAITS]
                 return None
         return None if self._dropped or self.transcript.add(chunk) else self.transcript.room
+
+    def _note_cache(self, result: CacheResult | None) -> None:
+        self.cache = max(self.cache, result, key=_CACHE_RESULTS.index)
 
     async def _calls(self, drop: Callable[[], None] | None) -> None:
         """Record that a model call begins or is over. A new call waits for a client first."""

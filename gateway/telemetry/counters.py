@@ -11,7 +11,7 @@ from gateway.telemetry.metrics import DURATION_BUCKETS_S, OVERHEAD_BUCKETS_S, Fa
 from gateway.telemetry.shared_counts import Counted
 
 #: Beyond so many combinations of label values all share one, `other`. However many tools are configured, this makes
-#: at most 101 + 16 x 17 + 10 x (15 + 17 + 17 + 17) + 37 series beside those of `gateway.telemetry.metrics`.
+#: at most 101 + 17 x 17 + 10 x (15 + 17 + 17 + 17) + 37 series beside those of `gateway.telemetry.metrics`.
 COUNTER_LIMIT, HISTOGRAM_LIMIT = 16, 9
 #: Of these there are more.
 LIMITS: Mapping[str, int] = MappingProxyType({"tokens": 100})
@@ -32,6 +32,7 @@ COUNTERS: Mapping[str, Facts] = MappingProxyType(
         "prompt_cache_requests": Facts("Enhanced prompts by cache result", ("result",)),
         "prompt_truncations": Facts("Enhanced prompts in which tools were shortened or left out"),
         "doubted_calls": Facts("Calls that ask because the model may only repeat or describe them", ("rule",)),
+        "response_cache_requests": Facts("Model calls by the result of the cache of answers", ("result",)),
         "risk_decisions": Facts("Verdicts of the gate by basis", ("decision", "basis")),
         "stage_skips": Facts("Failed stages that were skipped", ("stage",)),
         "late_outcomes": Facts("Outcomes of tool calls that came when their run was somebody else's", ("tool",)),

@@ -92,6 +92,10 @@ def problems(text: str, **environ: str) -> list[str]:
             "chains.c[1].with.tools: offers tools and no agent_loop below",
         ),
         (
+            "chains: {c: [{use: response_cache}, {use: agent_loop}]}",
+            "1:20 chains.c[0].use: 'response_cache' must be the last stage of its chain: move it behind 'agent_loop'",
+        ),
+        (
             "chains: {c: [{use: prompt_enhancer}, {use: agent_loop, with: {tool_format: native}}]}",
             "1:76 chains.c[1].with.tool_format: the prompt_enhancer above (chains.c[0]) tells the model to call "
             "tools in JSON: write tools: false there, or tool_format: json here",

@@ -1,5 +1,7 @@
 """The answer of a model that no agent loop reads: unchanged, but without ids of approvals in its text."""
 
+from dataclasses import replace
+
 from gateway.agent.answer import Further, too_deep
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply
 from gateway.contracts.store import Json
@@ -18,7 +20,7 @@ def unlooped(handler: Handler) -> Handler:
         reply = await handler(exchange)
 
         async def stream(emit: Emit) -> None:
-            emit({ANSWERS: True})
+            emit({ANSWERS: reply.cache})
             shown = _Shown()
 
             def take(chunk: Chunk) -> Pause | None:
@@ -32,7 +34,7 @@ def unlooped(handler: Handler) -> Handler:
 
             await reply.stream(take)
 
-        return Reply(stream, reply.release, reply.intent)
+        return replace(reply, stream=stream)
 
     return handle
 

@@ -27,7 +27,7 @@ async def told(*chunks: Chunk) -> list[Chunk]:
     heard: list[Chunk] = []
     reply = await unlooped(model)(Exchange(id="run_1", body={"messages": []}, caller=CALLER, chain="main"))
     await reply.stream(heard.append)
-    assert heard[0] == {ANSWERS: True}
+    assert heard[0] == {ANSWERS: None}
     return heard[1:]
 
 
