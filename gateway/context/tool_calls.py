@@ -50,6 +50,8 @@ ANSWER_S: Final = 600.0
 NAME_CHARS: Final = 100
 #: Ends of a run after which its key begins a new one, if the run had no effect.
 _CAME_TO_NOTHING: Final = frozenset(("failed", "interrupted", "cancelled"))
+#: A service may be running by then.
+_STARTS_S: Final = 5
 _STORE_FAILED: Final = "The gateway's store failed, so it runs no call; its log says why."
 
 
@@ -89,6 +91,7 @@ class ToolCalls:
             raise unwritten(error, _STORE_FAILED) from None
         if earlier is not None:
             return earlier
+        _require_tool(lane, wanted.tool)
         if is_keyed and (live := lane.runs.find(request_key)) is not None:  # begun meanwhile
             return replace(_run(exchange, live.exchange.id), live=live)
         run = _run(exchange, exchange.id)
@@ -297,9 +300,9 @@ class ToolCalls:
 
 
 def _exchange(lane: ContextLane, wanted: WantedCall) -> Exchange:
-    """Return the exchange of a call. Raises GatewayError (tool_not_found) for a tool that the request may not use."""
+    """Return the exchange of a call."""
     caller, chain = wanted.identity.caller, lane.chain
-    exchange = Exchange(
+    return Exchange(
         id=new_run_id(),
         body={"messages": []},
         caller=caller,
@@ -312,14 +315,23 @@ def _exchange(lane: ContextLane, wanted: WantedCall) -> Exchange:
         client={name: str(value)[:NAME_CHARS] for name, value in wanted.client.items()},
         call={"tool": wanted.tool, "arguments": wanted.arguments},
     )
-    entry = lane.catalog.named(wanted.tool)
-    if entry is None and (service := lane.catalog.not_running(wanted.tool)) is not None:
-        raise GatewayError("service_not_running", f"The service {service!r} of this tool is not running: try it later.")
-    if entry is None:
+
+
+def _require_tool(lane: ContextLane, tool: str) -> None:
+    """Raise GatewayError (service_not_running, tool_not_found) unless a tool of this inside name can be called now."""
+    if lane.catalog.named(tool) is not None:
+        return
+    if (service := lane.catalog.not_running(tool)) is None:
         raise GatewayError(
             "tool_not_found", "There is no tool of this name for this key: list the tools, and call one of them."
         )
-    return exchange
+    does = "is starting" if lane.catalog.is_starting(tool) else "is not running"
+    raise GatewayError(
+        "service_not_running",
+        f"The service {service!r} of this tool {does}, so nothing has run: call it again later. The operator sees with "
+        "`gateway mcp list` why it does not run.",
+        retry_after_s=_STARTS_S,
+    )
 
 
 def _run(exchange: Exchange, run_id: str) -> CallRun:

@@ -98,7 +98,8 @@ class CheckedSource(ToolSource, Protocol):
 class Service:
     """A tool service (an MCP server) as the intent layer sees it; `tools` maps tool names to one-line descriptions.
 
-    `changed` are the tools whose definition differs from the accepted one.
+    `changed` are the tools whose definition differs from the accepted one. `known` are the names of tools that were
+    accepted once: a service that has not run yet has no others.
     """
 
     name: str
@@ -107,6 +108,7 @@ class Service:
     tools: Mapping[str, str]
     running: bool
     changed: frozenset[str] = frozenset()
+    known: frozenset[str] = frozenset()
 
 
 @runtime_checkable

@@ -48,6 +48,7 @@ class McpService:
                 changed=frozenset(
                     name for name, tool in tools.items() if self._pins.get(name, tool.sha256) != tool.sha256
                 ),
+                known=frozenset(self._pins),
             )
             self._shown = of, service
         return self._shown[1]

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.store import Json
+from gateway.contracts.tools import model_name
 from gateway.mcp.facing import Facing
 from gateway.tools.catalog import Catalog, CatalogEntry
 
@@ -101,12 +102,28 @@ class Listing:
         offer = names.get((narrowing.service, name)) or names.get((None, name))
         return offer if offer is not None and narrowing.allows(offer) else None
 
+    def absent(self, name: str, narrowing: Narrowing) -> Offer | None:
+        """Return the tool that a client means, of a service that does not run. Its definitions are not known."""
+        for service in self._catalog().services():
+            prefix = "" if narrowing.service == service.name else f"{model_name(service.name)}__"
+            for own in () if service.running else (*service.tools, *service.known, _own(name, service.name, prefix)):
+                inside = f"{service.name}.{own}"
+                offer = Offer(inside, model_name(inside), own, service.name, {})
+                if own and name in (inside, offer.name, prefix + own) and narrowing.allows(offer):
+                    return offer
+        return None
+
     def every(self) -> Sequence[Offer]:
         """Return all tools: the same object until one of them changes."""
         catalog, services = self._catalog(), self._services()
         if self._taken is None or self._taken.catalog is not catalog or self._taken.services is not services:
             self._taken = _Taken(catalog, services, _offers(catalog))
         return self._taken.offers
+
+
+def _own(name: str, service: str, prefix: str) -> str:
+    """Return a tool's own name on the path of its service, if the name begins as those of its tools do; else ""."""
+    return next((name.removeprefix(head) for head in (f"{service}.", prefix) if name.startswith(head)), "")
 
 
 def _offers(catalog: Catalog) -> Sequence[Offer]:

@@ -50,7 +50,7 @@ class Tools:
         return schema
 
     async def call(self, ctx: Any, params: CallToolRequestParams) -> Any:
-        """Return the result of a call. Raises MCPError for a tool that is not there."""
+        """Return the result of a call, maybe of an earlier one whose service is gone. Raises MCPError, GatewayError."""
         narrowing = self.narrowing(visit_of(ctx))
         name, arguments = params.name, params.arguments or {}
         if name in (search.FIND, search.CALL) and self._is_long(len(offers := self.listing.offers(narrowing))):
@@ -60,7 +60,7 @@ class Tools:
                 name, arguments = search.wanted_call(arguments)
             except ValueError as error:
                 return text_result(f"The arguments do not fit: {error}.", ok=False)
-        offer = self.listing.find(name, narrowing)
+        offer = self.listing.find(name, narrowing) or self.listing.absent(name, narrowing)
         if offer is None:
             raise no_such("tool")
         result = await self.calling.call(ctx, params, offer.inside, arguments)

@@ -1,9 +1,13 @@
 """The tools that a client sees and calls, by its key and its path, in both eras."""
 
+from pathlib import Path
+
 import pytest
+from gateways import until_read
 from mcp.shared.exceptions import MCPError
 
-from tests.mcp_server.serving import Era, both_eras, keys, texts, world
+from gateway.testing.local import LocalGateway
+from tests.mcp_server.serving import Era, World, both_eras, keys, texts, world
 
 Calm = dict[str, object]
 
@@ -55,6 +59,45 @@ async def test_a_path_serves_one_service(calm: Calm) -> None:
             assert texts(await client.call_tool("echo", {"text": "hi"})) == "hi"
         async with made.client(path="/elsewhere") as client:
             assert (await client.list_tools()).tools == []
+
+
+@both_eras
+async def test_a_result_is_owed_also_by_a_service_that_is_gone(era: Era) -> None:
+    """A call that is new then is refused with what to do; a tool that the key may not use is none."""
+    agent, anna = keys(agent=["tools"], anna=["approve", "context", "admin"])
+    team = [{**agent, "tools": ["here.echo", "here.no*"]}, anna]
+    async with world({"wait": "1s"}, keys=team) as made, made.client(era, key="agent") as client:
+        assert "has NOT run" in texts(await client.call_tool("here__echo", {"text": "hi"}))
+        await made.decide("approve", key="anna")
+        await until_read(lambda: made.get("/context/runs?state=completed", key="anna"), lambda page: page["data"])
+        status, _ = await made.post("/mcp/services/here/stop", {}, key="anna")
+        assert status < 300 and (await client.list_tools()).tools == []
+        assert texts(await client.call_tool("here__echo", {"text": "hi"})) == "hi"
+        for name in ("here__echo", "here.echo", "here__no_such"):
+            with pytest.raises(MCPError, match=r"'here' of this tool is not running.*gateway mcp list"):
+                await client.call_tool(name, {"text": "hi"})
+        for name in ("here__add", "here.add", "there__echo"):
+            with pytest.raises(MCPError, match="no such tool"):
+                await client.call_tool(name, {})
+        async with made.client(era, path="/here", key="agent") as plain:
+            with pytest.raises(MCPError, match="is not running"):
+                await plain.call_tool("echo", {"text": "hi"})
+
+
+async def test_a_result_is_owed_after_a_restart_with_a_service_that_does_not_start(tmp_path: Path) -> None:
+    """Its tools are known by their names from the store: a client that is owed a result gets that at once."""
+    team, store = keys(agent=["tools"], anna=["approve", "context"]), f"sqlite:///{tmp_path}/gateway.db"
+    async with world({"wait": "1s"}, keys=team, store=store) as made:
+        async with made.client(key="agent") as client:
+            assert "has NOT run" in texts(await client.call_tool("here__echo", {"text": "hi"}))
+        await made.decide("approve", key="anna")
+        await until_read(lambda: made.get("/context/runs?state=completed", key="anna"), lambda page: page["data"])
+    config = {**made.config, "mcp": {**made.config["mcp"], "servers": {"here": {"command": "/nowhere/at/all"}}}}
+    async with LocalGateway(config) as gateway, World(gateway, config).client(key="agent") as client:
+        assert {tool.name for tool in (await client.list_tools()).tools} <= {"read_result"}
+        assert texts(await client.call_tool("here__echo", {"text": "hi"})) == "hi"
+        with pytest.raises(MCPError, match=r"'here' of this tool is (not running|starting)"):
+            await client.call_tool("here__echo", {"text": "hi"})
 
 
 @both_eras
