@@ -122,7 +122,7 @@ class GatewayError(Exception):
         self.message = message
         self.param = param
         self.retry_after_s = retry_after_s
-        self.settled = False  # true: something has been done, and trying again would do it twice
+        self.settled = False  # true: trying again would do something twice, or an upstream said that it is of no use
 
     def after_effects(self) -> "GatewayError":
         """Return the same error for a run that has had effects already, with a status that no client retries."""

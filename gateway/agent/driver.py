@@ -206,12 +206,11 @@ class RunDriver:
             del self._progress.said[n_said:]
             self._hidden.told.begin(again=self._dropped)
             self._dropped, self._quiet = False, True
-            usage, further = self._progress.usage, self._further
-            answer = reader_of(self._exchange, usage=usage, spoken=self._spoken, further=further)
+            answer = reader_of(self._exchange, usage=self._progress.usage, spoken=self._spoken, further=self._further)
             try:
                 with self._timed():
-                    reply = await self._call()
-                    self._tell({ANSWERS: reply.cache})
+                    reply = await self._call(again=tries)
+                    self._tell({ANSWERS: reply})
                     await answer.read(reply, self._tell)
             except asyncio.CancelledError:
                 del self._progress.said[n_said:]  # a run that goes on later says it anew
@@ -219,9 +218,11 @@ class RunDriver:
             except GatewayError as error:
                 if not (self._dropped or await self._may_retry(error, n_said, tries)):
                     raise
-                answer, tries = None, tries + 1
+                answer, tries = None, tries + (not self._dropped)
             await self.release()
         await self._emit({CALLS: None})
+        if self._exchange.events:
+            await self._emit(self._progress.calls.finished(self._step))
         rest, found = answer.finish()
         if rest:
             await self._emit(rest)
@@ -231,9 +232,8 @@ class RunDriver:
             self._parts.malformed.report(found.reason, run_id=run.id, chain=run.chain, now_s=now_s)
         elif isinstance(found, Calls):
             await self._check_remembered()
-            read = chain(self._messages, self._loop.messages)
-            calls = await doubted(found.calls, read, besides=self._loop.client_tools)
-            found = replace(found, calls=calls)
+            read, theirs = chain(self._messages, self._loop.messages), self._loop.client_tools
+            found = replace(found, calls=await doubted(found.calls, read, besides=theirs))
         self._action = defused_end(self._loop.answered(answer.content, found, finish_reason=answer.reason))
 
     def _timed(self) -> AbstractContextManager[None]:
@@ -266,12 +266,13 @@ class RunDriver:
 
     # The model.
 
-    async def _call(self) -> Reply:
-        """Call the model with the whole conversation, including hidden turns."""
+    async def _call(self, *, again: int) -> Reply:
+        """Call the model with the whole conversation, including hidden turns. `again`: see `Exchange`."""
         body = self._narrowed.request(self._messages)
-        asked = replace(self._narrowed.exchange, body=body, budget_s=self._budget.left_s)
+        asked = replace(self._narrowed.exchange, body=body, budget_s=self._budget.left_s, again=again)
         self._reply = reply = await self._budget.within(self._call_next(asked))
         self._progress.usage.asked(body)
+        self._progress.calls.by = reply.by
         return reply
 
     def _spoken(self, text: str) -> str:

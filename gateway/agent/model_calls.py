@@ -1,47 +1,68 @@
-"""The calls of the model in one run, for a timeline: when each began, how long it took, and its tokens.
+"""The calls of the model in one run, for a timeline: when each began, how long it took, who answered, its tokens.
 
 They are stored with the progress of the run, so they cost no write of their own. The newest ones are stored.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import Final
 
 import orjson
 
+from gateway.contracts.exchange import AnsweredBy
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json
+from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.usage import Usage
 
 #: Entries of one run.
 MOST: Final = 1000
 _MODEL_CHARS: Final = 200
-_FIELDS: Final = ("round", "started_at", "spent_s", "model", "prompt_tokens", "completion_tokens")
+_FIELDS: Final = (
+    "round",
+    "started_at",
+    "spent_s",
+    "model",
+    "prompt_tokens",
+    "completion_tokens",
+    "upstream",
+    "endpoint",
+)
 
 
 class ModelCalls:
     """The model calls of one run, in their order; one that failed or was dropped is one of them."""
 
     def __init__(self) -> None:
+        self.by: AnsweredBy | None = None  # who answers the call under way, or answered the last one
         self._entries: list[Sequence[object]] = []
 
     @contextmanager
     def timed(self, round_: int, *, model: object, usage: Usage, clock: Clock) -> Iterator[None]:
         """Add the call that is made inside. `round_` is the round that its answer may begin.
 
-        `model` is the requested one, and stands for that of the answer where the answer names none.
+        `model` is the requested one. It stands for that of the answer where neither the answer nor `by` names one.
         """
         usage.settle()
+        self.by = None
         started_s, began_s = clock.time(), clock.monotonic()
         try:
             yield
         finally:
             answered, prompt, completion = usage.told()
-            name = answered or model
+            by = self.by
+            name = answered or (model if by is None else by.model)
             shown = name[:_MODEL_CHARS] if isinstance(name, str) else None
             spent_s = round(clock.monotonic() - began_s, 3)
-            self._entries.append((round_, round(started_s, 3), spent_s, shown, prompt, completion))
+            whose = (None, None) if by is None else (by.upstream, by.endpoint)
+            self._entries.append((round_, round(started_s, 3), spent_s, shown, prompt, completion, *whose))
             del self._entries[:-MOST]
+
+    def finished(self, step: int) -> Json:
+        """Return the event behind the answer of a model call: which upstream and model gave it, if one did."""
+        told = {} if self.by is None else {"upstream": self.by.upstream, "model": self.by.model}
+        return chunks.event({"type": "step.finished", "step": step, **told})
 
     def snapshot(self) -> Sequence[Sequence[object]]:
         return self._entries
@@ -51,6 +72,6 @@ class ModelCalls:
 
 
 def model_calls_of(progress: bytes) -> list[Json]:
-    """Return the model calls in the stored progress of a run; [] for a run of an earlier version."""
+    """Return the model calls in the stored progress of a run. What an earlier version did not store is None."""
     entries = orjson.loads(progress).get("model_calls", ()) if progress else ()
-    return [dict(zip(_FIELDS, entry, strict=True)) for entry in entries]
+    return [dict(zip_longest(_FIELDS, entry)) for entry in entries]

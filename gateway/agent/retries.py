@@ -11,14 +11,13 @@ from gateway.agent.progress import Progress
 from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.contracts.exchange import Exchange
 from gateway.errors import GatewayError
+from gateway.model.refusal import PASSING, passes
 
 #: So often a model is called again in one round; the first pause, twice as long each time, and the longest.
 TRIES: Final = 5
 FIRST_S, LONGEST_S = 0.5, 8.0
-#: Failures that pass: a limit, an error of the server, a connection, a silence.
-_PASSING = frozenset(("upstream_limited", "upstream_error", "upstream_timeout", "upstream_unavailable"))
-#: Errors that an operator can repair, too.
-_MENDED = _PASSING | {"upstream_refused"}
+#: Errors that pass, or that an operator can repair.
+_MENDED = PASSING | {"upstream_refused"}
 
 
 def pause_s(error: GatewayError, *, tries: int, left_s: float) -> float | None:
@@ -26,7 +25,7 @@ def pause_s(error: GatewayError, *, tries: int, left_s: float) -> float | None:
 
     The upstream's own pause takes precedence. `left_s` is the rest of the run's time.
     """
-    if error.code not in _PASSING or tries >= TRIES:
+    if not passes(error) or tries >= TRIES:
         return None
     wanted_s = min(FIRST_S * 2**tries, LONGEST_S) if error.retry_after_s is None else error.retry_after_s
     return wanted_s if wanted_s < left_s else None

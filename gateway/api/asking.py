@@ -106,9 +106,10 @@ class ContextRequests:
         `client` is stored with the run (`Exchange.client`). Raises GatewayError, StoreError, and what `again` raises.
         """
         lane, core, head = entered.lane, entered.core, entered.head
-        target = core.target_of(asked.body)
-        identity = entered.identities.get(target.has_key) or self.identify(head, target.has_key, "context")
-        note(request, key=identity.caller.name, upstream=target.pool.endpoint.name)
+        candidates = core.candidates(asked.body)
+        identity = entered.identities.get(candidates.has_key) or self.identify(head, candidates.has_key, "context")
+        candidates = candidates.allowed_to(identity.caller)
+        note(request, key=identity.caller.name, upstream=candidates.upstream)
         request_key = await aside(
             partial(_request_key, head, identity.caller, path=request.path, content=content), content=content
         )

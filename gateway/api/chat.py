@@ -8,12 +8,13 @@ from aiohttp import web
 from gateway.api.asking import ContextRequests
 from gateway.api.content import aside
 from gateway.api.site import Route
-from gateway.context.lane import credential_header, forwarded
+from gateway.context.headers import credential_header, forwarded
 from gateway.dialects.dialect import Dialect
 from gateway.dialects.endpoints import paths_of
 from gateway.dialects.table import DIALECTS
 from gateway.errors import GatewayError
 from gateway.lanes.local import head_of
+from gateway.model.listing import Asking
 
 MODEL_PATHS = ("/context/models", "/context/v1/models")
 
@@ -53,11 +54,8 @@ class ChatPages:
     async def _models(self, request: web.Request) -> web.StreamResponse:
         _, core = self.requests.current()
         head = head_of(request)
-        target = core.target_of({})
-        identity = self.requests.identify(head, target.has_key, "context")
-        identity.caller.check_upstream(target.name)
+        identity = self.requests.identify(head, core.candidates({}).has_key, "context")
         header, credential = forwarded(head, identity.consumed)
-        status, content_type, content = await core.models(
-            header=header, credential=credential, credential_header=credential_header(head)
-        )
+        asking = Asking(identity.caller, lines=header, credential=credential, header=credential_header(head))
+        status, content_type, content = await core.models(asking)
         return web.Response(status=status, body=content, headers={"Content-Type": content_type})

@@ -53,7 +53,7 @@ class ExplainPages:
             body = await aside(partial(json_object, content), content=content)
             calls = _calls(body.pop("calls", None))
             asked = await self._asked(entered, body, content)
-            has_key = entered.core.target_of(asked.body).has_key
+            has_key = entered.core.candidates(asked.body).has_key
             identity = entered.identities.get(has_key) or self.requests.identify(entered.head, has_key, "context")
             run_id = request[REQUEST_ID] = new_run_id()
             exchange = await entered.lane.exchange(

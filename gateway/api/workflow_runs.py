@@ -54,7 +54,9 @@ class WorkflowRuns:
     ) -> tuple[Exchange, RequestKey]:
         """Return the exchange to run, and the key by which repeated requests are the same."""
         body: Json = {"messages": []} if wanted.model is None else {"model": wanted.model, "messages": []}
-        identity = self.identify(head, core.target_of(body).pool.endpoint.api_key is not None, "context")
+        candidates = core.candidates(body)
+        identity = self.identify(head, candidates.has_key, "context")
+        candidates.allowed_to(identity.caller)
         run_id, caller = new_run_id(), identity.caller
         key = head.value(b"idempotency-key")
         content = orjson.dumps([wanted.parameters, wanted.conversation, wanted.model], option=orjson.OPT_SORT_KEYS)

@@ -7,6 +7,7 @@ from typing import Literal
 from gateway.config.document import Document
 from gateway.config.judged import BUILT_IN, no_such_tool
 from gateway.config.messages import nearest
+from gateway.config.models import check_models
 from gateway.config.problems import KeyPath, shown
 from gateway.config.reading.yaml_reader import BROKEN
 from gateway.config.schema.mcp import FOREIGN_MCP_KEYS
@@ -36,6 +37,7 @@ def check(document: Document) -> None:
     _check_listen(document)
     _check_tls(document)
     check_upstreams(document)
+    check_models(document)
     _check_alternatives(document)
     _check_tools(document)
     _check_services(document)
@@ -73,12 +75,12 @@ def _check_scopes(document: Document) -> None:
 
 
 def _check_declared(document: Document) -> None:
-    _check_reference(
-        document, ("context", "upstream"), [document.get(*path) for path in document.matches("upstreams", "*", "name")]
-    )
+    upstreams = [document.get(*path) for path in document.matches("upstreams", "*", "name")]
+    _check_reference(document, ("context", "upstream"), upstreams)
+    for path in document.matches("models", "*", "use", "*", "upstream"):
+        _check_reference(document, path, upstreams)
     for path in document.matches("keys", "*", "upstreams", "*"):
-        names = [document.get(*name) for name in document.matches("upstreams", "*", "name")]
-        _check_reference(document, path, names, kind="upstream")
+        _check_reference(document, path, upstreams, kind="upstream")
     for key, section in (("chain", "chains"), ("prompt", "prompts")):
         _check_reference(document, ("context", key), [path[-1] for path in document.matches(section, "*")])
     chains = [str(path[-1]) for path in document.matches("chains", "*")]

@@ -53,6 +53,7 @@ class Explainer:
         intent = reply.intent if seen is None or seen.intent is None else seen.intent
         body = exchange.body if seen is None else seen.body
         stages = [link.name for link in links]
+        candidates = self.core.candidates(body).allowed_to(exchange.caller)
         return {
             "lane": "context",
             "chain": chain.name,
@@ -67,7 +68,9 @@ class Explainer:
             "parameters": {name: value for name, value in body.items() if name not in ("messages", "model")},
             "tools": self._tools(exchange) if seen is not None and any(link.runs_tools for link in links) else [],
             "model": self.model or body.get("model"),
-            "upstream": self.core.target_of(body).pool.endpoint.name,
+            "upstream": candidates.upstream,
+            # What is tried, in this order.
+            "candidates": [{"model": one.named(body), "upstream": one.upstream.name} for one in candidates.models],
         }
 
     async def verdict(self, call: Json, exchange: Exchange) -> Json:

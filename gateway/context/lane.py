@@ -19,6 +19,7 @@ from gateway.approvals.approvals import Approvals
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.bringing import Brought, bringing
 from gateway.context.chain import Chain
+from gateway.context.headers import MODEL_CHARS, answerer, credential_header, forwarded
 from gateway.context.offers import NO_WISHES, Addresses, with_wishes
 from gateway.context.program_tasks import asked_task
 from gateway.context.steering import end_user, narrowed, no_such, steering_of
@@ -28,10 +29,8 @@ from gateway.contracts.journal import StoredRun
 from gateway.contracts.store import Json
 from gateway.dialects.dialect import Answer, Stream, Wishes
 from gateway.errors import GatewayError
-from gateway.http.fields import HOP_BY_HOP, nominated
 from gateway.http.request_head import RequestHead
-from gateway.lanes.classify import CONTEXT_PREFIX
-from gateway.lanes.keys import CREDENTIAL_HEADERS, Identity
+from gateway.lanes.keys import Identity
 from gateway.lanes.local import Facade, note
 from gateway.runs.asking import RequestKey
 from gateway.runs.live import LiveRuns
@@ -42,22 +41,6 @@ from gateway.workflows.definition import Workflow
 
 log = logging.getLogger("gateway")
 
-#: Header fields of the client's that do not go on: they are about its own message, or mean nothing to a model. Nor does
-#: any Content-* field.
-_NOT_FORWARDED = HOP_BY_HOP | {
-    b"host",
-    b"transfer-encoding",
-    b"trailer",
-    b"digest",
-    b"repr-digest",
-    b"accept",
-    b"accept-encoding",
-    b"expect",
-    b"idempotency-key",
-    b"cookie",
-    b"origin",
-}
-_CREDENTIALS = frozenset(CREDENTIAL_HEADERS)
 #: Stores an answer as it stands. Raises GatewayError where the client must not take it for stored.
 Keep: TypeAlias = Callable[[], Awaitable[None]]
 _STREAM_HEADERS = {
@@ -262,6 +245,7 @@ class ContextLane:
             chunks = () if streams else await run.transcript.whole()
             if run.cache is not None:
                 headers["X-Context-Cache"] = run.cache
+            headers |= answerer(run)
             if streams:
                 stream = _Stream(request, answer.stream(), request_id, keepalive_s=self.keepalive_s, keep=keep)
                 response: web.StreamResponse = await stream.run(run.transcript, headers)
@@ -277,6 +261,8 @@ class ContextLane:
             whole = True
             raise
         finally:
+            if run.by is not None:
+                note(request, upstream=run.by.upstream, endpoint=run.by.endpoint, model=run.by.model[:MODEL_CHARS])
             self.runs.leave(run, whole=whole)
         return response
 
@@ -384,20 +370,3 @@ def new_run_id() -> str:
     response into one with 100,000 took 28 us of CPU in place of 44.
     """
     return f"run_{int(time.time()):08x}{secrets.token_hex(8)}"
-
-
-def forwarded(head: RequestHead, consumed: frozenset[bytes]) -> tuple[bytes, bytes]:
-    """Return the client's header lines for the model, and those of the client's own credential."""
-    drop = _NOT_FORWARDED | nominated(head.connection) | consumed
-    # A server that is like CGI reads `_` as `-`.
-    named = [(f, f.name.replace(b"_", b"-")) for f in head.fields]
-    lines = [f for f, name in named if name not in drop and not name.startswith((b"content-", CONTEXT_PREFIX))]
-    return (
-        b"".join(f.line for f in lines if f.name not in _CREDENTIALS),
-        b"".join(f.line for f in lines if f.name in _CREDENTIALS),
-    )
-
-
-def credential_header(head: RequestHead) -> bytes:
-    """Return the name of the header with the client's credential; Authorization if there is none."""
-    return next((name for name in CREDENTIAL_HEADERS if head.value(name) is not None), CREDENTIAL_HEADERS[0])

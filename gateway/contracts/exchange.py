@@ -123,6 +123,7 @@ class Exchange:
     known_as: tuple[str, ...] = ()  # names under which later requests refer to the answer; its taint is stored for each
     dry: bool = False  # only to be explained: nothing may be called, stored or forgotten
     budget_s: float = 300.0
+    again: int = 0  # so often this call of the model was made before and failed, in a run that goes on
     workflow: Json | None = None  # runs instead of a loop: its `definition` as it is, its `parameters`, checked
     call: Json | None = None  # runs instead of a loop: the inside name of a `tool`, and its `arguments`
     watcher: CallWatcher | None = field(default=None, compare=False, repr=False)  # of `call`
@@ -163,6 +164,18 @@ Pause: TypeAlias = Callable[[], Awaitable[None]]
 Emit: TypeAlias = Callable[[Chunk], Pause | None]
 
 
+@dataclass(slots=True)
+class AnsweredBy:
+    """The upstream and its endpoint that answer a model call, and the model as it is named there.
+
+    They change if another one takes the call over, which happens before the first chunk of the answer only.
+    """
+
+    upstream: str
+    endpoint: str
+    model: str
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """The answer as it arrives: `stream(emit)` emits it and returns at its end; it is called once at most.
@@ -175,6 +188,7 @@ class Reply:
     release: Callable[[], Awaitable[None]]
     intent: Intent | None = None  # what was recognised, for the answer's header
     cache: CacheResult | None = None  # for the answer's header; None: no cache had a part in it
+    by: AnsweredBy | None = None  # of the answer of one model call; None: of a whole run, or made without a model
 
 
 Handler: TypeAlias = Callable[[Exchange], Awaitable[Reply]]

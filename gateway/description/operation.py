@@ -68,7 +68,7 @@ OF_CHATS: Final = (
     *("unsupported_parameter", "upstream_rejected", "upstream_refused", "prompt_not_found"),
     *("idempotency_in_use", "idempotency_mismatch"),
     *("agent_iteration_limit", "agent_malformed_tool_call", "invalid_parameters", "run_cancelled", "run_interrupted"),
-    *("workflow_failed", "upstream_limited", "upstream_error", "overloaded", "upstream_unavailable"),
+    *("workflow_failed", "upstream_limited", "upstream_error", "overloaded", "upstream_unavailable", "circuit_open"),
     *("agent_timeout", "upstream_timeout", "gateway_stopping", *OF_DECISIONS),
 )
 #: The headers of a request to a chain.

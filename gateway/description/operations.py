@@ -71,10 +71,13 @@ def _chats(dialect: Dialect) -> list[Operation]:
 
 
 def _models(path: str, name: str) -> Operation:
-    errors = ("upstream_error", "upstream_timeout", "upstream_unavailable", "upstream_limited", "upstream_refused")
+    errors = (
+        *("upstream_error", "upstream_timeout", "upstream_unavailable", "upstream_limited", "upstream_refused"),
+        *("circuit_open", "overloaded"),
+    )
     return Operation(
-        method="GET", path=path, name=name, summary="List the upstream's models", tag="Chat", scopes=("context",),
-        answers=answered("The upstream's own list.", ref("Models")), errors=errors,
+        method="GET", path=path, name=name, summary="List the models", tag="Chat", scopes=("context",),
+        answers=answered("The list of one upstream, or of all with the aliases.", ref("Models")), errors=errors,
     )  # fmt: skip
 
 

@@ -182,6 +182,8 @@ def _answers_of_runs() -> dict[str, Schema]:
             **_some("model"),
             prompt_tokens=_maybe(WHOLE),
             completion_tokens=_maybe(WHOLE),
+            upstream=_maybe(TEXT),
+            endpoint=_maybe(TEXT),
         ),
     }
 

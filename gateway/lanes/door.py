@@ -23,8 +23,8 @@ _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\[\]:/@\s]+?)\.?)(?::([0-9]{0,
 _PORTS = {"http": 80, "https": 443}
 #: Headers of ours that a page may read; a browser shows few by itself.
 _EXPOSED = (
-    "x-request-id, x-context-run-id, x-context-chain, x-context-intent, x-context-task, retry-after, retry-after-ms, "
-    "x-should-retry, location, etag, preference-applied"
+    "x-request-id, x-context-run-id, x-context-chain, x-context-intent, x-context-task, x-context-upstream, "
+    "x-context-model, retry-after, retry-after-ms, x-should-retry, location, etag, preference-applied"
 )
 #: Values that browsers send with a request that no other page has caused.
 _OWN_SITES = frozenset((b"same-origin", b"none"))

@@ -1,5 +1,7 @@
 """The token counters of model calls, by the key of the caller."""
 
+from dataclasses import replace
+
 import orjson
 
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply
@@ -38,7 +40,7 @@ def metered(core: Handler, counters: Counters) -> Handler:
                     if tokens := _number((told or {}).get(f"{kind}_tokens")):
                         counters.count("tokens", tokens, key=exchange.caller.name, type=kind)
 
-        return Reply(stream, reply.release, reply.intent)
+        return replace(reply, stream=stream)
 
     return handle
 

@@ -2,6 +2,7 @@
 
 import re
 from http import HTTPStatus
+from typing import Final
 
 import orjson
 
@@ -19,6 +20,10 @@ RETRY_AFTER_S = 60
 #: So much of the message goes to the client.
 MESSAGE_CHARS = 2000
 _TYPE_CHARS = 100
+#: Codes of failures that pass, or that another upstream may not have: a limit, a broken server, a silence.
+PASSING: Final = frozenset(
+    ("circuit_open", "overloaded", "upstream_limited", "upstream_error", "upstream_timeout", "upstream_unavailable")
+)
 #: Status of a path that is not there: mostly the base URL is wrong.
 _NOT_THERE = frozenset((HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED))
 _VERSION = re.compile(rb"/v[0-9]+(?:alpha|beta)?[0-9]*(?:/|\Z)")
@@ -38,7 +43,13 @@ def refusal(head: ResponseHead, content: bytes, target: Target) -> GatewayError:
     if code is None:
         code = "upstream_rejected" if 400 <= head.status < 500 else "upstream_error"
     error = GatewayError(code, text, retry_after_s=_wait_s(head))
+    error.settled = (head.value(b"x-should-retry") or b"").lower() == b"false"
     return error.with_status(head.status) if 400 <= head.status < 600 else error
+
+
+def passes(error: GatewayError) -> bool:
+    """Return whether a request that failed so may be sent again, later or elsewhere."""
+    return error.code in PASSING and not error.settled
 
 
 def no_answer(head: ResponseHead, target: Target) -> GatewayError:

@@ -1,25 +1,37 @@
-"""An upstream as the context lane sees it, and the errors of one that fails."""
+"""An upstream and its endpoints as the context lane sees them, and the errors of one that fails."""
 
 from dataclasses import dataclass
 
 from gateway.errors import GatewayError
 from gateway.telemetry.metrics import UpstreamTally
 from gateway.upstream.failures import UPSTREAMS_FAULT
+from gateway.upstream.group import Group
 from gateway.upstream.pool import Pool
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Upstream:
     """An upstream of the context lane. `models` are the patterns of its models; () matches all."""
 
-    pool: Pool
+    group: Group
     models: tuple[str, ...]
-    tally: UpstreamTally
 
     @property
     def has_key(self) -> bool:
         """Return whether the gateway has a key for it. If not, the client's credential is sent."""
-        return self.pool.endpoint.api_key is not None
+        return self.group.has_key
+
+    @property
+    def name(self) -> str:
+        return self.group.name
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One endpoint of an upstream, whose counts are in `tally`."""
+
+    pool: Pool
+    tally: UpstreamTally
 
     @property
     def name(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from gateway.contracts.exchange import CacheResult, Chunk, Exchange, Handler, Intent, Pause
+from gateway.contracts.exchange import AnsweredBy, CacheResult, Chunk, Exchange, Handler, Intent, Pause, Reply
 from gateway.contracts.store import Json
 from gateway.errors import ExitError, GatewayError, contained
 from gateway.runs.asking import RequestKey, begins_with_record
@@ -20,8 +20,8 @@ log = logging.getLogger("gateway")
 #: After a drop the run emits CALLS again before anything else. It is held there until a client is back, and the chunks
 #: of the dropped call are forgotten. WAITS: whether the run waits for a person. It needs no client for that: when the
 #: client leaves, the run waits in the store. PARKED: the turn ends here, but not the run. Only the store has its state.
-#: The value is the id of the run whose question the turn ends with, or None. ANSWERS: the model's server has accepted
-#: the request, or a cache answers in its place. The value is the `cache` of the reply.
+#: The value is the id of the run whose question the turn ends with, or None. ANSWERS: an upstream has accepted the
+#: request, or a cache answers in its place. The value is the reply of that model call.
 RECORDED, EFFECTS, CALLS, WAITS, PARKED, ANSWERS = "recorded", "effects", "calls", "waits", "parked", "answers"
 #: Of several model calls of a run, the one whose result stands furthest behind is told.
 _CACHE_RESULTS: Final = (None, "hit", "miss", "bypass")
@@ -55,6 +55,7 @@ class LiveRun:
         self.transcript = Transcript()
         self.intent: Intent | None = None
         self.cache: CacheResult | None = None  # so far, of all its model calls
+        self.by: AnsweredBy | None = None  # who accepted its first call of a model
         self.interrupted = False
         self.recorded = False
         self.effects = False
@@ -137,7 +138,7 @@ class LiveRun:
             with contained(f"the run {self.exchange.id}"):
                 reply = await handler(self.exchange)
                 self.intent = reply.intent
-                self._note_cache(reply.cache)
+                self._note_reply(reply)
                 self._begun.set()
                 try:
                     await reply.stream(self._emit)
@@ -160,7 +161,7 @@ class LiveRun:
             if CALLS in chunk:
                 return partial(self._calls, chunk[CALLS])
             if ANSWERS in chunk:
-                self._note_cache(chunk[ANSWERS])
+                self._note_reply(chunk[ANSWERS])
                 self.transcript.open()
                 return None
             if EFFECTS in chunk or RECORDED in chunk:
@@ -177,8 +178,9 @@ class LiveRun:
                 return None
         return None if self._dropped or self.transcript.add(chunk) else self.transcript.room
 
-    def _note_cache(self, result: CacheResult | None) -> None:
-        self.cache = max(self.cache, result, key=_CACHE_RESULTS.index)
+    def _note_reply(self, reply: Reply) -> None:
+        self.cache = max(self.cache, reply.cache, key=_CACHE_RESULTS.index)
+        self.by = self.by or reply.by
 
     async def _calls(self, drop: Callable[[], None] | None) -> None:
         """Record that a model call begins or is over. A new call waits for a client first."""

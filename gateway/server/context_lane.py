@@ -29,8 +29,9 @@ from gateway.contracts.store import Store, StoreError
 from gateway.errors import contained
 from gateway.mcp.servers import McpServers
 from gateway.model.call import ModelCall
+from gateway.model.candidates import ModelTable
 from gateway.model.metering import metered
-from gateway.model.target import Target
+from gateway.model.target import Upstream
 from gateway.registry.find import PluginProblem, build_plugin, find_plugin
 from gateway.registry.stores import build_store
 from gateway.runs.answer_log import AnswerLogs
@@ -45,6 +46,8 @@ from gateway.tools.in_use import Equipment, InUse
 from gateway.tools.judge import Judge
 from gateway.tools.results import Results
 from gateway.tools.runner import Runner
+from gateway.upstream.group import Group
+from gateway.upstream.member import Member
 from gateway.upstream.pool import Pool
 from gateway.workflows.definition import Workflow
 from gateway.workflows.folder import offered_workflows
@@ -190,7 +193,7 @@ async def build_context_lane(
     judge, runner = Judge(catalog, gate), Runner(shared.results, counters=counters, clock=clock)
     parts = _parts(settings, shared)
     host.runs = AgentLoops(parts)
-    core = _core(settings, _targets(settings, pools, metrics), clock)
+    core = _core(settings, _upstreams(settings, pools, metrics, clock), clock)
     model = metered(core, counters)
     chains: dict[str, Chain] = {}
     for name, uses in settings.chains.items():
@@ -283,9 +286,11 @@ async def _close(catalog: Catalog) -> None:
             log.exception("tools of %s could not be closed", type(source).__name__)
 
 
-def _core(settings: Settings, targets: Sequence[Target], clock: Clock) -> ModelCall:
+def _core(settings: Settings, upstreams: Sequence[Upstream], clock: Clock) -> ModelCall:
     chosen = settings.context
-    return ModelCall(targets, fixed=chosen.upstream, model=chosen.model, clock=clock.monotonic)
+    aliases = {name: [(use.model, use.upstream) for use in alias.use] for name, alias in settings.models.items()}
+    table = ModelTable(upstreams, fixed=chosen.upstream, model=chosen.model, aliases=aliases)
+    return ModelCall(table, clock=clock.monotonic, lists_all=chosen.models == "merged")
 
 
 def _approval_modes(settings: Settings) -> ApprovalModes:
@@ -352,6 +357,12 @@ def _links(chain: str, uses: Sequence[StageUse], host: Host, problems: list[Prob
     return links
 
 
-def _targets(settings: Settings, pools: Sequence[Pool], metrics: Metrics) -> list[Target]:
+def _upstreams(settings: Settings, pools: Sequence[Pool], metrics: Metrics, clock: Clock) -> list[Upstream]:
     models = {upstream.name: upstream.models for upstream in settings.upstreams}
-    return [Target(p, tuple(models.get(p.endpoint.name, ())), metrics.upstream(p.endpoint.name)) for p in pools]
+    found = []
+    for pool in pools:
+        name = pool.endpoint.name
+        member = Member(pool, name=pool.endpoint.authority.decode("latin-1"))
+        group = Group(name, [member], tally=metrics.upstream(name), clock=clock.monotonic)
+        found.append(Upstream(group, tuple(models.get(name, ()))))
+    return found

@@ -1,6 +1,6 @@
 """A model over real sockets: scripted upstreams, a core that calls them, and what came of it."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -12,13 +12,16 @@ from gateway.contracts.exchange import Chunk, Exchange
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.model.call import ModelCall
-from gateway.model.target import Target
+from gateway.model.candidates import ModelTable, Use
+from gateway.model.target import Upstream
 from gateway.telemetry.metrics import UpstreamTally
 from gateway.testing.clock import ManualClock
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import event, head, sse_answer
 from gateway.testing.upstream import FakeUpstream, Script
 from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.group import Group, GroupRules
+from gateway.upstream.member import Member
 from gateway.upstream.pool import Pool
 from tests.scripted_replies import told
 
@@ -60,15 +63,15 @@ def exchange(header: bytes = b"", credential: bytes = b"", **body: object) -> Ex
 
 @dataclass
 class Models:
-    """`upstreams` and their `targets`, in the order of the configuration."""
+    """`upstreams` and their `groups`, in the order of the configuration."""
 
     core: ModelCall
     upstreams: list[FakeUpstream]
-    targets: list[Target]
+    groups: list[Group]
     clock: ManualClock = field(default_factory=ManualClock)
 
     def outcomes(self) -> dict[str, int]:
-        return dict(self.targets[0].tally.outcomes)
+        return dict(self.groups[0].tally.outcomes)
 
     async def ask(self, asked: Exchange | None = None) -> list[Chunk]:
         """The chunks of one answer."""
@@ -90,31 +93,46 @@ async def failure(answering: Models, code: str) -> GatewayError:
 @asynccontextmanager
 async def models(
     *scripts: Script,
+    each: Sequence[Script] = (),
     patterns: Sequence[Sequence[str]] = ((),),
     fixed: str | None = None,
     model: str | None = None,
+    aliases: Mapping[str, Use] | None = None,
+    endpoints: bool = False,
+    lists_all: bool = False,
+    rules: GroupRules | None = None,
     **facts: object,
 ) -> AsyncIterator[Models]:
-    """One upstream for each of `patterns`, all with the same scripts and `facts`; they are named up0, up1..."""
+    """One upstream for each of `patterns`, all with the same scripts and `facts`; they are named up0, up1...
+
+    With `each` there is one upstream for each of these scripts instead; or one of which these are the endpoints.
+    """
     clock = ManualClock()
-    upstreams = [FakeUpstream(*scripts) for _ in patterns]
-    targets = []
+    upstreams = [FakeUpstream(script) for script in each] or [FakeUpstream(*scripts) for _ in patterns]
+    patterns = patterns if len(patterns) == len(upstreams) else [()] * len(upstreams)
+    groups, found, members = list[Group](), list[Upstream](), list[Member]()
     for i, (upstream, names) in enumerate(zip(upstreams, patterns, strict=True)):
         await upstream.__aenter__()
         given: dict[str, object] = {
-            "name": f"up{i}",
+            "name": f"up{0 if endpoints else i}",
             "host": "127.0.0.1",
             "port": upstream.port,
             "authority": b"up.example",
             **facts,
         }
         pool = Pool(Endpoint(**given), clock=clock)  # type: ignore[arg-type]
-        targets.append(Target(pool, tuple(names), UpstreamTally()))
+        members.append(Member(pool, name=f"e{i}", breaker=None if rules is None else rules.breaker))
+        if not endpoints or i == len(upstreams) - 1:
+            groups.append(Group(f"up{len(groups)}", members, tally=UpstreamTally(), clock=clock, rules=rules))
+            found.append(Upstream(groups[-1], tuple(names)))
+            members = []
     try:
-        yield Models(ModelCall(targets, fixed=fixed, model=model, clock=clock), upstreams, targets, clock)
+        table = ModelTable(found, fixed=fixed, model=model, aliases=aliases or {})
+        core = ModelCall(table, clock=clock, lists_all=lists_all)
+        yield Models(core, upstreams, groups, clock)
     finally:
-        for target in targets:
-            for connection in list(target.pool.open):
+        for group in groups:
+            for connection in [connection for member in group.members for connection in member.pool.open]:
                 connection.abort()
         for upstream in upstreams:
             await upstream.__aexit__(None, None, None)

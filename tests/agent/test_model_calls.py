@@ -4,6 +4,7 @@ import orjson
 import pytest
 
 from gateway.agent.model_calls import MOST, ModelCalls, model_calls_of
+from gateway.contracts.exchange import AnsweredBy
 from gateway.dialects.usage import Usage
 from gateway.errors import GatewayError
 from gateway.testing.clock import ManualClock
@@ -37,6 +38,8 @@ async def test_each_call_of_the_model_is_stored_with_its_run() -> None:
         "model": "m-2026",
         "prompt_tokens": 10,
         "completion_tokens": 4,
+        "upstream": None,
+        "endpoint": None,
     }
     assert [(e["model"], e["prompt_tokens"], e["completion_tokens"]) for e in calls[1:]] == [
         ("m", None, None),
@@ -97,3 +100,22 @@ def test_tokens_are_those_of_the_call_itself() -> None:
 def test_a_run_of_an_earlier_version_has_none(progress: bytes) -> None:
     """Its progress has no such entry."""
     assert model_calls_of(progress) == []
+
+
+def test_an_entry_of_an_earlier_version_names_no_upstream() -> None:
+    """What it has stays as it was."""
+    (entry,) = model_calls_of(orjson.dumps({"model_calls": [[0, 1.5, 0.25, "m", 3, None]]}))
+    assert list(entry.values()) == [0, 1.5, 0.25, "m", 3, None, None, None]
+
+
+def test_who_answered_is_stored_and_names_the_model_for_an_answer_that_does_not() -> None:
+    """As it was at the end: another upstream may have taken the call over."""
+    calls, usage, clock = ModelCalls(), Usage(), ManualClock()
+    with calls.timed(0, model="fast", usage=usage, clock=clock):
+        usage.asked({"messages": []})
+        calls.by = AnsweredBy("one", "a:1", "big")
+        calls.by.upstream, calls.by.endpoint, calls.by.model = "two", "b:1", "small"
+    with calls.timed(1, model="fast", usage=usage, clock=clock):
+        pass
+    shown = [(e["model"], e["upstream"], e["endpoint"]) for e in model_calls_of(stored(calls))]
+    assert shown == [("small", "two", "b:1"), ("fast", None, None)]

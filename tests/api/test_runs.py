@@ -327,7 +327,7 @@ async def test_what_waits_is_summed_up() -> None:
 
 async def test_a_run_has_the_calls_of_its_model() -> None:
     """For a timeline; a run of which none is on record has an empty list."""
-    entry = [0, 100.5, 1.25, "m", 10, None]
+    entry = [0, 100.5, 1.25, "m", 10, None, "up", "up.example"]
     async with opened(going(progress=orjson.dumps({"model_calls": [entry]})), going(run_id="run_2")) as desk:
         _, view = await desk.get(ONE)
         assert view["model_calls"] == [
@@ -338,6 +338,8 @@ async def test_a_run_has_the_calls_of_its_model() -> None:
                 "model": "m",
                 "prompt_tokens": 10,
                 "completion_tokens": None,
+                "upstream": "up",
+                "endpoint": "up.example",
             }
         ]
         assert (await desk.get("/context/runs/run_2"))[1]["model_calls"] == []

@@ -9,7 +9,7 @@ from agent.doubles import Clock
 from gateways import Stopwatch
 
 from gateway.context.chain import Link, fold
-from gateway.context.lane import forwarded, new_run_id
+from gateway.context.lane import new_run_id
 from gateway.contracts.exchange import Exchange, Handler, Intent, Reply, Stage
 from gateway.contracts.store import Json
 from gateway.dialects.dialect import Offer, Wishes
@@ -134,49 +134,6 @@ async def test_a_background_request_needs_a_chain_that_keeps_a_record(line: tupl
 
 
 # What goes on.
-
-
-def test_the_clients_headers_go_on_but_for_those_of_its_message_and_ours() -> None:
-    """In order, byte for byte; credentials apart."""
-    kept = (
-        b"User-Agent: openai",
-        b"X-Stainless-Lang: py",
-        b"traceparent: 00-1",
-        b"OpenAI-Organization:  o ",
-        b"X-Odd:",
-    )
-    dropped = (
-        b"Content-Type: application/json",
-        b"Transfer-Encoding: chunked",
-        b"Content-Encoding: gzip",
-        b"Accept: application/json",
-        b"Accept-Encoding: gzip, br",
-        b"Expect: 100-continue",
-        b"Idempotency-Key: k",
-        b"Cookie: session=1",
-        b"Origin: http://localhost",
-        b"Connection: keep-alive, X-Nominated",
-        b"X-Nominated: 1",
-        b"Keep-Alive: timeout=5",
-        b"Trailer: X-Checked",
-        b"Content-Digest: sha-256=:x:",
-        b"Accept_Encoding: br",
-        b"TE: trailers",
-        b"X-Context-Chain: main",
-        b"X-Gateway-Key: gw-key",
-    )
-    credentials = (b"authorization: Bearer sk-client", b"X-API-Key: sk-client")
-    mixed = [line for group in zip(dropped[:5], kept, dropped[5:10], strict=True) for line in group]
-    lines, credential = forwarded(head(*mixed, *dropped[10:], *credentials), NOBODY.consumed)
-    assert lines == b"".join(line + b"\r\n" for line in kept)
-    assert credential == b"".join(line + b"\r\n" for line in credentials)
-
-
-@pytest.mark.parametrize("name", [b"authorization", b"x-api-key"])
-def test_the_gateways_own_key_never_goes_on(name: bytes) -> None:
-    """In whichever header it came."""
-    asked = head(name + b": Bearer gw-key", b"X-Gateway-Key: gw-key")
-    assert forwarded(asked, frozenset((name, b"x-gateway-key"))) == (b"", b"")
 
 
 # Retirement.

@@ -56,6 +56,8 @@ async def test_an_answer_has_one_line_with_all_of_it(tmp_path: Path, stream: boo
             "client": "127.0.0.1",
             "key": "ci",
             "upstream": "up",
+            "endpoint": world.model.upstream.base_url.removeprefix("http://"),
+            "model": "m",
             "run": run,
             "request_id": request_id,
         }

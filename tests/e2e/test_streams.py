@@ -134,9 +134,9 @@ async def test_events_come_where_the_client_asks_for_them(tmp_path: Path) -> Non
     async with talking(*ROUNDS, tools=desk(tmp_path)) as world:
         stream = await world.stream("Where is the safe?", headers={"X-Context-Events": "1"})
         is_clean(stream)
-        tool = ["step.started", "tool.started", "tool.finished"]
+        tool = ["step.started", "step.finished", "tool.started", "tool.finished"]
         types = [event["type"] for event in stream.told]
-        assert types == ["run.started", *tool, *tool, "step.started", "run.finished"]
+        assert types == ["run.started", *tool, *tool, "step.started", "step.finished", "run.finished"]
         assert [event["step"] for event in stream.told if event["type"] == "step.started"] == [1, 2, 3]
         run_id = stream.response.headers["X-Context-Run-Id"]
         assert stream.told[0]["run_id"] == stream.told[-1]["run_id"] == run_id

@@ -376,7 +376,7 @@ async def test_a_stream_tells_what_happens_where_it_was_asked_for(tmp_path: Path
     async with working(tmp_path, says("Ada.")) as world:
         stream = await world.stream("/report legs=4", headers={"X-Context-Events": "1"})
         assert [event["type"] for event in stream.told] == [
-            *("run.started", "tool.started", "tool.finished", "step.started", "run.finished")
+            *("run.started", "tool.started", "tool.finished", "step.started", "step.finished", "run.finished")
         ]
         assert stream.text == "# Pets\nAda."
 

@@ -37,7 +37,7 @@ async def test_chunks_come_as_they_are_sent() -> None:
         assert len(await answering.ask()) == 2
         assert len(answering.upstreams[0].connections) == 1
         assert answering.outcomes() == {"ok": 2}
-        assert answering.targets[0].tally.first_byte.used
+        assert answering.groups[0].tally.first_byte.used
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import pytest
 
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
-from gateway.model.call import LIST_LIMIT_BYTES
+from gateway.lanes.keys import LOCAL
+from gateway.model.listing import LIST_LIMIT_BYTES, Asking
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import answer, head, serve
 from gateway.testing.scripts import chunk as framed
@@ -18,7 +19,7 @@ from tests.agent.models import HELLO, SECRET, Models, exchange, failure, models
 async def listing(answering: Models, *, header: bytes = b"", used: bytes = b"authorization") -> tuple[int, str, bytes]:
     """The list of models, for a client that puts its credential into the header `used`."""
     credential = used + b": sk-client\r\n"
-    return await answering.core.models(header=header, credential=credential, credential_header=used)
+    return await answering.core.models(Asking(LOCAL, lines=header, credential=credential, header=used))
 
 
 # The request.
@@ -120,15 +121,15 @@ async def test_a_model_that_nobody_names_goes_to_the_first() -> None:
     """Where every upstream has `models`; it says itself what it does not know."""
     async with models(serve(HELLO), patterns=(("a",), ("b",))) as answering:
         for body in ({"model": "c"}, {"model": None}, {"model": {"x": 1}}, {}):
-            assert answering.core.target_of(body) is answering.targets[0]
+            assert answering.core.candidates(body).upstream == "up0"
 
 
 async def test_the_configured_upstream_is_asked_for_every_model() -> None:
     """`context.upstream`; and `context.model` is what patterns are matched with."""
     async with models(serve(HELLO), patterns=PATTERNS, fixed="up1") as answering:
-        assert answering.core.target_of({"model": "gpt-5"}) is answering.targets[1]
+        assert answering.core.candidates({"model": "gpt-5"}).upstream == "up1"
     async with models(serve(HELLO), patterns=PATTERNS, model="gpt-5") as answering:
-        assert answering.core.target_of({"model": "claude-x"}) is answering.targets[0]
+        assert answering.core.candidates({"model": "claude-x"}).upstream == "up0"
 
 
 async def test_without_an_upstream_there_is_a_word_about_it() -> None:

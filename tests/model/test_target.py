@@ -1,17 +1,18 @@
-"""An upstream as it is named to people."""
+"""An upstream and its endpoints as they are named to people."""
 
 import pytest
 
-from gateway.model.target import Target
+from gateway.model.target import Target, Upstream
 from gateway.telemetry.metrics import UpstreamTally
 from gateway.testing.clock import ManualClock
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.pool import Pool
+from tests.upstream.groups import group_of, member
 
 
 def target(**facts: object) -> Target:
     given: dict[str, object] = {"name": "up", "host": "h", "port": 80, "authority": b"h.example", **facts}
-    return Target(Pool(Endpoint(**given), clock=ManualClock()), (), UpstreamTally())  # type: ignore[arg-type]
+    return Target(Pool(Endpoint(**given), clock=ManualClock()), UpstreamTally())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -31,4 +32,7 @@ def test_its_errors_have_its_name() -> None:
 
 def test_whose_key_it_is() -> None:
     """The gateway's, or the client's."""
-    assert target(api_key=b"x").has_key and not target().has_key
+    clock = ManualClock()
+    for key in (b"x", None):
+        upstream = Upstream(group_of(member("a", clock, api_key=key), clock=clock, name="one"), ("gpt-*",))
+        assert (upstream.name, upstream.has_key) == ("one", key is not None)

@@ -135,9 +135,9 @@ async def test_models_choose_among_the_upstreams(tmp_path: Path) -> None:
     ]
     made = await assembled(tmp_path, upstreams=upstreams)
     for model, name in (("gpt-5", "two"), ("other", "one")):
-        assert made.core.target_of({"model": model}).pool.endpoint.name == name
+        assert made.core.candidates({"model": model}).upstream == name
     fixed = await assembled(tmp_path, upstreams=upstreams, context={"upstream": "one"})
-    assert fixed.core.target_of({"model": "gpt-5"}).pool.endpoint.name == "one"
+    assert fixed.core.candidates({"model": "gpt-5"}).upstream == "one"
 
 
 # What cannot be built.

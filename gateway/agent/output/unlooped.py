@@ -20,7 +20,7 @@ def unlooped(handler: Handler) -> Handler:
         reply = await handler(exchange)
 
         async def stream(emit: Emit) -> None:
-            emit({ANSWERS: reply.cache})
+            emit({ANSWERS: reply})
             shown = _Shown()
 
             def take(chunk: Chunk) -> Pause | None:

@@ -85,8 +85,9 @@ class CompactionPage:
         """Return the model's answer. Raises GatewayError."""
         lane, core, head = entered.lane, entered.core, entered.head
         body = {**asked.body, "messages": [*asked.body["messages"], {"role": "user", "content": _WISH}]}
-        target = core.target_of(body)
-        identity = entered.identities.get(target.has_key) or requests.identify(head, target.has_key, "context")
+        candidates = core.candidates(body)
+        identity = entered.identities.get(candidates.has_key) or requests.identify(head, candidates.has_key, "context")
+        candidates.allowed_to(identity.caller)
         exchange: Exchange = await lane.exchange(head, body, identity=identity, run_id=run_id)
         exchange = replace(exchange, task=_TASK, prompt=None)
         key = RequestKey(run_id, None, repeats=False)

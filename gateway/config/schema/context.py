@@ -26,7 +26,14 @@ class Context(Section):
     upstream: Name | None = Field(
         default=None, description="Upstream of the context lane; null: the one whose `models` match, else the first."
     )
-    model: Text | None = Field(default=None, description="Model to use; null: the one that the client names.")
+    model: Text | None = Field(
+        default=None, description="Model to use, or an alias of `models`; null: the one that the client names."
+    )
+    models: Literal["upstream", "merged"] = Field(
+        default="upstream",
+        description="Answer of `GET /context/v1/models`: `upstream`, the list of one upstream as it is; `merged`, the "
+        "aliases of `models`, and of all upstreams the models whose requests go to them.",
+    )
     prompt: Name = Field(default="default", description="Base prompt of a request that names none.")
     chain: Name = Field(default="assistant", description="Chain of a request that names none.")
     tasks: Literal["plain", "off"] = Field(

@@ -1,5 +1,6 @@
 """The root of the configuration: gateway.yaml as one frozen model."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,10 +11,11 @@ from gateway.config.schema.context import Chains, Context, Prompts, Workflows
 from gateway.config.schema.http import Admin, Limits, Passthrough, Upstream
 from gateway.config.schema.keys import Key
 from gateway.config.schema.mcp import Mcp
+from gateway.config.schema.models import ModelAlias
 from gateway.config.schema.section import Section
 from gateway.config.schema.tools import Tools
 from gateway.config.values.addresses import Address, BaseUrl, HostName, ListenAddress, Origin, StoreUrl
-from gateway.config.values.scalars import FilePath, Flag, counted
+from gateway.config.values.scalars import FilePath, Flag, Label, counted
 from gateway.config.values.secret import Secret
 from gateway.config.values.units import Duration
 
@@ -69,6 +71,9 @@ class Settings(Section):
     admin: Admin = Field(default_factory=Admin, description="The address of the pages for operators.")
     upstreams: tuple[Upstream, ...] = Field(
         default=(), description="Servers that requests go to, the first by default; empty: the built-in demo model."
+    )
+    models: Mapping[Label, ModelAlias] = Field(
+        default={}, description="Names for models of upstreams, which the context lane tries in order."
     )
     passthrough: Passthrough = Field(
         default_factory=Passthrough, description="Requests that the gateway relays unchanged."

@@ -5,29 +5,25 @@ from typing import Any
 import pytest
 
 from gateway.agent.output.unlooped import unlooped
-from gateway.contracts.exchange import Chunk, Emit, Exchange, Reply
+from gateway.contracts.exchange import Chunk, Exchange, Reply
 from gateway.dialects.imitation import INSTEAD
 from gateway.runs.live_run import ANSWERS
 from tests.agent.agent_bench import CALLER
+from tests.scripted_replies import reply_of
 
 ID = "ap_a2b3c4d5e6f7g2h3i4j5k6l7mq"
 
 
 async def told(*chunks: Chunk) -> list[Chunk]:
+    replied = reply_of(*chunks)
+
     async def model(_exchange: Exchange) -> Reply:
-        async def stream(emit: Emit) -> None:
-            for chunk in chunks:
-                emit(chunk)
-
-        async def release() -> None:
-            """Nothing is held."""
-
-        return Reply(stream, release)
+        return replied
 
     heard: list[Chunk] = []
     reply = await unlooped(model)(Exchange(id="run_1", body={"messages": []}, caller=CALLER, chain="main"))
     await reply.stream(heard.append)
-    assert heard[0] == {ANSWERS: None}
+    assert heard[0] == {ANSWERS: replied}
     return heard[1:]
 
 

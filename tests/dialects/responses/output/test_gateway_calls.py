@@ -129,5 +129,7 @@ def test_a_client_that_named_no_tools_of_the_gateway_sees_none() -> None:
 
 def test_other_events_are_nothing_to_the_client() -> None:
     """Steps, and decisions that its own request or somebody else made."""
-    told = [{"type": kind} for kind in ("run.started", "step.started", "approval.resolved", "run.finished")]
+    told = [
+        {"type": kind} for kind in ("run.started", "step.started", "step.finished", "approval.resolved", "run.finished")
+    ]
     assert [item["type"] for item in output(*map(chunks.event, told), "Hi.")] == ["message"]

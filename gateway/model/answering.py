@@ -1,0 +1,244 @@
+"""One answer of a model, which the first endpoint gives that can: of its upstream, of a fallback, of the next model.
+
+Where a request goes next is decided here and in `gateway.upstream.tries`, before the first chunk of the answer has gone
+to the run. When a run calls its model again later is decided in `gateway.agent.retries`: such a call (`Exchange.again`)
+is sent once, so that the two do not multiply, and takes its place in the same budget.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Final
+
+from gateway.contracts.exchange import AnsweredBy, Chunk, Emit, Exchange, Pause
+from gateway.errors import GatewayError
+from gateway.http.response_head import ResponseHead
+from gateway.model.answer import stream, whole
+from gateway.model.candidates import Candidate, Candidates
+from gateway.model.refusal import ERROR_LIMIT_BYTES, no_answer, outcome_of, passes, refusal
+from gateway.model.styles import Styles, without
+from gateway.model.target import Target
+from gateway.model.wire import chat_request
+from gateway.upstream.call import UpstreamCall
+from gateway.upstream.failures import UPSTREAMS_FAULT
+from gateway.upstream.member import Member
+from gateway.upstream.tries import Tries
+
+log = logging.getLogger("gateway")
+
+#: A request of this size takes milliseconds to write, and again to send.
+_LARGE_BYTES: Final = 1 << 20
+
+
+class Answering:
+    """The call of a model for one exchange. `by` is who answers, once it began. `clock` is monotonic, in seconds."""
+
+    def __init__(
+        self, exchange: Exchange, candidates: Candidates, *, styles: Styles, clock: Callable[[], float]
+    ) -> None:
+        self.by = AnsweredBy("", "", "")
+        self._exchange = exchange
+        # A call that is made again begins with the next candidate each time.
+        turn = exchange.again % len(candidates.models)
+        self._left = [*candidates.models[turn:], *candidates.models[:turn]]
+        self._first = candidates.models[0].upstream.group
+        self._styles = styles
+        self._clock = clock
+        self._released = False
+        self._tries: Tries | None = None  # of the candidate that is asked
+        self._candidate: Candidate
+        self._target: Target
+        self._call: UpstreamCall | None = None
+        self._head: ResponseHead
+        self._reason = ""  # the last failure, in the words of `RetryRules.on`
+
+    async def begin(self) -> None:
+        """Send the request until an endpoint accepts it. Raises the GatewayError of the last one."""
+        while True:
+            try:
+                await self._try()
+            except GatewayError as error:
+                if not await self._goes_on(error):
+                    raise
+            else:
+                return
+
+    async def stream(self, emit: Emit) -> None:
+        """Emit the answer (`Reply.stream`). Raises GatewayError if it breaks off, or nobody begins it."""
+        began = False
+
+        def first(chunk: Chunk) -> Pause | None:
+            nonlocal began
+            began = True
+            return emit(chunk)
+
+        try:
+            while True:
+                try:
+                    await self._read(first if self._has_others else emit)
+                except GatewayError as error:
+                    if began or not await self._goes_on(error):
+                        self._ended(error)
+                        raise
+                else:
+                    self._ended(None)
+                    return
+                await self.begin()
+        finally:
+            await self.release()
+
+    async def release(self) -> None:
+        """End the call (`Reply.release`). Idempotent."""
+        self._released = True
+        if self._call is not None:
+            self._call.close()
+        if self._tries is not None:
+            self._tries.ended(failed=None)
+
+    # Where it goes next.
+
+    @property
+    def _has_others(self) -> bool:
+        """Return whether another endpoint or candidate could take the call over."""
+        return bool(self._left) or self._tries is None or not self._tries.home.plain
+
+    def _ended(self, error: GatewayError | None) -> None:
+        """End the try with its answer, which is whole or broke off with this error."""
+        if self._tries is not None:
+            says_something = error is None or (error.code in UPSTREAMS_FAULT and not self._released)
+            self._tries.ended(failed=error is not None if says_something else None)
+
+    async def _goes_on(self, error: GatewayError) -> bool:
+        """Return whether another try follows this failure, after the pause that comes first."""
+        tries, is_last = self._tries, self._exchange.again > 0
+        if self._released:
+            return False
+        if tries is not None and tries.member is not None:  # it was sent
+            if tries.again(self._reason, told_not=error.settled or is_last, pause_s=error.retry_after_s):
+                await asyncio.sleep(tries.pause_s)
+                return True
+            if is_last:
+                return False
+        if not self._left or not passes(error):
+            return False
+        if tries is not None:
+            tries.home.tally.retries["model"] += 1
+        self._tries = None
+        return True
+
+    def _begun(self) -> Tries:
+        """Return the tries of the next candidate. Raises GatewayError if its upstream has no budget for this call."""
+        candidate = self._candidate = self._left.pop(0)
+        group, again = candidate.upstream.group, self._exchange.again
+        if again and group.rules.retry is not None and not group.budget.take():
+            group.tally.refused["budget"] += 1
+            text = f"Upstream {group.name!r} fails too often: nothing is sent to it again for now (its retry.budget)."
+            raise GatewayError("upstream_unavailable", text)
+        model = candidate.named(self._exchange.body)
+        sticky = b"" if again else _sticky(self._exchange)
+        return Tries(group, twice=True, sticky=sticky, model=model or None)
+
+    # One try.
+
+    async def _try(self) -> None:
+        """Send the request to the next endpoint. Raises GatewayError if there is none, or it does not answer."""
+        if self._tries is None:
+            self._tries = self._begun()
+        tries, model = self._tries, self._candidate.named(self._exchange.body)
+        member = tries.begin() or await tries.home.place(tries)
+        if self._released:
+            tries.ended(failed=None)
+            raise GatewayError("upstream_error", "The call of the model was given up.")
+        self.by.upstream, self.by.endpoint, self.by.model = tries.group.name, member.name, model
+        self._target = Target(member.pool, tries.group.tally)
+        try:
+            await self._send(member, is_first=tries.group is self._first)
+        except BaseException as error:
+            if not isinstance(error, GatewayError) or error.code == "overloaded":  # the fault of nobody there
+                tries.ended(failed=None)
+            raise
+        tries.answered()
+
+    async def _send(self, member: Member, *, is_first: bool) -> None:
+        """Send the request to one endpoint, in the style that it takes. Raises GatewayError if it does not answer."""
+        target, endpoint, model = self._target, member.pool.endpoint, self.by.model
+        credential = self._exchange.credential if is_first else b""  # it was sent for the first upstream
+        style = first = self._styles.of(endpoint.name, model, configured=endpoint.stream)
+        while True:
+            request = chat_request(self._exchange, target, style, model=self._candidate.model, credential=credential)
+            if len(request) >= _LARGE_BYTES:
+                await asyncio.sleep(0)  # others go on between writing a request and sending it
+            call = self._call = UpstreamCall(target.pool)
+            try:
+                refused = await self._sent(call, request)
+                if refused is None:
+                    break
+                lesser = without(style, status=self._head.status, refusal=refused)
+                if lesser is None:
+                    self._reason = str(self._head.status)
+                    raise refusal(self._head, refused, target)
+                style = lesser
+            except BaseException as error:
+                outcome = "cancelled" if call.given_up else outcome_of(error)
+                if not call.given_up:
+                    target.note(error, self._exchange.id)
+                target.tally.outcomes["connect" if outcome == "error" and not call.sent else outcome] += 1
+                call.close()
+                raise
+            call.close()
+            target.tally.outcomes["ok"] += 1
+        if style != first:
+            self._styles.learn(endpoint.name, model, style)
+            log.warning(
+                "upstream %r refused how model %r was asked so far: it is asked with %r now",
+                endpoint.name,
+                model,
+                style,
+            )
+
+    async def _sent(self, call: UpstreamCall, request: bytes) -> bytes | None:
+        """Return the body of an error answer, or None. Raises GatewayError for other answers."""
+        began_s, target = self._clock(), self._target
+        try:
+            head = self._head = await call.send(request)
+            target.tally.first_byte.observe(self._clock() - began_s)
+            if head.status != HTTPStatus.OK:
+                return await call.within(ERROR_LIMIT_BYTES)
+            if not head.event_stream and not _is_json(head):
+                raise no_answer(head, target)
+        except GatewayError as error:
+            self._reason = _reason(error, call)
+            raise
+        return None
+
+    async def _read(self, emit: Emit) -> None:
+        """Read an answer. Log a failure, unless the call was given up before."""
+        assert self._call is not None
+        read = stream if self._head.event_stream else whole
+        try:
+            await read(self._call, self._target, emit)
+        except GatewayError as error:
+            if not self._call.given_up:
+                self._target.note(error, self._exchange.id)
+            self._reason = _reason(error, self._call)
+            raise
+
+
+def _sticky(exchange: Exchange) -> bytes:
+    """Return what belongs together at one endpoint, whose cache has its prompts: a conversation, else a key."""
+    caller = exchange.caller
+    return f"{caller.tenant}\0{exchange.conversation or caller.name}".encode()
+
+
+def _reason(error: GatewayError, call: UpstreamCall) -> str:
+    """Return why an endpoint gave no usable answer, as retry rules name it."""
+    if not call.sent:
+        return "connect"
+    return "timeout" if error.code == "upstream_timeout" else "reset"
+
+
+def _is_json(head: ResponseHead) -> bool:
+    """Return whether the content type is JSON, or missing."""
+    kind = (head.value(b"content-type") or b"application/json").partition(b";")[0].strip().lower()
+    return kind == b"application/json" or kind.endswith(b"+json")

@@ -1,0 +1,97 @@
+"""The models that may answer a request, in the order in which they are tried: one, or those of an alias. No I/O."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import TypeAlias
+
+from gateway.contracts.caller import Caller
+from gateway.errors import GatewayError
+from gateway.model.target import Upstream
+
+#: The models of an alias, each with the name of its upstream; None: the model finds it.
+Use: TypeAlias = Sequence[tuple[str, str | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model at an upstream. `model` is its name there; None: the request names it."""
+
+    model: str | None
+    upstream: Upstream
+
+    def named(self, body: Mapping[str, object]) -> str:
+        """Return the name of the model that a request with this body is sent for."""
+        return str(body.get("model", "")) if self.model is None else self.model
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The models that may answer one request, in their order. `name` is what was asked for: a model or an alias."""
+
+    name: str
+    models: Sequence[Candidate]
+
+    def allowed_to(self, caller: Caller) -> "Candidates":
+        """Return those that the caller may use. Raises GatewayError (model_not_allowed, upstream_not_allowed).
+
+        A key that may use an alias may use what that stands for, at the upstreams of the key.
+        """
+        if not (caller.bounds.models or caller.bounds.upstreams):
+            return self
+        caller.check_model(self.name)
+        models = [candidate for candidate in self.models if caller.may_use_upstream(candidate.upstream.name)]
+        if not models:
+            caller.check_upstream(self.upstream)
+        return Candidates(self.name, models)
+
+    @property
+    def has_key(self) -> bool:
+        """Return whether one of their upstreams has its own key: the client's credential may then be the gateway's."""
+        return any(candidate.upstream.has_key for candidate in self.models)
+
+    @property
+    def upstream(self) -> str:
+        """Return the name of the upstream that is asked first."""
+        return self.models[0].upstream.name
+
+
+class ModelTable:
+    """The models of one configuration. `fixed` is the upstream, and `model` the model or alias, for all requests."""
+
+    def __init__(
+        self,
+        upstreams: Sequence[Upstream],
+        *,
+        fixed: str | None = None,
+        model: str | None = None,
+        aliases: Mapping[str, Use] = MappingProxyType({}),
+    ) -> None:
+        self.upstreams = upstreams
+        self.model = model
+        self.aliases = aliases
+        self._by_name = {upstream.name: upstream for upstream in upstreams}
+        self._fixed = None if fixed is None else self._by_name.get(fixed)
+
+    def of(self, body: Mapping[str, object]) -> Candidates:
+        """Return what may answer a request. Raises GatewayError (upstream_unavailable)."""
+        name = self.model or str(body.get("model", ""))
+        use = self.aliases.get(name)
+        if use is None:
+            return Candidates(name, (Candidate(self.model, self.upstream_of(name)),))
+        return Candidates(name, [Candidate(model, self._used(model, upstream)) for model, upstream in use])
+
+    def upstream_of(self, model: str) -> Upstream:
+        """Return the upstream of a model by its name. Raises GatewayError (upstream_unavailable)."""
+        if self._fixed is not None:
+            return self._fixed
+        for upstream in self.upstreams:
+            if any(fnmatchcase(model, pattern) for pattern in upstream.models):
+                return upstream
+        if not self.upstreams:
+            raise GatewayError("upstream_unavailable", "No upstream is configured; add one under 'upstreams'.")
+        return next((upstream for upstream in self.upstreams if not upstream.models), self.upstreams[0])
+
+    def _used(self, model: str, upstream: str | None) -> Upstream:
+        return self.upstream_of(model) if upstream is None else self._by_name[upstream]

@@ -1,0 +1,159 @@
+"""The list of models: that of one upstream as it is, or the aliases and all upstreams' as one.
+
+A merged list names what its client can ask for: the aliases, and of each upstream the models whose requests go there. All
+upstreams are asked at once. One that fails, or does not answer in time, is left alone for a while; meanwhile the list
+has what it listed last, if the gateway has a key for it. Otherwise its list belongs to the credential of one client.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from http import HTTPStatus
+from typing import Final
+
+import orjson
+
+from gateway.contracts.caller import Caller
+from gateway.contracts.store import Json
+from gateway.errors import GatewayError
+from gateway.json_values import SERVICE_VALUES_LIMIT, holds_more
+from gateway.model.candidates import ModelTable
+from gateway.model.target import Target, Upstream
+from gateway.model.wire import list_request, own_credential
+from gateway.upstream.call import UpstreamCall
+from gateway.upstream.member import Member
+
+log = logging.getLogger("gateway")
+
+#: Longest list of models that is read.
+LIST_LIMIT_BYTES: Final = 4 << 20
+#: Longest wait for an upstream among several, and how long one that failed is not asked again, in seconds.
+WAIT_S: Final = 2.0
+PAUSE_S: Final = 30.0
+#: A longer list is read in a thread of its own.
+_LARGE_BYTES: Final = 1 << 16
+_JSON: Final = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The client's header lines that go on, and those of its credential, in whose header an upstream's own key goes."""
+
+    caller: Caller
+    _: KW_ONLY
+    lines: bytes
+    credential: bytes
+    header: bytes
+
+
+@dataclass(slots=True)
+class ModelLists:
+    """The lists of the upstreams of one configuration. `clock` is monotonic, in seconds."""
+
+    table: ModelTable
+    clock: Callable[[], float]
+    merged: bool = False
+    _known: dict[str, Sequence[Json]] = field(default_factory=dict)
+    _paused_until_s: dict[str, float] = field(default_factory=dict)
+
+    async def __call__(self, asking: Asking) -> tuple[int, str, bytes]:
+        """Return (status, content type, body). Raises GatewayError."""
+        if not self.merged:
+            upstream = self.table.of({}).models[0].upstream
+            asking.caller.check_upstream(upstream.name)
+            return await _fetched(upstream, asking)
+        return HTTPStatus.OK, _JSON, orjson.dumps({"object": "list", "data": await self._all(asking)})
+
+    async def _all(self, asking: Asking) -> list[Json]:
+        caller, first = asking.caller, self.table.of({}).models[0].upstream
+        upstreams = [upstream for upstream in self.table.upstreams if caller.may_use_upstream(upstream.name)]
+        elsewhere = replace(asking, credential=b"")  # it was sent for the first upstream
+        answers = await asyncio.gather(*(self._of(one, asking if one is first else elsewhere) for one in upstreams))
+        listed = {alias: _listed(alias) for alias in self.table.aliases if caller.may_use_model(alias)}
+        for upstream, models in zip(upstreams, answers, strict=True):
+            for model in models:
+                name = model["id"]
+                if name not in listed and caller.may_use_model(name) and self.table.upstream_of(name) is upstream:
+                    listed[name] = model
+        return list(listed.values())
+
+    async def _of(self, upstream: Upstream, asking: Asking) -> Sequence[Json]:
+        """Return the models that one upstream lists, or listed last."""
+        if self.clock() >= self._paused_until_s.get(upstream.name, 0.0):
+            try:
+                async with asyncio.timeout(WAIT_S):
+                    models = await _models_of(upstream, asking)
+            except GatewayError as error:
+                why = error.message
+            except TimeoutError:
+                why = f"it did not answer within {WAIT_S:g} s"
+            else:
+                if upstream.has_key:
+                    self._known[upstream.name] = models
+                return models
+            log.warning("models of upstream %r are not looked for again for %g s: %s", upstream.name, PAUSE_S, why)
+            self._paused_until_s[upstream.name] = self.clock() + PAUSE_S
+        return self._known.get(upstream.name, ())
+
+
+async def _fetched(upstream: Upstream, asking: Asking) -> tuple[int, str, bytes]:
+    """Return (status, content type, body) of the upstream's own list, by the first endpoint that answers.
+
+    Raises GatewayError.
+    """
+    group, tried, failure = upstream.group, list[Member](), None
+    while (member := group.choose(b"", None, without=tried)) is not None:
+        tried.append(member)
+        target = Target(member.pool, group.tally)
+        try:
+            return await _fetched_from(target, asking)
+        except GatewayError as error:
+            target.note(error)
+            failure = error
+    raise failure or group.unavailable(None)
+
+
+async def _fetched_from(target: Target, asking: Asking) -> tuple[int, str, bytes]:
+    call = UpstreamCall(target.pool, method=b"GET")
+    try:
+        own = own_credential(asking.credential, target.pool.endpoint, header=asking.header)
+        head = await call.send(list_request(target, asking.lines + own))
+        content = await call.within(LIST_LIMIT_BYTES)
+    finally:
+        call.close()
+    if len(content) > LIST_LIMIT_BYTES:
+        raise target.broken(f"its list of models is longer than {LIST_LIMIT_BYTES} bytes")
+    content_type = head.value(b"content-type") or _JSON.encode()
+    return head.status, content_type.decode("latin-1"), content
+
+
+async def _models_of(upstream: Upstream, asking: Asking) -> Sequence[Json]:
+    """Return the models that an upstream lists; none if it refuses the client. Raises GatewayError."""
+    status, _, content = await _fetched(upstream, asking)
+    if status == HTTPStatus.OK:
+        models = _read(content) if len(content) < _LARGE_BYTES else await asyncio.to_thread(_read, content)
+        if models is not None:
+            return models
+    elif status < HTTPStatus.INTERNAL_SERVER_ERROR and not upstream.has_key:
+        return ()
+    why = "no list of models" if status == HTTPStatus.OK else f"status {status}"
+    raise GatewayError("upstream_error", f"it answered with {why}")
+
+
+def _read(content: bytes) -> Sequence[Json] | None:
+    """Return the models with an id in a list of models; None: it is no such list."""
+    if holds_more(content, SERVICE_VALUES_LIMIT):
+        return None
+    try:
+        listed = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return None
+    models = listed.get("data") if isinstance(listed, dict) else None
+    if not isinstance(models, list):
+        return None
+    return [model for model in models if isinstance(model, dict) and isinstance(model.get("id"), str)]
+
+
+def _listed(alias: str) -> Json:
+    return {"id": alias, "object": "model", "created": 0, "owned_by": "gateway"}

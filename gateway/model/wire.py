@@ -1,0 +1,51 @@
+"""The requests that the context lane sends to upstreams, as bytes."""
+
+import orjson
+
+from gateway.approvals.check_word import masked
+from gateway.contracts.exchange import Exchange
+from gateway.model.refusal import CHAT
+from gateway.model.styles import Style, completed_request
+from gateway.model.target import Target
+from gateway.upstream.endpoint import Endpoint
+
+#: The path of the list of models.
+MODELS = b"/models"
+
+
+def chat_request(
+    exchange: Exchange, target: Target, style: Style, *, model: str | None = None, credential: bytes
+) -> bytes:
+    """Return the request for one endpoint. `model` None: the request names it.
+
+    `credential` are the header lines of the client's own, for an upstream without a key.
+    """
+    endpoint = target.pool.endpoint
+    body = completed_request(exchange.body, style)
+    if model is not None:
+        body["model"] = model
+    content = masked(orjson.dumps(body))
+    return b"".join(
+        (
+            b"POST %b HTTP/1.1\r\nHost: %b\r\n" % (target.path(CHAT), endpoint.authority),
+            exchange.header,
+            own_credential(credential, endpoint, header=exchange.credential_header),
+            b"Accept: %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+            % (b"application/json" if style.streams == "never" else b"text/event-stream", len(content)),
+            content,
+        )
+    )
+
+
+def list_request(target: Target, lines: bytes) -> bytes:
+    """Return the request for the list of models, with these header lines."""
+    line = b"GET %b HTTP/1.1\r\nHost: %b\r\n" % (target.path(MODELS), target.pool.endpoint.authority)
+    return line + lines + b"Accept: application/json\r\n\r\n"
+
+
+def own_credential(clients: bytes, endpoint: Endpoint, *, header: bytes) -> bytes:
+    """Return the client's credential, or the upstream's own key in `auth_header`, else in `header`."""
+    if endpoint.api_key is None:
+        return clients
+    name = endpoint.auth_header or header
+    return b"%b: %b%b\r\n" % (name.title(), b"Bearer " if name == b"authorization" else b"", endpoint.api_key)

@@ -1,0 +1,78 @@
+"""The headers of the context lane: what of a client's goes on, and what an answer says of who gave it."""
+
+import pytest
+
+from gateway.context.headers import MODEL_CHARS, answerer, credential_header, forwarded
+from gateway.contracts.exchange import AnsweredBy
+from gateway.runs.asking import RequestKey
+from gateway.runs.live_run import LiveRun
+from tests.agent.models import exchange
+
+from .contexts import NOBODY, head
+
+
+def test_the_clients_headers_go_on_but_for_those_of_its_message_and_ours() -> None:
+    """In order, byte for byte; credentials apart."""
+    kept = (
+        b"User-Agent: openai",
+        b"X-Stainless-Lang: py",
+        b"traceparent: 00-1",
+        b"OpenAI-Organization:  o ",
+        b"X-Odd:",
+    )
+    dropped = (
+        b"Content-Type: application/json",
+        b"Transfer-Encoding: chunked",
+        b"Content-Encoding: gzip",
+        b"Accept: application/json",
+        b"Accept-Encoding: gzip, br",
+        b"Expect: 100-continue",
+        b"Idempotency-Key: k",
+        b"Cookie: session=1",
+        b"Origin: http://localhost",
+        b"Connection: keep-alive, X-Nominated",
+        b"X-Nominated: 1",
+        b"Keep-Alive: timeout=5",
+        b"Trailer: X-Checked",
+        b"Content-Digest: sha-256=:x:",
+        b"Accept_Encoding: br",
+        b"TE: trailers",
+        b"X-Context-Chain: main",
+        b"X-Gateway-Key: gw-key",
+    )
+    credentials = (b"authorization: Bearer sk-client", b"X-API-Key: sk-client")
+    mixed = [line for group in zip(dropped[:5], kept, dropped[5:10], strict=True) for line in group]
+    lines, credential = forwarded(head(*mixed, *dropped[10:], *credentials), NOBODY.consumed)
+    assert lines == b"".join(line + b"\r\n" for line in kept)
+    assert credential == b"".join(line + b"\r\n" for line in credentials)
+
+
+@pytest.mark.parametrize("name", [b"authorization", b"x-api-key"])
+def test_the_gateways_own_key_never_goes_on(name: bytes) -> None:
+    """In whichever header it came."""
+    asked = head(name + b": Bearer gw-key", b"X-Gateway-Key: gw-key")
+    assert forwarded(asked, frozenset((name, b"x-gateway-key"))) == (b"", b"")
+
+
+def test_a_key_goes_where_the_client_put_its_own() -> None:
+    """In Authorization where it put none."""
+    assert credential_header(head(b"X-API-Key: k")) == b"x-api-key" and credential_header(head()) == b"authorization"
+
+
+@pytest.mark.parametrize(
+    ("asked", "model", "told"),
+    [
+        ("m", "m", None),
+        ("fast", "big", "big"),
+        ("fast", "m" * MODEL_CHARS, "m" * MODEL_CHARS),
+        ("fast", "m" * (MODEL_CHARS + 1), None),
+        ("fast", "big\r\nX-Evil: 1", None),
+        ("fast", "größer", None),
+    ],
+)
+async def test_who_answered_is_named(asked: str, model: str, told: str | None) -> None:
+    """The model only where it is another one, in characters that a header can have."""
+    run = LiveRun(exchange(model=asked), RequestKey("f", None, repeats=False), now_s=0.0)
+    assert answerer(run) == {}
+    run.by = AnsweredBy("up", "h:1", model)
+    assert answerer(run) == {"X-Context-Upstream": "up", **({} if told is None else {"X-Context-Model": told})}

@@ -1,0 +1,64 @@
+"""What may answer a request: by the name of its model, by an alias, and by what the configuration says for all."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from gateway.errors import GatewayError
+from gateway.model.candidates import Candidates, ModelTable
+from gateway.model.target import Upstream
+from gateway.testing.clock import ManualClock
+from tests.upstream.groups import group_of, member
+
+
+def upstream(name: str, *models: str, api_key: bytes | None = None) -> Upstream:
+    clock = ManualClock()
+    return Upstream(group_of(member("h", clock, api_key=api_key), clock=clock, name=name), models)
+
+
+UPSTREAMS = (upstream("one", "gpt-*"), upstream("two", "claude-*", api_key=b"k"), upstream("three"))
+
+
+def found(candidates: Candidates, asked: str = "") -> Sequence[tuple[str, str]]:
+    return [(one.named({"model": asked}), one.upstream.name) for one in candidates.models]
+
+
+@pytest.mark.parametrize(("model", "name"), [("gpt-5", "one"), ("claude-x", "two"), ("llama", "three")])
+def test_a_model_is_its_upstreams(model: str, name: str) -> None:
+    """Under its own name, which stays in the body as it is."""
+    candidates = ModelTable(UPSTREAMS).of({"model": model})
+    assert (candidates.name, candidates.upstream, candidates.models[0].model) == (model, name, None)
+    assert found(candidates, model) == [(model, name)]
+
+
+def test_an_alias_is_what_it_lists() -> None:
+    """In its order; an upstream is named or found. A name in the list is never an alias, not even its own."""
+    aliases = {"fast": [("gpt-5", None), ("gpt-5", "three"), ("fast", None), ("other", "two")], "other": [("x", None)]}
+    table = ModelTable(UPSTREAMS, aliases=aliases)
+    used = [("gpt-5", "one"), ("gpt-5", "three"), ("fast", "three"), ("other", "two")]
+    assert found(table.of({"model": "fast"})) == used
+    assert table.of({"model": "fast"}).name == "fast"
+    assert found(table.of({"model": "FAST"}), "FAST") == [("FAST", "three")]
+
+
+def test_the_configured_model_may_be_an_alias() -> None:
+    """It stands for whatever clients name. The configured upstream serves what names none itself."""
+    table = ModelTable(UPSTREAMS, fixed="two", model="fast", aliases={"fast": [("gpt-5", None), ("gpt-5", "one")]})
+    for body in ({"model": "llama"}, {}):
+        assert found(table.of(body)) == [("gpt-5", "two"), ("gpt-5", "one")]
+    assert found(ModelTable(UPSTREAMS, model="gpt-5").of({"model": "llama"})) == [("gpt-5", "one")]
+
+
+def test_one_key_of_the_gateway_among_them_is_enough() -> None:
+    """Then the client's credential may be its key for the gateway."""
+    table = ModelTable(UPSTREAMS, aliases={"mixed": [("x", "three"), ("y", "two")], "plain": [("x", "three")]})
+    assert [table.of({"model": name}).has_key for name in ("mixed", "plain", "claude-x")] == [True, False, True]
+
+
+def test_without_upstreams_an_alias_has_nobody() -> None:
+    """503, and the name of the section."""
+    table = ModelTable((), aliases={"fast": [("x", None)]})
+    for model in ("fast", "x"):
+        with pytest.raises(GatewayError, match="'upstreams'") as failed:
+            table.of({"model": model})
+        assert failed.value.code == "upstream_unavailable"
