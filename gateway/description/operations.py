@@ -44,7 +44,10 @@ COMMON: Final = (
     *("overloaded", "http_version", "store_full", "store_uncertain"),
 )
 #: Codes that any operation for a key may answer.
-OF_KEYS: Final = ("invalid_header", "missing_api_key", "invalid_api_key", "scope_missing")
+OF_KEYS: Final = (
+    *("invalid_header", "missing_api_key", "invalid_api_key", "key_expired"),
+    *("scope_missing", "network_not_allowed"),
+)
 #: Codes of no operation: paths and methods that are none, and requests that pass through.
 OF_NONE: Final = ("unknown_route", "unsupported_endpoint", "tool_not_found", "invalid_token", "issuer_unavailable")
 
@@ -73,7 +76,7 @@ def _chats(dialect: Dialect) -> list[Operation]:
 def _models(path: str, name: str) -> Operation:
     errors = (
         *("upstream_error", "upstream_timeout", "upstream_unavailable", "upstream_limited", "upstream_refused"),
-        *("circuit_open", "overloaded"),
+        *("circuit_open", "overloaded", "upstream_not_allowed"),
     )
     return Operation(
         method="GET", path=path, name=name, summary="List the models", tag="Chat", scopes=("context",),
