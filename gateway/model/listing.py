@@ -1,8 +1,8 @@
 """The list of models: that of one upstream as it is, or the aliases and all upstreams' as one.
 
 A merged list names what its client can ask for: the aliases, and of each upstream the models whose requests go there.
-All upstreams are asked at once. One that fails, or does not answer in time, is left alone for a while; meanwhile the
-list has what it listed last, if the gateway has a key for it. Otherwise its list belongs to the credential of one client.
+All upstreams are asked at once. One that fails, or does not answer in time, is left alone for a while. Meanwhile the
+list has what it listed last, if the gateway has a key for it: otherwise its list belongs to one client's credential.
 """
 
 import asyncio
