@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 from metrics_page import busy_context
+from upstream.groups import group
 
 from gateway.errors import CODES
+from gateway.lanes.gauges import gauges
 from gateway.registry.find import find_plugin
 from gateway.telemetry.exposition import Exposition
+from gateway.testing.clock import ManualClock
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import connect
 
@@ -45,6 +48,8 @@ async def test_every_metric_is_documented_with_its_labels() -> None:
         upstream.retries["stale"] += 1
         upstream.refused["busy"] += 1
         upstream.ejections["127.0.0.1:1", "breaker"] += 1
+        several = group("ab", ManualClock())
+        gateway.metrics.sources.append(lambda: gauges((several,)))
         gateway.metrics.deadlines["head"] += 1
         gateway.metrics.further.append(busy_context().counted)
         page = (await Exposition(gateway.metrics).page()).decode()

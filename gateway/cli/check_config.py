@@ -17,7 +17,7 @@ _LONGEST_OPTIONS = 100
 def described(loaded: Loaded, *, warnings: Sequence[str] = ()) -> Iterator[str]:
     """Yield one line after the other; `warnings` are those of its rehearsal."""
     settings = loaded.settings
-    upstreams = ", ".join(f"{u.name} ({u.base_url})" for u in settings.upstreams) or "the built-in demo model"
+    upstreams = ", ".join(f"{u.name} ({u.address})" for u in settings.upstreams) or "the built-in demo model"
     yield f"{loaded.file or 'defaults, no file'}: ok"
     yield f"  listen      {settings.listen}, workers {settings.workers}"
     yield f"  upstreams   {upstreams}"

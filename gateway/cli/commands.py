@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from gateway.config import Loaded, load
 from gateway.registry.check import check_plugins
-from gateway.server.passthrough_lane import check_files
+from gateway.server.lanes.passthrough import check_files
 from gateway.workflows.folder import load_workflows
 
 DEFAULT_FILE = Path("gateway.yaml")

@@ -20,11 +20,10 @@ from gateway.registry.find import PluginProblem
 from gateway.registry.stores import build_store, scratch_store, store_address
 from gateway.runs.live import LiveRuns
 from gateway.server.context_lane import Assembled, build_context_lane, build_shared
-from gateway.server.passthrough_lane import endpoint
+from gateway.server.lanes.upstreams import build_groups
 from gateway.telemetry.counters import ContextCounters
 from gateway.telemetry.metrics import Metrics
 from gateway.tools.catalog import obstacles_of
-from gateway.upstream.pool import Pool
 from gateway.workflows.folder import load_workflows
 
 log = logging.getLogger("gateway")
@@ -68,8 +67,7 @@ async def _assembled(loaded: Loaded, stack: AsyncExitStack) -> Assembled:
     stack.push_async_callback(store.close)
     assembled = await build_context_lane(
         loaded.settings,
-        pools=[Pool(endpoint(upstream), clock=clock.monotonic) for upstream in loaded.settings.upstreams],
-        metrics=Metrics(),
+        groups=build_groups(loaded.settings.upstreams, metrics=Metrics(), clock=clock.monotonic),
         shared=build_shared(
             store,
             runs=LiveRuns(clock=clock),

@@ -128,14 +128,17 @@ def _check_listen(document: Document) -> None:
 
 def _check_tls(document: Document) -> None:
     for path in document.matches("upstreams", "*"):
-        base_url, tls = document.get(*path, "base_url"), [given[-1] for given in document.matches_below((*path, "tls"))]
-        if tls and isinstance(base_url, str) and base_url.startswith("http:"):
+        tls = [given[-1] for given in document.matches_below((*path, "tls"))]
+        places = [(*path, "base_url"), *((*one, "url") for one in document.matches_below((*path, "endpoints")))]
+        urls = [url for place in places if isinstance(url := document.get(*place), str)]
+        if tls and urls and all(url.startswith("http:") for url in urls):
             document.complain(
                 (*path, "tls"), "there is no TLS with an http:// URL: write https://, or remove it", key=True
             )
         if "key_file" in tls and "cert_file" not in tls:
             document.complain((*path, "tls", "key_file"), "needs cert_file as well", key=True)
-        if document.get(*path, "auth_header") is not None and document.get(*path, "api_key") is None:
+        keys = [(*path, "api_key"), *((*one, "api_key") for one in document.matches_below((*path, "endpoints")))]
+        if document.get(*path, "auth_header") is not None and all(document.get(*key) is None for key in keys):
             document.warn((*path, "auth_header"), "has no effect without api_key")
 
 

@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from gateway.config.document import Document
+from gateway.config.messages import nearest
 from gateway.config.problems import KeyPath, shown
 from gateway.config.schema.http import Passthrough
 
@@ -16,12 +17,80 @@ _WILDCARD: Final = re.compile(r"[*?[]")
 
 
 def check_upstreams(document: Document) -> None:
-    """Report base URLs that name an endpoint, and warn of upstreams hidden behind earlier ones."""
+    """Report upstreams without a place, or that cannot stand in for each other; warn of what gets no request."""
     upstreams = list(document.matches("upstreams", "*"))
     for path in upstreams:
-        _check_base_url(document, (*path, "base_url"))
+        for url in ((*path, "base_url"), *_urls(document, path)):
+            _check_base_url(document, url)
+        _check_endpoints(document, path)
+    _check_fallbacks(document, upstreams)
     _warn_of_taken_paths(document, upstreams)
     _warn_of_taken_models(document, upstreams)
+
+
+def _urls(document: Document, upstream: KeyPath) -> Iterator[KeyPath]:
+    """Yield the paths of the URLs of its endpoints."""
+    for endpoint in document.matches_below((*upstream, "endpoints")):
+        yield (*endpoint, "url")
+
+
+def _check_endpoints(document: Document, upstream: KeyPath) -> None:
+    """Report an upstream that has no place or two of them, and endpoints that nobody could tell apart."""
+    endpoints = list(document.matches_below((*upstream, "endpoints")))
+    single = document.get(*upstream, "base_url") is not None
+    if single and endpoints:
+        document.complain((*upstream, "endpoints"), "base_url is given as well: keep one of the two", key=True)
+    elif not single and not endpoints and isinstance(document.get(*upstream), dict):
+        document.complain(upstream, "expected 'base_url', or 'endpoints' with a 'url' each")
+    names: dict[str, KeyPath] = {}
+    for path in endpoints:
+        name = document.get(*path, "name") or _authority(document.get(*path, "url"))
+        if isinstance(name, str) and (twin := names.setdefault(name, path)) != path:
+            place = document.place_of(twin)
+            document.complain(path, f"{shown(name)} stands for the endpoint at {place}, too: give each a 'name'")
+    with_key = [path for path in endpoints if document.get(*path, "api_key") is not None]
+    if with_key and len(with_key) < len(endpoints) and document.get(*upstream, "api_key") is None:
+        without = next(path for path in endpoints if path not in with_key)
+        text = "has no api_key, and others of its upstream have: clients send either the gateway's key or their own"
+        document.complain(without, f"{text}; give each endpoint a key, or the upstream one for all")
+    _warn_of_rules(document, upstream, endpoints)
+
+
+def _warn_of_rules(document: Document, upstream: KeyPath, endpoints: list[KeyPath]) -> None:
+    """Warn of rules that can never apply."""
+    unlimited = all(document.get(*path, "concurrent") is None for path in endpoints)
+    if unlimited and document.get(*upstream, "queue") is not None:
+        document.warn((*upstream, "queue"), "has no effect: no endpoint has a limit (endpoints[].concurrent)")
+    if document.get(*upstream, "hedge") is not None and len(endpoints) < 2:
+        document.warn((*upstream, "hedge"), "has no effect: there is no second endpoint")
+
+
+def _check_fallbacks(document: Document, upstreams: list[KeyPath]) -> None:
+    """Report fallbacks that are not there, and those that would be sent a credential that is not theirs."""
+    by_name = {str(document.get(*path, "name")): path for path in upstreams}
+    for upstream in upstreams:
+        for path in document.matches_below((*upstream, "fallback")):
+            name = document.get(*path)
+            if not isinstance(name, str):
+                continue
+            other = by_name.get(name)
+            if other is None:
+                hint = nearest(name, list(by_name)) or ""
+                document.complain(path, f"no upstream {shown(name)} is declared{hint}")
+            elif other == upstream:
+                document.complain(path, "an upstream is no fallback of itself: name another one")
+            elif _has_key(document, other) != _has_key(document, upstream):
+                text = "one of the two has an api_key and the other has none: a client's credential would go to"
+                document.complain(path, f"{text} the wrong one; give both a key, or none")
+
+
+def _has_key(document: Document, upstream: KeyPath) -> bool:
+    below = (document.get(*path, "api_key") for path in document.matches_below((*upstream, "endpoints")))
+    return any(key is not None for key in (document.get(*upstream, "api_key"), *below))
+
+
+def _authority(url: object) -> object:
+    return url.partition("://")[2].partition("/")[0] if isinstance(url, str) else None
 
 
 def _check_base_url(document: Document, path: KeyPath) -> None:
@@ -35,13 +104,14 @@ def _check_base_url(document: Document, path: KeyPath) -> None:
 def _warn_of_taken_paths(document: Document, upstreams: list[KeyPath]) -> None:
     """Warn of shared paths: in passthrough the first upstream with a path gets its requests, whatever their model."""
     owners: dict[str, str] = {}
+    fallbacks = {document.get(*path) for path in document.matches("upstreams", "*", "fallback", "*")}
     for upstream in upstreams:
         name = str(document.get(*upstream, "name"))
         own = list(_texts(document, (*upstream, "paths")))
         paths = own or list(_texts(document, ("passthrough", "paths"))) or list(Passthrough().paths)
         taken = {path: owners[bare] for path in paths if (bare := path.rstrip("/")) in owners}
         owners = {path.rstrip("/"): name for path in paths} | owners
-        if own or document.get("context", "upstream") != name:
+        if own or (document.get("context", "upstream") != name and name not in fallbacks):
             _warn_of_paths(document, upstream, taken, rest=len(paths) - len(taken))
 
 

@@ -13,6 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gateway.errors import GatewayError
 from gateway.lanes.connection import ClientConnection
+from gateway.lanes.gauges import gauges
 from gateway.lanes.keys import peer_of
 from gateway.lanes.passthrough.accounting import address_of
 from gateway.lanes.passthrough.tunnel import Tunnel
@@ -222,22 +223,13 @@ class Listener:
             inflight.add_metric([mode], modes.count(mode))
         streams = GaugeMetricFamily("gateway_open_streams", "Event streams under way")
         streams.add_metric([], sum(c.transaction is not None and c.transaction.streaming for c in self.connections))
-        up = GaugeMetricFamily(
-            "gateway_upstream_up", "1 unless the last connection attempt failed", labels=["upstream"]
-        )
-        pool = GaugeMetricFamily(
-            "gateway_upstream_pool_connections", "Connections to the upstream", labels=["upstream", "state"]
-        )
-        for p in self.router.pools:
-            up.add_metric([p.endpoint.name], float(p.counts.up))
-            pool.add_metric([p.endpoint.name, "idle"], len(p.idle))
-            pool.add_metric([p.endpoint.name, "busy"], len(p.open) - len(p.idle))
         refused = counter(
             "gateway_client_connections_refused",
             "Client connections refused, too many being open",
             self.refused_connections,
         )
-        yield from (connections, refused, inflight, streams, up, pool)
+        yield from (connections, refused, inflight, streams)
+        yield from gauges(self.router.groups)
 
     def _close_idle(self) -> None:
         now = self.clock()
@@ -249,8 +241,8 @@ class Listener:
         self.metrics.loop_lag.observe(max(now - due, 0.0))
         for connection in list(self.connections):
             connection.sweep(now)
-        for pool in self.router.pools:
-            pool.sweep(now)
+        for group in self.router.groups:
+            group.sweep(now)
         self._end_tunnels()
         self.wrong_keys.sweep()
         self._sweeper = self.loop.call_later(SWEEP_S, self._sweep, now + SWEEP_S)

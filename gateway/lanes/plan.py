@@ -4,19 +4,23 @@ A plan depends on the head (but for the digits of its Content-Length) and on the
 request with an equal head: clients send the same one again and again.
 """
 
+import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from dataclasses import field as attribute
 from typing import TYPE_CHECKING
 
 from gateway.contracts.caller import Caller
+from gateway.errors import GatewayError
 from gateway.http.fields import HOP_BY_HOP, Field, nominated
 from gateway.http.request_head import RequestHead
 from gateway.lanes.classify import CONTEXT_PREFIX
 from gateway.lanes.keys import CREDENTIAL_HEADERS, GATEWAY_HEADER, Identity, Key
 from gateway.telemetry.metrics import RouteTally, UpstreamTally
 from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.group import Group
+from gateway.upstream.member import Member
 from gateway.upstream.pool import Pool
 
 if TYPE_CHECKING:
@@ -24,6 +28,12 @@ if TYPE_CHECKING:
 
 #: Idempotent by RFC 9110 section 9.2.2: may be sent again when a reused connection turned out to be closed.
 REPEATABLE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
+#: POST requests that only compute an answer from their body. Not those that store or change something by it: a response
+#: can be a turn of a conversation, a message of a thread becomes a part of it.
+_COMPUTES = re.compile(
+    rb"/(?:v1|deployments/[^/]+)/(?:chat/completions|completions|embeddings|messages|messages/count_tokens|moderations|"
+    rb"rerank|audio/(?:speech|transcriptions|translations))/?\Z"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +46,8 @@ class Plan:
     each use of the plan (`KeyRing.still_is`). `sharing`: fields of our own errors, for browsers; `shared`: a page of an
     origin in `cors` asks, so the upstream's answer gets them, too. `splice` is the class of its transactions: what a
     configuration adds to passthrough is a class of its own, and costs nothing where the router does not choose it.
+    `endpoint` is the name of the endpoint in its upstream, and `ways` are those to all of them; None: the request can
+    go to this one only.
     """
 
     splice: "type[Splice]"
@@ -62,6 +74,58 @@ class Plan:
     plain: bool
     sharing: Mapping[str, str]
     shared: bool
+    endpoint: str | None
+    ways: "Ways | None" = None
+
+
+class Ways:
+    """The ways of a request to the endpoints of its upstream and of the fallbacks.
+
+    A plan for each is made when it is first used, and kept. `twice`: sending the request twice does no harm. `sticky`:
+    what belongs at the same endpoint (`balance: sticky`). `fallbacks` are those that the caller may use.
+    """
+
+    __slots__ = ("_make", "_plans", "fallbacks", "group", "sticky", "twice")
+
+    def __init__(self, group: Group, make: Callable[[Group, Member], Plan], *, twice: bool, sticky: bytes) -> None:
+        self.group = group
+        self.twice = twice
+        self.sticky = sticky
+        self._make = make
+        self._plans: dict[Member, Plan] = {}
+        self.fallbacks = tuple(fallback for fallback in group.fallbacks if self._allowed(fallback))
+
+    def to(self, group: Group, member: Member) -> Plan:
+        """Return the plan of the request at an endpoint."""
+        plan = self._plans.get(member)
+        if plan is None:
+            plan = self._plans[member] = self._make(group, member)
+        return plan
+
+    @property
+    def most_plans(self) -> int:
+        """Return how many plans there can be."""
+        return sum(len(group.members) for group in (self.group, *self.fallbacks))
+
+    def _allowed(self, group: Group) -> bool:
+        try:
+            self.to(group, group.members[0])
+        except GatewayError:
+            return False
+        return True
+
+
+def may_run_twice(head: RequestHead, path: bytes) -> bool:
+    """Return whether a request that may have been carried out can be sent again without harm.
+
+    Idempotent methods (RFC 9110 section 9.2.2), requests that the client made safe by an Idempotency-Key, and those
+    that only compute.
+    """
+    if head.websocket:
+        return False
+    if head.method in REPEATABLE or head.value(b"idempotency-key"):
+        return True
+    return head.method == b"POST" and _COMPUTES.search(path) is not None
 
 
 def upstream_head(head: RequestHead, target: bytes, endpoint: Endpoint, identity: Identity) -> tuple[bytes, bytes]:

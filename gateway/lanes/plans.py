@@ -22,20 +22,22 @@ class Plans:
 
     def drop(self, key: bytes) -> None:
         """Forget a plan that may not be used any more."""
-        if self.by_head.pop(key, None) is not None:
-            self._bytes -= _size(key)
+        plan = self.by_head.pop(key, None)
+        if plan is not None:
+            self._bytes -= _size(key, plan)
 
     def store(self, key: bytes, plan: Plan) -> None:
         """Remembers a plan, unless its head is too large."""
         if len(key) > HEAD_LIMIT_BYTES or key in self.by_head:
             return
-        self._bytes += _size(key)
+        self._bytes += _size(key, plan)
         if self._bytes > PLANS_BYTES:
             for oldest in tuple(islice(self.by_head, len(self.by_head) // SHARE + 1)):
-                del self.by_head[oldest]
-                self._bytes -= _size(oldest)
+                self._bytes -= _size(oldest, self.by_head.pop(oldest))
         self.by_head[key] = plan
 
 
-def _size(key: bytes) -> int:
-    return 2 * len(key) + PLAN_BYTES
+def _size(key: bytes, plan: Plan) -> int:
+    """Return the bytes of a plan; one with several ways has the head it was made from, and a plan for each."""
+    one = 2 * len(key) + PLAN_BYTES
+    return one if plan.ways is None else one * (3 + plan.ways.most_plans)

@@ -39,7 +39,8 @@ https://www.rfc-editor.org/rfc/rfc9110#section-8.6
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from gateway.contracts.caller import Caller
 from gateway.errors import GatewayError
@@ -48,16 +49,21 @@ from gateway.http.request_head import HeadLimits, RequestHead
 from gateway.lanes.classify import CONTEXT_BASE, classify, is_plain
 from gateway.lanes.door import Door
 from gateway.lanes.keys import Identity, KeyRing, Wire
+from gateway.lanes.passthrough.balanced import Balanced
+from gateway.lanes.passthrough.hedging import Hedging
 from gateway.lanes.passthrough.splice import Splice
-from gateway.lanes.plan import REPEATABLE, Plan, upstream_head
+from gateway.lanes.plan import REPEATABLE, Plan, Ways, may_run_twice, upstream_head
 from gateway.lanes.plans import Plans
 from gateway.lanes.routes import Route, RouteTable, path_of, resolve_alias
 from gateway.telemetry.metrics import Metrics
-from gateway.upstream.pool import Pool
+from gateway.upstream.group import Group
+from gateway.upstream.member import Member
 
 #: This page is open to every client, under every host name: it reveals nothing (Claude Code sends `HEAD /` first).
 ROOT = b"/"
 _API = b"/v1/"
+#: The field that names a conversation, which keeps its endpoint (`balance: sticky`).
+_CONVERSATION = b"x-context-conversation"
 _OWN_METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"))
 _NEEDLES = (b"ontent-Length: ", b"ontent-length: ")
 _LENGTH_FIELD = b"\r\ncontent-length: "
@@ -89,7 +95,7 @@ class Router:
         self,
         *,
         routes: Sequence[Route],
-        pools: Sequence[Pool],
+        groups: Sequence[Group],
         keys: KeyRing,
         door: Door,
         metrics: Metrics,
@@ -99,7 +105,7 @@ class Router:
         context_upstream: int | None = None,
     ) -> None:
         """`context_upstream` is the index of the upstream that the configuration names for the context lane."""
-        self.pools = tuple(pools)
+        self.groups = tuple(groups)
         self.door = door
         self.limits = limits
         self.timeouts = timeouts
@@ -160,8 +166,8 @@ class Router:
 
     def recognise(self, head: RequestHead) -> None:
         """Before any page of ours. Raises GatewayError unless the request has a key, where there are keys."""
-        own_keys = any(pool.endpoint.api_key is not None for pool in self.pools)
-        self.keys.recognise(head, upstream_has_key=own_keys or not self.pools)
+        own_keys = any(group.has_key for group in self.groups)
+        self.keys.recognise(head, upstream_has_key=own_keys or not self.groups)
 
     def identify(self, head: RequestHead, *, upstream_has_key: bool, scope: str) -> Identity:
         """Return the caller of one of our own routes. Raises GatewayError."""
@@ -169,13 +175,27 @@ class Router:
 
     def close(self) -> None:
         """Close idle upstream connections; busy ones close when their transaction ends. Idempotent."""
-        for pool in self.pools:
-            pool.close()
+        for group in self.groups:
+            group.close()
 
     def _plan(self, head: RequestHead, target: bytes, cut: int) -> Plan:
-        route, onward = self._way(target)
-        pool = self.pools[route.index]
+        route, plain = self._way(target)
+        group = self.groups[route.index]
+        make = partial(self._plan_for, head, target, cut, route, plain)
+        plan = make(group, group.members[0])
+        if group.plain:
+            return plan
+        sticky = head.value(_CONVERSATION) or (b"" if self.keys.is_empty else plan.caller.name.encode())
+        ways = Ways(group, make, twice=may_run_twice(head, path_of(plain)), sticky=sticky)
+        return replace(plan, splice=Balanced if group.rules.hedge_s is None else Hedging, ways=ways)
+
+    def _plan_for(
+        self, head: RequestHead, target: bytes, cut: int, route: Route, plain: bytes, group: Group, member: Member
+    ) -> Plan:
+        """Return the plan of a request at one endpoint. `plain` is its target without `/context`."""
+        pool = member.pool
         endpoint = pool.endpoint
+        onward = route.rewritten(plain, endpoint.base_path)
         identity = self._caller(head, target, upstream_has_key=endpoint.api_key is not None)
         identity.caller.check_upstream(endpoint.name)
         _check_models(identity.caller)
@@ -190,7 +210,7 @@ class Router:
             pool=pool,
             route=tally,
             codes=tally.codes(head.method.decode()),
-            upstream=self._metrics.upstream(endpoint.name),
+            upstream=group.tally,
             secret=maskable(endpoint.api_key),
             caller=identity.caller,
             key=identity.key,
@@ -210,13 +230,14 @@ class Router:
             plain=head.keep_alive and head.method != b"HEAD" and not head.websocket and not shared,
             sharing=self.door.sharing(head),
             shared=shared,
+            endpoint=None if group.plain else member.name,
         )
 
     def _way(self, target: bytes) -> tuple[Route, bytes]:
-        """Return the route of a target, and the target for its upstream. Raises GatewayError (unknown_route)."""
+        """Return the route of a target, and the target as it is below `/v1`. Raises GatewayError (unknown_route)."""
         plain = target.removeprefix(b"/context") if target.startswith(CONTEXT_BASE) else target
         route = self._routes.match(plain)
-        if plain is not target and self.pools:
+        if plain is not target and self.groups:
             # A route of a part of the API comes before the lane's own upstream, and that before a route of all of it.
             named = self._context_upstream
             if route is None or (named is not None and len(route.prefix) <= len(_API)):
@@ -227,7 +248,7 @@ class Router:
                 "No route for this path. The OpenAI API is served under '/v1': set the client's base URL to "
                 "'http://<this host>/v1'.",
             )
-        return route, route.rewritten(plain, self.pools[route.index].endpoint.base_path)
+        return route, plain
 
     def _caller(self, head: RequestHead, target: bytes, *, upstream_has_key: bool) -> Identity:
         """Return the caller of a request that passes through. Raises GatewayError."""

@@ -9,6 +9,7 @@ import orjson
 from gateway.errors import GatewayError
 from gateway.http.redact import maskable
 from gateway.http.response_head import ResponseHead
+from gateway.http.retry_after import wanted_pause_s
 from gateway.model.target import Target
 
 #: The path that models are called under.
@@ -72,11 +73,8 @@ def _hint(target: Target) -> str:
 
 def _wait_s(head: ResponseHead) -> float | None:
     """Return how many seconds the upstream wants to be left alone, at most `RETRY_AFTER_S`, or None."""
-    for name, unit_s in ((b"retry-after-ms", 0.001), (b"retry-after", 1.0)):
-        wait = head.value(name) or b""
-        if wait.isdigit():
-            return min(int(wait[:9]) * unit_s, RETRY_AFTER_S)
-    return None
+    wanted_s = wanted_pause_s(head)
+    return None if wanted_s is None else min(wanted_s, RETRY_AFTER_S)
 
 
 def message_of(error: object, target: Target) -> str:

@@ -36,15 +36,15 @@ from gateway.server.context_lane import (
     build_shared,
     open_store,
 )
-from gateway.server.notices import Notices
-from gateway.server.page_runner import running
-from gateway.server.passthrough_lane import (
+from gateway.server.lanes.passthrough import (
     ROOT_PATHS,
     build_admin_entry,
     build_router,
     operators_paths,
     paths_apart,
 )
+from gateway.server.notices import Notices
+from gateway.server.page_runner import running
 from gateway.server.pruning import Pruner
 from gateway.server.status import StatusFacts, note_obstacles
 from gateway.telemetry.counters import ContextCounters
@@ -309,9 +309,7 @@ class Gateway:
         )
 
     async def _assemble(self, loaded: Loaded, router: Router) -> Assembled:
-        assembled = await build_context_lane(
-            loaded.settings, pools=router.pools, metrics=self._metrics, shared=self._shared
-        )
+        assembled = await build_context_lane(loaded.settings, groups=router.groups, shared=self._shared)
         warning = asyncio.get_running_loop().create_task(note_obstacles(assembled))
         self._tasks.append(warning)
         warning.add_done_callback(self._tasks.remove)

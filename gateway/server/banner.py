@@ -23,7 +23,7 @@ TRUST: Final[Mapping[str, str]] = {
 def banner(loaded: Loaded, *, url: str, admin_url: str) -> Iterator[str]:
     """Yield the lines. `url` and `admin_url` are those of the listeners, without a path; they may be the same."""
     settings = loaded.settings
-    upstreams = ", ".join(f"{upstream.name} ({upstream.base_url})" for upstream in settings.upstreams)
+    upstreams = ", ".join(f"{upstream.name} ({upstream.address})" for upstream in settings.upstreams)
     yield f"Twolane {__version__} is ready."
     yield f"  base URL    {url}/v1"
     yield f"  context     {url}/context/v1"

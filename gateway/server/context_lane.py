@@ -40,15 +40,12 @@ from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases
 from gateway.runs.live import JOINABLE_S, LiveRuns
 from gateway.server.context_tools import built, gate_of, load_tools
-from gateway.telemetry.metrics import Metrics
 from gateway.tools.catalog import Catalog
 from gateway.tools.in_use import Equipment, InUse
 from gateway.tools.judge import Judge
 from gateway.tools.results import Results
 from gateway.tools.runner import Runner
 from gateway.upstream.group import Group
-from gateway.upstream.member import Member
-from gateway.upstream.pool import Pool
 from gateway.workflows.definition import Workflow
 from gateway.workflows.folder import offered_workflows
 
@@ -179,9 +176,7 @@ def make_servers(store: Store, *, worker: str, counters: Counters, clock: Clock)
     return McpServers(store, build=build, worker=worker, counters=counters, clock=clock)
 
 
-async def build_context_lane(
-    settings: Settings, *, pools: Sequence[Pool], metrics: Metrics, shared: Shared
-) -> Assembled:
+async def build_context_lane(settings: Settings, *, groups: Sequence[Group], shared: Shared) -> Assembled:
     """Build the lane and its services. Raises ConfigError with every problem that was found."""
     problems: list[Problem] = []
     store, counters, clock = shared.store, shared.counters, shared.clock
@@ -193,7 +188,7 @@ async def build_context_lane(
     judge, runner = Judge(catalog, gate), Runner(shared.results, counters=counters, clock=clock)
     parts = _parts(settings, shared)
     host.runs = AgentLoops(parts)
-    core = _core(settings, _upstreams(settings, pools, metrics, clock), clock)
+    core = _core(settings, _upstreams(settings, groups), clock)
     model = metered(core, counters)
     chains: dict[str, Chain] = {}
     for name, uses in settings.chains.items():
@@ -357,12 +352,6 @@ def _links(chain: str, uses: Sequence[StageUse], host: Host, problems: list[Prob
     return links
 
 
-def _upstreams(settings: Settings, pools: Sequence[Pool], metrics: Metrics, clock: Clock) -> list[Upstream]:
+def _upstreams(settings: Settings, groups: Sequence[Group]) -> list[Upstream]:
     models = {upstream.name: upstream.models for upstream in settings.upstreams}
-    found = []
-    for pool in pools:
-        name = pool.endpoint.name
-        member = Member(pool, name=pool.endpoint.authority.decode("latin-1"))
-        group = Group(name, [member], tally=metrics.upstream(name), clock=clock.monotonic)
-        found.append(Upstream(group, tuple(models.get(name, ()))))
-    return found
+    return [Upstream(group, tuple(models.get(group.name, ()))) for group in groups]

@@ -39,11 +39,13 @@ _LARGEST = frozenset(
         "gateway_runs",
         "gateway_runs_stuck",
         "gateway_store_bytes",
+        "gateway_upstream_breaker_state",
         "process_max_fds",
     )
 )
 _SMALLEST = frozenset(
     (
+        "gateway_upstream_endpoint_up",
         "gateway_upstream_up",
         "gateway_mcp_server_up",
         "gateway_store_up",

@@ -26,7 +26,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.errors import GatewayError
 from gateway.telemetry.metrics import UpstreamTally
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("gateway")
 
+#: Statuses that say that nothing was done. They may ask for a pause, too.
+NOTHING_DONE: Final = frozenset(("429", "503", "529"))
 #: What a client is told to wait for when all places are taken, in seconds.
 BUSY_RETRY_S: Final = 1.0
 
@@ -54,7 +56,7 @@ class RetryRules:
 
     tries: int = 3
     part: float = 0.2
-    on: frozenset[str] = frozenset(("connect", "reset", "timeout", "429", "502", "503", "504"))
+    on: frozenset[str] = frozenset(("connect", "reset", "timeout", "429", "502", "503", "504", "529"))
     body_bytes: int = 1 << 20
 
 
@@ -75,6 +77,13 @@ class GroupRules:
     retry: RetryRules | None = None
     hedge_s: float | None = None
     queue: QueueRules | None = None
+
+
+class Checks(Protocol):
+    """Active health checks of the endpoints (health.py)."""
+
+    def sweep(self, now_s: float) -> None: ...
+    def close(self) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -104,14 +113,18 @@ class Group:
         self.clock = clock
         #: The upstreams that take its requests while it cannot, in their order.
         self.fallbacks: tuple[Group, ...] = ()
+        self.checks: Checks | None = None
         self.budget = RetryBudget(self.rules.retry.part if self.rules.retry is not None else 0.0, clock=clock)
+        #: Statuses whose answers are looked at before they go to a client.
+        self.telling = NOTHING_DONE | (self.rules.retry.on if self.rules.retry is not None else frozenset())
         self._queue: list[_Waiting] = []
 
     @property
     def plain(self) -> bool:
         """Return whether it is only a pool: one endpoint without limits, rules or fallbacks."""
-        only = len(self.members) == 1 and self.members[0].most is None and self.rules.breaker is None
-        return only and self.rules.retry is None and self.rules.hedge_s is None and not self.fallbacks
+        rules = self.rules
+        alone = len(self.members) == 1 and self.members[0].most is None and not self.fallbacks and self.checks is None
+        return alone and rules.breaker is None and rules.retry is None and rules.hedge_s is None
 
     @property
     def has_room(self) -> bool:
@@ -192,7 +205,7 @@ class Group:
                 self._admitted(member)
             member.breaker.succeeded(probe=probe)
         elif member.breaker.failed(self.clock(), probe=probe):
-            self._ejected(member, "breaker", member.breaker.waits_s(self.clock()))
+            self._ejected(member, "breaker", for_s=member.breaker.waits_s(self.clock()))
         self.serve_queue()
 
     def answered(self, member: Member, *, probe: bool) -> None:
@@ -240,21 +253,26 @@ class Group:
 
     # Endpoints that come and go.
 
-    def found(self, member: Member, *, well: bool) -> None:
-        """Take the result of health checks: an endpoint goes out, or comes back with its breaker closed."""
-        if well and not member.healthy:
-            member.healthy = True
-            member.breaker.close()
-            self._admitted(member)
-            self.serve_queue()
-        elif not well and member.healthy:
+    def found(self, member: Member, *, failing: str | None) -> None:
+        """Take the result of health checks: an endpoint goes out, or comes back with its breaker closed.
+
+        `failing` says why it goes out.
+        """
+        if failing is not None:
             member.healthy = False
-            self._ejected(member, "health", None)
+            self._ejected(member, "health", cause=failing)
+            return
+        member.healthy = True
+        member.breaker.close()
+        self._admitted(member)
+        self.serve_queue()
 
     def sweep(self, now_s: float) -> None:
         """Look at pools and queue; called twice a second."""
         for member in self.members:
             member.pool.sweep(now_s)
+        if self.checks is not None:
+            self.checks.sweep(now_s)
         if self._queue:
             self.serve_queue()
 
@@ -262,11 +280,13 @@ class Group:
         """Close idle connections; busy ones close when their request ends. Idempotent."""
         for member in self.members:
             member.pool.close()
+        if self.checks is not None:
+            self.checks.close()
 
-    def _ejected(self, member: Member, reason: str, for_s: float | None) -> None:
+    def _ejected(self, member: Member, reason: str, **more: object) -> None:
         self.tally.ejections[member.name, reason] += 1
         facts = {"upstream": self.name, "endpoint": member.name, "reason": reason}
-        log.warning("endpoint ejected", extra={"facts": {**facts, "for_s": for_s}})
+        log.warning("endpoint ejected", extra={"facts": facts | more})
 
     def _admitted(self, member: Member) -> None:
         log.warning("endpoint admitted again", extra={"facts": {"upstream": self.name, "endpoint": member.name}})

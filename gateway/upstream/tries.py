@@ -7,16 +7,15 @@ one that was tried, after a pause.
 """
 
 import random
+from collections.abc import Sequence
 from typing import Final
 
-from gateway.upstream.group import Group
+from gateway.upstream.group import NOTHING_DONE, Group
 from gateway.upstream.member import Member
 
 #: Statuses of an endpoint that fails, whoever asks. A 500 can be the fault of the request, and one client's bad
 #: requests must not eject an endpoint for all others.
 FAILING: Final = frozenset(("502", "503", "504", "529"))
-#: Statuses that say that nothing was done.
-NOTHING_DONE: Final = frozenset(("429", "503", "529"))
 #: The first pause before the same endpoint is asked again, in seconds; each next one is twice as long. Half of it is
 #: left to chance, so that requests that failed together do not come back together.
 PAUSE_S: Final = 0.1
@@ -25,11 +24,13 @@ PAUSE_S: Final = 0.1
 class Tries:
     """The tries of one request. `twice`: sending it twice is harmless. `sticky` and `model`: see `Group.choose`.
 
-    `group` and `member` are those of the try under way; `member` is None between two.
+    `fallbacks` are those that the caller may use; None: all. `group` and `member` are those of the try under way;
+    `member` is None between two.
     """
 
     __slots__ = (
         "_chosen",
+        "_fallbacks",
         "_probe",
         "_reason",
         "_tried",
@@ -42,8 +43,17 @@ class Tries:
         "sticky",
     )
 
-    def __init__(self, group: Group, *, twice: bool, sticky: bytes = b"", model: str | None = None) -> None:
+    def __init__(
+        self,
+        group: Group,
+        *,
+        twice: bool,
+        sticky: bytes = b"",
+        model: str | None = None,
+        fallbacks: Sequence[Group] | None = None,
+    ) -> None:
         self.home = self.group = group
+        self._fallbacks = group.fallbacks if fallbacks is None else fallbacks
         self.sticky = sticky
         self.model = model
         self.member: Member | None = None
@@ -97,18 +107,27 @@ class Tries:
         if member is not None:
             self.group.give_back(member, failed=failed, probe=self._probe)
 
-    def again(self, reason: str, *, stale: bool = False, told_not: bool = False, pause_s: float | None = None) -> bool:
+    def again(
+        self,
+        reason: str,
+        *,
+        possible: bool = True,
+        stale: bool = False,
+        told_not: bool = False,
+        pause_s: float | None = None,
+    ) -> bool:
         """End a try without a good answer. Return whether another may follow: sleep `self.pause_s`, then `begin`.
 
-        `reason` is `connect`, `reset`, `timeout` or a status. `stale`: an idle connection was closed by its upstream,
-        which is no fault. `told_not`: `x-should-retry: false`. `pause_s`: how long the endpoint asked to be left alone.
+        `reason` is `connect`, `reset`, `timeout` or a status. `possible`: the whole request is still here. `stale`: an
+        idle connection was closed by its upstream, which is no fault. `told_not`: `x-should-retry: false`. `pause_s`:
+        how long the endpoint asked to be left alone.
         """
         member, group = self.member, self.group
         if member is not None and pause_s is not None and _concerns_all(member, reason):
             member.pause(pause_s, group.clock())
         self.ended(failed=None if stale else _fault(reason))
         rules = self.home.rules.retry
-        if rules is None or told_not or reason not in rules.on or len(self._tried) >= rules.tries:
+        if rules is None or told_not or not possible or reason not in rules.on or len(self._tried) >= rules.tries:
             return False
         if not (self._twice or reason == "connect" or reason in NOTHING_DONE):
             return False
@@ -132,6 +151,7 @@ class Tries:
         if member is None or not self.home.budget.take():
             return None
         second = Tries.__new__(Tries)
+        second._fallbacks = ()
         second.home = self.home
         second.sticky, second.model, second.pause_s = self.sticky, self.model, 0.0
         second._twice, second._tried, second._reason, second._chosen = self._twice, self._tried, "hedge", None
@@ -145,7 +165,7 @@ class Tries:
             return home, member
         if home.busy(self.model) and home.has_room:
             return None
-        for group in home.fallbacks:
+        for group in self._fallbacks:
             if (member := group.choose(self.sticky, self.model, without=self._tried)) is not None:
                 return group, member
         member = home.choose(self.sticky, self.model) if self._tried else None

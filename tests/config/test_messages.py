@@ -13,7 +13,7 @@ from gateway.config.messages import nearest
         ("mcp: {mcpServers: {}}", "1:7 mcp.mcpServers: unknown key 'mcpServers'; did you mean 'servers'?"),
         ("metrics: {port: 1}", "1:11 metrics.port: unknown key 'port'; known here: enabled"),
         ("zzz: 1", "1:1 zzz: unknown key 'zzz'"),
-        ("upstreams: [{name: a}]", "1:13 upstreams[0].base_url: this key is required"),
+        ("upstreams: [{base_url: 'http://a'}]", "1:13 upstreams[0].name: this key is required"),
         ("approvals: {mode: hodl}", "expected one of turn, hold, reject; did you mean 'hold'?"),
         ("approvals: {mode: auto}", "1:19 approvals.mode: 'auto' is gone: write turn, the default, and a stream ends"),
         ("approvals: {chains: {assistant: auto}}", "expected one of turn, hold, reject"),

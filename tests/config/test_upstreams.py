@@ -102,3 +102,64 @@ def test_the_sections_of_litellm_are_answered_with_ours(key: str) -> None:
         warnings(f"{key}: {{}}\nmodel_list: []\n" if key != "model_list" else "model_list: []")
     assert f"{key}: this is a key of LiteLLM: " in str(said.value) and "docs/from-litellm.md" in str(said.value)
     assert "model_list: this is a key of LiteLLM: write each server once under 'upstreams'" in str(said.value)
+
+
+TWO = "endpoints: [{url: 'http://a/v1'}, {url: 'http://b/v1'}]"
+KEYED = "endpoints: [{url: 'http://a/v1', api_key: k}, {url: 'http://b/v1'}]"
+
+
+@pytest.mark.parametrize(
+    ("upstreams", "said"),
+    [
+        ("{name: a}", "upstreams[0]: expected 'base_url', or 'endpoints' with a 'url' each"),
+        (f"{A}, {TWO}}}", "upstreams[0].endpoints: base_url is given as well: keep one of the two"),
+        (
+            "{name: a, endpoints: [{url: 'http://a/v1'}, {url: 'http://a/v2'}]}",
+            "upstreams[0].endpoints[1]: 'a' stands for the endpoint at gateway.yaml:1:",
+        ),
+        (f"{{name: a, {KEYED}}}", "upstreams[0].endpoints[1]: has no api_key, and others of its upstream have"),
+        (
+            "{name: a, endpoints: [{url: 'http://a/v1/embeddings'}]}",
+            "endpoints[0].url: this is the URL of one",
+        ),
+        (f"{A}, fallback: [b]}}", "upstreams[0].fallback[0]: no upstream 'b' is declared"),
+        (f"{A}, fallback: [a]}}", "upstreams[0].fallback[0]: an upstream is no fallback of itself"),
+        (
+            f"{A}, api_key: k, fallback: [b]}}, {B}}}",
+            "fallback[0]: one of the two has an api_key",
+        ),
+        (f"{{name: a, tls: {{verify: false}}, {TWO}}}", "there is no TLS with an http:// URL"),
+    ],
+)
+def test_upstreams_that_cannot_work_are_refused(upstreams: str, said: str) -> None:
+    """With the place, and what to write."""
+    with pytest.raises(ConfigError) as error:
+        warnings(f"upstreams: [{upstreams}]")
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "upstreams",
+    [
+        f"{{name: a, {TWO}}}",
+        f"{{name: a, api_key: k, {KEYED}}}",
+        "{name: a, endpoints: [{url: 'http://a/v1', name: x}, {url: 'http://a/v1', name: y}]}",
+        f"{A}, fallback: [b]}}, {B}}}",
+    ],
+)
+def test_endpoints_and_fallbacks_that_can_are_not(upstreams: str) -> None:
+    """A fallback needs no paths of its own."""
+    assert warnings(f"upstreams: [{upstreams}]") == ()
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("queue: {size: 5}", "upstreams[0].queue: has no effect: no endpoint has a limit (endpoints[].concurrent)"),
+        ("hedge: 2s", "upstreams[0].hedge: has no effect: there is no second endpoint"),
+    ],
+)
+def test_rules_that_never_apply_are_warned_of(rule: str, said: str) -> None:
+    """They were meant to do something."""
+    (warning,) = warnings(f"upstreams: [{A}, {rule}}}]")
+    assert said in warning

@@ -226,7 +226,7 @@ async def test_an_answer_on_accept_is_the_answer(request_: bytes, end: str) -> N
                 assert (response.status, response.payload) == (503, b"at my limit")
                 assert response.values(b"retry-after") == [b"7"]
         await upstream.wait_open(0)
-        assert not listener_of(gateway).router.pools[0].open
+        assert not listener_of(gateway).router.groups[0].members[0].pool.open
 
 
 async def test_an_upstream_that_closes_on_accept_is_a_502() -> None:
@@ -242,7 +242,7 @@ async def test_an_upstream_that_closes_on_accept_is_a_502() -> None:
                 response = await client.read_response()
                 assert (response.status, error_of(response)["code"]) == (502, "upstream_error")
         await upstream.wait_open(0)
-        assert not listener_of(gateway).router.pools[0].open
+        assert not listener_of(gateway).router.groups[0].members[0].pool.open
 
 
 @pytest.mark.parametrize("first", ["body", "answer"])
@@ -282,7 +282,7 @@ async def test_a_request_that_is_stuck_behind_its_answer_keeps_its_connection() 
         async with client_of(gateway) as client:
             await client.send(post_chunked(b""))
             await upstream.wait_connections(1)
-            (pool,) = listener_of(gateway).router.pools
+            pool = listener_of(gateway).router.groups[0].members[0].pool
             while not any(connection.transport.get_write_buffer_size() for connection in pool.open):
                 await client.send(chunk(bytes(16384)))
                 await breathe()

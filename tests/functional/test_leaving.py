@@ -177,7 +177,7 @@ async def test_others_do_not_notice() -> None:
             await asyncio.gather(*(leaver(gateway, number) for number in range(start, start + 50)))
         await asyncio.gather(*staying)
         listener = listener_of(gateway)
-        (pool,) = listener.router.pools
+        pool = listener.router.groups[0].members[0].pool
         await until(lambda: not listener.inflight and not listener.connections)
         await until(lambda: pool.open == set(pool.idle))  # the loop tells of an aborted connection a turn later
         await upstream.wait_open(len(pool.idle))

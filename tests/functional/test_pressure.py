@@ -25,7 +25,7 @@ def held_bytes(gateway: LocalGateway) -> int:
     """What the gateway keeps for its connections beyond what the kernels have."""
     listener = listener_of(gateway)
     clients = [connection.transport for connection in listener.connections]
-    upstreams = [connection.transport for pool in listener.router.pools for connection in pool.open]
+    upstreams = [connection.transport for group in listener.router.groups for connection in group.members[0].pool.open]
     return sum(transport.get_write_buffer_size() for transport in (*clients, *upstreams))
 
 

@@ -18,11 +18,13 @@ from gateway.lanes.local import take_back
 from gateway.lanes.router import Limits, Router, Timeouts
 from gateway.lanes.routes import Route
 from gateway.lanes.wrong_keys import WrongKeys
-from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.metrics import Metrics, UpstreamTally
 from gateway.testing.clock import ManualClock
 from gateway.testing.peer import Connecting, connect
 from gateway.testing.upstream import FakeUpstream, Script
 from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.group import Group
+from gateway.upstream.member import Member
 from gateway.upstream.pool import Pool
 
 HOST = "127.0.0.1"
@@ -56,7 +58,7 @@ def router(*endpoints: Endpoint, keys: KeyRing | None = None, **more: object) ->
     """An entry for `/v1/` and its endpoint, or for `/v1/`, `/v2/` and so on."""
     facts: dict[str, object] = {
         "routes": [Route(b"/v%d/" % (i + 1), i) for i in range(len(endpoints))],
-        "pools": [Pool(one, clock=ManualClock()) for one in endpoints],
+        "groups": [alone(Pool(one, clock=ManualClock())) for one in endpoints],
         "keys": keys or KeyRing(()),
         "metrics": Metrics(),
         "door": Door.of(TEST_HOSTS),
@@ -66,6 +68,12 @@ def router(*endpoints: Endpoint, keys: KeyRing | None = None, **more: object) ->
         **more,
     }
     return Router(**facts)  # type: ignore[arg-type]
+
+
+def alone(pool: Pool, tally: UpstreamTally | None = None) -> Group:
+    """An upstream with this one endpoint, and no rules."""
+    name = pool.endpoint.name
+    return Group(name, [Member(pool, name=name)], tally=tally or UpstreamTally(), clock=ManualClock())
 
 
 def read(raw: bytes) -> RequestHead:
@@ -91,8 +99,8 @@ class Lane:
         for now in (self.listener.clock(), self.listener.clock() + seconds):
             for connection in list(self.listener.connections):
                 connection.sweep(now)
-            for pool in self.listener.router.pools:
-                pool.sweep(now)
+            for group in self.listener.router.groups:
+                group.sweep(now)
 
     async def until_idle(self) -> None:
         await until(lambda: not (self.listener.connections or self.listener.inflight))
@@ -122,7 +130,7 @@ async def assembled(
         pool = Pool(endpoint(upstream.port, **facts), clock=loop.time)
         way_in = router(
             pool.endpoint,
-            pools=[pool],
+            groups=[alone(pool, metrics.upstream(pool.endpoint.name))],
             keys=keys,
             metrics=metrics,
             own_paths=own_paths,

@@ -18,13 +18,12 @@ from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases
 from gateway.runs.live import JOINABLE_S, LiveRuns
 from gateway.server.context_lane import Assembled, Shared, build_context_lane, make_servers, open_store
+from gateway.server.lanes.upstreams import build_groups
 from gateway.telemetry.counters import ContextCounters
 from gateway.telemetry.metrics import Metrics
 from gateway.testing.clock import ManualClock
 from gateway.tools.in_use import Equipment, InUse
 from gateway.tools.results import READ_RESULT, Results
-from gateway.upstream.endpoint import Endpoint
-from gateway.upstream.pool import Pool
 from tests.plugins.stores.records import new, run
 
 CLOCK = Clock(ManualClock())
@@ -37,15 +36,10 @@ def nothing_built() -> None:
 
 async def assembled(folder: Path, store: SqliteStore | None = None, **content: object) -> Assembled:
     settings = Settings.model_validate(content, context={"folder": folder})
-    pools = [
-        Pool(Endpoint(name=upstream.name, host="127.0.0.1", port=1, authority=b"u"), clock=ManualClock())
-        for upstream in settings.upstreams
-    ]
     store = store or SqliteStore(":memory:")
     return await build_context_lane(
         settings,
-        pools=pools,
-        metrics=Metrics(),
+        groups=build_groups(settings.upstreams, metrics=Metrics(), clock=ManualClock()),
         shared=Shared(
             store=store,
             runs=LiveRuns(clock=CLOCK),

@@ -12,6 +12,7 @@ from gateway.config.values.secret import Secret
 SECRETS_WITH_FILES = (
     ("store",),
     ("upstreams", "*", "api_key"),
+    ("upstreams", "*", "endpoints", "*", "api_key"),
     ("approvals", "notify", "*", "webhook"),
     ("approvals", "notify", "*", "secret"),
     ("mcp", "servers", "*", "url"),

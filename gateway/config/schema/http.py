@@ -1,17 +1,12 @@
-"""The sections about requests and upstreams, for the passthrough lane and the listener."""
+"""The sections about requests, for the passthrough lane and the listener."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from gateway.config.schema.section import Section
-from gateway.config.values.addresses import BaseUrl, Credential, CredentialHeader, ListenAddress, PathPrefix
+from gateway.config.values.addresses import ListenAddress, PathPrefix
 from gateway.config.values.scalars import (
-    ExistingFile,
-    FilePath,
-    Flag,
-    Name,
-    Text,
     counted,
 )
 from gateway.config.values.units import Duration, DurationOrZero, sized
@@ -23,59 +18,6 @@ class Admin(Section):
         default=None,
         description="A second address, for metrics, health and administration; null: they are on `listen`.",
     )
-
-
-class Tls(Section):
-    verify: Flag = Field(default=True, description="Check the upstream's certificate and name.")
-    ca_file: ExistingFile | None = Field(
-        default=None, description="Certificates to trust, as PEM; null: those of the system."
-    )
-    cert_file: ExistingFile | None = Field(
-        default=None, description="The gateway's certificate for the upstream, as PEM."
-    )
-    key_file: ExistingFile | None = Field(
-        default=None, description="Private key of `cert_file`, as PEM; null: it is in `cert_file`."
-    )
-    server_name: Text | None = Field(
-        default=None, description="Server name to send (SNI) and to verify; null: the host of `base_url`."
-    )
-
-
-class Timeouts(Section):
-    connect: Duration = Field(default=5.0, description="Longest wait for a connection, TLS included.")
-    first_byte: Duration = Field(default=600.0, description="Longest wait for the head of the response.")
-    idle: Duration = Field(default=300.0, description="Longest pause within a response.")
-
-
-class Upstream(Section):
-    name: Name = Field(description="Name in metrics, logs and `context.upstream`; used once.")
-    base_url: BaseUrl = Field(
-        description=(
-            "URL of the upstream, up to `/v1`. Its path replaces the matched prefix, or `/v1` if the "
-            "prefix names a part of the API, such as `/v1/embeddings`."
-        )
-    )
-    api_key: Credential | None = Field(
-        default=None,
-        description="The gateway's key for this upstream; null: the gateway passes on the client's own key.",
-    )
-    api_key_file: FilePath | None = Field(default=None, description="File that holds `api_key`.")
-    auth_header: CredentialHeader | None = Field(
-        default=None, description="Header that carries `api_key`; null: the one in which the client sent its own."
-    )
-    models: tuple[Text, ...] = Field(
-        default=(), description="Models that it serves, as globs; they choose the upstream in the context lane only."
-    )
-    paths: tuple[PathPrefix, ...] = Field(
-        default=(), description="Path prefixes that it serves; empty: those of `passthrough.paths`."
-    )
-    stream: Literal["usage", "plain", "never"] = Field(
-        default="usage",
-        description="How the context lane asks its models to answer: `usage` streams and asks for tokens, `plain` only "
-        "streams, `never` asks for whole answers. What a model refuses is learnt and left out.",
-    )
-    timeouts: Timeouts = Field(default_factory=Timeouts, description="Longest waits for this upstream.")
-    tls: Tls = Field(default_factory=Tls, description="TLS with this upstream.")
 
 
 class Passthrough(Section):

@@ -8,12 +8,13 @@ from pydantic import Field
 
 from gateway.config.schema.approvals import Approvals, Risk
 from gateway.config.schema.context import Chains, Context, Prompts, Workflows
-from gateway.config.schema.http import Admin, Limits, Passthrough, Upstream
+from gateway.config.schema.http import Admin, Limits, Passthrough
 from gateway.config.schema.keys import Key
 from gateway.config.schema.mcp import Mcp
 from gateway.config.schema.models import ModelAlias
 from gateway.config.schema.section import Section
 from gateway.config.schema.tools import Tools
+from gateway.config.schema.upstreams import Upstream
 from gateway.config.values.addresses import Address, BaseUrl, HostName, ListenAddress, Origin, StoreUrl
 from gateway.config.values.scalars import FilePath, Flag, Label, counted
 from gateway.config.values.secret import Secret

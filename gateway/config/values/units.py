@@ -10,6 +10,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h)?\Z")
 _SIZE = re.compile(r"([0-9]{1,15})(B|KiB|MiB|GiB)?\Z")
+_SHARE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(%)?\Z")
 # A year: beyond that a timer is a mistake, and some event loops overflow.
 _LONGEST_S = 8760 * 3600.0
 
@@ -50,6 +51,25 @@ def parse_size(value: object) -> int:
     return int(match[1]) * _BYTES[match[2] or "B"]
 
 
+def parse_share(value: object) -> float:
+    """Return the part from 0 to 1 of `20%` or a plain number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(f"expected a share such as 20% or 0.2, found {kind_of(value)}")
+    if isinstance(value, str):
+        match = _SHARE.match(value.strip())
+        if match is None:
+            raise ValueError("expected a share such as 20% or 0.2")
+        value = float(match[1]) / 100 if match[2] else float(match[1])
+    if not 0 <= value <= 1:
+        raise ValueError("must be between 0% and 100%")
+    return float(value)
+
+
+def format_share(part: float) -> str:
+    """Return the share as a percentage: 0.2 is `20%`."""
+    return f"{part * 100:.4f}".rstrip("0").rstrip(".") + "%"
+
+
 def format_duration(seconds: float) -> str:
     """Return the usual exact spelling: 600.0 is `10m`, 60.0 is `60s`, 0.5 is `500ms`."""
     for unit in ("h", "m"):
@@ -78,6 +98,11 @@ def _duration(kind: str, parse: Callable[[object], float]) -> Value:
 
 Duration = Annotated[float, _duration("duration", parse_positive_duration)]
 DurationOrZero = Annotated[float, _duration("duration, 0 allowed", parse_duration)]
+
+Share = Annotated[
+    float,
+    Value(kind="share", parse=parse_share, write=format_share, json_type="number", pattern=r"^[0-9.]+%?$|" + REFERENCE),
+]
 
 
 def sized(low_bytes: int, high_bytes: int) -> Value:

@@ -22,12 +22,18 @@ class Accounting:
     sent_at = 0.0
     received_bytes = 0
     sent_bytes = 0
+    tries = 0  # where the endpoint was chosen
     _overhead_s = 0.0
 
     def __init__(self, plan: Plan, client: Client, began: float) -> None:
         self._plan = plan
         self._client = client
         self._began = began
+
+    def use(self, plan: Plan) -> None:
+        """Note that the request goes to another endpoint than it was planned for, or goes there again."""
+        self._plan = plan
+        self.tries += 1
 
     def request_started(self) -> None:
         """Note that the request is on its way to the upstream, or waits for a connection."""
@@ -63,6 +69,8 @@ class Accounting:
                 duration_ms=round(duration_s * 1000, 3),
                 outcome=outcome,
                 upstream=plan.pool.endpoint.name,
+                endpoint=plan.endpoint,
+                tries=self.tries or None,
                 key=plan.caller.name,
                 client=address_of(self._client.transport.get_extra_info("peername")),
                 bytes_in=self.received_bytes,

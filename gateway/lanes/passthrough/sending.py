@@ -50,8 +50,14 @@ class Sending:
         elif len(body) > length:
             client.hold(body[length:])
             body = body[:length]
-        request = b"".join((plan.before, digits, plan.after, body))
         self._account.received_bytes = len(body)
+        self._begin(digits, body)
+        self._account.request_started()
+
+    def _begin(self, digits: bytes, body: bytes) -> None:
+        """Send the head and what is here of the body, over an idle connection or a new one."""
+        plan = self._plan
+        request = b"".join((plan.before, digits, plan.after, body))
         if plan.repeatable and self._request is None:
             self._replay = request
         upstream = plan.pool.take()
@@ -59,7 +65,6 @@ class Sending:
             self._open(request)
         else:
             self._attach(upstream, request)
-        self._account.request_started()
 
     def request_received(self, data: bytes) -> None:
         if self._request is None:

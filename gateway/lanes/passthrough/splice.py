@@ -67,7 +67,7 @@ from gateway.lanes.passthrough.tunnel import Tunnel
 from gateway.upstream.failures import UPSTREAMS_FAULT
 
 #: The failure of an upstream whose answer cannot be finished, in words, by the outcome that is counted.
-_CUT: Final = {
+CUT: Final = {
     "invalid": "wrote a body that does not fit its framing",
     "truncated": "closed the connection in the middle of an answer",
     "timeout": "was silent for too long in the middle of an answer",
@@ -249,8 +249,8 @@ class Splice(Sending):
     def _cut(self, outcome: str) -> None:
         """End an answer that cannot be finished, so that the client sees it."""
         self._drop_upstream()
-        if outcome in _CUT:
-            self._plan.pool.failures.note(f"Upstream {self._plan.pool.endpoint.name!r} {_CUT[outcome]}.")
+        if outcome in CUT:
+            self._plan.pool.failures.note(f"Upstream {self._plan.pool.endpoint.name!r} {CUT[outcome]}.")
         self._account.close(outcome, self._client.listener)
         self._client.cut(framed=self._framed)
 

@@ -100,7 +100,7 @@ def test_lists_are_filled_in_the_order_of_their_numbers(folder: Folder) -> None:
         ("GATEWAY__UPSTREAMS__7__NAME", "x", "upstreams is a list of 2: expected a number from 0 to 2"),
         ("GATEWAY__UPSTREAMS__A__NAME", "x", "upstreams is a list of 2"),
         ("GATEWAY__LISTEN__PORT", "1", "GATEWAY__LISTEN__PORT: listen is neither a section nor a list"),
-        ("GATEWAY__UPSTREAMS__2__NAME", "c", "upstreams[2].base_url: this key is required"),
+        ("GATEWAY__UPSTREAMS__2__NAME", "c", "GATEWAY__UPSTREAMS__2__NAME: expected 'base_url', or 'endpoints'"),
         ("GATEWAY__UPSTREAMS", "[{name: a, base_url: x}]", "GATEWAY__UPSTREAMS upstreams[0].base_url: expected a URL"),
         ("GATEWAY__UPSTREAMS", "[", "GATEWAY__UPSTREAMS: not valid YAML"),
         ("GATEWAY__ALLOWED_HOSTS", "a.example", "GATEWAY__ALLOWED_HOSTS: expected a list, found text"),

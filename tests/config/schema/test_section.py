@@ -3,10 +3,11 @@
 import pytest
 from pydantic import ValidationError
 
-from gateway.config.schema.http import Limits, Upstream
+from gateway.config.schema.http import Limits
 from gateway.config.schema.section import PluginUse, Section, child_of, is_collection, is_section, strip, type_at
 from gateway.config.schema.settings import Settings
 from gateway.config.schema.tools import PluginTool
+from gateway.config.schema.upstreams import Upstream
 from gateway.config.values.secret import Hidden
 
 

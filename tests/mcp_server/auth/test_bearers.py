@@ -11,7 +11,7 @@ from gateway.errors import GatewayError
 from gateway.http.request_head import HeadLimits, RequestHead, parse_request_head
 from gateway.lanes.keys import Identity
 from gateway.mcp_server.auth.bearers import Bearers
-from gateway.server.passthrough_lane import build_router
+from gateway.server.lanes.passthrough import build_router
 from gateway.telemetry.metrics import Metrics
 from gateway.testing.clock import ManualClock
 from tests.mcp_server.auth.issuer import AUDIENCE, OTHER_RSA_KEY, Issuer

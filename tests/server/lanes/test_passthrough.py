@@ -10,14 +10,14 @@ from gateway.config import ConfigError, Settings
 from gateway.errors import GatewayError
 from gateway.http.request_head import parse_request_head
 from gateway.lanes.router import Router
-from gateway.server.passthrough_lane import (
+from gateway.server.lanes.passthrough import (
     ADMIN_PATHS,
     ROOT_PATHS,
     build_admin_entry,
     build_router,
     check_files,
-    endpoint,
 )
+from gateway.server.lanes.upstreams import endpoints_of
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.endpoint import Endpoint
 
@@ -28,7 +28,8 @@ def settings(**content: object) -> Settings:
 
 def endpoint_of(**upstream: object) -> Endpoint:
     (only,) = settings(upstreams=[{"name": "up", **upstream}]).upstreams
-    return endpoint(only)
+    (found,) = endpoints_of(only)
+    return found
 
 
 def router(*, demo_url: str | None = None, **content: object) -> Router:

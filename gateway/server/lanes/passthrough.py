@@ -1,15 +1,14 @@
-"""The lanes' settings from the configuration: endpoints, routes, keys, limits, our own names and pages."""
+"""The lanes' settings from the configuration: routes, keys, limits, our own names and pages."""
 
 import ipaddress
 import ssl
 import time
 from collections.abc import Callable, Collection, Sequence
-from urllib.parse import urlsplit
 
 from gateway.approvals.webhooks import webhooks_of
 from gateway.config import ConfigError, Problem, Settings
-from gateway.config.schema.http import Upstream
 from gateway.config.schema.keys import KeyTerms
+from gateway.config.schema.upstreams import Upstream
 from gateway.contracts.caller import Bounds, Caller
 from gateway.http.request_head import HeadLimits
 from gateway.lanes.classify import CONSOLE, PROMPTS, SERVICES, WORKFLOWS
@@ -18,9 +17,8 @@ from gateway.lanes.keys import Key, KeyRing, LentKeys
 from gateway.lanes.router import Limits, Router, Timeouts
 from gateway.lanes.routes import Route
 from gateway.mcp_server.auth.protected_resource import WELL_KNOWN, metadata_paths
+from gateway.server.lanes.upstreams import build_groups, endpoints_of
 from gateway.telemetry.metrics import Metrics
-from gateway.upstream.endpoint import Endpoint
-from gateway.upstream.pool import Pool
 
 ROOT_PATHS = frozenset((b"/", b"/openapi.json"))
 ADMIN_PATHS = frozenset((b"/health/live", b"/health/ready", b"/metrics", SERVICES))
@@ -46,12 +44,11 @@ def build_router(
     upstreams = settings.upstreams
     if not upstreams and demo_url is not None:
         upstreams = (Upstream(name="demo", base_url=demo_url),)
-    endpoints = [endpoint(upstream) for upstream in upstreams]
     prefixes = [upstream.paths or settings.passthrough.paths for upstream in upstreams]
     routes = [Route(prefix.encode(), i) for i, paths in enumerate(prefixes) for prefix in paths]
     return Router(
         routes=routes,
-        pools=[Pool(e, clock=clock) for e in endpoints],
+        groups=build_groups(upstreams, metrics=metrics, clock=clock),
         keys=KeyRing(_keys(settings), lent=lent, now_s=now_s),
         metrics=metrics,
         door=door(settings),
@@ -66,7 +63,7 @@ def build_admin_entry(settings: Settings, *, metrics: Metrics) -> Router:
     """Build the router of `admin.listen`, which serves only our own pages."""
     return Router(
         routes=(),
-        pools=(),
+        groups=(),
         keys=KeyRing(()),
         metrics=metrics,
         door=door(settings),
@@ -108,7 +105,7 @@ def check_files(settings: Settings) -> None:
     problems = []
     for i, upstream in enumerate(settings.upstreams):
         try:
-            endpoint(upstream)
+            endpoints_of(upstream)
         except OSError as error:
             reason = (isinstance(error, ssl.SSLError) and error.reason) or error.strerror or "unusable"
             problems.append(Problem("configuration", f"upstreams[{i}].tls", f"its files cannot be used: {reason}"))
@@ -117,48 +114,11 @@ def check_files(settings: Settings) -> None:
     webhooks_of(settings.approvals.notify)
 
 
-def endpoint(upstream: Upstream) -> Endpoint:
-    """Return the endpoint of an upstream. Raises OSError (ssl.SSLError) if the TLS files cannot be used."""
-    url = urlsplit(upstream.base_url)
-    secure = url.scheme == "https"
-    host = url.hostname or ""
-    port = url.port or (443 if secure else 80)
-    return Endpoint(
-        name=upstream.name,
-        host=host,
-        port=port,
-        authority=url.netloc.encode(),
-        base_path=url.path.rstrip("/").encode(),
-        api_key=upstream.api_key.reveal().encode() if upstream.api_key else None,
-        auth_header=upstream.auth_header.lower().encode() if upstream.auth_header else None,
-        tls=_tls(upstream) if secure else None,
-        server_name=upstream.tls.server_name or host,
-        connect_s=upstream.timeouts.connect,
-        first_byte_s=upstream.timeouts.first_byte,
-        idle_s=upstream.timeouts.idle,
-        stream=upstream.stream,
-    )
-
-
 def _is_wildcard(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
         return False
-
-
-def _tls(upstream: Upstream) -> ssl.SSLContext:
-    tls = upstream.tls
-    context = ssl.create_default_context(cafile=tls.ca_file)
-    context.set_alpn_protocols(["http/1.1"])
-    # A connection that ends without close_notify was cut: it must not look like the end of an answer.
-    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
-    if not tls.verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if tls.cert_file:
-        context.load_cert_chain(tls.cert_file, tls.key_file)
-    return context
 
 
 def _keys(settings: Settings) -> list[Key]:

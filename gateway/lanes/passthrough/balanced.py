@@ -1,0 +1,271 @@
+"""A passthrough request to an upstream with several endpoints, or with rules for one that fails.
+
+It is a splice whose start and whose failures go through `Tries` (gateway/upstream/tries.py); what lies between them is
+the same code. Until the head of an answer is judged, nothing of it was forwarded, so another endpoint can still answer
+instead. From there on an answer that breaks is cut, as everywhere.
+
+What is kept for that: the body of the request up to `retry.body`, until the answer is judged; of the last answer that
+was not good enough, its bytes if they all came at once, so that a client whose last try got no answer at all is given
+that one.
+
+Invariants: each place at an endpoint is given back once, however the request ends; nothing is sent again after a byte
+of an answer was forwarded, an interim answer included; the request that is sent again is the same but for its plan.
+"""
+
+import asyncio
+from http import HTTPStatus
+from typing import Final
+
+from gateway.errors import GatewayError
+from gateway.http.body import BodyError
+from gateway.http.response_head import HEAD_LIMIT_BYTES, ResponseError, ResponseHead, body_of, parse_response_head
+from gateway.http.retry_after import wanted_pause_s
+from gateway.lanes.passthrough.splice import CUT, Splice
+from gateway.lanes.plan import Plan, Ways
+from gateway.upstream.connection import UpstreamConnection
+from gateway.upstream.failures import UPSTREAMS_FAULT
+from gateway.upstream.member import Member
+from gateway.upstream.tries import FAILING, Tries
+
+#: `HTTP/1.1 503`: with so many bytes the status is known.
+_STATUS_BYTES: Final = 12
+_VERSION: Final = b"HTTP/1."
+#: The reasons for another try, by the outcome that is counted.
+_REASONS: Final = {"connect": "connect", "timeout": "timeout"}
+
+
+class Balanced(Splice):
+    """A passthrough transaction with a choice of endpoints."""
+
+    # Each turn begins with these, too.
+    _ways: Ways
+    _tries: Tries | None = None
+    _digits = b""
+    _kept: list[bytes] | None = None  # the body so far, while it is short enough to be sent again
+    _kept_bytes = 0
+    _sent = False  # this try has sent something, or may have
+    _stale = False  # this try's connection was an idle one
+    _seen = b""  # the beginning of a head that is not judged yet
+    _judged = False  # what comes of the answer goes to the client
+    _last: tuple[Plan, bytes] | None = None  # an answer that was not good enough
+
+    def _begin(self, digits: bytes, body: bytes) -> None:
+        ways = self._plan.ways
+        assert ways is not None
+        self._ways, self._digits = ways, digits
+        self._tries = tries = Tries(ways.group, twice=ways.twice, sticky=ways.sticky, fallbacks=ways.fallbacks)
+        if ways.group.rules.retry is not None:
+            self._kept = []
+            self._keep(body)
+        self._pending = [b"", body]
+        self._next(tries)
+
+    def _feed_request(self, data: bytes) -> bytes | None:
+        fed = super()._feed_request(data)
+        if fed and self._kept is not None:
+            self._keep(fed)
+        return fed
+
+    def _keep(self, piece: bytes) -> None:
+        rules = self._ways.group.rules.retry
+        assert self._kept is not None
+        self._kept_bytes += len(piece)
+        if rules is None or self._kept_bytes > rules.body_bytes:
+            self._kept = None
+        else:
+            self._kept.append(piece)
+
+    # Tries.
+
+    def _next(self, tries: Tries) -> None:
+        """Begin a try, or wait for a place. `_pending` is the whole request so far, but for its head."""
+        try:
+            member = tries.begin()
+        except GatewayError as error:
+            # Not at once: requests that are held behind this one would be refused inside each other.
+            self._client.listener.loop.call_soon(self._refuse, error)
+            return
+        if member is None:
+            self._connecting = self._client.listener.loop.create_task(self._wait(tries))
+        else:
+            self._go(tries, member)
+
+    async def _wait(self, tries: Tries) -> None:
+        """Wait in the queue of the upstream."""
+        try:
+            member = await tries.home.place(tries)
+        except GatewayError as error:
+            self._connecting = None
+            self._refuse(error)
+            return
+        self._connecting = None
+        self._go(tries, member)
+
+    async def _pause(self, tries: Tries) -> None:
+        """Wait before the same endpoint is asked again."""
+        await asyncio.sleep(tries.pause_s)
+        self._connecting = None
+        self._next(tries)
+
+    def _go(self, tries: Tries, member: Member) -> None:
+        """Send what is pending to an endpoint."""
+        plan = self._ways.to(tries.group, member)
+        self._use(plan)
+        self._sent = self._stale = False
+        self._pending[0] = b"".join((plan.before, self._digits, plan.after))
+        if plan.repeatable and self._request is None:
+            self._replay = b"".join(self._pending)
+        upstream = plan.pool.take()
+        if upstream is None:
+            self._connecting = self._client.listener.loop.create_task(self._connect())
+        else:
+            pending, self._pending = b"".join(self._pending), []
+            self._attach(upstream, pending)
+
+    def _use(self, plan: Plan) -> None:
+        self._plan = plan
+        self._account.use(plan)
+
+    def _attach(self, upstream: UpstreamConnection, data: bytes) -> None:
+        self._sent, self._stale, self._seen = True, upstream.reused, b""
+        super()._attach(upstream, data)
+
+    def _refuse(self, error: GatewayError) -> None:
+        """Answer for an upstream that cannot take the request."""
+        if self._under_way and not self._give_last():
+            super()._fail(error, outcome="unavailable")
+
+    def _again(self, reason: str, outcome: str, *, head: ResponseHead | None = None, clean: bool = False) -> bool:
+        """End a try without a good answer. Return whether another one follows.
+
+        `clean`: the connection can be used again.
+        """
+        tries, plan = self._tries, self._plan
+        assert tries is not None
+        pieces = self._kept if self._sent else self._pending[1:]
+        follows = tries.again(
+            reason,
+            possible=pieces is not None and not self._judged,
+            stale=self._stale and reason == "reset",
+            told_not=head is not None and head.value(b"x-should-retry") == b"false",
+            pause_s=wanted_pause_s(head) if head is not None else None,
+        )
+        if not follows or pieces is None:
+            return False
+        plan.upstream.outcomes[outcome] += 1
+        if clean and self._upstream is not None and head is not None:
+            upstream, self._upstream = self._upstream, None
+            plan.pool.give(upstream, idle_timeout_s=head.idle_timeout_s)
+        else:
+            self._drop_upstream()
+        self._forget_answer()
+        self._pending = [b"", *pieces]
+        if tries.pause_s:
+            self._connecting = self._client.listener.loop.create_task(self._pause(tries))
+        else:
+            self._next(tries)
+        return True
+
+    def _forget_answer(self) -> None:
+        """Begin anew: nothing of an answer was forwarded."""
+        self._heads = self._answer = self._idle_timeout_s = None
+        self._seen, self._upstream_full, self._until_close = b"", False, False
+        self._keep_client = self._keep_upstream = self._framed = True
+        self._account.status, self._account.streaming = 0, False
+
+    # Answers.
+
+    def _head_received(self, data: bytes) -> None:
+        if self._judged:
+            super()._head_received(data)
+            return
+        data = self._seen + data
+        status, end = data[9:_STATUS_BYTES].decode("latin-1"), -1
+        if len(data) < _STATUS_BYTES:
+            held = _VERSION.startswith(data[: len(_VERSION)])
+        elif held := status in self._ways.group.telling:
+            end = data.find(b"\r\n\r\n")
+            held = end < 0 and len(data) <= HEAD_LIMIT_BYTES
+        if held:
+            self._seen = data
+        elif end < 0 or not self._refused_by(status, data, end + 4):
+            self._pass(status, data)
+
+    def _refused_by(self, status: str, data: bytes, end: int) -> bool:
+        """Handle an answer whose status is a reason for another try. Return whether one follows."""
+        plan, name = self._plan, self._plan.pool.endpoint.name
+        try:
+            head = parse_response_head(data[:end], method=plan.method)
+            body = body_of(head, payload_only=False)
+            body.feed(data[end:])
+        except (ResponseError, BodyError):
+            return False  # it is reported where it is read
+        whole = body.done and not body.rest
+        if whole:
+            self._last = (plan, data)
+        clean = whole and head.keep_alive and self._request is None
+        if not self._again(
+            status, "error" if head.status >= HTTPStatus.INTERNAL_SERVER_ERROR else "ok", head=head, clean=clean
+        ):
+            return False
+        plan.pool.failures.note(f"Upstream {name!r} answered {status}.")
+        return True
+
+    def _pass(self, status: str, data: bytes) -> None:
+        """Let an answer go to the client."""
+        self._judged, self._kept, self._seen = True, None, b""
+        if self._tries is not None and status not in FAILING and not status.startswith("1"):
+            self._tries.answered()
+        super()._head_received(data)
+
+    def _give_last(self) -> bool:
+        """Give the client an answer that was not good enough, now that no better one comes. Return whether one is."""
+        if self._last is None:
+            return False
+        plan, data = self._last
+        self._drop_upstream()
+        self._forget_answer()
+        self._use(plan)
+        self._judged = True
+        super()._head_received(data)
+        return True
+
+    # Ends.
+
+    def _fail(self, error: GatewayError, *, outcome: str) -> None:
+        tries = self._tries
+        if tries is not None and tries.member is not None and error.code in UPSTREAMS_FAULT:
+            reason = _REASONS.get(outcome, "reset") if self._sent else "connect"
+            plan = self._plan
+            if self._again(reason, outcome):
+                plan.pool.failures.note(error.message)
+                return
+            if self._give_last():
+                plan.upstream.outcomes[outcome] += 1
+                plan.pool.failures.note(error.message)
+                return
+        self._end(failed=None)
+        super()._fail(error, outcome=outcome)
+
+    def _complete(self, *, excess: bool) -> None:
+        status = self._account.status
+        at_fault = str(status) in FAILING
+        self._end(failed=at_fault if at_fault or status < HTTPStatus.INTERNAL_SERVER_ERROR else None)
+        super()._complete(excess=excess)
+
+    def _switch(self, head: ResponseHead, data: bytes, came: float) -> None:
+        self._end(failed=False)
+        super()._switch(head, data, came)
+
+    def _cut(self, outcome: str) -> None:
+        self._end(failed=True if outcome in CUT else None)
+        super()._cut(outcome)
+
+    def client_gone(self) -> None:
+        self._end(failed=None)
+        super().client_gone()
+
+    def _end(self, *, failed: bool | None) -> None:
+        """Give back the place at the endpoint."""
+        if self._tries is not None:
+            self._tries.ended(failed=failed)

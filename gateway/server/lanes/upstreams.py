@@ -1,0 +1,117 @@
+"""Upstreams from the configuration: endpoints and their pools, and the rules of each group of them."""
+
+import ssl
+from collections.abc import Callable, Sequence
+from urllib.parse import urlsplit
+
+from gateway.config.schema import upstreams as schema
+from gateway.config.schema.upstreams import Upstream
+from gateway.telemetry.metrics import Metrics
+from gateway.upstream.breaker import BreakerRules
+from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.group import Group, GroupRules, QueueRules, RetryRules
+from gateway.upstream.health import HealthChecks, HealthRules
+from gateway.upstream.member import Member
+from gateway.upstream.pool import Pool
+
+
+def build_groups(upstreams: Sequence[Upstream], *, metrics: Metrics, clock: Callable[[], float]) -> tuple[Group, ...]:
+    """Build the group of each upstream. `clock` is monotonic, in seconds. Raises OSError as `endpoints_of`."""
+    groups = tuple(_group(upstream, metrics=metrics, clock=clock) for upstream in upstreams)
+    by_name = {group.name: group for group in groups}
+    for group, upstream in zip(groups, upstreams, strict=True):
+        group.fallbacks = tuple(by_name[name] for name in upstream.fallback)
+    return groups
+
+
+def endpoints_of(upstream: Upstream) -> list[Endpoint]:
+    """Return the endpoints of an upstream. Raises OSError (ssl.SSLError) if the TLS files cannot be used."""
+    given = _given(upstream)
+    tls = _tls(upstream) if any(one.url.startswith("https:") for one in given) else None
+    return [_endpoint(upstream, one, tls) for one in given]
+
+
+def _given(upstream: Upstream) -> Sequence[schema.Endpoint]:
+    """Return the endpoints as configured, or the one that `base_url` is."""
+    return upstream.endpoints or tuple(schema.Endpoint(url=url) for url in upstream.urls)
+
+
+def _group(upstream: Upstream, *, metrics: Metrics, clock: Callable[[], float]) -> Group:
+    rules = _rules(upstream)
+    members = [
+        Member(
+            Pool(facts, clock=clock),
+            name=one.name or facts.authority.decode(),
+            weight=one.weight,
+            most=one.concurrent,
+            models=one.models,
+            breaker=rules.breaker,
+        )
+        for one, facts in zip(_given(upstream), endpoints_of(upstream), strict=True)
+    ]
+    group = Group(upstream.name, members, tally=metrics.upstream(upstream.name), clock=clock, rules=rules)
+    if (health := upstream.health) is not None:
+        checked = HealthRules(
+            path=health.path.encode(),
+            interval_s=health.interval,
+            timeout_s=health.timeout,
+            fall=health.fall,
+            rise=health.rise,
+        )
+        group.checks = HealthChecks(group, checked)
+    return group
+
+
+def _rules(upstream: Upstream) -> GroupRules:
+    """Return the rules of a group. Where there is another way to go, breaker and retries have defaults."""
+    several = len(upstream.urls) > 1 or bool(upstream.fallback)
+    breaker = upstream.breaker or (schema.Breaker() if several else None)
+    retry = upstream.retry or (schema.Retry() if several else None)
+    queue = upstream.queue
+    return GroupRules(
+        balance=upstream.balance,
+        breaker=BreakerRules(failures=breaker.failures, open_s=breaker.open, longest_s=breaker.longest)
+        if breaker is not None and breaker.failures
+        else None,
+        retry=RetryRules(tries=retry.tries, part=retry.budget, on=frozenset(retry.on), body_bytes=retry.body)
+        if retry is not None
+        else None,
+        hedge_s=upstream.hedge,
+        queue=QueueRules(size=queue.size, wait_s=queue.wait) if queue is not None else None,
+    )
+
+
+def _endpoint(upstream: Upstream, given: schema.Endpoint, tls: ssl.SSLContext | None) -> Endpoint:
+    url = urlsplit(given.url)
+    secure = url.scheme == "https"
+    host = url.hostname or ""
+    api_key = given.api_key or upstream.api_key
+    return Endpoint(
+        name=upstream.name,
+        host=host,
+        port=url.port or (443 if secure else 80),
+        authority=url.netloc.encode(),
+        base_path=url.path.rstrip("/").encode(),
+        api_key=api_key.reveal().encode() if api_key else None,
+        auth_header=upstream.auth_header.lower().encode() if upstream.auth_header else None,
+        tls=tls if secure else None,
+        server_name=upstream.tls.server_name or host,
+        connect_s=upstream.timeouts.connect,
+        first_byte_s=upstream.timeouts.first_byte,
+        idle_s=upstream.timeouts.idle,
+        stream=upstream.stream,
+    )
+
+
+def _tls(upstream: Upstream) -> ssl.SSLContext:
+    tls = upstream.tls
+    context = ssl.create_default_context(cafile=tls.ca_file)
+    context.set_alpn_protocols(["http/1.1"])
+    # A connection that ends without close_notify was cut: it must not look like the end of an answer.
+    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
+    if not tls.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if tls.cert_file:
+        context.load_cert_chain(tls.cert_file, tls.key_file)
+    return context

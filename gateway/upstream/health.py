@@ -1,0 +1,102 @@
+"""Active health checks: a GET to each endpoint at intervals takes one out that fails, and brings it back.
+
+They are driven by the sweep of the listener, so they end with the configuration that asked for them. A request that
+fails is the business of the breaker; a check sees an endpoint also when no client asks for it.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.errors import GatewayError
+from gateway.upstream.call import UpstreamCall
+from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.group import Group
+from gateway.upstream.member import Member
+
+#: An answer below this is a good one: a server that refuses a key, or knows no such page, is at work.
+FAILS_FROM: Final = 500
+#: How long the rest of an answer may take, so that its connection can be used again, in seconds.
+REST_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthRules:
+    """The checks of an endpoint: `path` below its URL; after `fall` failures it is out, after `rise` it is back.
+
+    Times are seconds.
+    """
+
+    path: bytes = b"/models"
+    interval_s: float = 10.0
+    timeout_s: float = 2.0
+    fall: int = 3
+    rise: int = 2
+
+
+class HealthChecks:
+    """The checks of one group."""
+
+    def __init__(self, group: Group, rules: HealthRules) -> None:
+        self._group = group
+        self._rules = rules
+        self._due_s: dict[Member, float] = {}
+        self._in_a_row: dict[Member, int] = dict.fromkeys(group.members, 0)  # against its present state
+        self._checking: dict[Member, asyncio.Task[None]] = {}
+
+    def sweep(self, now_s: float) -> None:
+        """Begin the checks that are due; called twice a second. Each endpoint is first checked at once."""
+        for member in self._group.members:
+            if member not in self._checking and now_s >= self._due_s.get(member, now_s):
+                self._due_s[member] = now_s + self._rules.interval_s
+                self._checking[member] = asyncio.get_running_loop().create_task(self._check(member))
+
+    def close(self) -> None:
+        """End the checks under way. Idempotent."""
+        for task in tuple(self._checking.values()):
+            task.cancel()
+
+    async def _check(self, member: Member) -> None:
+        try:
+            cause = await self._asked(member)
+        finally:
+            self._checking.pop(member)
+        if (cause is None) is member.healthy:
+            self._in_a_row[member] = 0
+            return
+        self._in_a_row[member] += 1
+        if self._in_a_row[member] >= (self._rules.fall if member.healthy else self._rules.rise):
+            self._in_a_row[member] = 0
+            self._group.found(member, failing=cause)
+
+    async def _asked(self, member: Member) -> str | None:
+        """Return why the endpoint failed the check, or None: it passed."""
+        call = UpstreamCall(member.pool, method=b"GET")
+        try:
+            async with asyncio.timeout(self._rules.timeout_s):
+                head = await call.send(_request(member.pool.endpoint, self._rules.path))
+            call.leave(within_s=REST_S)
+        except TimeoutError:
+            return f"no answer within {self._rules.timeout_s:g} s"
+        except GatewayError as error:
+            return error.message
+        finally:
+            call.close()
+        return None if head.status < FAILS_FROM else f"it answered {head.status}"
+
+
+def _request(endpoint: Endpoint, path: bytes) -> bytes:
+    target = (endpoint.base_path or b"/v1") + path
+    credential = b""
+    if endpoint.api_key is not None:
+        name = endpoint.auth_header or b"authorization"
+        credential = b"%b: %b%b\r\n" % (
+            name.title(),
+            b"Bearer " if name == b"authorization" else b"",
+            endpoint.api_key,
+        )
+    return b"GET %b HTTP/1.1\r\nHost: %b\r\n%bAccept: application/json\r\n\r\n" % (
+        target,
+        endpoint.authority,
+        credential,
+    )

@@ -1,0 +1,270 @@
+"""A request goes to another endpoint while nothing of an answer went to the client, and only if that does no harm."""
+
+import asyncio
+
+import orjson
+import pytest
+from functional.several import BODY, CHAT, STORES, chat, several
+from functional.through import ask, breathe, client_of, error_of, get, post
+from gateways import exchange, until
+
+from gateway.testing.peer import Peer
+from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, ok, serve
+
+BUSY = answer(503, b'{"error": "busy"}', [("X-Own", "yes")])
+
+
+async def resets(peer: Peer) -> None:
+    await peer.read_request()
+    peer.reset()
+
+
+async def silent(peer: Peer) -> None:
+    await peer.read_request()
+    await peer.wait_end(timeout_s=None)
+
+
+async def cuts(peer: Peer) -> None:
+    """Dies in the middle of an answer."""
+    await peer.read_request()
+    await peer.send(head(200, [("Content-Length", "10")]) + b"half")
+    peer.close()
+
+
+async def test_requests_are_shared_and_otherwise_unchanged() -> None:
+    """By weight; each endpoint is sent its own Host, and all else as it came."""
+    async with several(serve(ok()), serve(ok()), each={"weight": 2}) as up, client_of(up.gateway) as client:
+        for _ in range(6):
+            assert (await exchange(client, chat(b"X-Mixed: Case"))).status == 200
+        assert up.counts == [3, 3] and up.inflight == [0, 0]
+        for endpoint in up.endpoints:
+            request = endpoint.requests[0]
+            assert request.raw_body == BODY and b"X-Mixed: Case\r\n" in request.raw_head
+            assert request.values(b"host") == [f"127.0.0.1:{endpoint.port}".encode()]
+
+
+@pytest.mark.parametrize("fails", [resets, serve(BUSY), serve(answer(502)), serve(answer(429))])
+async def test_another_endpoint_answers_for_one_that_fails(fails: object) -> None:
+    """The client sees one good answer, and each request once at the other."""
+    async with several(fails, serve(answer(200, b"fine"))) as up, client_of(up.gateway) as client:  # type: ignore[arg-type]
+        for _ in range(4):
+            assert (await exchange(client, chat())).payload == b"fine"
+        assert [request.raw_body for request in up.endpoints[1].requests] == [BODY] * 4
+        assert up.inflight == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("fails", "request_", "status"),
+    [
+        (resets, post(BODY, STORES), 502),
+        (resets, post(BODY, b"/v1/responses"), 502),
+        (resets, post(BODY, b"/v1/threads/t/messages"), 502),
+        (serve(answer(502)), post(BODY, STORES), 502),
+        (serve(BUSY), post(BODY, STORES), 200),
+        (resets, post(BODY, STORES, b"Idempotency-Key: k"), 200),
+        (resets, post(BODY, STORES, method=b"PUT"), 200),
+        (serve(answer(500)), chat(), 500),
+    ],
+)
+async def test_a_request_that_may_not_happen_twice_is_sent_once(fails: object, request_: bytes, status: int) -> None:
+    """Unless the answer says that nothing was done, or its client made it safe."""
+    async with several(fails, serve(ok()), balance="least_loaded") as up:  # type: ignore[arg-type]
+        assert (await ask(up.gateway, request_)).status == status
+        assert up.counts == ([1, 0] if status >= 500 else [1, 1])
+
+
+async def test_a_post_that_was_never_sent_goes_to_the_next_endpoint() -> None:
+    """An endpoint that refuses connections has done nothing (U4)."""
+    async with several(serve(ok()), serve(ok())) as up:
+        up.endpoints[0]._stop_listening()
+        for _ in range(4):
+            assert (await ask(up.gateway, post(BODY, STORES))).status == 200
+        assert up.counts == [0, 4] and up.group.tally.retries["connect"] > 0
+
+
+async def test_a_body_that_comes_in_pieces_is_sent_again_whole() -> None:
+    """Also one whose first endpoint resets in the middle of it."""
+
+    async def reads_a_little(peer: Peer) -> None:
+        await peer.read_some()
+        peer.reset()
+
+    body = bytes(range(256)) * 1024
+    async with several(reads_a_little, serve(ok())) as up, client_of(up.gateway) as client:
+        await client.send(post(body, CHAT)[:5000])
+        await until(lambda: up.endpoints[0].connections and up.endpoints[0].connections[0].ended != "open")
+        await client.send(post(body, CHAT)[5000:])
+        assert (await client.read_response()).status == 200
+        assert up.endpoints[1].requests[0].raw_body == body
+
+
+async def test_a_body_longer_than_what_is_kept_is_sent_once() -> None:
+    """And gets the answer that there is."""
+    async with several(serve(BUSY), serve(ok()), retry={"body": "1KiB"}) as up:
+        assert (await ask(up.gateway, post(b"x" * 2000, CHAT))).status == 503
+        assert (await ask(up.gateway, post(b"x" * 500, CHAT))).status == 200
+
+
+async def test_when_all_tries_fail_the_last_answer_comes_byte_for_byte() -> None:
+    """Also when the very last try got no answer at all."""
+    async with several(serve(BUSY), serve(BUSY)) as up:
+        response = await ask(up.gateway, chat())
+        assert response.raw == BUSY
+    async with several(serve(BUSY), resets, retry={"tries": 2}) as up:
+        response = await ask(up.gateway, chat())
+        assert response.raw == BUSY
+        assert up.inflight == [0, 0]
+
+
+async def test_an_upstream_that_wants_no_retry_gets_none() -> None:
+    """`x-should-retry: false` ends it."""
+    async with several(serve(answer(503, b"", [("X-Should-Retry", "false")])), serve(ok())) as up:
+        assert (await ask(up.gateway, chat())).status == 503
+        assert up.counts == [1, 0]
+
+
+async def test_a_head_in_pieces_is_judged_when_its_status_is_here() -> None:
+    """And its fields before a retry."""
+
+    async def drips(peer: Peer) -> None:
+        await peer.read_request()
+        for piece in (b"HTTP", b"/1.1 50", b"3 Busy\r\nRetry-", b"After: 30\r\nContent-Length: 0\r\n\r\n"):
+            await peer.send(piece)
+            await breathe(20)
+        await peer.wait_end(timeout_s=None)
+
+    async with several(drips, serve(ok())) as up:
+        assert (await ask(up.gateway, chat())).status == 200
+        assert up.group.members[0].obstacle(up.group.clock()) == "pausing"
+
+
+async def test_after_the_first_byte_nothing_is_sent_again() -> None:
+    """The answer is cut, as everywhere; the endpoint has failed."""
+    async with several(cuts, serve(ok()), breaker={"failures": 1}) as up, client_of(up.gateway) as client:
+        await client.send(chat())
+        with pytest.raises(EOFError):
+            await client.read_response()
+        assert up.counts == [1, 0] and up.inflight == [0, 0]
+        assert up.group.members[0].breaker.state(up.group.clock()) == "open"
+
+
+async def test_streams_pass_as_they_come() -> None:
+    """Whole chunks go past, also from the second endpoint."""
+    more = asyncio.Event()
+
+    async def streams(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")]))
+        await peer.send(chunk(b"data: 1\n\n"))
+        await more.wait()
+        await peer.send(chunk(b"data: 2\n\n") + LAST_CHUNK)
+
+    async with several(serve(BUSY), streams) as up, client_of(up.gateway) as client:
+        await client.send(chat())
+        await client.read_head()
+        assert await client.read_some() == chunk(b"data: 1\n\n")
+        assert up.inflight == [0, 1]
+        more.set()
+        await until(lambda: up.inflight == [0, 0])
+
+
+async def test_a_client_that_leaves_frees_its_place_wherever_it_was() -> None:
+    """While it waits for the head, and while it waits in the queue."""
+    async with several(silent, each={"concurrent": 1}, queue={"size": 1}) as up:
+        async with client_of(up.gateway) as first, client_of(up.gateway) as second:
+            await first.send(chat())
+            await up.endpoints[0].wait_requests(1)
+            await second.send(chat())
+            await until(lambda: up.group.queued == 1)
+            third = await ask(up.gateway, chat())
+            assert third.status == 503 and error_of(third)["code"] == "overloaded"
+            assert third.values(b"retry-after") == [b"1"]
+            second.close()
+            await until(lambda: up.group.queued == 0)
+        await until(lambda: up.inflight == [0])
+
+
+async def test_whoever_waits_gets_the_next_place() -> None:
+    """And its body, which came meanwhile, whole."""
+    go_on = asyncio.Event()
+
+    async def slowly(peer: Peer) -> None:
+        while True:
+            await peer.read_request(timeout_s=None)
+            await go_on.wait()
+            await peer.send(ok())
+
+    async with several(slowly, each={"concurrent": 1}, queue={"wait": "2m"}) as up:
+        body = b"x" * 300_000
+        async with client_of(up.gateway) as first, client_of(up.gateway) as second:
+            await first.send(chat())
+            await up.endpoints[0].wait_requests(1)
+            await second.send(post(body, CHAT)[:1000])
+            await until(lambda: up.group.queued == 1)
+            sending = asyncio.create_task(second.send(post(body, CHAT)[1000:]))
+            await breathe(20)
+            go_on.set()
+            assert (await first.read_response()).status == 200
+            await sending
+            assert (await second.read_response()).status == 200
+        assert up.endpoints[0].requests[1].raw_body == body
+
+
+async def test_pipelined_requests_that_nobody_can_take_are_answered_one_after_the_other() -> None:
+    """A thousand of them, without a thousand calls inside each other."""
+    async with several(resets, breaker={"failures": 1, "open": "1h"}, retry={"tries": 1}) as up:
+        assert (await ask(up.gateway, chat())).status == 502
+        async with client_of(up.gateway) as client:
+            sending = asyncio.create_task(client.send(get() * 1000))
+            for _ in range(1000):
+                response = await client.read_response()
+                assert response.status == 503 and error_of(response)["code"] == "circuit_open"
+            await sending
+
+
+async def test_a_fallback_answers_while_no_endpoint_can() -> None:
+    """With its own path, and its name in the access log."""
+    async with (
+        several(serve(ok(b"other"))) as other,
+        several(
+            resets,
+            more=[{"name": "other", "base_url": f"{other.endpoints[0].base_url}/other/v1"}],
+            fallback=["other"],
+            breaker={"failures": 1},
+        ) as up,
+    ):
+        for _ in range(2):
+            assert (await ask(up.gateway, chat())).payload == b"other"
+        assert len(up.endpoints[0].connections) == 1
+        assert {request.target for request in other.endpoints[0].requests} == {b"/other/v1/chat/completions"}
+        await until(lambda: up.gateway.logged().count('"event":"request"') == 2)
+        logged = [orjson.loads(line) for line in up.gateway.logged().splitlines()]
+        facts = [(one["upstream"], one["tries"]) for one in logged if one["event"] == "request"]
+        assert facts == [("other", 2), ("other", 1)]
+
+
+async def test_a_websocket_takes_a_place_until_its_tunnel_stands() -> None:
+    """It is never sent twice."""
+
+    async def switches(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhi")
+        await peer.wait_end(timeout_s=None)
+
+    handshake = (b"Connection: Upgrade", b"Upgrade: websocket")
+    async with several(switches) as up, client_of(up.gateway) as client:
+        await client.send(get(b"/v1/realtime", *handshake))
+        assert (await client.read_head()).startswith(b"HTTP/1.1 101 ")
+        assert await client.read_some() == b"hi" and up.inflight == [0]
+    async with several(resets, serve(ok())) as up:
+        assert (await ask(up.gateway, get(b"/v1/realtime", *handshake))).status == 502
+
+
+async def test_a_conversation_keeps_its_endpoint() -> None:
+    """The field that names it does not go on."""
+    async with several(*[serve(ok())] * 3, balance="sticky") as up, client_of(up.gateway) as client:
+        for _ in range(6):
+            await exchange(client, chat(b"X-Context-Mode: passthrough", b"X-Context-Conversation: c1"))
+        assert sorted(up.counts) == [0, 0, 6]
+        (used,) = [endpoint for endpoint in up.endpoints if endpoint.requests]
+        assert used.requests[0].values(b"x-context-conversation") == []

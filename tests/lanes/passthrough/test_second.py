@@ -1,0 +1,46 @@
+"""The second request of a hedge keeps no connection and no place that nobody needs."""
+
+import asyncio
+
+from functional.several import chat, several
+from functional.through import client_of
+from gateways import until
+
+from gateway.testing.peer import Peer
+from gateway.testing.scripts import answer
+
+
+async def test_one_that_cannot_connect_gives_its_place_back() -> None:
+    """The client gets the answer of the first one."""
+    go_on = asyncio.Event()
+
+    async def late(peer: Peer) -> None:
+        await peer.read_request()
+        await go_on.wait()
+        await peer.send(answer(200, b"first"))
+
+    async with several(late, late, hedge="20ms") as up, client_of(up.gateway) as client:
+        up.endpoints[1]._stop_listening()
+        await client.send(chat())
+        await until(lambda: up.group.tally.outcomes["connect"] == 1)
+        assert up.inflight == [1, 0]
+        go_on.set()
+        assert (await client.read_response()).payload == b"first"
+        assert up.inflight == [0, 0]
+
+
+async def test_an_answer_that_comes_with_the_request_is_not_lost() -> None:
+    """An upstream at its limit answers when it accepts, before it has read anything."""
+
+    async def silent(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.wait_end(timeout_s=None)
+
+    async def speaks_first(peer: Peer) -> None:
+        await peer.send(answer(200, b"early", [("Connection", "close")]))
+        await peer.wait_end(timeout_s=None)
+
+    async with several(silent, speaks_first, hedge="20ms") as up, client_of(up.gateway) as client:
+        await client.send(chat())
+        assert (await client.read_response()).payload == b"early"
+        assert up.inflight == [0, 0]

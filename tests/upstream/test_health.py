@@ -1,0 +1,93 @@
+"""Active health checks take an endpoint out that fails, and bring it back."""
+
+import asyncio
+
+from gateways import until
+
+from gateway.telemetry.metrics import UpstreamTally
+from gateway.testing.clock import ManualClock
+from gateway.testing.peer import Peer
+from gateway.testing.scripts import answer
+from gateway.testing.upstream import FakeUpstream
+from gateway.upstream.endpoint import Endpoint
+from gateway.upstream.group import Group
+from gateway.upstream.health import HealthChecks, HealthRules
+from gateway.upstream.member import Member
+from gateway.upstream.pool import Pool
+
+RULES = HealthRules(path=b"/ping", interval_s=10.0, timeout_s=30.0, fall=2, rise=2)
+
+
+class Checked:
+    """A group of one endpoint, whose status is `status`; None: it never answers."""
+
+    def __init__(self) -> None:
+        self.status: int | None = 200
+        self.clock = ManualClock()
+
+    async def script(self, peer: Peer) -> None:
+        while True:
+            await peer.read_request(timeout_s=None)
+            if self.status is None:
+                await peer.wait_end(timeout_s=None)
+            await peer.send(answer(self.status or 200))
+
+    def watch(self, port: int, rules: HealthRules = RULES) -> Group:
+        endpoint = Endpoint(name="up", host="127.0.0.1", port=port, authority=b"a", base_path=b"/x/v1", api_key=b"k")
+        member = Member(Pool(endpoint, clock=self.clock), name="a")
+        self.group = Group("up", [member], tally=UpstreamTally(), clock=self.clock)
+        self.group.checks = self.checks = HealthChecks(self.group, rules)
+        return self.group
+
+    async def check(self) -> bool:
+        """One check; whether the endpoint is in use after it."""
+        self.clock.advance(RULES.interval_s)
+        self.group.sweep(self.clock())
+        await until(lambda: not self.checks._checking)
+        return self.group.members[0].healthy
+
+
+async def test_an_endpoint_is_out_after_so_many_failures_and_back_after_so_many_good_checks() -> None:
+    """In a row; an answer below 500 is a good one."""
+    checked = Checked()
+    async with FakeUpstream(checked.script) as upstream:
+        group = checked.watch(upstream.port)
+        seen = []
+        for status in (200, 500, 404, 500, 503, 401, 500, 200, 200):
+            checked.status = status
+            seen.append(await checked.check())
+        assert seen == [True, True, True, True, False, False, False, False, True]
+        assert group.tally.ejections == {("a", "health"): 1}
+        request = upstream.requests[0]
+        assert request.target == b"/x/v1/ping" and request.values(b"authorization") == [b"Bearer k"]
+        assert len(upstream.connections) == 1, "its connection is used again"
+        group.close()
+
+
+async def test_an_endpoint_that_does_not_answer_in_time_fails() -> None:
+    """And one that nobody can connect to."""
+    checked = Checked()
+    async with FakeUpstream(checked.script) as upstream:
+        checked.watch(upstream.port, HealthRules(timeout_s=0.01, fall=1))
+        checked.status = None
+        assert not await checked.check()
+        checked.group.close()
+    checked = Checked()
+    checked.watch(1, HealthRules(fall=1))
+    assert not await checked.check()
+    checked.group.close()
+
+
+async def test_a_check_is_due_only_after_its_interval() -> None:
+    """And a closed group has none under way."""
+    checked = Checked()
+    checked.status = None
+    async with FakeUpstream(checked.script) as upstream:
+        group = checked.watch(upstream.port)
+        group.sweep(0.0)
+        await upstream.wait_requests(1)
+        group.sweep(5.0)
+        group.close()
+        await asyncio.sleep(0)
+        await until(lambda: not checked.checks._checking)
+        assert len(upstream.requests) == 1
