@@ -1,5 +1,6 @@
-"""The clock that everything but tests uses."""
+"""The clock that everything but tests uses, and the wait for an event or a time."""
 
+import asyncio
 import time
 
 
@@ -11,3 +12,16 @@ class SystemClock:
 
     def time(self) -> float:
         return time.time()
+
+
+async def until_set(event: asyncio.Event, limit_s: float) -> bool:
+    """Wait until an event is set, for so long at most. Return whether it was set in time.
+
+    `asyncio.wait_for` of Python 3.11 swallows cancellations, and costs a task.
+    """
+    try:
+        async with asyncio.timeout(limit_s):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True

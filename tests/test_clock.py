@@ -1,8 +1,11 @@
-"""The clock of the system."""
+"""The clock of the system, and the wait for an event or a time."""
 
+import asyncio
 import time
 
-from gateway.clock import SystemClock
+import pytest
+
+from gateway.clock import SystemClock, until_set
 
 
 def test_it_tells_both_times() -> None:
@@ -11,3 +14,24 @@ def test_it_tells_both_times() -> None:
     before = (time.monotonic(), time.time())
     assert before[0] <= clock.monotonic() <= time.monotonic()
     assert before[1] <= clock.time() <= time.time()
+
+
+async def test_a_wait_ends_with_the_event_or_the_time() -> None:
+    """And says which came first."""
+    event = asyncio.Event()
+    assert await until_set(event, 0.0) is False
+    waits = asyncio.create_task(until_set(event, 3600.0))
+    await asyncio.sleep(0)
+    event.set()
+    assert await waits is True
+
+
+async def test_a_wait_that_is_cancelled_ends_so() -> None:
+    """Also while its event is set at the same moment: `asyncio.wait_for` would return."""
+    event = asyncio.Event()
+    waits = asyncio.create_task(until_set(event, 3600.0))
+    await asyncio.sleep(0)
+    event.set()
+    waits.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waits

@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.approvals import chat_texts as spoken
+from gateway.clock import until_set
 from gateway.context.retelling import Retelling
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply
 from gateway.contracts.journal import Journal, StoredRun
@@ -43,9 +43,7 @@ class RunsElsewhere:
                 found = await self.store.run(run.id, tenant=run.tenant)
                 if found is None or not await self.goes_on(found):
                     return found or run
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_S):  # `wait_for` of Python 3.11 swallows cancellations
-                        await news.wait()
+                await until_set(news, LOOK_S)
                 news.clear()
 
     def following(self, run: StoredRun, exchange: Exchange, *, decided: Sequence[str]) -> Handler:

@@ -20,6 +20,7 @@ import orjson
 
 from gateway.approvals import texts
 from gateway.approvals.approvals import Decision
+from gateway.clock import until_set
 from gateway.context.call_runs import CallRun, Done, Held, WantedCall, fingerprint_of
 from gateway.context.lane import ContextLane, new_run_id
 from gateway.contracts.caller import Caller
@@ -248,9 +249,7 @@ class ToolCalls:
                     left_s = min(LOOK_S, until_s - loop.time())
                 elif stored.state == "awaiting_approval":
                     await self.resume(run.id)  # whoever took the decision may have died behind it
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(left_s):  # `wait_for` of Python 3.11 swallows cancellations
-                        await news.wait()
+                await until_set(news, left_s)
 
     async def _pending(self, stored: StoredRun) -> Sequence[Approval]:
         """Return the approvals that a run waits for, without those whose time is over."""

@@ -16,6 +16,7 @@ from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from gateway.clock import until_set
 from gateway.config.schema.mcp import McpServer
 from gateway.config.values.secret import MASK, redactable
 from gateway.contracts.canonical import canonical
@@ -257,11 +258,7 @@ class McpServers:
         """Pin definitions that are seen for the first time, and report the services to the store."""
         while True:
             pause_s = PAUSE_S
-            try:
-                async with asyncio.timeout(TELL_EVERY_S):
-                    await self._noticed.wait()
-            except TimeoutError:
-                pass
+            await until_set(self._noticed, TELL_EVERY_S)
             self._noticed.clear()
             try:
                 for server in list(self._members.values()):

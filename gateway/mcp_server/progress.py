@@ -8,10 +8,10 @@ a small step behind the last one.
 
 import asyncio
 import logging
-from contextlib import suppress
 from math import isfinite
 from typing import Any, Final
 
+from gateway.clock import until_set
 from gateway.contracts.exchange import CallProgress
 
 log = logging.getLogger("gateway")
@@ -68,6 +68,4 @@ class Progress:
             except Exception as error:
                 log.debug("a report about progress was not sent: %s", type(error).__name__)
                 return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._pause_s):
-                    await self._ending.wait()
+            await until_set(self._ending, self._pause_s)

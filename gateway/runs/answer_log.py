@@ -16,13 +16,13 @@ again after `LOOK_S`.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
 import orjson
 
+from gateway.clock import until_set
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.journal import ConflictError, StoredRun
 from gateway.contracts.plugin import Clock
@@ -99,9 +99,7 @@ class AnswerLogs:
                 if chunks and end_of(chunks[-1]) is not None:
                     return
                 if len(found) < BATCH:
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(LOOK_S):
-                            await news.event.wait()
+                    await until_set(news.event, LOOK_S)
         finally:
             news.readers -= 1
             if not news.readers:

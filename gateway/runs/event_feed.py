@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from gateway.clock import until_set
 from gateway.contracts.journal import Journal, RunEvent
 from gateway.contracts.store import StoreError
 
@@ -92,11 +93,7 @@ class EventFeed:
                 self._deliver(event)
             if len(events) == BATCH:
                 continue
-            try:
-                async with asyncio.timeout(pause_s):
-                    await self._nudged.wait()
-            except TimeoutError:
-                pass
+            await until_set(self._nudged, pause_s)
             self._nudged.clear()
 
     def _deliver(self, event: RunEvent) -> None:

@@ -7,7 +7,6 @@ So a run that is seen to have ended has no further events.
 import asyncio
 import logging
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Final
 
 from aiohttp import HttpVersion11, web
@@ -15,6 +14,7 @@ from aiohttp import HttpVersion11, web
 from gateway.api.decisions import ApiContext
 from gateway.api.request import VIEWING, number_of, query_of
 from gateway.api.site import Route
+from gateway.clock import until_set
 from gateway.contracts.journal import ENDED, RunEvent
 from gateway.contracts.store import StoreError
 from gateway.errors import GatewayError
@@ -100,11 +100,8 @@ class EventPages:
                 await self._wait(response, news)
 
     async def _wait(self, response: web.StreamResponse, news: asyncio.Event) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._keepalive_s):  # `wait_for` of Python 3.11 swallows cancellations
-                await news.wait()
-            return
-        await response.write(b": keep-alive\n\n")
+        if not await until_set(news, self._keepalive_s):
+            await response.write(b": keep-alive\n\n")
 
 
 def _after(request: web.Request) -> int:
