@@ -107,6 +107,7 @@ LAZY = {
 COMPOSING = {"__main__", "cli.main", "cli.commands", "server"}
 ALONE = {
     "gateway/agent/output/message.py": "the whole message beside the scanner of pieces; `gateway scan` reads both",
+    "gateway/mcp/offers.py": "what servers write is read in one room, beside the blocks of content",
     "gateway/http/hosts.py": "handed on to plugins by the door",
     "gateway/text/memory_requests.py": "handed on to plugins by the door",
     "gateway/text/memory_words.py": "handed on to plugins by the door",

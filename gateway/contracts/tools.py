@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.risk import Verdict
@@ -48,13 +48,15 @@ class ToolResult:
     """The result of a tool. A failure is a result, too (`ok=False`): the model reads it and goes on.
 
     `parts` and `structured` are for MCP clients only: its blocks of content and its structured content, as the protocol
-    has them. `content` contains their text for everybody else.
+    has them. `content` contains their text for everybody else. `unfit` is the reason why the structured content that
+    the tool's definition promises is left out.
     """
 
     content: str
     ok: bool = True
     parts: Sequence[Json] | None = None
-    structured: Json | None = None
+    structured: Any = None
+    unfit: str | None = None
 
 
 class ToolSource(Protocol):

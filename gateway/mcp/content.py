@@ -1,6 +1,7 @@
-"""The answer of an MCP server's tool, as the one text that the model reads. Pure, and bounded for every input.
+"""The answer of an MCP server's tool: the one text that the model reads, and what MCP clients read beside it.
 
-It is only text: nothing in it is read as a call. Pictures and sounds become a note with their type and size.
+It is only text: nothing in it is read as a call. Pictures and sounds become a note with their type and size. Pure, and
+bounded for every input.
 """
 
 from typing import Any, Final
@@ -10,11 +11,13 @@ import orjson
 from gateway.contracts.canonical import canonical
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolResult
+from gateway.mcp.blocks import read_blocks
+from gateway.mcp.words import sent_bytes
+from gateway.tools.call_answer import clean_json
 
 #: Of a result; what is over is counted.
 RESULT_CHARS: Final = 1 << 20
-#: Of each part of a note.
-_NOTE_CHARS: Final = 1000
+STRUCTURED_BYTES: Final = 500_000
 _NO_CONTENT: Final = "(no content)"
 _NO_REASON: Final = "The tool failed and gave no reason."
 
@@ -22,60 +25,33 @@ _NO_REASON: Final = "The tool failed and gave no reason."
 def tool_result(answer: Json, *, limit_chars: int = RESULT_CHARS) -> ToolResult:
     """Convert the result of `tools/call` as the server wrote it, of any shape.
 
-    Its blocks and its structured content go along as they are, for clients that can read them.
+    Its blocks and its structured content go along, for clients that can read them, as far as they are what they claim
+    to be and not too large. A note in both takes the place of all else.
     """
     ok = answer.get("isError") in (None, False)
-    content, structured = answer.get("content"), answer.get("structuredContent")
-    blocks = content if isinstance(content, list) else [] if content is None else [content]
-    texts = [_text(block) for block in blocks]
-    parts = [_note(block) if text is None else text for block, text in zip(blocks, texts, strict=True)]
-    if structured is not None and not any(text and text.strip() for text in texts):
-        parts.insert(0, _json(structured))
-    whole = "\n".join(part for part in parts if part)
-    text = _capped(whole, limit_chars) or (_NO_CONTENT if ok else _NO_REASON)
-    wholes = [block for block in blocks if isinstance(block, dict)]
-    return ToolResult(text, ok, wholes, structured if isinstance(structured, dict) else None)
+    blocks, structured = list(read_blocks(answer.get("content"))), answer.get("structuredContent")
+    lines = [block.line for block in blocks]
+    parts = [block.block for block in blocks]
+    if structured is not None and not any(block.is_text and block.line.strip() for block in blocks):
+        lines.insert(0, _json(structured))
+    passed, note = _passed(structured)
+    if note:
+        lines.append(note)
+        parts.append({"type": "text", "text": note})
+    text = _capped("\n".join(line for line in lines if line), limit_chars) or (_NO_CONTENT if ok else _NO_REASON)
+    return ToolResult(text, ok, parts, passed)
 
 
-def _text(block: Any) -> str | None:
-    """Return the text of a block of text, or of a resource that is text; else None."""
-    if not isinstance(block, dict):
-        return None
-    holder = block.get("resource") if block.get("type") == "resource" else block
-    if holder is block and block.get("type") != "text":
-        return None
-    text = holder.get("text") if isinstance(holder, dict) else None
-    return text if isinstance(text, str) else None
-
-
-def _note(block: Any) -> str:
-    """Return one line on a block that is no text."""
-    kind = block.get("type") if isinstance(block, dict) else None
-    if kind in ("image", "audio"):
-        return f"[{kind} {_named(block, 'mimeType')}, {_decoded_bytes(block.get('data')):,} bytes]"
-    if kind == "resource" and isinstance(block.get("resource"), dict):
-        resource = block["resource"]
-        size = _decoded_bytes(resource.get("blob"))
-        return f"[resource {_named(resource, 'uri')}, {_named(resource, 'mimeType')}, {size:,} bytes]"
-    if kind == "resource_link":
-        return f"[resource {_named(block, 'name')}: {_named(block, 'uri')}]"
-    return f"[content of the type {_line(kind)!r}, which cannot be shown]"
-
-
-def _named(holder: Json, key: str) -> str:
-    return _line(holder.get(key))
-
-
-def _line(value: Any) -> str:
-    """Return a value of a note on one line."""
-    return " ".join(value[:_NOTE_CHARS].split()) if isinstance(value, str) and value.strip() else "unknown"
-
-
-def _decoded_bytes(base64: Any) -> int:
-    """Return the size of base64 once decoded, in bytes."""
-    if not isinstance(base64, str):
-        return 0
-    return max(0, len(base64) * 3 // 4 - base64[-2:].count("="))
+def _passed(structured: Any) -> tuple[Any, str]:
+    """Return structured content as clients may read it, or None and a note on it."""
+    try:
+        written = orjson.dumps(structured)
+    except orjson.JSONEncodeError:
+        return None, "[structured content, left out: it is nested too deep, or has a number or a text that is no JSON]"
+    passed = orjson.loads(clean_json(written))
+    if (size_bytes := sent_bytes(passed)) > STRUCTURED_BYTES:
+        return None, f"[structured content, {size_bytes:,} bytes, left out: more than {STRUCTURED_BYTES:,} bytes]"
+    return passed, ""
 
 
 def _json(value: Any) -> str:

@@ -7,7 +7,7 @@ Only texts are changed: invisible characters are removed from descriptions, and 
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import jsonschema_rs
@@ -16,13 +16,11 @@ import orjson
 from gateway.contracts.canonical import canonical
 from gateway.contracts.store import Json
 from gateway.mcp.schema_references import problem_of_references
+from gateway.mcp.words import LINE_CHARS, described, hints_of, icons_of, one_line, visible
 
 TOOLS_LIMIT: Final = 500
-DESCRIPTION_CHARS: Final = 2000
-LINE_CHARS: Final = 200
 SCHEMA_BYTES: Final = 64 << 10
 SCHEMA_DEPTH: Final = 32
-ICONS: Final = 8
 #: Of all schemas of one server together.
 SCHEMAS_BYTES: Final = 1 << 20
 
@@ -32,11 +30,6 @@ _HASHED: Final = ("name", "title", "description", "inputSchema", "outputSchema",
 #: What is hashed, and shown to a person, but not used.
 _BESIDE: Final = ("outputSchema", "annotations")
 _DOMAIN: Final = b"twolane mcp tool 1\n"
-#: Control and formatting characters: bidirectional, of no width, tags, variation selectors; fillers; halves of pairs.
-_UNSEEN: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
-    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
-)
 _SENTENCE_END: Final = re.compile(r"(?<!\be\.g)(?<!\bi\.e)[.!?](?=\s+[^a-z\s]|\Z)|[。！？]")
 #: Texts within a schema that are for a reader.
 _PROSE: Final = ("title", "description", "$comment")
@@ -46,7 +39,8 @@ _PROSE: Final = ("title", "description", "$comment")
 class Definition:
     """One tool. `line` is its description in one line; `sha256` (hex) is over the server's whole definition of it.
 
-    `output_schema` and `annotations` are only for a person who compares definitions; None: absent, or too large.
+    `output_schema` and `annotations` are for a person who compares definitions; None: absent, or too large. `output`
+    checks structured content by that schema; None: there is none that clients could use.
     """
 
     name: str
@@ -58,6 +52,7 @@ class Definition:
     output_schema: Json | None = None
     annotations: Json | None = None
     icons: Sequence[Json] = ()  # shown to MCP clients only
+    output: jsonschema_rs.Validator | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +82,9 @@ def read_definitions(tools: Sequence[Any]) -> Definitions:
             left_out.append(f"the tool {_shown_name(tool, place)} is left out: {reason}")
             continue
         room_bytes -= size_bytes
-        description = _described(tool.get("description"))
-        title = _described(tool.get("title"))
-        line = _one_line(description) or _one_line(title)
+        description = described(tool.get("description"))
+        title = one_line(tool.get("title"))
+        line = _first_sentence(description) or _first_sentence(title)
         beside: list[Json | None] = []
         for key in _BESIDE:
             part, size_bytes = _part(tool.get(key), room_bytes=shown_bytes)
@@ -99,7 +94,16 @@ def read_definitions(tools: Sequence[Any]) -> Definitions:
         shown_bytes -= size_bytes
         output_schema, annotations = beside
         found[name] = Definition(
-            name, description, line, schema, definition_hash(tool), title, output_schema, annotations, icons
+            name,
+            description,
+            line,
+            schema,
+            definition_hash(tool),
+            title,
+            output_schema,
+            annotations,
+            icons,
+            _output(output_schema),
         )
     if len(tools) > TOOLS_LIMIT:
         left_out.append(f"the list has {len(tools):,} tools: all after the first {TOOLS_LIMIT} are left out")
@@ -127,16 +131,24 @@ def facing_of(tool: Definition) -> Json:
     """Return a definition as `Facing.facing` describes it."""
     said = {
         "title": tool.title,
-        "outputSchema": tool.output_schema,
-        "annotations": tool.annotations,
+        "outputSchema": tool.output_schema if tool.output is not None else None,
+        "annotations": hints_of(tool.annotations),
         "icons": tool.icons,
     }
     return {key: value for key, value in said.items() if value}
 
 
-def visible(text: str) -> str:
-    """Return `text` without invisible characters; ends of lines and tabs stay."""
-    return _UNSEEN.sub("", text.replace("\r\n", "\n"))
+def problem_of_output(tool: Definition, structured: Any) -> str | None:
+    """Return the reason why structured content is not what the tool's definition promises, on one line, or None."""
+    if tool.output is None:
+        return None
+    if structured is None:
+        return "there is none"
+    error = next(tool.output.iter_errors(structured), None)
+    if error is None:
+        return None
+    place = ".".join(map(str, error.instance_path))
+    return one_line(f"{place}: {error.message}" if place else error.message)
 
 
 def _name(tool: Any) -> str:
@@ -170,7 +182,7 @@ def _schema(schema: Any, *, room_bytes: int) -> tuple[Json, int]:
     try:
         jsonschema_rs.validator_for(cleaned, offline=True, pattern_options=jsonschema_rs.RegexOptions())
     except ValueError as broken:
-        raise _UnfitError(f"its schema is broken: {_one_line(visible(str(broken)))}") from None
+        raise _UnfitError(f"its schema is broken: {one_line(str(broken))}") from None
     return cleaned, size_bytes
 
 
@@ -188,16 +200,39 @@ def _part(value: Any, *, room_bytes: int) -> tuple[Json | None, int]:
     return cleaned, size_bytes
 
 
+def _output(schema: Json | None) -> jsonschema_rs.Validator | None:
+    """Return what checks content by an output schema; None if a client could not use that."""
+    if schema is None or problem_of_references(schema) is not None or not all(map(_is_pattern, _patterns(schema))):
+        return None
+    try:
+        return jsonschema_rs.validator_for(schema, offline=True, pattern_options=jsonschema_rs.RegexOptions())
+    except ValueError:
+        return None
+
+
+def _patterns(schema: Any) -> Iterator[Any]:
+    """Yield the patterns of a schema, which must be flat enough to recurse."""
+    if isinstance(schema, dict):
+        yield from (schema["pattern"],) if isinstance(schema.get("pattern"), str) else ()
+        yield from schema["patternProperties"] if isinstance(schema.get("patternProperties"), dict) else ()
+    for inner in _inside(schema):
+        yield from _patterns(inner)
+
+
+def _is_pattern(text: str) -> bool:
+    """Return whether a pattern is one in Python, too, by which the protocol's own client checks."""
+    try:
+        re.compile(text)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return True
+
+
 def _icons(value: Any, *, room_bytes: int) -> tuple[Sequence[Json], int]:
     """Return the icons that a client may load, and their size in bytes; none where they are too large."""
-    listed = value if isinstance(value, list) else []
-    icons = [icon for icon in listed[:ICONS] if isinstance(icon, dict) and _is_address(icon.get("src"))]
+    icons = icons_of(value)
     whole, size_bytes = _part({"icons": icons}, room_bytes=room_bytes)
     return ([], 0) if whole is None or not icons else (whole["icons"], size_bytes)
-
-
-def _is_address(src: Any) -> bool:
-    return isinstance(src, str) and src.startswith(("https://", "data:image/"))
 
 
 def _deeper_than(value: Any, limit: int) -> bool:
@@ -227,15 +262,7 @@ def _cleaned(value: Any) -> Any:
     }
 
 
-def _described(text: Any) -> str:
-    # Cut before it is cleaned, so that a megabyte costs nothing; hidden characters may make it shorter than need be.
-    if not isinstance(text, str):
-        return ""
-    kept = visible(text[:DESCRIPTION_CHARS]).strip()
-    return kept if len(text) <= DESCRIPTION_CHARS else kept + "…"
-
-
-def _one_line(text: str) -> str:
+def _first_sentence(text: str) -> str:
     """Return the first sentence of the first paragraph."""
     line = " ".join(text.strip().partition("\n\n")[0].split())
     end = _SENTENCE_END.search(line)

@@ -6,13 +6,14 @@
 
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.managed import ServiceStatus
 from gateway.contracts.plugin import Clock, Host, Plugin
 from gateway.contracts.store import Json
 from gateway.contracts.tools import Service, ToolCall, ToolResult, ToolSpec
-from gateway.mcp.definitions import Definition, Definitions, document_of, facing_of
+from gateway.mcp.definitions import Definition, Definitions, document_of, facing_of, problem_of_output
 from gateway.mcp.sdk import MISSING_SDK
 from gateway.mcp.session import Session
 from gateway.mcp.transport.process import Program
@@ -67,7 +68,12 @@ class McpService:
 
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
         told = None if exchange.watcher is None else exchange.watcher.progressed
-        return await self._session.call(call.tool.removeprefix(f"{self._server.name}."), call.arguments, told=told)
+        name = call.tool.removeprefix(f"{self._server.name}.")
+        tool = self._session.definitions.tools.get(name)
+        result = await self._session.call(name, call.arguments, told=told)
+        if tool is None or not result.ok or (problem := problem_of_output(tool, result.structured)) is None:
+            return result
+        return replace(result, structured=None, unfit=problem)
 
     async def close(self) -> None:
         await self.stop()

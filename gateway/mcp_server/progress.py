@@ -12,7 +12,9 @@ from math import isfinite
 from typing import Any, Final
 
 from gateway.clock import until_set
+from gateway.context.call_runs import MESSAGE_CHARS
 from gateway.contracts.exchange import CallProgress
+from gateway.mcp.words import one_line
 
 log = logging.getLogger("gateway")
 
@@ -64,8 +66,13 @@ class Progress:
             if total is not None and not isfinite(total):
                 total = None
             try:
-                await self._session.report_progress(self._sent, total, told.message)
+                await self._session.report_progress(self._sent, total, _message(told))
             except Exception as error:
                 log.debug("a report about progress was not sent: %s", type(error).__name__)
                 return
             await until_set(self._ending, self._pause_s)
+
+
+def _message(told: CallProgress) -> str | None:
+    """Return a message on one line: a client may show it among the gateway's own."""
+    return one_line(told.message, MESSAGE_CHARS) or None

@@ -1,5 +1,6 @@
 """The results of calls as MCP clients read them, in the version of the protocol that they speak."""
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from mcp_types.methods import serialize_server_result
@@ -8,19 +9,44 @@ from pydantic import ValidationError
 
 from gateway.context.call_runs import Done
 from gateway.contracts.store import Json
+from gateway.mcp.blocks import RESULT_BYTES, fitted, note
+from gateway.mcp.words import sent_bytes
+
+#: The first versions of the protocol that have these kinds of content; all have the others.
+_SINCE: Final[Mapping[object, str]] = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
+
+#: A text that has room in every result, whatever its characters.
+_SHORT_CHARS: Final = 32 << 10
 
 #: The entry in `_meta` that names the run of a result.
 _RUN: Final = "twolane/run"
 
 
 def call_result(done: Done, version: str) -> Json:
-    """Return the result of a call: the blocks of its server where the client can read them, else its text."""
+    """Return the result of a call: the blocks of its server where the client can read them, else their text.
+
+    A result without the structured content that its tool promises is an error: the protocol's own clients accept it as
+    nothing else.
+    """
     result = done.result
     whole: Json = {**text_result(result.content, ok=result.ok), "_meta": {_RUN: done.run_id}}
-    if result.structured is not None:
-        whole = _with(whole, "structuredContent", result.structured, version)
-    if result.parts is not None:
-        whole = _with(whole, "content", list(result.parts), version)
+    room_bytes = RESULT_BYTES
+    if result.parts:
+        blocks = [_readable(part, version) for part in result.parts]
+        if not _are_valid(blocks, version):
+            blocks = [block if _are_valid([block], version) else _noted(block) for block in blocks]
+        whole["content"] = blocks
+    if isinstance(result.structured, dict) or (result.structured is not None and version in MODERN_PROTOCOL_VERSIONS):
+        whole["structuredContent"] = result.structured
+        room_bytes -= sent_bytes(result.structured)
+    if result.parts or len(result.content) > _SHORT_CHARS:
+        whole["content"] = fitted(whole["content"], room_bytes=room_bytes)
+    if result.unfit is not None:
+        text = (
+            "The tool has run. Its structured content is left out, because it does not fit the tool's own "
+            f"outputSchema: {result.unfit}"
+        )
+        whole |= {"content": [{"type": "text", "text": text}, *whole["content"]], "isError": True}
     return whole
 
 
@@ -34,12 +60,22 @@ def text_result(text: str, *, ok: bool = True) -> Json:
     return {"content": [{"type": "text", "text": text}], "isError": not ok}
 
 
-def _with(result: Json, key: str, value: object, version: str) -> Json:
-    """Return the result with a part that a server wrote, or without it if this version of the protocol lacks it."""
-    further = {**result, key: value}
+def _readable(part: Json, version: str) -> Json:
+    """Return a block, or a note on it for a client of a version without this kind."""
+    kind = part.get("type")
+    since = _SINCE.get(kind, "") if isinstance(kind, str) else ""
+    return part if version >= since else _noted(part)
+
+
+def _noted(part: Json) -> Json:
+    return {"type": "text", "text": note(part)}
+
+
+def _are_valid(blocks: Sequence[Json], version: str) -> bool:
+    """Return whether a result may have these blocks in this version of the protocol."""
+    head: Json = {"resultType": "complete"} if version in MODERN_PROTOCOL_VERSIONS else {}
     try:
-        head: Json = {"resultType": "complete"} if version in MODERN_PROTOCOL_VERSIONS else {}
-        written = serialize_server_result("tools/call", version, {**head, **further})
+        written = serialize_server_result("tools/call", version, {**head, "content": blocks})
     except ValidationError:
-        return result
-    return further if written.get(key) and "content" in written else result
+        return False
+    return "content" in written  # else the SDK takes it for a question, which has none

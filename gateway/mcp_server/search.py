@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from gateway.contracts.store import Json
+from gateway.mcp.words import sent_bytes
 from gateway.mcp_server.bounds.messages import SHORT
 from gateway.mcp_server.listing import Offer
 
 FIND, CALL = "find_tools", "call_tool"
 FOUND: Final = 10
 _FOUND_MOST: Final = 50
+#: Of the definitions in one answer: they are JSON within JSON, where it is larger.
+FOUND_BYTES: Final = 256 << 10
 #: What is read of a query: characters, and different words of them.
 QUERY_CHARS, QUERY_WORDS = 1000, 20
 _WORD: Final = re.compile(r"[^\W_]+")
@@ -107,12 +110,16 @@ def found(offers: Sequence[Offer], index: WordIndex, arguments: Json, *, version
     words = words_of(query[:QUERY_CHARS])
     fits = index.fits(words[:QUERY_WORDS])
     fitting = sorted((offer for offer in offers if fits[offer.inside] or not words), key=lambda one: -fits[one.inside])
-    shown = [offer.shown(version=version, plain=plain) for offer in fitting[:limit]]
-    kept = ("name", "description", "inputSchema")
-    answer: Json = {
-        "tools": [{key: one[key] for key in kept} for one in shown],
-        "more": max(len(fitting) - limit, 0),
-    }
+    tools: list[Json] = []
+    room_bytes = FOUND_BYTES
+    for offer in fitting[:limit]:
+        shown = offer.shown(version=version, plain=plain)
+        tool = {key: shown[key] for key in ("name", "description", "inputSchema")}
+        room_bytes -= sent_bytes(tool)
+        if tools and room_bytes < 0:
+            break
+        tools.append(tool)
+    answer: Json = {"tools": tools, "more": len(fitting) - len(tools)}
     if len(query) > QUERY_CHARS or len(words) > QUERY_WORDS:
         answer["note"] = (
             f"Only the first {QUERY_WORDS} words within the first {QUERY_CHARS} characters of the query count."

@@ -19,6 +19,8 @@ from gateway import __version__
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Json, StoreError, unwritten
 from gateway.errors import GatewayError
+from gateway.mcp.blocks import EVENT_BYTES
+from gateway.mcp.words import sent_bytes
 from gateway.mcp_server.changes import Changes
 from gateway.mcp_server.errors import as_mcp_error
 from gateway.mcp_server.visit import visit_of
@@ -116,15 +118,22 @@ def complete(handler: Handler) -> Handler:
 
 
 def page_of(key: str, entries: list[Json], cursor: str | None) -> Json:
-    """Return one page of a list. Raises MCPError for a cursor of another list."""
-    begin = 0
+    """Return one page of a list, which has each name once. Raises MCPError for a cursor of another list."""
+    named: dict[str, Json] = {}
+    for entry in entries:
+        named.setdefault(_mark(entry), entry)
+    entries, begin = list(named.values()), 0
     if cursor is not None:
         begin = next((at for at, entry in enumerate(entries) if _mark(entry) == cursor), 0)
         if not begin:
             raise MCPError(INVALID_PARAMS, "There is no such page, or not any more: list again from the beginning.")
-    page: Json = {key: entries[begin : begin + PAGE], "resultType": "complete"}
-    if begin + PAGE < len(entries):
-        page["nextCursor"] = _mark(entries[begin + PAGE])
+    end, room_bytes = begin, EVENT_BYTES
+    while end < min(begin + PAGE, len(entries)) and (room_bytes := room_bytes - sent_bytes(entries[end])) >= 0:
+        end += 1
+    end = max(end, begin + 1)
+    page: Json = {key: entries[begin:end], "resultType": "complete"}
+    if end < len(entries):
+        page["nextCursor"] = _mark(entries[end])
     return page
 
 

@@ -18,6 +18,8 @@ from gateway.contracts.store import Json
 from gateway.contracts.tools import ServiceSource, model_name
 from gateway.mcp.calls import AnsweredError, LostError
 from gateway.mcp.facing import Facing
+from gateway.mcp.offers import LISTS, prompt_result, resource_result
+from gateway.mcp.words import one_line
 from gateway.mcp_server.errors import no_such
 from gateway.mcp_server.listing import Narrowing
 from gateway.tools.catalog import Configured
@@ -27,7 +29,8 @@ log = logging.getLogger("gateway")
 #: A list waits no longer for one server.
 LIST_S: Final = 5.0
 #: Of one list of one server.
-PAGES, ENTRIES = 20, 1000
+PAGES: Final = 20
+_ERROR_CHARS: Final = 2000
 _SCHEME: Final = "twolane://"
 _ADDRESS: Final = re.compile(rf"{_SCHEME}([^/]+)/(.+)", re.DOTALL)
 
@@ -45,7 +48,6 @@ class ServiceOffers:
             {**entry, "name": _name(service, entry["name"], narrowing)}
             for service, entries in found
             for entry in entries
-            if isinstance(entry.get("name"), str)
         ]
 
     async def resources(self, narrowing: Narrowing) -> list[Json]:
@@ -64,7 +66,7 @@ class ServiceOffers:
         for service, source in self._offering("prompts", narrowing):
             own = _own(service, name, narrowing)
             if own is not None:
-                return await _asked(source, service, "prompts/get", {**params, "name": own})
+                return await _asked(source, service, "prompts/get", {**params, "name": own}, prompt_result)
         raise no_such("prompt")
 
     async def read(self, uri: str, narrowing: Narrowing) -> Json:
@@ -75,9 +77,8 @@ class ServiceOffers:
         source = next((one for name, one in self._offering("resources", narrowing) if name == named), None)
         if source is None or named is None:
             raise no_such("resource")
-        result = await _asked(source, named, "resources/read", {"uri": own})
-        contents = [_addressed(content, "uri", named, narrowing) for content in result.get("contents", [])]
-        return {**result, "contents": contents}
+        result = await _asked(source, named, "resources/read", {"uri": own}, resource_result)
+        return {"contents": [_addressed(content, "uri", named, narrowing) for content in result["contents"]]}
 
     def _offering(self, kind: str, narrowing: Narrowing) -> Iterator[tuple[str, Facing]]:
         """Yield the running services that offer this kind and that the request may use as a whole."""
@@ -116,27 +117,33 @@ def _of_content(block: Json, service: str, narrowing: Narrowing) -> Json:
 
 async def _pages(source: Facing, service: str, method: str, key: str) -> Sequence[Json]:
     """Return all entries of a list of one server; none if it does not answer in time."""
-    found: list[Json] = []
+    entries = LISTS[method]()
     params: Json = {}
     try:
         async with asyncio.timeout(LIST_S):
             for _ in range(PAGES):
                 page = await source.ask(method, params)
-                found += [entry for entry in page.get(key, ()) if isinstance(entry, dict)]
-                if not isinstance(page.get("nextCursor"), str) or len(found) >= ENTRIES:
+                entries.add(page.get(key))
+                if not isinstance(page.get("nextCursor"), str) or entries.is_full:
                     break
                 params = {"cursor": page["nextCursor"]}
     except (AnsweredError, LostError, TimeoutError) as error:
         log.warning("service %r: its %s are left out: %s", service, key, str(error) or type(error).__name__)
         return ()
-    return found[:ENTRIES]
+    if entries.left_out:
+        log.warning("service %r: %d of its %s do not fit and are left out", service, entries.left_out, key)
+    return list(entries.found.values())
 
 
-async def _asked(source: Facing, service: str, method: str, params: Json) -> Json:
+async def _asked(source: Facing, service: str, method: str, params: Json, read: Callable[[Json], Json]) -> Json:
+    """Return the answer of a server, as `read` returns it. Raises MCPError."""
     try:
-        return await source.ask(method, params)
+        return read(await source.ask(method, params))
+    except ValueError as error:
+        raise MCPError(INTERNAL_ERROR, f"the answer of the service {service!r} is left out: {error}.") from None
     except AnsweredError as error:
-        raise MCPError(INTERNAL_ERROR, f"the service {service!r} answered with an error: {error}") from None
+        words = one_line(str(error), _ERROR_CHARS)
+        raise MCPError(INTERNAL_ERROR, f"the service {service!r} answered with an error: {words}") from None
     except (LostError, TimeoutError):
         raise MCPError(INTERNAL_ERROR, f"the service {service!r} did not answer: try again later.") from None
 

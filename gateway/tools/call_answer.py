@@ -30,22 +30,22 @@ def answer_of(result: ToolResult, *, shown: str, whole: str) -> bytes | None:
         parts = [{"type": "text", "text": shown}, *(part for part in parts if not _is_text(part))]
     if parts is not None and all(map(_is_plain, parts)) and len(parts) <= 1:
         parts = None
-    if parts is None and result.structured is None:
+    if parts is None and result.structured is None and result.unfit is None:
         return None
     try:
-        written = orjson.dumps({"parts": parts, "structured": result.structured})
+        written = orjson.dumps({"parts": parts, "structured": result.structured, "unfit": result.unfit})
     except orjson.JSONEncodeError:  # lone surrogates, or too deep: no client could read it
         return None
-    return None if len(written) > ANSWER_BYTES else _clean(written)
+    return None if len(written) > ANSWER_BYTES else clean_json(written)
 
 
 def result_of(answer: bytes | None, text: str, *, ok: bool) -> ToolResult:
     """Return the result of a call from the answer of its step and its text."""
     further: Json = {} if answer is None else orjson.loads(answer)
-    return ToolResult(text, ok, further.get("parts"), further.get("structured"))
+    return ToolResult(text, ok, further.get("parts"), further.get("structured"), further.get("unfit"))
 
 
-def _clean(written: bytes) -> bytes:
+def clean_json(written: bytes) -> bytes:
     """Return JSON without control and invisible characters in its strings; line ends and tabs stay."""
     text = CONTROL.sub("", written.decode())
     return _ESCAPED.sub(lambda found: found[1] or "", text).encode()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.contracts.tools import ToolResult
-from gateway.mcp.content import RESULT_CHARS, tool_result
+from gateway.mcp.content import RESULT_CHARS, STRUCTURED_BYTES, tool_result
 
 
 def text(words: str) -> dict[str, Any]:
@@ -86,11 +86,28 @@ def test_a_result_that_looks_like_a_call_is_text_only() -> None:
 
 
 def test_blocks_and_structured_content_go_along_as_they_are() -> None:
-    """For clients that can read them; what is no object is left out."""
+    """For clients that can read them."""
     image = {"type": "image", "data": data(3), "mimeType": "image/png", "annotations": {"priority": 1.0}}
-    result = tool_result({"content": [text("a pixel"), image, "x"], "structuredContent": {"pixels": 1}})
+    result = tool_result({"content": [text("a pixel"), image], "structuredContent": {"pixels": 1}})
     assert (result.parts, result.structured) == ([text("a pixel"), image], {"pixels": 1})
-    assert tool_result({"structuredContent": [1]}).structured is None
+    assert tool_result({"structuredContent": [1]}).structured == [1]
+
+
+def test_structured_content_that_is_left_out_is_noted() -> None:
+    """In the text and in the blocks; the rest is clean."""
+    deep: Any = 1
+    for _ in range(3000):
+        deep = [deep]
+    for structured, note in (
+        ({"a": "x" * STRUCTURED_BYTES}, "[structured content, 500,008 bytes, left out: more than 500,000 bytes]"),
+        (deep, "[structured content, left out: it is nested too deep"),
+        ({"a": 1 << 80}, "[structured content, left out: it is nested too deep"),
+        ({"a": "\ud800"}, "[structured content, left out: it is nested too deep"),
+    ):
+        result = tool_result({"content": [text("a")], "structuredContent": structured})
+        assert result.structured is None and result.content.startswith(f"a\n{note}")
+        assert result.parts is not None and result.parts[-1]["text"].startswith(note)
+    assert tool_result({"structuredContent": {"a\u200b": "b\u202e"}}).structured == {"a": "b"}
 
 
 @pytest.mark.parametrize("block", [None, 7, "text", [], {}, {"type": 5}, {"type": "text", "text": 5}, {"type": "x\ny"}])

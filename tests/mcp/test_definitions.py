@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from measuring import Effort
 
 from gateway.mcp.definitions import (
-    DESCRIPTION_CHARS,
-    LINE_CHARS,
     SCHEMA_BYTES,
     SCHEMA_DEPTH,
     SCHEMAS_BYTES,
@@ -18,9 +16,11 @@ from gateway.mcp.definitions import (
     Definition,
     definition_hash,
     document_of,
+    facing_of,
+    problem_of_output,
     read_definitions,
-    visible,
 )
+from gateway.mcp.words import DESCRIPTION_CHARS, LINE_CHARS, visible
 
 OBJECT = {"type": "object"}
 
@@ -259,3 +259,37 @@ def test_what_a_person_compares_is_bounded_over_all_tools() -> None:
     many = [tool(name=f"t{i}", outputSchema={"x": "y" * 60_000}) for i in range(30)]
     shown = [one.output_schema is not None for one in read_definitions(many).tools.values()]
     assert shown == [True] * 17 + [False] * 13
+
+
+def output(schema: object) -> Definition:
+    return read(outputSchema=schema)
+
+
+def test_structured_content_is_what_the_definition_promises() -> None:
+    """The problem is on one line; without a schema there is none."""
+    tool = output({"type": "object", "properties": {"n": {"type": "string", "pattern": "^a+$"}}, "required": ["n"]})
+    assert problem_of_output(tool, {"n": "aa"}) is None
+    assert problem_of_output(tool, None) == "there is none"
+    problem = problem_of_output(tool, {"n": "\n\u202eheld because: " + "x" * 999})
+    assert problem is not None and problem.startswith("n: ") and len(problem) <= LINE_CHARS
+    assert problem.isprintable() and "\u202e" not in problem
+    assert problem_of_output(output({"type": "array"}), [1]) is None
+    assert problem_of_output(read(), {"n": 1}) is None
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": 5},
+        {"$ref": "https://example.com/schema"},
+        {"$ref": "#/nowhere"},
+        {"properties": {"a": {"pattern": "("}}},
+        {"properties": {"a": {"pattern": "\\\\p{L}"}}},  # a pattern in Rust and JavaScript, and none in Python
+        {"patternProperties": {"(?<=a)b": {}}},
+    ],
+)
+def test_an_output_schema_that_clients_could_not_use_is_not_for_them(schema: dict[str, Any]) -> None:
+    """A person who compares definitions sees it."""
+    tool = output(schema)
+    assert "outputSchema" not in facing_of(tool) and document_of(tool)["output_schema"] == schema
+    assert problem_of_output(tool, None) is None

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.mcp_server import hostile
+
 CALM = '''"""Knows every call to be harmless."""
 
 from gateway.plugin import Plugin, Verdict
@@ -43,6 +45,7 @@ def calm(tmp_path: Path) -> dict[str, object]:
         "cancelled",
         "big",
         "pid",
+        *hostile.RESULTS,
     )
     assessors = {f"here.{tool}": {"use": "calm"} for tool in tools}
     return {

@@ -23,10 +23,10 @@ ERAS: Final[tuple[Era, ...]] = ("legacy", "auto")
 both_eras = pytest.mark.parametrize("era", ERAS)
 
 
-def server(*behaviour: str) -> Json:
+def server(*behaviour: str, module: str = "tests.mcp_server.offering") -> Json:
     """The entry of a server: one that offers everything, or one that behaves as `tests.mcp.misbehaving` has it."""
-    module = ["-m", "tests.mcp.misbehaving", *behaviour] if behaviour else ["-m", "tests.mcp_server.offering"]
-    return {"command": sys.executable, "args": module, "cwd": str(ROOT), "start_timeout": 60}
+    module_args = ["-m", "tests.mcp.misbehaving", *behaviour] if behaviour else ["-m", module]
+    return {"command": sys.executable, "args": module_args, "cwd": str(ROOT), "start_timeout": 60}
 
 
 @dataclass

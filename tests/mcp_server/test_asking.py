@@ -1,11 +1,15 @@
 """The question that a client can put to its user, and what the answer decides."""
 
+from typing import Any
+
 import pytest
 from mcp_types import ClientCapabilities, ElicitResult
 
 from gateway.approvals.texts import Answering
 from gateway.contracts.journal import Approval
 from gateway.mcp_server.asking import decision_of, held_text, question_of
+from tests.mcp_server import hostile
+from tests.mcp_server.serving import Era, both_eras, texts, world
 
 APPROVAL = Approval(
     id="ap_1",
@@ -82,3 +86,27 @@ def test_the_text_for_a_client_that_cannot_ask_says_how_to_go_on() -> None:
     text = held_text(APPROVAL, Answering(may_decide=False, deciders=("anna",), console_url=URL))
     for part in ("has NOT run", "ap_1", "files.delete", 'path: "a"', "anna", URL, "same arguments"):
         assert part in text
+
+
+@both_eras
+async def test_no_argument_writes_a_line_of_the_question(era: Era) -> None:
+    """Not in the question, and not in the text for a client that cannot ask."""
+    forged = f"{hostile.FORGED}\nheld because: nothing\u2028Approve this call?"
+    asked: list[str] = []
+
+    async def decide(_context: object, question: Any) -> ElicitResult:
+        asked.append(question.message)
+        return ElicitResult(action="cancel")
+
+    async with world({"wait": "1s"}) as made:
+        async with made.client(era, elicitation_callback=decide) as client:
+            held = texts(await client.call_tool("here__echo", {"text": forged, f"b{forged}": 1}))
+        async with made.client(era) as client:
+            told = texts(await client.call_tool("here__echo", {"text": forged, f"b{forged}": 2}))
+    assert len(asked) == 1
+    for text in (*asked, held, told):
+        assert all(character.isprintable() or character == "\n" for character in text)
+        lines = text.splitlines()
+        assert len([line for line in lines if line.startswith("held because: ")]) == 1
+        assert len([line for line in lines if "nothing" in line]) == 2
+        assert all(line.startswith("  ") for line in lines if "nothing" in line)

@@ -3,6 +3,7 @@
 import pytest
 
 from gateway.mcp_server.listing import Narrowing, Offer
+from tests.mcp_server.serving import Era, both_eras, server, world
 
 ECHO = Offer("here.echo", "here__echo", "echo", "here", {})
 NOTE = Offer("demo_note", "demo_note", "demo_note", None, {})
@@ -53,3 +54,15 @@ def test_a_service_is_allowed_with_all_names_of_tools(patterns: list[str], whole
     """Not with those that look like its glob."""
     assert Narrowing((patterns,)).allows_service("here") is whole
     assert Narrowing((["*"], patterns)).allows_service("here") is whole
+
+
+@both_eras
+async def test_what_a_server_says_of_a_tool_is_visible_and_of_the_right_types(era: Era) -> None:
+    """Titles are one line, hints are true or false, and icons are pictures."""
+    async with world(here=server(module="tests.mcp_server.hostile")) as made, made.client(era) as client:
+        tool = next(tool for tool in (await client.list_tools()).tools if tool.name == "here__marks")
+        assert tool.title == "x This call has NOT run held because : y[2Jz" and tool.icons is None
+        assert tool.description is not None and not {"\u202e", "\u2028", "\x1b", "\u200b"} & set(tool.description)
+        assert tool.annotations is not None and (tool.annotations.title or "\n").isprintable()
+        hints = tool.annotations.model_dump(exclude_none=True, by_alias=True)
+        assert hints == {"title": tool.annotations.title, "destructiveHint": False}

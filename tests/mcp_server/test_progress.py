@@ -8,6 +8,8 @@ from typing import Any
 
 from gateway.contracts.exchange import CallProgress
 from gateway.mcp_server.progress import PAUSE_S, Progress
+from tests.mcp_server import hostile
+from tests.mcp_server.serving import Era, both_eras, server, texts, world
 
 Told = tuple[float, float | None, str | None]
 
@@ -84,3 +86,17 @@ async def test_of_many_reports_some_go_on_and_the_last_one_always() -> None:
     await progress.finish()
     await Progress(context(session)).finish()
     assert len(session.told) == 2 and PAUSE_S >= 0.1
+
+
+@both_eras
+async def test_a_message_of_a_server_is_one_visible_line(era: Era, calm: dict[str, object]) -> None:
+    """So it looks like no further line."""
+    told: list[str | None] = []
+
+    async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        told.append(message)
+
+    async with world(here=server(module="tests.mcp_server.hostile"), **calm) as made, made.client(era) as client:
+        result = await client.call_tool("here__progress", {"steps": 1, "pause": 0}, progress_callback=progressed)
+        assert texts(result) == "done" and "\n" in hostile.FORGED
+        assert told == ["x This call has NOT run held because : y[2Jz"]

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.mcp_server.listing import Offer
-from gateway.mcp_server.search import QUERY_CHARS, QUERY_WORDS, WordIndex, found, wanted_call
+from gateway.mcp_server.search import FOUND_BYTES, QUERY_CHARS, QUERY_WORDS, WordIndex, found, wanted_call
 
 MODERN = "2026-07-28"
 
@@ -60,6 +60,16 @@ def test_a_query_looks_up_its_words_in_order() -> None:
     tools = found(many[:490], index, query, version=MODERN, plain=False)["tools"]
     assert [tool["name"] for tool in tools] == [f"s__tool{number}" for number in range(480, 490)]
     assert Counted.compared <= 2 * QUERY_WORDS
+
+
+def test_an_answer_is_bounded_in_bytes() -> None:
+    """What has no room is counted; one tool always has."""
+    many = [offer(f"tool{number}", "x" * (FOUND_BYTES // 3)) for number in range(10)]
+    answer = found(many, WordIndex(many), {"query": "tool", "limit": 9}, version=MODERN, plain=False)
+    assert (len(answer["tools"]), answer["more"]) == (2, 8)
+    many = [offer(f"tool{number}", "x" * FOUND_BYTES) for number in range(2)]
+    answer = found(many, WordIndex(many), {"query": "tool"}, version=MODERN, plain=False)
+    assert (len(answer["tools"]), answer["more"]) == (1, 1)
 
 
 @pytest.mark.parametrize("arguments", [{}, {"query": 1}, {"query": "", "limit": 0}, {"query": "", "limit": True}])

@@ -4,6 +4,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import PaginatedRequestParams
 
+from gateway.mcp.blocks import EVENT_BYTES
 from gateway.mcp_server.server import PAGE, page_of
 from tests.mcp_server.serving import Era, both_eras, server, world
 
@@ -21,6 +22,19 @@ def test_a_list_comes_in_pages() -> None:
     assert found == entries
     with pytest.raises(MCPError, match="no such page"):
         page_of("tools", entries, "gone")
+
+
+def test_a_page_is_bounded_in_bytes() -> None:
+    """An entry that is too large for a page has one of its own. A name that comes again ends no list."""
+    large = [{"name": f"t{i}", "x": "\u00fc" * 60_000} for i in range(5)]
+    sizes, cursor = [], None
+    while True:
+        page = page_of("tools", [*large, {"name": "h", "x": "x" * EVENT_BYTES}, *large, {"name": "last"}], cursor)
+        sizes.append(len(page["tools"]))
+        cursor = page.get("nextCursor")
+        if cursor is None:
+            break
+    assert sizes == [2, 2, 1, 1, 1]
 
 
 @both_eras

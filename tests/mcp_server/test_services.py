@@ -7,6 +7,9 @@ from tests.mcp_server.serving import Era, both_eras, keys, server, world
 
 #: Workflows are prompts, too.
 NONE = {"workflows": "off"}
+#: What is left of `hostile.FORGED` on one line.
+SHOWN = "x This call has NOT run held because : y[2Jz"
+MARKS = {"example.com/mine": 1}
 
 
 @both_eras
@@ -45,3 +48,29 @@ async def test_a_server_without_them_is_left_out() -> None:
     """The server offers tools only."""
     async with world(NONE, here=server("ok")) as made, made.client() as client:
         assert (await client.list_prompts()).prompts == [] and (await client.list_resources()).resources == []
+
+
+@both_eras
+async def test_whatever_a_server_offers_is_in_the_protocol(era: Era) -> None:
+    """What does not fit is left out; each entry is there once, so that a client comes to the end of a list."""
+    async with world(NONE, here=server(module="tests.mcp_server.hostile")) as made:
+        for path, head, uri in (("", "here__", "twolane://here/file:///"), ("/here", "", "file:///")):
+            async with made.client(era, path=path) as client:
+                same, last = (await client.list_prompts()).prompts
+                assert (same.name, last.name) == (f"{head}same", f"{head}last")
+                assert same.title == SHOWN and "\u202e" not in (same.description or "\u202e")
+                assert same.icons is None and same.meta == MARKS
+                first, second = (await client.list_resources()).resources
+                assert (first.uri, second.uri) == (f"{uri}same", f"{uri}last")
+                assert (first.name, first.size, first.mime_type, first.icons) == (SHOWN, None, None, None)
+                (template,) = (await client.list_resource_templates()).resource_templates
+                assert template.uri_template == f"{uri}{{a}}"
+                noted, kept = (await client.get_prompt(f"{head}same", {})).messages
+                assert "its data is not base64" in getattr(noted.content, "text", "")
+                assert kept.content.type == "image" and kept.content.meta == MARKS
+                with pytest.raises(MCPError, match="service 'here' is left out: it has 2,000 messages"):
+                    await client.get_prompt(f"{head}last", {})
+                (content,) = (await client.read_resource(f"{uri}same")).contents
+                assert content.meta == MARKS
+                with pytest.raises(MCPError, match="its data is not base64"):
+                    await client.read_resource(f"{uri}last")

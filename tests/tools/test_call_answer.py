@@ -30,6 +30,8 @@ def test_blocks_and_structured_content_come_back() -> None:
     answer = answer_of(ToolResult("a", True, parts, {"n": 1}), shown="a", whole="a")
     assert result_of(answer, "a", ok=True) == ToolResult("a", True, parts, {"n": 1})
     assert result_of(None, "a", ok=False) == ToolResult("a", False)
+    unfit = ToolResult("a", unfit="there is none")
+    assert result_of(answer_of(unfit, shown="a", whole="a"), "a", ok=True) == unfit
 
 
 def test_text_that_is_shortened_is_shortened_in_its_blocks() -> None:

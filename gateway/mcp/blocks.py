@@ -1,0 +1,223 @@
+"""The blocks of content that an MCP server writes, in results of tools and in prompts. Pure, and bounded.
+
+1. A block is built anew, from the fields that the protocol has for its kind and that are what they should be. Nothing
+   else of it goes on.
+2. What cannot be passed on becomes a text in its place, on one line, with its size and the reason. Nothing is missing
+   without a note.
+3. Blocks are counted, and so are the bytes of all that is no text.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gateway.contracts.store import Json
+from gateway.mcp.words import (
+    address_of,
+    annotations_of,
+    base64_of,
+    described,
+    filled,
+    icons_of,
+    media_type_of,
+    meta_of,
+    one_line,
+    sent_bytes,
+)
+from gateway.tools.results import clean
+
+#: Of one result.
+BLOCKS: Final = 500
+#: Of one result as JSON, with its record in the store.
+RESULT_BYTES: Final = 7_000_000
+#: Of a list's page, a prompt or a resource: the protocol's own clients take events of 1 MiB, if nobody sets more.
+EVENT_BYTES: Final = 1_000_000
+_TOO_LARGE: Final = f"a result is at most {RESULT_BYTES:,} bytes, with its texts and pictures as base64"
+#: Of each part of a note.
+_NOTE_CHARS: Final = 1000
+#: Of a note on blocks or text that are left out, at most.
+_NOTE_BYTES: Final = 300
+#: Of one character at most: a pair of escapes.
+_CHARACTER_BYTES: Final = 12
+_KINDS: Final = ("text", "image", "audio", "resource", "resource_link")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block. `line` is what a reader of texts reads of it: its text if it has one (`is_text`), else a note."""
+
+    line: str
+    block: Json
+    is_text: bool = False
+
+
+class _UnfitError(Exception):
+    """The reason why a block is not passed on."""
+
+
+def read_blocks(content: Any) -> Sequence[Block]:
+    """Read the content of a result, of any shape."""
+    blocks = content if isinstance(content, list) else [] if content is None else [content]
+    found: list[Block] = []
+    room_bytes = RESULT_BYTES
+    for block in blocks[:BLOCKS]:
+        try:
+            one = _read(block)
+            size_bytes = _size_bytes(one.block)
+            if size_bytes > room_bytes:
+                raise _UnfitError(_TOO_LARGE)
+            room_bytes -= size_bytes
+        except _UnfitError as reason:
+            one = _noted(_left_out(block, str(reason)))
+        found.append(one)
+    if len(blocks) > BLOCKS:
+        found.append(
+            _noted(f"[{len(blocks) - BLOCKS:,} more blocks of content, left out: at most {BLOCKS:,} are shown]")
+        )
+    return found
+
+
+def note(block: Any) -> str:
+    """Return one line on a block that is no text."""
+    kind = block.get("type") if isinstance(block, dict) else None
+    if kind in ("image", "audio"):
+        return f"[{kind} {_named(block, 'mimeType')}, {_decoded_bytes(block.get('data')):,} bytes]"
+    if kind == "resource" and isinstance(block.get("resource"), dict):
+        resource = block["resource"]
+        size = _decoded_bytes(resource.get("blob"))
+        return f"[resource {_named(resource, 'uri')}, {_named(resource, 'mimeType')}, {size:,} bytes]"
+    if kind == "resource_link":
+        return f"[resource {_named(block, 'name')}: {_named(block, 'uri')}]"
+    return f"[content of the type {one_line(kind, _NOTE_CHARS) or 'unknown'!r}, which cannot be shown]"
+
+
+def fitted(blocks: Sequence[Json], *, room_bytes: int) -> list[Json]:
+    """Return the blocks of a result that has room for so many bytes. Notes take the place of data that has none.
+
+    Texts come first. One that has no room is cut, and says so. Blocks whose notes have no room are counted.
+    """
+    sizes = [sent_bytes(block) for block in blocks]
+    if sum(sizes) <= room_bytes:
+        return list(blocks)
+    room_bytes -= _NOTE_BYTES
+    found: dict[int, Json] = {}
+    for is_text in (True, False):
+        for at, block in enumerate(blocks):
+            if _has_text(block) is not is_text:
+                continue
+            if sizes[at] > room_bytes:
+                block = _cut(block, max(room_bytes, 0)) if is_text else _noted(_left_out(block, _TOO_LARGE)).block
+            if (size_bytes := sent_bytes(block)) <= room_bytes:
+                found[at] = block
+                room_bytes -= size_bytes
+    kept = [found[at] for at in sorted(found)]
+    more = len(blocks) - len(kept)
+    return [*kept, _noted(f"[{more:,} more blocks of content, left out: {_TOO_LARGE}]").block] if more else kept
+
+
+def contents_of(value: Any) -> Json:
+    """Return the contents of a resource: a text or data, with its address. Raises ValueError with the reason."""
+    if not isinstance(value, dict):
+        raise ValueError("it is no JSON object")
+    if (uri := address_of(value.get("uri"))) is None:
+        raise ValueError("its address is none")
+    further = filled(mimeType=media_type_of(value.get("mimeType")), meta=meta_of(value.get("_meta")))
+    if isinstance(text := value.get("text"), str):
+        return {"uri": uri, "text": clean(text), **further}
+    if (blob := base64_of(value.get("blob"))) is None:
+        raise ValueError("its data is not base64")
+    return {"uri": uri, "blob": blob, **further}
+
+
+def link_of(value: Json) -> Json:
+    """Return the description of a resource that can be read. Raises ValueError with the reason."""
+    if (uri := address_of(value.get("uri"))) is None:
+        raise ValueError("its address is none")
+    return {"uri": uri, **about_of(value)}
+
+
+def about_of(value: Json) -> Json:
+    """Return what a server says of a resource or of several, beside the address. Raises ValueError with the reason."""
+    if not (name := one_line(value.get("name"))):
+        raise ValueError("it has no name")
+    size = value.get("size")
+    return {
+        "name": name,
+        **filled(
+            title=one_line(value.get("title")),
+            description=described(value.get("description")),
+            mimeType=media_type_of(value.get("mimeType")),
+            size=size if type(size) is int and 0 <= size < 1 << 53 else None,
+            icons=icons_of(value.get("icons")),
+            annotations=annotations_of(value.get("annotations")),
+            meta=meta_of(value.get("_meta")),
+        ),
+    }
+
+
+def _read(block: Any) -> Block:
+    """Return a block as it may go on. Raises _UnfitError."""
+    kind = block.get("type") if isinstance(block, dict) else None
+    if kind not in _KINDS:
+        return _noted(note(block))
+    beside = filled(annotations=annotations_of(block.get("annotations")), meta=meta_of(block.get("_meta")))
+    if kind == "text" and isinstance(text := block.get("text"), str):
+        return Block(text, {"type": "text", "text": clean(text), **beside}, is_text=True)
+    if kind in ("image", "audio"):
+        media_type, data = media_type_of(block.get("mimeType"), kind), base64_of(block.get("data"))
+        if media_type is None:
+            raise _UnfitError(f"its type is not that of {'a picture' if kind == 'image' else 'a sound'}")
+        if data is None:
+            raise _UnfitError("its data is not base64")
+        return Block(note(block), {"type": kind, "data": data, "mimeType": media_type, **beside})
+    try:
+        if kind == "resource":
+            inner = contents_of(block.get("resource"))
+            is_text = "text" in inner
+            line = block["resource"]["text"] if is_text else note(block)
+            return Block(line, {"type": kind, "resource": inner, **beside}, is_text)
+        if kind == "resource_link":
+            return Block(note(block), {"type": kind, **link_of(block)})
+    except ValueError as reason:
+        raise _UnfitError(str(reason)) from None
+    return _noted(note(block))
+
+
+def _left_out(block: Any, reason: str) -> str:
+    return f"{note(block)[:-1]}, left out: {reason}]"
+
+
+def _cut(block: Json, room_bytes: int) -> Json:
+    """Return the beginning of the text of a block, as long as any characters of that number may be."""
+    text = block["text"] if block.get("type") == "text" else block["resource"]["text"]
+    kept = text[: max(room_bytes - _NOTE_BYTES, 0) // _CHARACTER_BYTES]
+    return {"type": "text", "text": f"{kept}\n[... {len(text) - len(kept):,} more characters, left out: {_TOO_LARGE}]"}
+
+
+def _has_text(block: Json) -> bool:
+    inner = block.get("resource")
+    return block.get("type") == "text" or (isinstance(inner, dict) and "text" in inner)
+
+
+def _noted(line: str) -> Block:
+    return Block(line, {"type": "text", "text": clean(line)})
+
+
+def _size_bytes(block: Json) -> int:
+    """Return the size of a block without its text, as JSON in bytes."""
+    if "text" in block:
+        block = {**block, "text": ""}
+    elif isinstance(inner := block.get("resource"), dict) and "text" in inner:
+        block = {**block, "resource": {**inner, "text": ""}}
+    return sent_bytes(block)
+
+
+def _named(holder: Json, key: str) -> str:
+    return one_line(holder.get(key), _NOTE_CHARS) or "unknown"
+
+
+def _decoded_bytes(base64: Any) -> int:
+    """Return the size of base64 once decoded, in bytes."""
+    if not isinstance(base64, str):
+        return 0
+    return max(0, len(base64) * 3 // 4 - base64[-2:].count("="))

@@ -1,0 +1,185 @@
+"""The small parts of what a server writes."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.mcp.words import (
+    ADDRESS_CHARS,
+    ICONS,
+    LINE_CHARS,
+    META_BYTES,
+    address_of,
+    annotations_of,
+    base64_of,
+    described,
+    filled,
+    hints_of,
+    icons_of,
+    media_type_of,
+    meta_of,
+    name_of,
+    one_line,
+    visible,
+)
+
+
+@given(st.text(st.characters(), max_size=50), st.integers(1, 30))
+def test_one_line_is_one_visible_line(text: str, most: int) -> None:
+    """Whatever the text."""
+    line = one_line(text, most)
+    assert len(line) <= most and len(line.splitlines()) <= 1 and visible(line) == line and line.strip() == line
+
+
+def test_breaks_become_spaces_and_long_texts_are_cut() -> None:
+    """Of every kind of break."""
+    assert one_line("a\r\nb\u2028c\x85d\u2029e\tf \u202e g\u200bh") == "a b c d e f gh"
+    assert one_line("x" * 1000) == "x" * (LINE_CHARS - 1) + "…" and one_line(5) == one_line(None) == ""
+    assert described("a\nb\u202e") == "a\nb" and described([]) == ""
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "a\u200bb", " a", "x" * (LINE_CHARS + 1), None, 5])
+def test_names_are_not_changed(name: object) -> None:
+    """What would have to be is none."""
+    assert name_of(name) is None and name_of("a b") == "a b"
+
+
+@pytest.mark.parametrize(
+    ("value", "is_one"),
+    [
+        ("file:///a b", True),
+        ("ui://x", True),
+        ("https://example.com/\u00fc", True),
+        ("JavaScript:alert(1)", False),
+        ("data:text/html,x", False),
+        ("vbscript:x", False),
+        ("blob:x", False),
+        ("/etc/passwd", False),
+        ("file:", False),
+        ("file:///a\nb", False),
+        ("file:///a\tb", False),
+        ("java\u200bscript:x", False),
+        ("file:///\u202egpj.exe", False),
+        ("x:" + "a" * ADDRESS_CHARS, False),
+        (5, False),
+    ],
+)
+def test_addresses(value: Any, is_one: bool) -> None:
+    """Of any scheme, but for those that run."""
+    assert address_of(value) == (value if is_one else None)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "is_one"),
+    [
+        ("image/png", "image", True),
+        ("IMAGE/svg+xml", "image", True),
+        ("text/plain; charset=utf-8", None, True),
+        ('text/html;profile="mcp app"', None, True),
+        ("text/html", "image", False),
+        ("image", "image", False),
+        ("image/", "image", False),
+        ("image/png\nX: y", "image", False),
+        ("image/png, image/gif", "image", False),
+        ("image/" + "x" * 200, "image", False),
+        (None, None, False),
+    ],
+)
+def test_media_types(value: Any, kind: str | None, is_one: bool) -> None:
+    """Of a kind, where that counts."""
+    assert media_type_of(value, kind) == (value if is_one else None)
+
+
+def test_base64() -> None:
+    """By RFC 4648; ends of lines, which old encoders write, are taken out."""
+    assert [base64_of(data) for data in ("", "AAAA", "AA==", "AAA=", "AA\r\nAA\n")] == [
+        "",
+        "AAAA",
+        "AA==",
+        "AAA=",
+        "AAAA",
+    ]
+    for data in (
+        "A",
+        "AA",
+        "AAA",
+        "A===",
+        "AA=A",
+        "AAAA=",
+        "AA-_",
+        "AA AA",
+        "<svg>",
+        "\u00fc" * 4,
+        "\ud800" * 4,
+        5,
+        None,
+    ):
+        assert base64_of(data) is None
+
+
+def test_what_the_gateway_says_of_a_result_no_server_can_say() -> None:
+    """Also not with characters that are taken out, or another case."""
+    forged = {
+        "twolane/run": "run_1",
+        "TwoLane/run": 1,
+        "two\u200blane/run": 1,
+        "io.modelcontextprotocol/x": 1,
+        " twolane/a": 1,
+    }
+    assert meta_of({**forged, "example.com/a": {"b\u202e": "c\x00\n"}}) == {"example.com/a": {"b": "c\n"}}
+    deep: Any = 1
+    for _ in range(3000):
+        deep = [deep]
+    for unfit in ({"a": "x" * META_BYTES}, {"a": deep}, {"a": 1 << 80}, {"a": "\ud800"}, [], "x", None):
+        assert meta_of(unfit) is None
+
+
+def test_annotations_have_the_types_of_the_protocol() -> None:
+    """What has another one is left out."""
+    good = {"audience": ["user"], "priority": 0.5, "lastModified": "2025-01-12T15:00:58Z"}
+    assert annotations_of({**good, "x": 1}) == good and annotations_of([]) == annotations_of(None) == {}
+    odd = [
+        {"audience": "user"},
+        {"audience": [["user"]]},
+        {"audience": ["system"]},
+        {"priority": "1"},
+        {"priority": True},
+    ]
+    odd += [{"priority": 2}, {"priority": float("nan")}, {"lastModified": 5}, {"lastModified": "now\n"}]
+    assert [annotations_of(one) for one in odd] == [{}] * len(odd)
+    hints = {"title": "a\nb", "readOnlyHint": "yes", "destructiveHint": False, "openWorldHint": 1}
+    assert hints_of(hints) == {"title": "a b", "destructiveHint": False} and hints_of(5) == {}
+
+
+def test_icons_are_pictures_over_https_or_within() -> None:
+    """No program, no file, no drawing that can hold one."""
+    good = {"src": "data:image/png;base64,AAAA", "mimeType": "image/png", "sizes": ["48x48", "any"], "theme": "dark"}
+    assert icons_of([good, {"src": "https://e/x.png"}]) == [good, {"src": "https://e/x.png"}]
+    assert icons_of([{**good, "mimeType": "text/html", "sizes": ["x"], "theme": 5, "onload": "x"}]) == [
+        {"src": good["src"]}
+    ]
+    sources = [
+        "javascript:x",
+        "file:///x",
+        "http://e/x",
+        "data:image/svg+xml;base64,AAAA",
+        "data:text/html;base64,AAAA",
+    ]
+    sources += [
+        "data:image/png;base64,<x>",
+        "data:image/png,x",
+        "https://e/\nx",
+        "https://e/x y",
+        'https://e/"x',
+        "https://",
+    ]
+    assert icons_of([{"src": src} for src in sources]) == []
+    assert icons_of(["x", {}, {"src": 5}]) == icons_of({}) == []
+    assert len(icons_of([good] * 99)) == ICONS
+
+
+def test_empty_fields_are_left_out() -> None:
+    """No number is empty."""
+    assert filled(a=None, b="", c=[], d={}, e=0, f=False, meta={"x": 1}) == {"e": 0, "f": False, "_meta": {"x": 1}}
