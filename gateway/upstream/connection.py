@@ -19,6 +19,14 @@ EARLY_LIMIT_BYTES = 65536
 #: Most that is read at once of a long answer.
 SMALL_READ_BYTES = 65536
 _TABLED = len(SIZE_LINES)
+#: A host that is gone without a word is noticed within 20 s, also by a request that waits for its answer: after 10 s of
+#: silence the kernel asks it three times.
+_KEEPALIVE: Final = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 3),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
 #: Reasons for reading to be paused: where the answer goes does not keep up; what came takes more than one turn of the
 #: event loop.
 FULL: Final = 1
@@ -97,6 +105,10 @@ class UpstreamConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=HIGH_WATER_BYTES, low=LOW_WATER_BYTES)
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+            for level, name, value in _KEEPALIVE:
+                sock.setsockopt(level, name, value)
 
     def data_received(self, data: bytes) -> None:
         relay = self.relay

@@ -245,6 +245,9 @@ class Group:
     def serve_queue(self) -> None:
         """Give places that are free to those who wait, in their order."""
         for waiting in tuple(self._queue):
+            if waiting.future.done():  # it was cancelled in this turn of the event loop
+                self._queue.remove(waiting)
+                continue
             member = self.choose(waiting.tries.sticky, waiting.tries.model)
             if member is not None:
                 self._queue.remove(waiting)

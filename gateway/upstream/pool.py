@@ -16,6 +16,7 @@ from gateway.errors import GatewayError
 from gateway.upstream.connection import SMALL_READ_BYTES, UpstreamConnection
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.failures import Failures
+from gateway.upstream.tls import ResumingContext
 
 #: Idle connections are closed after this long, or a second before the upstream's own `Keep-Alive: timeout`.
 IDLE_LIMIT_S = 30.0
@@ -66,6 +67,8 @@ class Pool:
 
     def give(self, connection: UpstreamConnection, *, idle_timeout_s: float | None) -> None:
         """Take back a connection whose turn ended cleanly; close it if the pool is closed or it is not alive."""
+        if not connection.reused and isinstance(self.endpoint.tls, ResumingContext):
+            self.endpoint.tls.keep(connection.transport.get_extra_info("ssl_object"))
         connection.rest()
         if connection.spoke_first or connection.transport.get_write_buffer_size():
             # The answer came before the request was read: another may follow, and what is unsent may never be.

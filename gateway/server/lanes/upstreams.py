@@ -13,6 +13,7 @@ from gateway.upstream.group import Group, GroupRules, QueueRules, RetryRules
 from gateway.upstream.health import HealthChecks, HealthRules
 from gateway.upstream.member import Member
 from gateway.upstream.pool import Pool
+from gateway.upstream.tls import ResumingContext
 
 
 def build_groups(upstreams: Sequence[Upstream], *, metrics: Metrics, clock: Callable[[], float]) -> tuple[Group, ...]:
@@ -105,10 +106,8 @@ def _endpoint(upstream: Upstream, given: schema.Endpoint, tls: ssl.SSLContext | 
 
 def _tls(upstream: Upstream) -> ssl.SSLContext:
     tls = upstream.tls
-    context = ssl.create_default_context(cafile=tls.ca_file)
+    context = ResumingContext(tls.ca_file)
     context.set_alpn_protocols(["http/1.1"])
-    # A connection that ends without close_notify was cut: it must not look like the end of an answer.
-    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
     if not tls.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -1,0 +1,142 @@
+"""Endpoints that fail: no storm, no double execution, a breaker with one probe, recovery, and nothing left behind."""
+
+import asyncio
+import random
+import socket
+
+import pytest
+from functional.several import BODY, STORES, chat, several
+from functional.through import ask, client_of, error_of, post
+from gateways import until
+
+from gateway.testing.peer import PEER_LEFT, Peer
+from gateway.testing.scripts import answer, ok, serve
+
+OFF = {"failures": 0}
+
+
+async def resets(peer: Peer) -> None:
+    await peer.read_request()
+    peer.reset()
+
+
+async def test_an_upstream_that_fails_all_the_time_sees_a_fifth_more_requests() -> None:
+    """However many tries are allowed (U6)."""
+    async with (
+        several(*[serve(answer(502))] * 3, breaker=OFF, retry={"tries": 10}) as up,
+        client_of(up.gateway) as client,
+    ):
+        for _ in range(500):
+            await client.send(chat())
+            assert (await client.read_response()).status == 502
+        assert 500 < sum(up.counts) <= 600
+        assert up.group.tally.refused["budget"] > 0
+
+
+async def test_after_resets_nothing_is_sent_until_one_probe_works() -> None:
+    """A reason and a time at once; another upstream is not touched; one probe for each interval (U7)."""
+    well = False
+
+    async def flaps(peer: Peer) -> None:
+        while True:
+            await peer.read_request(timeout_s=None)
+            if not well:
+                peer.reset()
+                return
+            await peer.send(ok())
+
+    async with several(flaps, breaker={"failures": 5, "open": "1h", "longest": "1h"}) as up:
+        for _ in range(5):
+            assert (await ask(up.gateway, chat())).status == 502
+        for _ in range(20):
+            response = await ask(up.gateway, chat())
+            assert response.status == 503 and error_of(response)["code"] == "circuit_open"
+            assert "failed too often" in error_of(response)["message"] and response.values(b"retry-after") == [b"3600"]
+        assert len(up.endpoints[0].connections) == 5
+    async with several(flaps, breaker={"failures": 5, "open": "300ms"}, retry={"tries": 1}) as up:
+        for _ in range(5):
+            await ask(up.gateway, chat())
+        await until(lambda: up.group.members[0].obstacle(up.group.clock()) is None)
+        answers = await asyncio.gather(*(ask(up.gateway, chat()) for _ in range(10)))
+        assert sorted(response.status for response in answers) == [502] + [503] * 9
+        well = True
+        await until(lambda: up.group.members[0].obstacle(up.group.clock()) is None)
+        assert (await ask(up.gateway, chat())).status == 200
+        assert (await ask(up.gateway, chat())).status == 200
+
+
+async def test_a_slow_answer_is_awaited_and_asked_for_once() -> None:
+    """Slow is not failed (U8)."""
+    go_on = asyncio.Event()
+
+    async def slow(peer: Peer) -> None:
+        while True:
+            await peer.read_request(timeout_s=None)
+            await go_on.wait()
+            await peer.send(ok())
+
+    async with several(slow, serve(ok()), timeouts={"first_byte": "2m"}) as up, client_of(up.gateway) as client:
+        await client.send(chat())
+        await up.endpoints[0].wait_requests(1)
+        await asyncio.sleep(0.6)  # a sweep has looked at it
+        go_on.set()
+        assert (await client.read_response()).status == 200
+        assert up.counts == [1, 0] and not up.group.tally.retries
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+async def test_a_name_that_leads_astray_for_a_while_is_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each connect asks for the address, so the next one after the correction is right (U11)."""
+    looked_up, address = socket.getaddrinfo, "127.0.0.1"
+
+    def answered(host: str, *rest: object, **more: object) -> object:
+        return looked_up(address if host == "up.example" else host, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket, "getaddrinfo", answered)
+    async with several(serve(answer(200, b"", [("Connection", "close")]))) as other:
+        port = other.endpoints[0].port
+        config = {"upstreams": [{"name": "up", "base_url": f"http://up.example:{port}", "breaker": {"open": "10ms"}}]}
+        await other.gateway.reload({**config, "allowed_hosts": ["gw.example"]})
+        assert (await ask(other.gateway, chat())).status == 200
+        address = "127.0.0.2"
+        assert {(await ask(other.gateway, chat())).status for _ in range(8)} == {502, 503}
+        address = "127.0.0.1"
+        await until(lambda: other.group.members[0].obstacle(other.group.clock()) is None)
+        assert (await ask(other.gateway, chat())).status == 200
+
+
+async def test_clients_that_leave_at_any_moment_leave_nothing_behind() -> None:
+    """No place, no place in a queue, no request at an endpoint; with retries, hedges and a full queue (U14)."""
+    rng = random.Random(14)
+
+    async def random_endpoint(peer: Peer) -> None:
+        while True:
+            await peer.read_request(timeout_s=None)
+            match rng.randrange(4):
+                case 0:
+                    peer.reset()
+                    return
+                case 1:
+                    await peer.send(answer(503))
+                case 2:
+                    await asyncio.sleep(rng.random() / 50)
+                    await peer.send(ok())
+                case 3:
+                    await peer.wait_end(timeout_s=None)
+
+    async def leaves(gateway_of: object, request: bytes) -> None:
+        try:
+            async with client_of(gateway_of) as client:  # type: ignore[arg-type]
+                await client.send(request)
+                await asyncio.sleep(rng.random() / 20)
+        except PEER_LEFT:
+            pass
+
+    rules: dict[str, object] = {"hedge": "5ms", "queue": {"size": 20}, "breaker": {"open": "5ms"}}
+    async with several(*[random_endpoint] * 3, each={"concurrent": 5}, **rules) as up:
+        for _ in range(20):
+            requests = [post(BODY, STORES) if rng.random() < 0.3 else chat() for _ in range(50)]
+            await asyncio.gather(*(leaves(up.gateway, request) for request in requests))
+        await until(lambda: up.inflight == [0, 0, 0] and up.group.queued == 0)
+        for member in up.group.members:
+            await until(lambda member=member: len(member.pool.open) == len(member.pool.idle))  # type: ignore[misc]
