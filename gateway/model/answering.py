@@ -153,7 +153,7 @@ class Answering:
         self.by.upstream, self.by.endpoint, self.by.model = tries.group.name, member.name, model
         self._target = Target(member.pool, tries.group.tally)
         try:
-            await self._send(member, is_first=tries.group is self._first)
+            await self._send(member, is_first=tries.home is self._first)
         except BaseException as error:
             if not isinstance(error, GatewayError) or error.code == "overloaded":  # the fault of nobody there
                 tries.ended(failed=None)
@@ -163,7 +163,9 @@ class Answering:
     async def _send(self, member: Member, *, is_first: bool) -> None:
         """Send the request to one endpoint, in the style that it takes. Raises GatewayError if it does not answer."""
         target, endpoint, model = self._target, member.pool.endpoint, self.by.model
-        credential = self._exchange.credential if is_first else b""  # it was sent for the first upstream
+        credential = (
+            self._exchange.credential if is_first else b""
+        )  # it was sent for the first upstream and its fallbacks
         style = first = self._styles.of(endpoint.name, model, configured=endpoint.stream)
         while True:
             request = chat_request(self._exchange, target, style, model=self._candidate.model, credential=credential)

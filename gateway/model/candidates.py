@@ -46,6 +46,11 @@ class Candidates:
             caller.check_upstream(self.upstream)
         return Candidates(self.name, models)
 
+    def is_open_to(self, caller: Caller) -> bool:
+        """Return whether the caller may use one of them."""
+        is_there = any(caller.may_use_upstream(candidate.upstream.name) for candidate in self.models)
+        return is_there and caller.may_use_model(self.name)
+
     @property
     def has_key(self) -> bool:
         """Return whether one of their upstreams has its own key: the client's credential may then be the gateway's."""
@@ -76,7 +81,10 @@ class ModelTable:
 
     def of(self, body: Mapping[str, object]) -> Candidates:
         """Return what may answer a request. Raises GatewayError (upstream_unavailable)."""
-        name = self.model or str(body.get("model", ""))
+        return self.named(self.model or str(body.get("model", "")))
+
+    def named(self, name: str) -> Candidates:
+        """Return what a model or an alias stands for. Raises as `of`."""
         use = self.aliases.get(name)
         if use is None:
             return Candidates(name, (Candidate(self.model, self.upstream_of(name)),))

@@ -70,7 +70,8 @@ class ModelLists:
         upstreams = [upstream for upstream in self.table.upstreams if caller.may_use_upstream(upstream.name)]
         elsewhere = replace(asking, credential=b"")  # it was sent for the first upstream
         answers = await asyncio.gather(*(self._of(one, asking if one is first else elsewhere) for one in upstreams))
-        listed = {alias: _listed(alias) for alias in self.table.aliases if caller.may_use_model(alias)}
+        aliases = [alias for alias in self.table.aliases if self.table.named(alias).is_open_to(caller)]
+        listed = {alias: _listed(alias) for alias in aliases}
         for upstream, models in zip(upstreams, answers, strict=True):
             for model in models:
                 name = model["id"]

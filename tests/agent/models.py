@@ -99,6 +99,7 @@ async def models(
     model: str | None = None,
     aliases: Mapping[str, Use] | None = None,
     endpoints: bool = False,
+    most: int | None = None,
     lists_all: bool = False,
     rules: GroupRules | None = None,
     **facts: object,
@@ -121,7 +122,7 @@ async def models(
             **facts,
         }
         pool = Pool(Endpoint(**given), clock=clock)  # type: ignore[arg-type]
-        members.append(Member(pool, name=f"e{i}", breaker=None if rules is None else rules.breaker))
+        members.append(Member(pool, name=f"e{i}", most=most, breaker=None if rules is None else rules.breaker))
         if not endpoints or i == len(upstreams) - 1:
             groups.append(Group(f"up{len(groups)}", members, tally=UpstreamTally(), clock=clock, rules=rules))
             found.append(Upstream(groups[-1], tuple(names)))

@@ -1,0 +1,246 @@
+"""The endpoints of an upstream, and its fallbacks, as a model call uses them, over real sockets.
+
+The rules themselves are in tests/upstream: here is what a call of a model makes of them.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+
+from gateway.contracts.caller import Bounds, Caller
+from gateway.contracts.exchange import Chunk, Reply
+from gateway.errors import GatewayError
+from gateway.testing.peer import Peer
+from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import chunk as framed
+from gateway.testing.upstream import Script
+from gateway.upstream.breaker import BreakerRules
+from gateway.upstream.group import GroupRules, QueueRules, RetryRules
+from tests.agent.models import HELLO, SECRET, STREAM, Models, exchange, models
+from tests.agent.models import says as sends
+from tests.scripted_replies import told
+
+FINE = serve(HELLO)
+BUSY = serve(answer(503, b"{}"))
+LIMITED = serve(answer(429, b"{}", [("Retry-After", "7")]))
+NEVER = serve(answer(500, b"{}"))
+CUT = sends(STREAM)
+RETRIES = GroupRules(retry=RetryRules())
+
+
+def asked(answering: Models) -> list[int]:
+    return [len(upstream.requests) for upstream in answering.upstreams]
+
+
+def is_idle(answering: Models) -> bool:
+    """Whether every place was given back."""
+    return not any(member.inflight for group in answering.groups for member in group.members)
+
+
+async def refused(answering: Models, **facts: object) -> GatewayError:
+    with pytest.raises(GatewayError) as failed:
+        await answering.ask(replace(exchange(), **facts))  # type: ignore[arg-type]
+    assert is_idle(answering)
+    return failed.value
+
+
+@pytest.mark.parametrize(
+    ("scripts", "requests", "reason"),
+    [
+        ((BUSY, FINE), [1, 1], "503"),
+        ((LIMITED, FINE), [1, 1], "429"),
+        ((CUT, FINE), [1, 1], "reset"),
+        ((sends(b""), FINE), [1, 1], "reset"),
+        ((BUSY, CUT, FINE), [1, 1, 1], "503"),
+    ],
+)
+async def test_another_endpoint_answers_in_the_place_of_one_that_fails(
+    scripts: tuple[Script, ...], requests: list[int], reason: str
+) -> None:
+    """Before the first chunk. It is asked for the same model; the reason is counted."""
+    async with models(each=scripts, endpoints=True, rules=RETRIES) as answering:
+        reply = await answering.core(exchange())
+        assert (await told(reply))[:2] == ["Hel", "lo"]
+        await reply.release()
+        assert reply.by is not None and (reply.by.upstream, reply.by.endpoint) == ("up0", f"e{len(scripts) - 1}")
+        assert asked(answering) == requests and is_idle(answering)
+        assert answering.groups[0].tally.retries[reason] >= 1
+
+
+@pytest.mark.parametrize(
+    ("first", "rules"),
+    [
+        (BUSY, GroupRules()),
+        (NEVER, RETRIES),
+        (BUSY, GroupRules(retry=RetryRules(part=0.0))),
+        (BUSY, GroupRules(retry=RetryRules(tries=1))),
+        (BUSY, GroupRules(retry=RetryRules(on=frozenset(("connect",))))),
+        (serve(answer(503, b"{}", [("x-should-retry", "false")])), RETRIES),
+        (sends(STREAM + framed(b'data: {"choices": [{"delta": {"content": "Hel"}}]}\n\n')), RETRIES),
+    ],
+)
+async def test_nothing_is_sent_again_without_a_reason(first: Script, rules: GroupRules) -> None:
+    """No rule, another failure, tries or budget used up, the upstream says so, a first chunk is out."""
+    async with models(each=(first, FINE), endpoints=True, rules=rules) as answering:
+        await refused(answering)
+        assert asked(answering) == [1, 0]
+
+
+async def test_tries_are_bounded() -> None:
+    """However many endpoints there are."""
+    async with models(each=(BUSY,) * 5, endpoints=True, rules=RETRIES) as answering:
+        assert (await refused(answering)).facts.status == 503
+        assert sum(asked(answering)) == 3
+
+
+async def test_an_endpoint_that_asks_for_a_pause_gets_it() -> None:
+    """The other one answers meanwhile; with no other, the client is told how long."""
+    async with models(each=(LIMITED, FINE), endpoints=True, rules=RETRIES, api_key=SECRET) as answering:
+        for _ in range(3):
+            await answering.ask()
+        assert asked(answering) == [1, 3]
+        answering.clock.advance(7)
+        await answering.ask()
+        await answering.ask()
+        assert asked(answering)[0] == 2
+    async with models(each=(LIMITED,), endpoints=True, rules=RETRIES, api_key=SECRET) as answering:
+        for _ in range(2):
+            error = await refused(answering)
+            assert (error.code, error.retry_after_s) == ("upstream_limited", 7)
+        assert asked(answering) == [1]
+
+
+async def test_an_endpoint_that_is_out_gets_nothing_until_a_probe_works() -> None:
+    """503 with the reason; one probe, and it is back. The places of an alias's next model are other ones."""
+    rules = GroupRules(breaker=BreakerRules(failures=2, open_s=10.0))
+    answers = [answer(503, b"{}"), answer(503, b"{}"), HELLO, HELLO]
+    aliases = {"fast": [("m", "up0"), ("m", "up1")]}
+    async with models(each=(serve(lambda _: answers.pop(0)), FINE), rules=rules, aliases=aliases) as answering:
+        for _ in range(2):
+            assert (await refused(answering)).code == "upstream_error"
+        error = await refused(answering)
+        assert error.code == "circuit_open" and error.retry_after_s == 10.0 and "breaker is open" in error.message
+        await answering.ask(exchange(model="fast"))
+        assert asked(answering) == [2, 1]
+        answering.clock.advance(10)
+        await answering.ask()
+        await answering.ask(exchange(model="fast"))
+        assert asked(answering) == [4, 1] and is_idle(answering)
+
+
+async def test_an_answer_that_is_cut_counts_against_its_endpoint() -> None:
+    """Also behind the first chunk; an answer whose client left says nothing."""
+    half = sends(STREAM + framed(b'data: {"choices": [{"delta": {"content": "Hel"}}]}\n\n'))
+    rules = GroupRules(breaker=BreakerRules(failures=2))
+    async with models(each=(half,), endpoints=True, rules=rules) as answering:
+        reply = await answering.core(exchange())
+        await reply.release()
+        await refused(answering)
+        assert answering.groups[0].members[0].breaker.state(answering.clock()) == "closed"
+        await refused(answering)
+        assert answering.groups[0].members[0].breaker.state(answering.clock()) == "open"
+
+
+async def waiting(answering: Models, reply: Callable[[], Awaitable[Reply]]) -> "asyncio.Task[Reply]":
+    """A call that stands in the queue."""
+    task = asyncio.ensure_future(reply())
+    while not answering.groups[0].queued:
+        await asyncio.sleep(0)
+    return task
+
+
+async def test_a_call_waits_for_a_place() -> None:
+    """Until the answer of another is over. One whose client leaves leaves the queue; one too many is refused."""
+
+    async def slow(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(STREAM)
+        await peer.wait_end(timeout_s=None)
+
+    rules = GroupRules(queue=QueueRules(size=1, wait_s=60.0))
+    async with models(slow, FINE, most=1, rules=rules) as answering:
+        first = await answering.core(exchange())
+        left = await waiting(answering, lambda: answering.core(exchange()))
+        with pytest.raises(GatewayError) as failed:
+            await answering.ask()
+        assert failed.value.code == "overloaded" and failed.value.retry_after_s == 1
+        left.cancel()
+        await asyncio.wait({left})
+        assert answering.groups[0].queued == 0
+        second = await waiting(answering, lambda: answering.core(exchange()))
+        await first.release()
+        reply = await second
+        assert (await told(reply))[:2] == ["Hel", "lo"]
+        await reply.release()
+        assert is_idle(answering) and sum(asked(answering)) == 2
+
+
+async def test_a_conversation_stays_at_its_endpoint() -> None:
+    """Which has its prompt in its cache. Without a conversation it is the key's, and others' are elsewhere."""
+    async with models(each=(FINE,) * 4, endpoints=True, rules=GroupRules(balance="sticky")) as answering:
+        used = dict[str, set[str]]()
+        for n in range(24):
+            for facts in ({"conversation": f"c{n}"}, {"caller": Caller(f"k{n}", "t", frozenset())}):
+                for _ in range(2):
+                    reply = await answering.core(replace(exchange(), **facts))  # type: ignore[arg-type]
+                    await told(reply)
+                    await reply.release()
+                    assert reply.by is not None
+                    used.setdefault(str(facts), set()).add(reply.by.endpoint)
+        assert all(len(endpoints) == 1 for endpoints in used.values())
+        assert set().union(*used.values()) == {"e0", "e1", "e2", "e3"}
+
+
+async def test_a_fallback_answers_for_an_upstream_that_is_out() -> None:
+    """Before the next model of an alias. A bound key uses its own upstreams only."""
+    aliases = {"fast": [("m", "up0"), ("small", "up2")]}
+    async with models(each=(BUSY, FINE, FINE), rules=RETRIES, aliases=aliases) as answering:
+        answering.groups[0].fallbacks = (answering.groups[1],)
+        credential = b"Authorization: Bearer sk-client\r\n"
+        reply = await answering.core(exchange(credential=credential, model="fast"))
+        await told(reply)
+        await reply.release()
+        assert reply.by is not None and (reply.by.upstream, reply.by.model) == ("up1", "m")
+        sent = [up.requests[0].values(b"authorization") for up in answering.upstreams[:2]]
+        assert sent == [[b"Bearer sk-client"]] * 2  # neither has a key, which is the operator's word
+        bound = Caller("c", "t", frozenset(), Bounds(upstreams=("up0", "up2")))
+        reply = await answering.core(replace(exchange(model="fast"), caller=bound))
+        await told(reply)
+        await reply.release()
+        assert reply.by is not None and (reply.by.upstream, reply.by.model) == ("up2", "small")
+        assert asked(answering)[1] == 1
+
+
+# A call that a run makes again.
+
+
+async def test_a_call_that_is_made_again_is_sent_once() -> None:
+    """To the next candidate each time: its pauses are the run's, and retries do not multiply."""
+    aliases = {"fast": [("m", "up0"), ("small", "up1")]}
+    async with models(each=(BUSY, BUSY), rules=RETRIES, aliases=aliases) as answering:
+        for again, requests in ((1, [0, 1]), (2, [1, 1]), (3, [1, 2])):
+            with pytest.raises(GatewayError):
+                await answering.ask(replace(exchange(model="fast"), again=again))
+            assert asked(answering) == requests
+
+
+async def test_a_call_that_is_made_again_takes_its_place_in_the_budget() -> None:
+    """Where that is used up, nothing is sent, and the error says so."""
+    async with models(each=(BUSY,), endpoints=True, rules=GroupRules(retry=RetryRules(tries=1))) as answering:
+        for again in (1, 2, 3):
+            assert (await refused(answering, again=again)).code == "upstream_error"
+        error = await refused(answering, again=4)
+        assert error.code == "upstream_unavailable" and "retry.budget" in error.message
+        assert asked(answering) == [3] and answering.groups[0].tally.refused["budget"] == 1
+
+
+async def test_what_cannot_be_sent_goes_to_the_next_candidate_also_then() -> None:
+    """An upstream that is out takes nothing, and the next one is asked: that is one request."""
+    rules = GroupRules(breaker=BreakerRules(failures=1))
+    aliases = {"fast": [("m", "up0"), ("small", "up1")]}
+    async with models(each=(BUSY, FINE), rules=rules, aliases=aliases) as answering:
+        await refused(answering)
+        chunks: list[Chunk] = await answering.ask(replace(exchange(model="fast"), again=2))
+        assert chunks[:2] == ["Hel", "lo"] and asked(answering) == [1, 1]
