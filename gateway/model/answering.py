@@ -135,9 +135,14 @@ class Answering:
             group.tally.refused["budget"] += 1
             text = f"Upstream {group.name!r} fails too often: nothing is sent to it again for now (its retry.budget)."
             raise GatewayError("upstream_unavailable", text)
-        model = candidate.named(self._exchange.body)
-        sticky = b"" if again else _sticky(self._exchange)
-        return Tries(group, twice=True, sticky=sticky, model=model or None)
+        caller, model = self._exchange.caller, candidate.named(self._exchange.body)
+        return Tries(
+            group,
+            twice=True,
+            sticky=b"" if again else _sticky(self._exchange),
+            model=model or None,
+            fallbacks=[fallback for fallback in group.fallbacks if caller.may_use_upstream(fallback.name)],
+        )
 
     # One try.
 
@@ -163,9 +168,8 @@ class Answering:
     async def _send(self, member: Member, *, is_first: bool) -> None:
         """Send the request to one endpoint, in the style that it takes. Raises GatewayError if it does not answer."""
         target, endpoint, model = self._target, member.pool.endpoint, self.by.model
-        credential = (
-            self._exchange.credential if is_first else b""
-        )  # it was sent for the first upstream and its fallbacks
+        # The client's own credential is meant for the first upstream, and for its fallbacks by the operator's word.
+        credential = self._exchange.credential if is_first else b""
         style = first = self._styles.of(endpoint.name, model, configured=endpoint.stream)
         while True:
             request = chat_request(self._exchange, target, style, model=self._candidate.model, credential=credential)
