@@ -88,6 +88,21 @@ async def test_nothing_is_sent_again_without_a_reason(first: Script, rules: Grou
         assert asked(answering) == [1, 0]
 
 
+async def test_a_silent_endpoint_and_one_that_nobody_listens_at() -> None:
+    """The next one answers; the silent one gets its whole `timeouts.first_byte`."""
+
+    async def silent(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.wait_end(timeout_s=None)
+
+    async with models(each=(silent, FINE, FINE), endpoints=True, rules=RETRIES, first_byte_s=1.0) as answering:
+        await answering.upstreams[1].__aexit__(None, None, None)
+        await answering.ask()
+        assert dict(answering.groups[0].tally.retries) == {"timeout": 1, "connect": 1}
+        assert asked(answering) == [1, 0, 1] and is_idle(answering)
+        assert answering.outcomes() == {"timeout": 1, "connect": 1, "ok": 1}
+
+
 async def test_tries_are_bounded() -> None:
     """However many endpoints there are."""
     async with models(each=(BUSY,) * 5, endpoints=True, rules=RETRIES) as answering:
