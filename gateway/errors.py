@@ -27,6 +27,7 @@ _SENT_AGAIN = (408, 409, 429)
 CODES: Mapping[str, Code] = MappingProxyType(
     {
         "bad_framing": Code(400, _INVALID, "client"),
+        "content_blocked": Code(400, _INVALID, "policy"),
         "unsupported_parameter": Code(400, _INVALID, "client"),
         "unsupported_endpoint": Code(400, _INVALID, "client"),
         "upstream_rejected": Code(400, _INVALID, "upstream"),

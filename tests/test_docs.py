@@ -69,7 +69,9 @@ def test_every_decision_is_listed() -> None:
         assert f"({record.name})" in index
 
 
-@pytest.mark.parametrize("name", ["intent", "memory", "prompt_enhancer", "agent_loop", "response_cache"])
+@pytest.mark.parametrize(
+    "name", ["intent", "memory", "prompt_enhancer", "agent_loop", "response_cache", "redact_pii", "block_list"]
+)
 def test_every_option_of_a_stage_is_documented_as_it_is(name: str) -> None:
     """docs/stages.md has a row for each, with its default and its description."""
     text = (ROOT / "docs/stages.md").read_text()

@@ -10,6 +10,7 @@ from gateway.errors import CODES, Code, GatewayError, without_traceback
 CONTRACT = {
     400: {
         "bad_framing",
+        "content_blocked",
         "invalid_field",
         "invalid_header",
         "invalid_json",

@@ -11,10 +11,10 @@ from gateway.telemetry.metrics import DURATION_BUCKETS_S, OVERHEAD_BUCKETS_S, Fa
 from gateway.telemetry.shared_counts import Counted
 
 #: Beyond so many combinations of label values all share one, `other`. However many tools are configured, this makes
-#: at most 101 + 17 x 17 + 10 x (15 + 17 + 17 + 17) + 37 series beside those of `gateway.telemetry.metrics`.
+#: at most 101 + 65 + 17 x 17 + 10 x (15 + 17 + 17 + 17) + 37 series beside those of `gateway.telemetry.metrics`.
 COUNTER_LIMIT, HISTOGRAM_LIMIT = 16, 9
 #: Of these there are more.
-LIMITS: Mapping[str, int] = MappingProxyType({"tokens": 100})
+LIMITS: Mapping[str, int] = MappingProxyType({"guardrail_findings": 64, "tokens": 100})
 OTHER = "other"
 
 
@@ -28,6 +28,9 @@ COUNTERS: Mapping[str, Facts] = MappingProxyType(
         "mcp_server_restarts": Facts("Times that an MCP server was started again after it had failed", ("server",)),
         "model_retries": Facts("Times that a run asked its model again after a failure of the upstream"),
         "notices": Facts("Notices of approvals to webhooks, by what became of them", ("outcome",)),
+        "guardrail_findings": Facts(
+            "Findings of guardrails by their stage, the rule and the mode of the stage", ("stage", "rule", "mode")
+        ),
         "prompt_cache_invalidations": Facts("Times that the cached prompts were dropped, by reason", ("reason",)),
         "prompt_cache_requests": Facts("Enhanced prompts by cache result", ("result",)),
         "prompt_truncations": Facts("Enhanced prompts in which tools were shortened or left out"),

@@ -58,13 +58,13 @@ def skeleton(name: str) -> str:
     if name.isascii():
         plain = name.casefold().translate(_SAME)
     else:
-        plain = _latin(_latin(unicodedata.normalize("NFKD", name)).casefold()).translate(_SAME)
+        plain = latin(latin(unicodedata.normalize("NFKD", name)).casefold()).translate(_SAME)
         plain = "".join(c for c in _DROPPED.sub("", plain) if unicodedata.category(c) not in _DROPPED_KINDS)
     seen = _JOINTS.sub("", plain)
     return seen.replace("rn", "m").replace("vv", "w") or name
 
 
-def _latin(text: str) -> str:
+def latin(text: str) -> str:
     """Return a text with Latin letters in place of those that look like one."""
     return text if text.isascii() else "".join(map(_letter, text.translate(_ALIKE)))
 

@@ -1,0 +1,218 @@
+"""The stage `block_list`: requests and answers with certain words, phrases or patterns go no further.
+
+Phrases are found in one pass (Aho-Corasick), however many there are. Neither spelling with look-alike letters, wide
+forms, accents or invisible characters, nor the escapes of JSON, nor the pieces of a stream hide them.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Final, Literal
+
+import ahocorasick
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from gateway.plugin import Emit, Exchange, GatewayError, Handler, Host, Json, Plugin, Reply
+from gateway.plugin.patterns import checked
+from gateway.plugin.screen import ALIKE, Finder, Rule, Screen, Span, screened
+from gateway.plugin.screened import Ended, changed_body, changed_calls, screened_reply
+from gateway.plugin.text import is_whole
+
+#: Longest phrase.
+_PHRASE_CHARS: Final = 256
+_NO_TOKENS: Final[Json] = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+_Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+_Phrase = Annotated[str, Field(min_length=1, max_length=_PHRASE_CHARS)]
+
+
+class Config(BaseModel):
+    """The `with:` of `use: block_list`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mode: Literal["enforce", "shadow"] = Field(
+        default="enforce", description="`shadow` changes nothing, and counts what it finds."
+    )
+    phrases: Mapping[_Name, tuple[_Phrase, ...]] = Field(
+        default={}, description="Words and phrases, by the names of their rules."
+    )
+    patterns: Mapping[_Name, str] = Field(default={}, description="Regular expressions, by the names of their rules.")
+    requests: bool = Field(default=True, description="Look into requests.")
+    answers: bool = Field(default=True, description="Look into answers.")
+    on_block: Literal["completion", "error"] = Field(
+        default="completion",
+        description="What the client gets: an answer that ends with `content_filter`, or the error `content_blocked`.",
+    )
+    message: str = Field(
+        default="This was blocked by a rule of the gateway: {rule}.",
+        description="The text of that answer; `{rule}` is the name of the rule.",
+    )
+
+    @field_validator("phrases")
+    @classmethod
+    def _say_something(cls, phrases: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+        for name, listed in phrases.items():
+            for number, phrase in enumerate(listed):
+                if not _folded(phrase):
+                    raise ValueError(f"phrase {number} of {name!r} has no visible character")
+        return phrases
+
+    @field_validator("patterns")
+    @classmethod
+    def _are_safe(cls, patterns: Mapping[str, str]) -> Mapping[str, str]:
+        for name, pattern in patterns.items():
+            checked(name, pattern)
+        return patterns
+
+
+class PhraseRule:
+    """The rule of a list of phrases: whole words, as readers take them (`gateway.plugin.screen.Rule`)."""
+
+    def __init__(self, name: str, phrases: Sequence[str]) -> None:
+        self.name = name
+        self._phrases = sorted({_folded(phrase) for phrase in phrases})
+        self._longest = max(map(len, self._phrases), default=0)
+        self._automaton = ahocorasick.Automaton()
+        for phrase in self._phrases:
+            self._automaton.add_word(phrase, len(phrase))
+        if self._phrases:
+            self._automaton.make_automaton()
+
+    def finder(self, text: str) -> Finder:
+        """Return the finder of these phrases. Of those that begin together it finds the longest."""
+        hits = ((last + 1 - size, -last - 1) for last, size in (self._automaton.iter(text) if self._phrases else ()))
+        found = sorted((start, end) for start, end in hits if is_whole(text, start, -end))
+
+        def find(at: int) -> Span | None:
+            place = bisect_left(found, (at, -len(text) - 1))
+            return (found[place][0], -found[place][1]) if place < len(found) else None
+
+        return find
+
+    def settled(self, text: str) -> int:
+        """Return where the longest end of the text begins that may become a phrase."""
+        for chars in range(min(self._longest, len(text)), 0, -1):
+            end = text[-chars:]
+            place = bisect_left(self._phrases, end)
+            if place < len(self._phrases) and self._phrases[place].startswith(end):
+                return len(text) - chars
+        return len(text)
+
+
+class BlockStage:
+    """The stage. A rule that is found in a request blocks it; in an answer, it ends it before the first match."""
+
+    def __init__(self, config: Config, host: Host) -> None:
+        self._config = config
+        self._counters = host.counters
+        self._rules: Sequence[Rule] = [
+            *(PhraseRule(name, phrases) for name, phrases in config.phrases.items()),
+            *(checked(name, pattern) for name, pattern in config.patterns.items()),
+        ]
+
+    async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
+        found = self._found(exchange) if self._config.requests else Counter[str]()
+        if exchange.dry:
+            told = ", ".join(sorted(found)) or "nothing"
+            return await call_next(replace(exchange, remarks=(*exchange.remarks, f"block_list: it found {told}")))
+        for rule, count in found.items():
+            self._count(rule, count)
+        if found and self._config.mode == "enforce":
+            return self._blocked(next(iter(found)))
+        reply = await call_next(exchange)
+        return self._answer(reply) if self._config.answers and self._rules else reply
+
+    def _found(self, exchange: Exchange) -> Counter[str]:
+        """Return the rules that match in a request. The parts of a message are also read as one text."""
+        found: Counter[str] = Counter()
+
+        def look(text: str) -> str:
+            screened(text, self._rules, lambda rule, what: found.update((rule,)) or what, ALIKE)
+            return text
+
+        changed_body(exchange.body, look)
+        for note in exchange.notes:
+            look(note)
+        if not found:
+            for text in _joined(exchange.body):
+                look(text)
+        return found
+
+    def _answer(self, reply: Reply) -> Reply:
+        """Return the reply as far as no rule matches."""
+
+        def act(rule: str, text: str) -> str | None:
+            self._count(rule, 1)
+            return text if self._config.mode == "shadow" else None
+
+        def look(text: str) -> str:
+            told, ended = screened(text, self._rules, act, ALIKE)
+            if ended is not None:
+                raise Ended(ended)
+            return told
+
+        screening = screened_reply(
+            reply,
+            lambda: Screen(self._rules, act, ALIKE),
+            lambda calls: changed_calls(calls, look),
+            over=look,
+            shadow=self._config.mode == "shadow",
+        )
+
+        async def stream(emit: Emit) -> None:
+            try:
+                await screening.stream(emit)
+            except Ended as ended:
+                await reply.release()  # the model need not go on
+                await self._tell(emit, ended.rule)
+
+        return replace(screening, stream=stream)
+
+    def _blocked(self, rule: str) -> Reply:
+        if self._config.on_block == "error":
+            raise self._error(rule)
+
+        async def stream(emit: Emit) -> None:
+            await self._tell(emit, rule)
+            emit({"choices": [], "usage": _NO_TOKENS})
+
+        return Reply(stream, _nothing)
+
+    async def _tell(self, emit: Emit, rule: str) -> None:
+        """End an answer that is blocked. Raises GatewayError if the client is to get an error."""
+        if self._config.on_block == "error":
+            raise self._error(rule)
+        end: Json = {"choices": [{"index": 0, "delta": {}, "finish_reason": "content_filter"}]}
+        for chunk in (self._config.message.replace("{rule}", rule), end):
+            if (pause := emit(chunk)) is not None:
+                await pause()
+
+    def _error(self, rule: str) -> GatewayError:
+        return GatewayError("content_blocked", f"The rule {rule!r} of this gateway blocks it: leave out what it names.")
+
+    def _count(self, rule: str, count: int) -> None:
+        self._counters.count("guardrail_findings", count, stage="block_list", rule=rule, mode=self._config.mode)
+
+
+def _joined(body: Json) -> list[str]:
+    """Return the texts of messages that come in several parts, each as one text."""
+    messages = body.get("messages")
+    contents = [one.get("content") for one in messages if isinstance(one, dict)] if isinstance(messages, list) else []
+    parts = [
+        [part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)]
+        for content in contents
+        if isinstance(content, list)
+    ]
+    return ["".join(texts) for texts in parts if len(texts) > 1]
+
+
+def _folded(phrase: str) -> str:
+    return " ".join(phrase.translate(ALIKE).split())
+
+
+async def _nothing() -> None:
+    """Do nothing: no model was asked."""
+
+
+PLUGIN = Plugin(Config, BlockStage)

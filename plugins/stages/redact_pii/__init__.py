@@ -1,0 +1,130 @@
+"""The stage `redact_pii`: the model gets placeholders in place of personal data and secrets, and so may the client.
+
+It works on the whole request, and on the answer as it streams. With `restore`, the client and its tools get the data
+back where the model writes a placeholder.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from gateway.plugin import Exchange, Handler, Host, Plugin, Reply
+from gateway.plugin.patterns import checked
+from gateway.plugin.screen import Rule, Screen, screened
+from gateway.plugin.screened import changed_body, changed_calls, screened_reply
+
+from .placeholders import PlaceholderRule, Placeholders, placeholders_in
+from .rules import RULES, rules_of
+
+_Name = Literal["api_key", "card", "email", "iban", "ip", "national_id", "phone"]
+_PLACEHOLDER: Final = PlaceholderRule()
+
+
+class Config(BaseModel):
+    """The `with:` of `use: redact_pii`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mode: Literal["enforce", "shadow"] = Field(
+        default="enforce", description="`shadow` changes nothing, and counts what it finds."
+    )
+    rules: tuple[_Name, ...] = Field(
+        default=("api_key", "email", "iban", "national_id", "card", "ip", "phone"),
+        description="Which data is looked for.",
+    )
+    patterns: Mapping[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")], str] = Field(
+        default={}, description="Regular expressions of your own, by the names of their rules."
+    )
+    answers: bool = Field(default=True, description="Also look into what the model writes.")
+    restore: bool = Field(
+        default=False, description="Give the client and tools the data back where the model writes a placeholder."
+    )
+
+    @field_validator("patterns")
+    @classmethod
+    def _are_safe(cls, patterns: Mapping[str, str]) -> Mapping[str, str]:
+        for name, pattern in patterns.items():
+            if name in RULES or name == _PLACEHOLDER.name:
+                raise ValueError(f"{name!r} is the name of a rule that is there: choose another")
+            checked(name, pattern)
+        return patterns
+
+
+class RedactStage:
+    """The stage. What belongs to one request is in its `Placeholders`."""
+
+    def __init__(self, config: Config, host: Host) -> None:
+        self._config = config
+        self._counters = host.counters
+        own = [checked(name, pattern) for name, pattern in config.patterns.items()]
+        self._rules: Sequence[Rule] = [*own, *rules_of(config.rules)]
+
+    async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
+        found: Counter[str] = Counter()
+        known = Placeholders(_look_alikes(exchange))
+
+        def act(rule: str, data: str) -> str:
+            found[rule] += 1
+            return known.of(rule, data)
+
+        def change(text: str) -> str:
+            return screened(text, self._rules, act)[0]
+
+        body = changed_body(exchange.body, change)
+        notes = tuple(map(change, exchange.notes))
+        if exchange.dry:
+            told = ", ".join(f"{count} {rule}" for rule, count in sorted(found.items())) or "nothing"
+            exchange = replace(exchange, remarks=(*exchange.remarks, f"redact_pii: it found {told}"))
+        else:
+            for rule, count in found.items():
+                self._count(rule, count)
+        if self._config.mode == "shadow":
+            return self._answer(await call_next(exchange), known, {})
+        restored = dict(known.data) if self._config.restore else {}
+        return self._answer(await call_next(replace(exchange, body=body, notes=notes)), known, restored)
+
+    def _answer(self, reply: Reply, known: Placeholders, restored: Mapping[str, str]) -> Reply:
+        """Return the reply without the data that the model writes, and with those that it has placeholders of."""
+        rules = [*((_PLACEHOLDER,) if restored else ()), *(self._rules if self._config.answers else ())]
+        if not rules:
+            return reply
+
+        def act(rule: str, data: str) -> str:
+            if rule == _PLACEHOLDER.name:
+                return restored.get(data, data)
+            self._count(rule, 1)
+            return known.of(rule, data)
+
+        def restore(text: str) -> str:
+            return screened(text, (_PLACEHOLDER,), act)[0]
+
+        return screened_reply(
+            reply,
+            lambda: Screen(rules, act),
+            partial(changed_calls, change=restore) if restored else None,
+            over=lambda text: screened(text, rules, act)[0],
+            shadow=self._config.mode == "shadow",
+        )
+
+    def _count(self, rule: str, count: int) -> None:
+        self._counters.count("guardrail_findings", count, stage="redact_pii", rule=rule, mode=self._config.mode)
+
+
+def _look_alikes(exchange: Exchange) -> set[str]:
+    """Return the texts of a request that look like placeholders."""
+    found: set[str] = set()
+
+    def look(text: str) -> str:
+        found.update(placeholders_in(text))
+        return text
+
+    changed_body(exchange.body, look)
+    any(map(look, exchange.notes))
+    return found
+
+
+PLUGIN = Plugin(Config, RedactStage)

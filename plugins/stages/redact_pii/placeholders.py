@@ -1,0 +1,58 @@
+"""The placeholders of one request: the same data has the same one, such as `[EMAIL_1]`."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from gateway.plugin.screen import Finder, Span
+
+_PLACEHOLDER: Final = re.compile(r"\[[A-Z][A-Z0-9_]{0,39}_[0-9]{1,6}\]")
+#: No placeholder is longer.
+_WIDTH: Final = 50
+
+
+class Placeholders:
+    """The data of one request and their placeholders. `taken` are texts of the client's that look like one."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = frozenset(taken)
+        self._by_data: dict[tuple[str, str], str] = {}
+        self._numbers: dict[str, int] = {}
+        self.data: dict[str, str] = {}
+
+    def of(self, rule: str, data: str) -> str:
+        """Return the placeholder of a piece of data."""
+        known = self._by_data.get((rule, data))
+        while known is None:
+            number = self._numbers[rule] = self._numbers.get(rule, 0) + 1
+            name = f"[{rule.upper()}_{number}]"
+            if name not in self._taken:
+                known = self._by_data[rule, data] = name
+                self.data[name] = data
+        return known
+
+
+def placeholders_in(text: str) -> list[str]:
+    """Return the parts of a text that look like placeholders."""
+    return _PLACEHOLDER.findall(text)
+
+
+class PlaceholderRule:
+    """The rule that finds placeholders in an answer (`gateway.plugin.screen.Rule`)."""
+
+    name = "placeholder"
+
+    def finder(self, text: str) -> Finder:
+        """Return the finder of placeholders."""
+
+        def find(at: int) -> Span | None:
+            found = _PLACEHOLDER.search(text, at)
+            return None if found is None else found.span()
+
+        return find
+
+    def settled(self, text: str) -> int:
+        """Return where the last bracket that is open stands, else the end."""
+        begin = max(0, len(text) - _WIDTH)
+        opened = text.rfind("[", begin)
+        return len(text) if opened < 0 or "]" in text[opened:] else opened

@@ -1,0 +1,67 @@
+"""The screen: what it replaces, where it ends a text, what it holds back, and that pieces change nothing."""
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.plugin.screen import ALIKE, PLAIN, Letters, Pattern, Screen, screened
+
+
+def rule(name: str, pattern: str, width: int) -> Pattern:
+    return Pattern(name, re.compile(pattern), width)
+
+
+RULES = rule("ab", "ab{1,3}", 5), rule("bc", "bbc", 4), rule("word", r"\bcat\b", 4)
+
+
+def test_matches_are_replaced_from_the_left() -> None:
+    """Where two overlap, the one that begins first counts."""
+    assert screened("abbc bbc xcat cat.", RULES, lambda name, text: f"<{name} {text}>") == (
+        "<ab abb>c <bc bbc> xcat <word cat>.",
+        None,
+    )
+
+
+def test_a_text_ends_before_a_match() -> None:
+    screen = Screen(RULES, lambda _name, _text: None)
+    assert screen.feed("one ") + screen.feed("two ab three") == "one two "
+    assert (screen.ended, screen.feed("more"), screen.finish()) == ("ab", "", "")
+
+
+def test_letters_are_taken_as_readers_take_them() -> None:
+    """With an invisible character behind a match, which is a part of it."""
+    assert screened("Ａ a\u0301\u200bb\u200b!", RULES, lambda name, _: f"<{name}>")[0] == "Ａ <ab>!"
+    assert "Ａé１٣\u00ad".translate(PLAIN) == "Ae13"
+    assert "Жoе\u3000Ä".translate(ALIKE) == "жoe a"
+    assert len(Letters(alike=False)) == 0
+
+
+def test_white_space_is_one_blank_where_letters_are_alike() -> None:
+    rules = (rule("r", "a b", 4),)
+    assert screened("xa \n\t b", rules, lambda _name, text: repr(text), ALIKE)[0] == "x" + repr("a \n\t b")
+
+
+PIECES = st.lists(st.text("abc \u200bａ\u0301.", max_size=6), max_size=8)
+
+
+@given(PIECES, st.booleans())
+def test_pieces_change_nothing(pieces: Sequence[str], alike: bool) -> None:
+    letters = ALIKE if alike else PLAIN
+    screen = Screen(RULES, lambda name, _: f"<{name}>", letters)
+    told = "".join(map(screen.feed, pieces)) + screen.finish()
+    assert told == screened("".join(pieces), RULES, lambda name, _: f"<{name}>", letters)[0]
+
+
+@given(st.text("abcx ", max_size=40))
+def test_no_more_is_held_back_than_the_widest_match(text: str) -> None:
+    screen, n_sent = Screen(RULES, lambda _name, found: found), 0
+    for begin, end in pairwise(range(len(text) + 1)):
+        n_sent += len(screen.feed(text[begin:end]))
+        assert end - n_sent <= 5
+
+
+def test_a_screen_without_rules_holds_nothing() -> None:
+    assert Screen((), lambda _name, found: found).feed("abc") == "abc"

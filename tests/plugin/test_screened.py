@@ -1,0 +1,123 @@
+"""The texts of requests and answers: which ones there are, and in what order an answer goes on."""
+
+import asyncio
+from collections.abc import Sequence
+
+from gateway.plugin import Chunk, Emit, Json, Reply
+from gateway.plugin.screened import Ended, changed_arguments, changed_body, changed_value, screened_reply
+
+
+class Shouting:
+    """A filter that holds back the last character."""
+
+    ended: str | None = None
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        text = self._held + text
+        self._held = text[-1:]
+        self.ended = "stop" if "!" in text else None
+        return text[:-1].upper()
+
+    def finish(self) -> str:
+        return self._held.upper()
+
+
+def answered(chunks: Sequence[Chunk], **settings: bool) -> list[Chunk]:
+    async def stream(emit: Emit) -> None:
+        for chunk in chunks:
+            emit(chunk)
+
+    async def release() -> None:
+        """Nothing is open."""
+
+    def calls(fields: Json) -> Json:
+        return {**fields, "seen": True}
+
+    told: list[Chunk] = []
+    reply = screened_reply(Reply(stream, release), Shouting, calls, over=str.upper, **settings)
+    try:
+        asyncio.run(reply.stream(told.append))  # type: ignore[arg-type]
+    except Ended as ended:
+        told.append(f"ended by {ended.rule}")
+    return told
+
+
+def delta(fields: Json, finish: str | None = None) -> Json:
+    return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
+
+
+def test_held_text_comes_before_the_end() -> None:
+    assert answered(["ab", "c", delta({}, "stop")]) == ["A", "B", delta({"content": "C"}, "stop")]
+    assert answered(["ab"]) == ["A", {"choices": [{"index": 0, "delta": {"content": "B"}}]}]
+
+
+def test_fields_have_filters_of_their_own() -> None:
+    """Ids and signatures stay; any other value goes through `over`; further choices are nobody's."""
+    chunks: list[Chunk] = [
+        delta(
+            {
+                "role": "assistant",
+                "reasoning": "ab",
+                "content": [{"type": "text", "text": "xy"}, {"type": "image", "alt": "a"}],
+            }
+        ),
+        {"choices": [{"index": 1, "delta": {"content": "second"}}]},
+        {"choices": [], "usage": {"total_tokens": 3}},
+        delta({"annotations": [{"title": "t", "url": "u"}]}, "stop"),
+    ]
+    assert answered(chunks) == [
+        delta(
+            {
+                "role": "assistant",
+                "reasoning": "A",
+                "content": [{"type": "text", "text": "X"}, {"TYPE": "image", "ALT": "A"}],
+            }
+        ),
+        {"choices": []},
+        {"choices": [], "usage": {"total_tokens": 3}},
+        delta({"annotations": [{"TITLE": "T", "URL": "u"}], "content": "Y", "reasoning": "B"}, "stop"),
+    ]
+
+
+def test_calls_are_told_once_they_are_whole() -> None:
+    first = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{"}}
+    pieces = first, {"index": 0, "function": {"arguments": "}"}}
+    told = answered([*(delta({"tool_calls": [piece]}) for piece in pieces), delta({}, "tool_calls")])
+    whole = {**first, "function": {"name": "f", "arguments": "{}"}}
+    assert told == [delta({}), delta({}), delta({"tool_calls": [whole], "seen": True}, "tool_calls")]
+
+
+def test_a_filter_ends_the_answer() -> None:
+    assert answered(["ab", "c!", "d"]) == ["A", "BC", "ended by stop"]
+    assert answered([delta({"content": "ab!"}, "stop")]) == [delta({"content": "AB"}), "ended by stop"]
+
+
+def test_a_shadow_passes_everything_on() -> None:
+    assert answered(["ab", delta({}, "stop")], shadow=True) == ["ab", delta({}, "stop")]
+
+
+def test_every_text_of_a_message_is_one() -> None:
+    call = {"id": "c", "function": {"name": "f", "arguments": '{"a": "\\u0062", "n": 1, "ok": true}'}}
+    message = {"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "image_url"}], "tool_calls": [call]}
+    body = changed_body({"model": "m", "messages": [message, {"role": "user", "content": "y"}, None]}, str.upper)
+    assert body["messages"] == [
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "X"}, {"type": "image_url"}],
+            "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": '{"A":"B","N":1,"OK":true}'}}],
+        },
+        {"role": "user", "content": "Y"},
+        None,
+    ]
+    assert changed_body({"messages": "none"}, str.upper) == {"messages": "none"}
+
+
+def test_arguments_without_a_finding_stay_as_they_are() -> None:
+    assert changed_arguments('{ "a" : 1 }', str) == '{ "a" : 1 }'
+    assert changed_arguments("no json", str.upper) == "NO JSON"
+    assert changed_value({"a": [1, 2.5, None, True]}, lambda text: "one" if text == "1" else text) == {
+        "a": ["one", 2.5, None, True]
+    }

@@ -1,0 +1,20 @@
+"""Placeholders: one for the same data, none that the client wrote itself."""
+
+from gateway.plugins.stages.redact_pii.placeholders import PlaceholderRule, Placeholders, placeholders_in
+
+
+def test_equal_data_have_one_placeholder() -> None:
+    known = Placeholders(())
+    told = [known.of(rule, data) for rule, data in (("email", "a"), ("email", "b"), ("ip", "a"), ("email", "a"))]
+    assert told == ["[EMAIL_1]", "[EMAIL_2]", "[IP_1]", "[EMAIL_1]"]
+    assert known.data == {"[EMAIL_1]": "a", "[EMAIL_2]": "b", "[IP_1]": "a"}
+
+
+def test_what_the_client_wrote_is_no_placeholder() -> None:
+    assert Placeholders(placeholders_in("What is [EMAIL_1]?")).of("email", "a") == "[EMAIL_2]"
+
+
+def test_an_open_bracket_waits() -> None:
+    """It waits for its end, up to the length of a placeholder."""
+    rule = PlaceholderRule()
+    assert [rule.settled(text) for text in ("a [EM", "a [EMAIL_1] b", "a [" + "E" * 60)] == [2, 13, 63]
