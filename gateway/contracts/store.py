@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from gateway.contracts.journal import Journal
 from gateway.contracts.responses import ResponseStore
+from gateway.contracts.usage import UsageStore
 from gateway.errors import GatewayError
 
 #: A JSON object as orjson reads it: values are JSON values.
@@ -125,7 +126,7 @@ class HiddenTurn:
         )
 
 
-class Store(Journal, ResponseStore, Protocol):
+class Store(Journal, ResponseStore, UsageStore, Protocol):
     """The storage of everything that outlives a request. Each method is one transaction of the store.
 
     A method raises StoreError when it fails. Then nothing has changed, and nothing will, unless it is an

@@ -87,6 +87,7 @@ from gateway.contracts.tools import (
     ToolSpec,
     model_name,
 )
+from gateway.contracts.usage import DIMENSIONS, Dimension, StoredUsage
 from gateway.dialects.chat_request import client_tools, last_user_text, wants_text
 from gateway.errors import GatewayError
 from gateway.http.hosts import allowed_host, plain_host
@@ -97,6 +98,7 @@ __all__ = [
     "APPROVED",
     "AWAITED_S",
     "CHOICES",
+    "DIMENSIONS",
     "ENDED",
     "FIRST_HASH",
     "MEANING",
@@ -122,6 +124,7 @@ __all__ = [
     "Counters",
     "DecisionResult",
     "DecisionWrite",
+    "Dimension",
     "Emit",
     "EnhancedPrompt",
     "Enhancer",
@@ -170,6 +173,7 @@ __all__ = [
     "StoredRun",
     "StoredService",
     "StoredStep",
+    "StoredUsage",
     "Tally",
     "ToolCall",
     "ToolResult",

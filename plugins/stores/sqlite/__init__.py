@@ -60,6 +60,7 @@ from .migrations import MIGRATIONS, Migration
 from .responses import SqliteResponses
 from .rows import Rows
 from .thread import SqliteThread, Values
+from .usage import SqliteUsage
 from .watch import SqliteWatch
 
 PREFIX = "sqlite:///"
@@ -85,7 +86,7 @@ class Config(BaseModel):
         raise ValueError("a SQLite store is named sqlite:///FILE, for example sqlite:///./gateway.db")
 
 
-class SqliteStore(SqliteMemories, SqliteResponses):
+class SqliteStore(SqliteMemories, SqliteResponses, SqliteUsage):
     """The `gateway.contracts.store.Store` on one file, or in memory. Call `open` first."""
 
     def __init__(self, place: str, *, migrations: Sequence[Migration] = MIGRATIONS) -> None:

@@ -324,6 +324,17 @@ MIGRATIONS: Sequence[Migration] = (
             PRIMARY KEY (tenant, run_id, waiter)) WITHOUT ROWID""",
         "CREATE INDEX awaited_by_age ON awaited (until_s)",
     ),
+    (
+        """CREATE TABLE usage (
+            tenant TEXT NOT NULL, day TEXT NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL, upstream TEXT NOT NULL,
+            lane TEXT NOT NULL, currency TEXT NOT NULL, requests INTEGER NOT NULL, rejected INTEGER NOT NULL,
+            cut INTEGER NOT NULL, estimated INTEGER NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL,
+            output INTEGER NOT NULL, reasoning INTEGER NOT NULL, cost INTEGER NOT NULL,
+            PRIMARY KEY (tenant, day, key, model, upstream, lane, currency)) WITHOUT ROWID""",
+        "CREATE INDEX usage_by_day ON usage (day)",
+        # The processes that may have usage which is not stored yet.
+        "CREATE TABLE usage_writers (writer TEXT PRIMARY KEY, added_s REAL NOT NULL) WITHOUT ROWID",
+    ),
 )
 
 

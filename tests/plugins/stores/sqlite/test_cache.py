@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.plugins.stores.sqlite.cache import SqliteCache
 from gateway.plugins.stores.sqlite.file import IN_MEMORY
+from gateway.plugins.stores.sqlite.memories import SqliteCache
 
 #: Here, each change of a word changes it.
 VERSION = "SELECT total(length(word) * rowid) FROM words"

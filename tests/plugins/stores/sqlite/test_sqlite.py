@@ -30,6 +30,7 @@ from tests.plugins.stores.contract_memories import *  # noqa: F403
 from tests.plugins.stores.contract_responses import *  # noqa: F403
 from tests.plugins.stores.contract_sessions import *  # noqa: F403
 from tests.plugins.stores.contract_tool_runs import *  # noqa: F403
+from tests.plugins.stores.contract_usage import *  # noqa: F403
 from tests.plugins.stores.records import new, run
 
 ROOT = Path(__file__).parents[4]

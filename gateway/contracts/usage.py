@@ -1,0 +1,70 @@
+"""The stored usage: who used how much of which model on which day, and the store's protocol for it."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol, TypeAlias
+
+#: What usage can be summed by.
+Dimension: TypeAlias = Literal["day", "tenant", "key", "model", "upstream", "lane"]
+DIMENSIONS: Final[tuple[Dimension, ...]] = ("day", "tenant", "key", "model", "upstream", "lane")
+#: Units of cost in one of the currency.
+COST_UNITS: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class StoredUsage:
+    """The usage of one day (UTC, `2026-11-26`) by one key of one model at one upstream in one lane, or a sum of such.
+
+    In a sum, what it was not summed by is "". `model` is "" also where no answer named one. `currency` is "" for usage
+    without a price: its cost is not known. `rejected`, `cut` and `estimated` count requests, as parts of `requests`.
+    `cached` tokens are a part of `input`, and `reasoning` of `output`. `cost` counts billionths of the currency.
+    """
+
+    day: str
+    tenant: str
+    key: str
+    model: str
+    upstream: str
+    lane: str
+    currency: str
+    requests: int = 0
+    rejected: int = 0
+    cut: int = 0
+    estimated: int = 0
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+    reasoning: int = 0
+    cost: int = 0
+
+
+class UsageStore(Protocol):
+    """The store's side. Writes outlive the process, as `kill -9` ends it. Each method is one transaction."""
+
+    async def add_usage(self, usage: Sequence[StoredUsage], *, writer: str, now_s: float) -> None:
+        """Add to the usage that is there, and mark the process `writer` as one that may have more to add."""
+        ...
+
+    async def end_usage(self, writer: str) -> None:
+        """Note that a process has added all that it had."""
+        ...
+
+    async def lost_usage(self, *, before_s: float) -> Sequence[float]:
+        """Forget the processes that may have had more to add, and added nothing since `before_s` (Unix time).
+
+        Return when each added something for the last time.
+        """
+        ...
+
+    async def usage(
+        self, *, since: str, until: str, by: Collection[Dimension], tenant: str | None
+    ) -> Sequence[StoredUsage]:
+        """Return the sums of usage from one day to another, both included, in the order of what they are summed by.
+
+        They are summed by the currency, too. `tenant` None: of all tenants.
+        """
+        ...
+
+    async def prune_usage(self, *, before: str) -> int:
+        """Delete the usage of the days before one; return how many rows there were."""
+        ...

@@ -1,0 +1,83 @@
+"""What every store promises of usage."""
+
+from dataclasses import replace
+
+from gateway.contracts.store import Store
+from gateway.contracts.usage import DIMENSIONS, Dimension, StoredUsage
+
+ROW = StoredUsage("2026-11-26", "acme", "alice", "gpt-4.1", "openai", "passthrough", "USD", 2, 1, 0, 1, 10, 4, 7, 3, 99)
+
+
+async def read(store: Store, *by: Dimension, tenant: str | None = None) -> list[StoredUsage]:
+    return list(await store.usage(since="0000-00-00", until="9999-99-99", by=by, tenant=tenant))
+
+
+async def test_usage_adds_up(store: Store) -> None:
+    """Whoever adds it, each count and the cost on their own."""
+    await store.add_usage([ROW, replace(ROW, key="bob")], writer="a", now_s=1.0)
+    await store.add_usage([ROW], writer="b", now_s=1.0)
+    twice = replace(ROW, requests=4, rejected=2, estimated=2, input=20, cached=8, output=14, reasoning=6, cost=198)
+    assert await read(store, *DIMENSIONS) == [twice, replace(ROW, key="bob")]
+    summed = replace(ROW, day="", tenant="", key="", model="", upstream="", lane="", requests=6, rejected=3)
+    summed = replace(summed, estimated=3, input=30, cached=12, output=21, reasoning=9, cost=297)
+    assert await read(store) == [summed]
+    assert await read(store, "key") == [replace(twice, **nothing_but("key")), replace(ROW, **nothing_but("key", "bob"))]
+
+
+def nothing_but(dimension: Dimension, value: str | None = None) -> dict[str, str]:
+    kept = {dimension: getattr(ROW, dimension) if value is None else value}
+    return {**dict.fromkeys(DIMENSIONS, ""), **kept}  # type: ignore[dict-item]
+
+
+async def test_usage_is_summed_by_what_was_asked_for(store: Store) -> None:
+    """In its order; currencies are never added up."""
+    rows = [replace(ROW, day=f"2026-11-2{day}", model=model) for day in (7, 6) for model in ("m", "l")]
+    await store.add_usage([*rows, replace(rows[0], currency="", cost=0)], writer="a", now_s=1.0)
+    found = [(row.day, row.model, row.currency, row.requests) for row in await read(store, "day", "model")]
+    assert found == [
+        ("2026-11-26", "l", "USD", 2),
+        ("2026-11-26", "m", "USD", 2),
+        ("2026-11-27", "l", "USD", 2),
+        ("2026-11-27", "m", "", 2),
+        ("2026-11-27", "m", "USD", 2),
+    ]
+    assert [(row.currency, row.requests) for row in await read(store)] == [("", 2), ("USD", 8)]
+
+
+async def test_usage_of_a_time_and_of_a_tenant(store: Store) -> None:
+    """Both days are included; a tenant sees nothing of another."""
+    days = ("2026-10-31", "2026-11-01", "2026-11-30", "2026-12-01")
+    await store.add_usage([replace(ROW, day=day) for day in days], writer="a", now_s=1.0)
+    await store.add_usage([replace(ROW, day="2026-11-15", tenant="rival")], writer="a", now_s=1.0)
+    found = await store.usage(since="2026-11-01", until="2026-11-30", by=("day",), tenant="acme")
+    assert [row.day for row in found] == ["2026-11-01", "2026-11-30"]
+    found = await store.usage(since="2026-11-01", until="2026-11-30", by=("tenant",), tenant=None)
+    assert [row.tenant for row in found] == ["acme", "rival"]
+    assert await store.usage(since="2026-11-01", until="2026-11-30", by=(), tenant="new") == []
+
+
+async def test_large_numbers_and_awkward_names(store: Store) -> None:
+    """A day of a large company, and names that are no names."""
+    large = replace(ROW, input=1 << 50, cost=1 << 61, model="'; DROP TABLE usage; --", key="快速\x00 🦊")
+    await store.add_usage([large], writer="a", now_s=1.0)
+    assert await read(store, *DIMENSIONS) == [large]
+
+
+async def test_a_process_that_had_more_to_add_is_noticed_once(store: Store) -> None:
+    """Not one that ended in order, and not one that added something just now."""
+    for writer, now_s in (("ended", 1.0), ("lost", 2.0), ("alive", 2.0), ("alive", 9.0)):
+        await store.add_usage([ROW], writer=writer, now_s=now_s)
+    await store.end_usage("ended")
+    assert await store.lost_usage(before_s=5.0) == [2.0]
+    assert await store.lost_usage(before_s=5.0) == []
+    await store.add_usage([], writer="alive", now_s=11.0)
+    assert await store.lost_usage(before_s=10.0) == []
+    assert await store.lost_usage(before_s=12.0) == [11.0]
+
+
+async def test_old_usage_is_deleted(store: Store) -> None:
+    """Whole days, and none from the day on that is named."""
+    await store.add_usage([replace(ROW, day=f"2026-11-{day}") for day in (10, 11, 12)], writer="a", now_s=1.0)
+    assert await store.prune_usage(before="2026-11-12") == 2
+    assert [row.day for row in await read(store, "day")] == ["2026-11-12"]
+    assert await store.prune_usage(before="2026-11-12") == 0
