@@ -24,6 +24,7 @@ from gateway.upstream.member import Member
 from gateway.upstream.pool import Pool
 
 if TYPE_CHECKING:
+    from gateway.lanes.passthrough.metered import Meter
     from gateway.lanes.passthrough.splice import Splice
 
 #: Idempotent by RFC 9110 section 9.2.2: may be sent again when a reused connection turned out to be closed.
@@ -48,6 +49,7 @@ class Plan:
     configuration adds to passthrough is a class of its own, and costs nothing where the router does not choose it.
     `endpoint` is the name of the endpoint in its upstream, and `ways` are those to all of them; None: the request can
     go to this one only.
+    `meter` is for the usage.
     """
 
     splice: "type[Splice]"
@@ -76,6 +78,7 @@ class Plan:
     shared: bool
     endpoint: str | None
     ways: "Ways | None" = None
+    meter: "Meter | None" = None
 
 
 class Ways:

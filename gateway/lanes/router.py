@@ -51,6 +51,7 @@ from gateway.lanes.door import Door
 from gateway.lanes.keys import Identity, KeyRing, Wire
 from gateway.lanes.passthrough.balanced import Balanced
 from gateway.lanes.passthrough.hedging import Hedging
+from gateway.lanes.passthrough.metered import METERED, meter_of
 from gateway.lanes.passthrough.splice import Splice
 from gateway.lanes.plan import REPEATABLE, Plan, Ways, may_run_twice, upstream_head
 from gateway.lanes.plans import Plans
@@ -58,6 +59,7 @@ from gateway.lanes.routes import Route, RouteTable, path_of, resolve_alias
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.group import Group
 from gateway.upstream.member import Member
+from gateway.usage.tokens import Recorded
 
 #: This page is open to every client, under every host name: it reveals nothing (Claude Code sends `HEAD /` first).
 ROOT = b"/"
@@ -103,8 +105,12 @@ class Router:
         limits: Limits,
         timeouts: Timeouts,
         context_upstream: int | None = None,
+        recorded: Recorded | None = None,
     ) -> None:
-        """`context_upstream` is the index of the upstream that the configuration names for the context lane."""
+        """`context_upstream` is the index of the upstream that the configuration names for the context lane.
+
+        `recorded` takes the usage of passthrough requests; None: it is not recorded.
+        """
         self.groups = tuple(groups)
         self.door = door
         self.limits = limits
@@ -114,6 +120,7 @@ class Router:
         self._metrics = metrics
         self._own_paths = frozenset(own_paths)
         self._context_upstream = context_upstream
+        self._recorded = recorded
         self._plans = Plans()
         self._by_head = self._plans.by_head
 
@@ -187,7 +194,11 @@ class Router:
             return plan
         sticky = head.value(_CONVERSATION) or (b"" if self.keys.is_empty else plan.caller.name.encode())
         ways = Ways(group, make, twice=may_run_twice(head, path_of(plain)), sticky=sticky)
-        return replace(plan, splice=Balanced if group.rules.hedge_s is None else Hedging, ways=ways)
+        return replace(plan, splice=self._kind(Balanced if group.rules.hedge_s is None else Hedging), ways=ways)
+
+    def _kind(self, kind: type[Splice]) -> type[Splice]:
+        """Return the class of transactions of this kind, which is another one where usage is recorded."""
+        return kind if self._recorded is None else METERED[kind]
 
     def _plan_for(
         self, head: RequestHead, target: bytes, cut: int, route: Route, plain: bytes, group: Group, member: Member
@@ -206,7 +217,7 @@ class Router:
         shared = self.door.shares_with(head) is not None
         tally = self._metrics.route(prefix.decode(), "passthrough")
         return Plan(
-            splice=Splice,
+            splice=self._kind(Splice),
             pool=pool,
             route=tally,
             codes=tally.codes(head.method.decode()),
@@ -231,6 +242,7 @@ class Router:
             sharing=self.door.sharing(head),
             shared=shared,
             endpoint=None if group.plain else member.name,
+            meter=self._recorded and meter_of(self._recorded, method=head.method, path=path_of(target)),
         )
 
     def _way(self, target: bytes) -> tuple[Route, bytes]:

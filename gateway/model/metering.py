@@ -1,4 +1,4 @@
-"""The token counters of model calls, by the key of the caller."""
+"""The tokens of model calls: counters by the key of the caller, and the usage of the context lane."""
 
 from dataclasses import replace
 
@@ -8,41 +8,75 @@ from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Re
 from gateway.contracts.plugin import Counters
 from gateway.contracts.store import Json
 from gateway.dialects.usage import MOST
+from gateway.errors import GatewayError
+from gateway.usage.tokens import Recorded, Tokens, Usage, tokens_of
+
+LANE = "context"
 
 
-def metered(core: Handler, counters: Counters) -> Handler:
-    """Return `core` with its calls counted. Usage that the model does not report is estimated (4 bytes a token)."""
+def metered(core: Handler, counters: Counters, recorded: Recorded | None = None) -> Handler:
+    """Return `core` with its calls counted. Usage that the model does not report is estimated (4 bytes a token).
+
+    `recorded` takes the usage of each call: a run calls its model once a round.
+    """
 
     async def handle(exchange: Exchange) -> Reply:
-        reply = await core(exchange)
+        try:
+            reply = await core(exchange)
+        except GatewayError:
+            if recorded is not None:
+                recorded(Usage(rejected=True), exchange.caller.name, exchange.caller.tenant, "", "", LANE)
+            raise
 
         async def stream(emit: Emit) -> None:
             told: Json | None = None
+            model = ""
             written = 0
+            is_whole = False
 
             def take(chunk: Chunk) -> Pause | None:
-                nonlocal told, written
+                nonlocal told, written, model
                 if isinstance(chunk, str):
                     written += len(chunk)
-                elif isinstance(chunk.get("usage"), dict):
-                    told = chunk["usage"]
                 else:
-                    written += 1
+                    if isinstance(chunk.get("usage"), dict):
+                        told = chunk["usage"]
+                    else:
+                        written += 1
+                    if isinstance(named := chunk.get("model"), str):
+                        model = named
                 return emit(chunk)
 
             try:
                 await reply.stream(take)
+                is_whole = True
             finally:
-                if told is None and written:
-                    asked = len(orjson.dumps(exchange.body.get("messages")))
-                    told = {"prompt_tokens": -(-asked // 4), "completion_tokens": -(-written // 4)}
-                for kind in ("prompt", "completion"):
-                    if tokens := _number((told or {}).get(f"{kind}_tokens")):
-                        counters.count("tokens", tokens, key=exchange.caller.name, type=kind)
+                estimate = _estimate(exchange, written) if told is None and written else None
+                _count(counters, exchange, told or estimate or {})
+                if recorded is not None:
+                    tokens = tokens_of(told)
+                    usage = Usage(
+                        tokens or tokens_of(estimate or _estimate(exchange, written)) or Tokens(),
+                        cut=not is_whole,
+                        estimated=tokens is None,
+                    )
+                    upstream, model = ("", model) if reply.by is None else (reply.by.upstream, model or reply.by.model)
+                    recorded(usage, exchange.caller.name, exchange.caller.tenant, model, upstream, LANE)
 
         return replace(reply, stream=stream)
 
     return handle
+
+
+def _count(counters: Counters, exchange: Exchange, told: Json) -> None:
+    for kind in ("prompt", "completion"):
+        if tokens := _number(told.get(f"{kind}_tokens")):
+            counters.count("tokens", tokens, key=exchange.caller.name, type=kind)
+
+
+def _estimate(exchange: Exchange, written: int) -> Json:
+    asked = len(orjson.dumps(exchange.body.get("messages")))
+    return {"prompt_tokens": -(-asked // 4), "completion_tokens": -(-written // 4)}
 
 
 def _number(tokens: object) -> int:

@@ -14,6 +14,7 @@ from gateway.api.site import Readiness, Route, Site
 from gateway.approvals.webhooks import webhooks_of
 from gateway.clock import SystemClock
 from gateway.config import ConfigError, Loaded, Problem, redactable, replacing
+from gateway.config.prices import follow_usage
 from gateway.context.resumption import Resumption
 from gateway.contracts.store import Store, StoreError
 from gateway.http.request_head import RequestHead
@@ -163,12 +164,9 @@ class Gateway:
         )
         self._resumption, self._kept = build_resumption(shared, lane=lambda: self._current().lane)
         self._notices = Notices(shared, on_duty=self._index == 0)
-        self._stack.push_async_callback(shared.mcp_servers.close)
-        self._stack.push_async_callback(shared.feed.close)
-        self._stack.push_async_callback(self._notices.close)
-        self._stack.push_async_callback(shared.leases.close)
-        self._stack.push_async_callback(self._kept.close)
-        self._stack.push_async_callback(self._runs.close)
+        used = (shared.usage.close, shared.mcp_servers.close, shared.feed.close, self._notices.close)
+        for close in (*used, shared.leases.close, self._kept.close, self._runs.close):
+            self._stack.push_async_callback(close)
 
     def connection_factory(self, name: str) -> Callable[[], ClientConnection]:
         return self._listeners[name].connection
@@ -284,7 +282,8 @@ class Gateway:
         return router, context
 
     async def _follow_services(self) -> None:
-        """Apply the configured MCP servers. If the store fails now, `_housekeeping` tries again."""
+        """Apply the configured MCP servers and usage. If the store fails now, `_housekeeping` tries again."""
+        follow_usage(self._loaded.settings.usage, self._shared.usage)
         self._shared.mcp_servers.configure(self._loaded.settings.mcp.servers)
         try:
             await self._shared.mcp_servers.refresh()
@@ -305,6 +304,7 @@ class Gateway:
             demo_url=self._demo_url,
             own_paths=ROOT_PATHS | (frozenset() if settings.admin.listen else operators_paths(settings)),
             lent=self._lent,
+            recorded=self._shared.usage.recorded,
             now_s=self._clock.time,
         )
 

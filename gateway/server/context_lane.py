@@ -46,6 +46,7 @@ from gateway.tools.judge import Judge
 from gateway.tools.results import Results
 from gateway.tools.runner import Runner
 from gateway.upstream.group import Group
+from gateway.usage.ledger import Ledger
 from gateway.workflows.definition import Workflow
 from gateway.workflows.folder import offered_workflows
 
@@ -87,6 +88,7 @@ class Shared:
     mcp_servers: McpServers
     in_use: InUse
     results: Results
+    usage: Ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,8 @@ def build_shared(
     """Build the services that requests of all configurations share. `room`: see `Leases`."""
     leases = Leases(store, clock=clock, resume=resume, room=room)
     servers = make_servers(store, worker=leases.owner, counters=counters, clock=clock)
-    return Shared(store, runs, EventFeed(store), leases, counters, clock, servers, InUse(equipment), Results())
+    ledger = Ledger(store, writer=leases.owner, counters=counters, clock=clock)
+    return Shared(store, runs, EventFeed(store), leases, counters, clock, servers, InUse(equipment), Results(), ledger)
 
 
 def build_resumption(shared: Shared, *, lane: Callable[[], ContextLane]) -> tuple[Resumption, KeptResponses]:
@@ -189,7 +192,7 @@ async def build_context_lane(settings: Settings, *, groups: Sequence[Group], sha
     parts = _parts(settings, shared)
     host.runs = AgentLoops(parts)
     core = _core(settings, _upstreams(settings, groups), clock)
-    model = metered(core, counters)
+    model = metered(core, counters, shared.usage.recorded if settings.usage.enabled else None)
     chains: dict[str, Chain] = {}
     for name, uses in settings.chains.items():
         links = _links(name, uses, host, problems, folder=settings.plugins.folder)

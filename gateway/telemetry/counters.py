@@ -11,10 +11,13 @@ from gateway.telemetry.metrics import DURATION_BUCKETS_S, OVERHEAD_BUCKETS_S, Fa
 from gateway.telemetry.shared_counts import Counted
 
 #: Beyond so many combinations of label values all share one, `other`. However many tools are configured, this makes
-#: at most 101 + 65 + 17 x 17 + 10 x (15 + 17 + 17 + 17) + 37 series beside those of `gateway.telemetry.metrics`.
+#: at most 101 + 65 + 41 + 81 + 17 x 17 + 10 x (15 + 17 + 17 + 17) + 37 series beside those of
+#: `gateway.telemetry.metrics`.
 COUNTER_LIMIT, HISTOGRAM_LIMIT = 16, 9
 #: Of these there are more.
-LIMITS: Mapping[str, int] = MappingProxyType({"guardrail_findings": 64, "tokens": 100})
+LIMITS: Mapping[str, int] = MappingProxyType(
+    {"guardrail_findings": 64, "tokens": 100, "usage_requests": 40, "usage_tokens": 80}
+)
 OTHER = "other"
 
 
@@ -44,6 +47,10 @@ COUNTERS: Mapping[str, Facts] = MappingProxyType(
         "tokens": Facts("Tokens of model calls in the context lane, by the key of the caller", ("key", "type")),
         "tool_calls": Facts("Tool calls by tool and outcome", ("tool", "outcome")),
         "tool_runs": Facts("Calls of MCP clients by outcome", ("outcome",)),
+        "usage_requests": Facts(
+            "Finished requests, and calls of models in the context lane, in the usage", ("lane", "model", "outcome")
+        ),
+        "usage_tokens": Facts("Tokens in the usage, of both lanes", ("lane", "model", "type")),
         "workflow_runs": Facts("Runs of workflows by outcome", ("workflow", "outcome")),
     }
 )

@@ -26,6 +26,7 @@ from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.group import Group
 from gateway.upstream.member import Member
 from gateway.upstream.pool import Pool
+from gateway.usage.tokens import Recorded
 
 HOST = "127.0.0.1"
 #: Names under which tests ask.
@@ -102,6 +103,9 @@ class Lane:
             for group in self.listener.router.groups:
                 group.sweep(now)
 
+    async def until_inflight(self, count: int) -> None:
+        await until(lambda: self.listener.inflight == count)
+
     async def until_idle(self) -> None:
         await until(lambda: not (self.listener.connections or self.listener.inflight))
 
@@ -115,6 +119,7 @@ async def assembled(
     timeouts: Timeouts | None = None,
     keys: KeyRing | None = None,
     rcvbuf: int | None = None,
+    recorded: Recorded | None = None,
     **facts: object,
 ) -> AsyncIterator[Lane]:
     """`facts` are the endpoint's. The once-a-second sweep does not run: `Lane.later` is the clock."""
@@ -136,6 +141,7 @@ async def assembled(
             own_paths=own_paths,
             limits=limits or Limits(),
             timeouts=timeouts or Timeouts(),
+            recorded=recorded,
         )
         listener = Listener(
             loop=loop, router=way_in, metrics=metrics, new_handler=runner.server, wrong_keys=WrongKeys(clock=loop.time)

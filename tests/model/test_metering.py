@@ -1,13 +1,16 @@
 """Tokens of model calls: what the model says, or an estimate; also of answers that break off."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Chunk, Emit, Exchange, Pause, Reply
+from gateway.contracts.exchange import AnsweredBy, Chunk, Emit, Exchange, Pause, Reply
+from gateway.errors import GatewayError
 from gateway.model.metering import metered
 from gateway.telemetry.counters import ContextCounters
+from gateway.usage.tokens import Tokens, Usage
 from tests.agent.doubles import samples
 
 ASKED = [{"role": "user", "content": "x" * 25}]  # 53 bytes as JSON: 14 tokens
@@ -70,3 +73,54 @@ async def test_what_a_model_does_not_say_is_estimated(fails: bool) -> None:
 async def test_an_answer_that_never_began_costs_nothing() -> None:
     """Nobody knows whether the model read anything."""
     assert (await spent([], fails=True))[0] == {}
+
+
+WHO = ("ci", "acme", "m-1", "openai", "context")
+TOLD: Chunk = {"model": "m-1", "choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 7}}
+
+
+async def recorded_of(
+    chunks: Sequence[Chunk], *, by: AnsweredBy | None = None, fails: bool = False, refused: bool = False
+) -> list[tuple[object, ...]]:
+    """What the ledger hears of one call."""
+    heard: list[tuple[object, ...]] = []
+
+    async def stream(emit: Emit) -> None:
+        for chunk in chunks:
+            emit(chunk)
+        if fails:
+            raise ConnectionError
+
+    async def release() -> None:
+        pass
+
+    async def core(_: Exchange) -> Reply:
+        if refused:
+            raise GatewayError("upstream_error", "no")
+        return Reply(stream, release, by=by)
+
+    exchange = Exchange(id="run_1", body={"messages": ASKED}, caller=Caller("ci", "acme", frozenset()), chain="c")
+    with suppress(ConnectionError, GatewayError):
+        reply = await metered(core, ContextCounters(), lambda *facts: heard.append(facts))(exchange)
+        await reply.stream(lambda _: None)
+    return heard
+
+
+async def test_the_ledger_hears_of_each_call_once() -> None:
+    """Who answered, with the model that the answer names, or the one that was asked."""
+    by = AnsweredBy("openai", "a", "m-asked")
+    assert await recorded_of(["Hi", TOLD], by=by) == [(Usage(Tokens(11, 0, 0, 7)), *WHO)]
+    asked = await recorded_of([{"choices": [], "usage": {"prompt_tokens": 1}}], by=by)
+    assert asked == [(Usage(Tokens(1)), "ci", "acme", "m-asked", "openai", "context")]
+    assert await recorded_of(["Hello ", "there"]) == [
+        (Usage(Tokens(14, 0, 0, 3), estimated=True), "ci", "acme", "", "", "context")
+    ]
+
+
+async def test_the_ledger_hears_of_calls_that_fail() -> None:
+    """One that broke off is cut, and one that nobody answered is rejected."""
+    ((usage, *_),) = await recorded_of(["Hello ", "there"], fails=True)
+    assert usage == Usage(Tokens(14, 0, 0, 3), cut=True, estimated=True)
+    ((usage, *_),) = await recorded_of(["Hi", TOLD], fails=True)
+    assert usage == Usage(Tokens(11, 0, 0, 7), cut=True)
+    assert await recorded_of([], refused=True) == [(Usage(rejected=True), "ci", "acme", "", "", "context")]

@@ -24,6 +24,7 @@ from gateway.telemetry.metrics import Metrics
 from gateway.testing.clock import ManualClock
 from gateway.tools.in_use import Equipment, InUse
 from gateway.tools.results import READ_RESULT, Results
+from gateway.usage.ledger import Ledger
 from tests.plugins.stores.records import new, run
 
 CLOCK = Clock(ManualClock())
@@ -50,6 +51,7 @@ async def assembled(folder: Path, store: SqliteStore | None = None, **content: o
             mcp_servers=make_servers(store, worker="w1", counters=ContextCounters(), clock=CLOCK),
             in_use=InUse(_nothing_yet),
             results=Results(),
+            usage=Ledger(store, writer="w1", counters=ContextCounters(), clock=CLOCK),
         ),
     )
 

@@ -15,6 +15,7 @@ from gateway.config.schema.models import ModelAlias
 from gateway.config.schema.section import Section
 from gateway.config.schema.tools import Tools
 from gateway.config.schema.upstreams import Upstream
+from gateway.config.schema.usage import Usage
 from gateway.config.values.addresses import Address, BaseUrl, HostName, ListenAddress, Origin, StoreUrl
 from gateway.config.values.scalars import FilePath, Flag, Label, counted
 from gateway.config.values.secret import Secret
@@ -123,6 +124,7 @@ class Settings(Section):
         description="Database for prompts, memories, hidden turns, runs and approvals.",
     )
     store_file: FilePath | None = Field(default=None, description="File that holds `store`.")
+    usage: Usage = Field(default_factory=Usage, description="Tokens and costs, by who used them.")
     metrics: Metrics = Field(default_factory=Metrics, description="Metrics.")
     logging: Logging = Field(default_factory=Logging, description="Logs.")
 

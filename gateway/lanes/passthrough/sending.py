@@ -31,11 +31,12 @@ class Sending:
     _upstream_full = False
     _moved: float | None = None  # loop time at which something last moved; None: since the last sweep
     _pace: BodyPace | None = None  # from the first sweep that finds the body unfinished
+    _accounts: type[Accounting] = Accounting
 
     def __init__(self, client: Client, plan: Plan, began: float) -> None:
         self._client = client
         self._plan = plan
-        self._account = Accounting(plan, client, began)
+        self._account = self._accounts(plan, client, began)
         self._pending: list[bytes] = []
 
     def start(self, digits: bytes, body: bytes) -> None:

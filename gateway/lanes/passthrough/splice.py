@@ -183,7 +183,7 @@ class Splice(Sending):
         self._keep_client = head.framing != "close" and not dechunk and self._client_stays()
         self._framed = head.framing != "close" and not dechunk
         self._until_close = head.framing == "close"
-        self._answer = body = body_of(head, payload_only=dechunk)
+        self._answer = body = self._body_of(head, payload_only=dechunk)
         sharing = plan.sharing if plan.shared else {}
         text = forwarded_head(head, close=not self._keep_client, dechunked=dechunk, sharing=sharing)
         if plan.secret and head.status >= 400 and head.framing != "none":
@@ -197,6 +197,10 @@ class Splice(Sending):
         self._account.sent_bytes = len(fed)
         self._account.head_forwarded(came)
         self._go_on(body)
+
+    def _body_of(self, head: ResponseHead, *, payload_only: bool) -> Body:
+        """Return the reader of the answer's body."""
+        return body_of(head, payload_only=payload_only)
 
     def _switch(self, head: ResponseHead, data: bytes, came: float) -> None:
         """Start a tunnel: the upstream accepted WebSocket, and from here on bytes are copied both ways."""

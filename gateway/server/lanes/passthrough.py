@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from gateway.approvals.webhooks import webhooks_of
 from gateway.config import ConfigError, Problem, Settings
+from gateway.config.prices import prices_of
 from gateway.config.schema.keys import KeyTerms
 from gateway.config.schema.upstreams import Upstream
 from gateway.contracts.caller import Bounds, Caller
@@ -19,6 +20,7 @@ from gateway.lanes.routes import Route
 from gateway.mcp_server.auth.protected_resource import WELL_KNOWN, metadata_paths
 from gateway.server.lanes.upstreams import build_groups, endpoints_of
 from gateway.telemetry.metrics import Metrics
+from gateway.usage.tokens import Recorded
 
 ROOT_PATHS = frozenset((b"/", b"/openapi.json"))
 ADMIN_PATHS = frozenset((b"/health/live", b"/health/ready", b"/metrics", SERVICES))
@@ -34,9 +36,10 @@ def build_router(
     demo_url: str | None,
     own_paths: Collection[bytes],
     lent: LentKeys | None = None,
+    recorded: Recorded | None = None,
     now_s: Callable[[], float] = time.time,
 ) -> Router:
-    """Build the router of the data listener. `lent` are the tokens of the console.
+    """Build the router of the data listener. `lent` are the tokens of the console, `recorded` takes the usage.
 
     `now_s` returns the time (Unix), at which keys end.
     """
@@ -56,6 +59,7 @@ def build_router(
         limits=_limits(settings),
         timeouts=_timeouts(settings),
         context_upstream=next((i for i, one in enumerate(upstreams) if one.name == settings.context.upstream), None),
+        recorded=recorded if settings.usage.enabled else None,
     )
 
 
@@ -101,8 +105,15 @@ def door(settings: Settings) -> Door:
 
 
 def check_files(settings: Settings) -> None:
-    """Check TLS files and webhook secrets. Raises ConfigError for unusable files, and for secrets that cannot sign."""
-    problems = []
+    """Check TLS files, prices and webhook secrets.
+
+    Raises ConfigError for unusable files, and for secrets that cannot sign.
+    """
+    problems: list[Problem] = []
+    try:
+        prices_of(settings.usage)
+    except ConfigError as error:
+        problems += error.problems
     for i, upstream in enumerate(settings.upstreams):
         try:
             endpoints_of(upstream)

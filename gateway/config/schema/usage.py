@@ -1,0 +1,66 @@
+"""The section about usage, and the file of prices."""
+
+import math
+import re
+from typing import Annotated
+
+from pydantic import Field
+
+from gateway.config.schema.section import Section
+from gateway.config.values.scalars import ExistingFile, Flag, counted, matching, parse_label
+from gateway.config.values.value import Value, kind_of
+
+_MOST = 1_000_000
+
+
+def _parse_price(value: object) -> float:
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            raise ValueError("expected a number such as 0.15") from None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"expected a number such as 0.15, found {kind_of(value)}")
+    if not (math.isfinite(value) and 0 <= value <= _MOST):
+        raise ValueError(f"must be between 0 and {_MOST}")
+    return float(value)
+
+
+Amount = Annotated[float, Value(kind="number", parse=_parse_price, json_type="number")]
+Glob = Annotated[str, Value(kind="glob", parse=parse_label)]
+Currency = Annotated[
+    str,
+    Value(
+        kind="three letters",
+        parse=matching(re.compile(r"[A-Z]{3}\Z"), "expected the three letters of a currency, such as USD"),
+    ),
+]
+
+
+class Usage(Section):
+    enabled: Flag = Field(
+        default=False, description="Record the tokens of every request, in both lanes, by key, model and upstream."
+    )
+    prices: ExistingFile | None = Field(
+        default=None, description="YAML file of prices; null: no costs. A change counts from the next request on."
+    )
+    keep_days: Annotated[int, counted(1, 36_500)] = Field(default=400, description="Days after which usage is deleted.")
+
+
+class PriceEntry(Section):
+    model: Glob = Field(description="Models, as a glob. The first entry that matches counts.")
+    input: Amount = Field(description="Price of a million tokens of input.")
+    output: Amount = Field(default=0.0, description="Price of a million tokens of output.")
+    cached: Amount | None = Field(
+        default=None, description="Price of a million tokens that came from the upstream's cache; null: as `input`."
+    )
+    cache_write: Amount | None = Field(
+        default=None, description="Price of a million tokens that were written to the upstream's cache; null: `input`."
+    )
+
+
+class PriceFile(Section):
+    """A file of prices, complete."""
+
+    currency: Currency = Field(description="Currency of all prices.")
+    prices: tuple[PriceEntry, ...] = Field(description="Prices, tried from the first one on.")

@@ -1,0 +1,219 @@
+"""Passthrough transactions whose usage is recorded. Nothing of what is forwarded differs, and nothing waits for it.
+
+A copy of the payload passes by (`teed.py`), of which the beginning and the end are kept (`gateway.usage.kept`). They
+are read once, when the account of the transaction is closed: that happens exactly once, however the transaction ends.
+
+Two ways cost less, because nearly all answers take them. One that comes whole with its head is kept as the bytes that
+came, and read from there. Of a stream whose chunks go past the splice (`UpstreamConnection.relay`), the last ones are
+kept as they are, in a ring: once the beginning is there, nobody needs those between.
+"""
+
+import re
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import ceil
+from types import MappingProxyType
+from typing import Final
+
+from gateway.errors import GatewayError
+from gateway.http.body import Body, LengthBody
+from gateway.http.response_head import ResponseHead
+from gateway.lanes.passthrough.accounting import Accounting
+from gateway.lanes.passthrough.balanced import Balanced
+from gateway.lanes.passthrough.hedging import Hedging
+from gateway.lanes.passthrough.splice import Splice
+from gateway.lanes.passthrough.teed import TeedLengthBody, teed_body_of
+from gateway.lanes.transaction import Clients
+from gateway.usage.answers import of_stream, of_whole, text_tokens
+from gateway.usage.kept import Kept, keeper_of
+from gateway.usage.tokens import Recorded, Tokens, Usage
+
+#: Chunks of a stream that are kept as they pass; each is shorter than 2 KiB.
+LAST_CHUNKS: Final = 32
+LANE: Final = "passthrough"
+#: Ends of the paths at which models answer with text, and those at which they answer with numbers.
+_ANSWERS: Final = (b"/completions", b"/responses", b"/messages")
+_NUMBERS: Final = (b"/embeddings", b"/rerank", b"/score")
+_CODING = re.compile(rb"\r\ncontent-encoding:([^\r\n]*)", re.IGNORECASE)
+_BYTES_A_TOKEN: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """The way to the usage of a plan's requests.
+
+    `reads`: the answer may say it. What it does not say is estimated: `asks` and `answers`, the input and the output.
+    """
+
+    recorded: Recorded
+    reads: bool
+    asks: bool
+    answers: bool
+
+
+def meter_of(recorded: Recorded, *, method: bytes, path: bytes) -> Meter:
+    """Return the meter of requests to a path. Only POST makes tokens: GET may repeat an answer that was counted."""
+    reads = method == b"POST"
+    answers = reads and path.endswith(_ANSWERS)
+    return Meter(recorded, reads, answers or (reads and path.endswith(_NUMBERS)), answers)
+
+
+class MeteredAccounting(Accounting):
+    """The account of one transaction, with what is kept of its answer."""
+
+    beginning = b""  # the bytes with which the answer began, from its head on
+    kept: Kept | None = None
+
+    def close(
+        self, outcome: str, listener: Clients, *, error: GatewayError | None = None, request_id: str | None = None
+    ) -> None:
+        super().close(outcome, listener, error=error, request_id=request_id)
+        plan = self._plan
+        meter, caller = plan.meter, plan.caller
+        assert meter is not None
+        is_whole = outcome in ("ok", "error")
+        if error is not None or (self.status >= 400 and outcome != "cancelled"):
+            usage, model = Usage(rejected=True), ""
+        elif not meter.reads or not self.sent_at:
+            usage, model = Usage(cut=not is_whole), ""
+        else:
+            usage, model = self._usage(meter, cut=not is_whole)
+        meter.recorded(usage, caller.name, caller.tenant, model, plan.pool.endpoint.name, LANE)
+
+    def _usage(self, meter: Meter, *, cut: bool) -> tuple[Usage, str]:
+        """Return what an answer used, which may have been cut, and the model that it names."""
+        head, tail, length = self._answer()
+        is_stream = not head.lstrip().startswith(b"{")  # whatever its content type says
+        said = of_stream(head, tail) if is_stream else of_whole(head, tail)
+        tokens = said.tokens
+        if tokens is not None and not said.partial:
+            return Usage(tokens, cut=cut), said.model
+        if not meter.asks:
+            return Usage(cut=cut), said.model
+        answered = 0
+        if meter.answers:
+            answered = text_tokens(head, tail, length) if is_stream else ceil(length / _BYTES_A_TOKEN)
+        if tokens is None:
+            tokens = Tokens(ceil(self.received_bytes / _BYTES_A_TOKEN))
+        return Usage(tokens._replace(output=max(tokens.output, answered)), cut=cut, estimated=True), said.model
+
+    def _answer(self) -> tuple[bytes, bytes | None, int]:
+        """Return the beginning and the end of the answer, or all of it and None, and its length."""
+        kept = self.kept
+        if kept is None:
+            start = self.beginning.find(b"\r\n\r\n") + 4
+            body = self.beginning[start : start + self.sent_bytes]
+            if body.startswith(b"{"):
+                return body, None, len(body)
+            kept, keep = self.begin(_coding_in(self.beginning[:start]))
+            keep(body)
+        return *kept.ends(), kept.length
+
+    def begin(self, coding: bytes) -> tuple[Kept, Callable[[bytes], None]]:
+        """Begin to keep an answer with this Content-Encoding. Return where, and what takes its pieces."""
+        self.kept = kept = Kept()
+        return kept, keeper_of(kept, coding)
+
+
+class Metering(Splice):
+    """A splice whose usage is recorded."""
+
+    _accounts = MeteredAccounting
+    _account: MeteredAccounting
+
+    _tee: Callable[[bytes], None] | None = None
+    _is_plain = False  # the answer is not compressed
+    _ring: deque[bytes] | None = None  # whole chunks that went past us
+
+    def _head_received(self, data: bytes) -> None:
+        account = self._account
+        if self._heads is None:
+            account.beginning = data
+        super()._head_received(data)
+        body = self._answer
+        if type(body) is LengthBody and self._heads is None and account.status < 400:  # regular, and not whole yet
+            start = len(data) - account.sent_bytes
+            keep = self._begin_to_keep(_coding_in(data[:start]))
+            keep(data[start:])
+            self._answer = TeedLengthBody(body.left, keep)
+            account.beginning = b""
+
+    def _body_of(self, head: ResponseHead, *, payload_only: bool) -> Body:
+        if head.status >= 400:
+            return super()._body_of(head, payload_only=payload_only)
+        keep = self._begin_to_keep(head.value(b"content-encoding") or b"")
+        return teed_body_of(head, keep, payload_only=payload_only)
+
+    def _begin_to_keep(self, coding: bytes) -> Callable[[bytes], None]:
+        _, self._tee = self._account.begin(coding)
+        self._is_plain = not coding
+        return self._tee
+
+    def _go_on(self, body: Body) -> None:
+        super()._go_on(body)
+        upstream = self._upstream
+        if upstream is not None and upstream.relay is not None and self._tee is not None:
+            upstream.relay = self._relaying()
+
+    def _relaying(self) -> Callable[[bytes], None]:
+        """Return what takes whole chunks: their last ones are enough if the beginning of the answer is there."""
+        write, keep, kept = self._client.transport.write, self._tee, self._account.kept
+        assert keep is not None and kept is not None
+        if not (self._is_plain and kept.is_begun):
+
+            def relay_all(data: bytes) -> None:
+                write(data)
+                keep(_payload(data))
+
+            return relay_all
+
+        if self._ring is None:
+            self._ring = deque(maxlen=LAST_CHUNKS)
+        remember = self._ring.append
+
+        def relay(data: bytes) -> None:
+            write(data)
+            remember(data)
+
+        return relay
+
+    def _take_back(self) -> None:
+        before = self._account.sent_bytes
+        super()._take_back()
+        if not self._ring:
+            return
+        kept = self._account.kept
+        assert kept is not None
+        if (missing := self._account.sent_bytes - before - sum(map(len, self._ring))) > 0:
+            kept.skip(missing)
+        for chunk in self._ring:
+            kept.keep(_payload(chunk))
+        self._ring.clear()
+
+
+# `Balanced` stands before `Metering`, which so hears only of the answer that goes to the client.
+
+
+class MeteredBalanced(Balanced, Metering):
+    """A balanced transaction whose usage is recorded."""
+
+
+class MeteredHedging(Hedging, Metering):
+    """A hedging transaction whose usage is recorded."""
+
+
+#: The class of transactions whose usage is recorded, by the one that it takes the place of.
+METERED: Final[Mapping[type[Splice], type[Splice]]] = MappingProxyType(
+    {Splice: Metering, Balanced: MeteredBalanced, Hedging: MeteredHedging}
+)
+
+
+def _payload(chunk: bytes) -> bytes:
+    """Return the payload of a whole chunk."""
+    return chunk[chunk.index(b"\n") + 1 : -2]
+
+
+def _coding_in(head: bytes) -> bytes:
+    found = _CODING.search(head)
+    return found[1].strip() if found is not None else b""

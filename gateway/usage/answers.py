@@ -1,0 +1,254 @@
+"""The usage in an answer: found in its bytes, of which the middle may be missing. Pure functions.
+
+Only the usage at the top level counts: a model may write the word in its text, and a client may have put it into a tool
+that a Response repeats. Parsing a whole answer to find that out would cost more than relaying it. So:
+
+1. In an answer of one JSON object, `{` and all that follows from a key on are an object exactly if the key stands at
+   the top level: one deeper leaves braces over. In the same way, all that precedes a key and `}` are an object. So a
+   parser that gets only the end of an answer, or its beginning, proves where the key stands.
+2. In a stream, the last events are read whole, the last one first. Of an event that is longer than what is kept, the
+   end is proved as above: the usage of a Response stands one level deeper.
+"""
+
+import re
+from collections.abc import Iterator
+from math import ceil
+from typing import Final, NamedTuple
+
+import orjson
+
+from gateway.http.sse import EventError, EventReader
+from gateway.json_values import VALUES_LIMIT, holds_more
+from gateway.usage.tokens import Tokens, tokens_of
+
+#: So many places of a key are tried, and so many events looked at.
+TRIES: Final = 8
+EVENTS: Final = 64
+#: A whole answer up to this size is read as it is.
+SHORT_BYTES: Final = 8192
+#: Longest name of a model.
+MODEL_CHARS: Final = 200
+#: What an event has besides its data: `data: ` and two line ends.
+_FRAME_BYTES = 8
+_USAGE = b'"usage"'
+_END_OF_EVENT = re.compile(rb"\r?\n\r?\n")
+_MODEL = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*"(?:[^"\\]|\\.)*+"')
+_BEFORE_KEY = (b"{", b",")
+_STREAM_OF_RESPONSE = re.compile(rb'"type"[ \t]*:[ \t]*"response\.')
+
+
+class Said(NamedTuple):
+    """The facts that an answer says of itself. `partial`: tokens of its beginning alone, so the output goes on."""
+
+    tokens: Tokens | None = None
+    model: str = ""
+    partial: bool = False
+
+
+def of_whole(head: bytes, tail: bytes | None = None) -> Said:
+    """Read an answer of one JSON object: its beginning and its end, or all of it as `head`."""
+    found = None
+    if tail is not None or len(head) > SHORT_BYTES:
+        found = _object_from(head if tail is None else tail, _USAGE)
+    if found is None and tail is None:
+        found = _parsed(head)
+    tokens = tokens_of(found.get("usage")) if found is not None else None
+    if tokens is None and tail is not None:
+        tokens = tokens_of(_object_at(head, _USAGE))
+    model = found.get("model") if found is not None else None
+    if isinstance(model, str):
+        return Said(tokens, _name(model))
+    return Said(tokens, _model_of(head) or ("" if tail is None else _model_at_end(tail)))
+
+
+def of_stream(head: bytes, tail: bytes | None = None) -> Said:
+    """Read an event stream: its beginning and its end, or all of it as `head`."""
+    first = _first_words(head)
+    last, partial = None, False
+    for event in _last_events(head, tail):
+        if (last := _usage_in(event)) is not None:
+            partial = event.get("type") == "message_start"
+            break
+    if last is None and tail is not None and _STREAM_OF_RESPONSE.search(head):
+        last = _of_long_event(tail)
+    if last is None:
+        tokens = tokens_of(first.usage)
+        return Said(tokens, first.model, partial=tokens is not None)
+    if isinstance(first.usage, dict):
+        # Anthropic says the input at the beginning, and the output at the end, which may repeat the input.
+        last = {**first.usage, **{key: value for key, value in last.items() if value is not None}}
+    return Said(tokens_of(last), first.model, partial)
+
+
+def text_tokens(head: bytes, tail: bytes | None, length: int) -> int:
+    """Return an estimate of the tokens of the texts in a stream of `length` bytes, from its last events.
+
+    Four UTF-8 bytes are a token, and an event with a text is at least one.
+    """
+    texts = _last_texts(head, tail)
+    last = texts[-EVENTS:]
+    tokens = sum(max(size / 4, 1) for size in map(_text_size, last) if size)
+    if tail is not None or len(texts) > len(last):
+        tokens *= length / sum(len(text) + _FRAME_BYTES for text in last) if last else 0
+    return ceil(tokens)
+
+
+class _Words(NamedTuple):
+    model: str
+    usage: object
+
+
+def _first_words(head: bytes) -> _Words:
+    """Return the model that the first events name, and the usage with which an answer begins (`message_start`)."""
+    for text in _events(head)[:EVENTS]:
+        if (event := _parsed(text)) is None:
+            continue
+        inner = event.get("message") or event.get("response")
+        holder = inner if isinstance(inner, dict) else event
+        if isinstance(model := holder.get("model"), str):
+            begins = event.get("type") == "message_start"
+            return _Words(_name(model), holder.get("usage") if begins else None)
+    return _Words(_model_of(head) if head.startswith(b"{") else "", None)
+
+
+def _usage_in(event: dict[str, object]) -> dict[str, object] | None:
+    """Return the usage of an event: at its top level, or that of the response or message that it brings."""
+    for holder in (event, event.get("response"), event.get("message")):
+        if isinstance(holder, dict) and tokens_of(usage := holder.get("usage")) is not None:
+            assert isinstance(usage, dict)
+            return usage
+    return None
+
+
+def _of_long_event(tail: bytes) -> dict[str, object] | None:
+    """Return the usage of a Response whose beginning is not kept."""
+    end = tail.rstrip(b"\r\n")
+    found = _object_from(end, _USAGE, opening=b'{"response":{')
+    response = found.get("response") if found is not None else None
+    usage = response.get("usage") if isinstance(response, dict) else None
+    return usage if isinstance(usage, dict) else None
+
+
+def _last_events(head: bytes, tail: bytes | None) -> Iterator[dict[str, object]]:
+    """Yield the last events that are here whole, the last one first."""
+    for text in reversed(_last_texts(head, tail)[-EVENTS:]):
+        if (event := _parsed(text)) is not None:
+            yield event
+
+
+def _last_texts(head: bytes, tail: bytes | None) -> list[bytes]:
+    """Return the data of the events at the end of a stream that are here whole."""
+    if tail is None:
+        return _events(head)
+    begins = _END_OF_EVENT.search(tail)
+    return _events(tail[begins.end() :]) if begins is not None else []
+
+
+def _events(stream: bytes) -> list[bytes]:
+    try:
+        return EventReader().feed(stream)
+    except EventError:
+        return []
+
+
+def _text_size(text: bytes) -> int:
+    event = _parsed(text)
+    return 0 if event is None else len(_text_in(event).encode(errors="replace"))
+
+
+def _object_from(text: bytes, key: bytes, *, opening: bytes = b"{") -> dict[str, object] | None:
+    """Return the object that begins with the last such key of the level below `opening`; None: there is none."""
+    at = len(text)
+    for _ in range(TRIES):
+        at = text.rfind(key, 0, at)
+        if at < 0:
+            break
+        if not text[:at].rstrip().endswith(_BEFORE_KEY):
+            continue
+        if (found := _parsed(opening + text[at:])) is not None:
+            return found
+    return None
+
+
+def _object_at(head: bytes, key: bytes) -> object:
+    """Return the value of the first such key at the top level, which ends within `head`; None: there is none."""
+    at = -1
+    for _ in range(TRIES):
+        at = head.find(key, at + 1)
+        if at < 0:
+            break
+        if not _is_top_level(head, at):
+            continue
+        # An object of usage has no braces in texts; each `}` may be its end.
+        end = at
+        for _ in range(TRIES):
+            end = head.find(b"}", end + 1)
+            if end < 0:
+                break
+            if (found := _parsed(b"{" + head[at : end + 1] + b"}")) is not None:
+                return found.get("usage")
+    return None
+
+
+def _model_of(head: bytes) -> str:
+    """Return the model that an object names at its top level, within its beginning; "": none."""
+    for number, found in enumerate(_MODEL.finditer(head)):
+        if number == TRIES:
+            break
+        if _is_top_level(head, found.start()):
+            named = _parsed(b"{" + found[0] + b"}")
+            return _name(str(named["model"])) if named is not None else ""
+    return ""
+
+
+def _model_at_end(tail: bytes) -> str:
+    found = _object_from(tail, b'"model"')
+    model = found.get("model") if found is not None else None
+    return _name(model) if isinstance(model, str) else ""
+
+
+def _is_top_level(head: bytes, at: int) -> bool:
+    before = head[:at].rstrip()
+    if before == b"{":
+        return True
+    return before.endswith(b",") and _parsed(before[:-1] + b"}") is not None
+
+
+def _parsed(text: bytes) -> dict[str, object] | None:
+    """Return a JSON object; None: the text is something else, or has too many values to be read here."""
+    if holds_more(text, VALUES_LIMIT):
+        return None
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _name(model: str) -> str:
+    return model if len(model) <= MODEL_CHARS and model.isprintable() else ""
+
+
+def _text_in(event: dict[str, object]) -> str:
+    """Return the text that an event adds to an answer, also a part of a tool call or of reasoning."""
+    choices = event.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else event
+    if not isinstance(choice, dict):
+        return ""
+    delta = choice.get("delta")
+    if isinstance(delta, str):
+        return delta
+    return "".join(_texts(delta if isinstance(delta, dict) else choice.get("text")))
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yield the texts in a value that stand where models write: not types, ids and roles."""
+    waiting = [value]
+    while waiting:
+        inner = waiting.pop()
+        if isinstance(inner, str):
+            yield inner
+        elif isinstance(inner, list):
+            waiting += inner
+        elif isinstance(inner, dict):
+            waiting += [deeper for key, deeper in inner.items() if key not in ("type", "id", "role", "index")]

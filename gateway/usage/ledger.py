@@ -1,0 +1,185 @@
+"""The ledger of one worker: what each finished request used, summed up in memory, and stored each second.
+
+1. `recorded` is the one place that hears of a request: of passthrough when its transaction ends, of the context lane
+   after each call of a model.
+2. The sums go to the store while there are any, every `EVERY_S`. The store adds them to those of the other workers and
+   replicas. So a worker that is killed loses what it recorded since: no more than that.
+3. While a worker has something to store, or may have, the store has a mark of it. A mark that nobody renews belongs to
+   a process that is gone: the loss is logged by whoever finds it. An idle worker has no mark, and nothing to lose.
+"""
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+from typing import Final
+
+from gateway.contracts.plugin import Clock, Counters
+from gateway.contracts.store import Store, StoreError
+from gateway.contracts.usage import StoredUsage
+from gateway.usage.prices import Prices
+from gateway.usage.tokens import Usage
+
+log = logging.getLogger("gateway")
+
+EVERY_S: Final = 1.0
+#: How often old usage is deleted, and after how many days unless `keep_days` says otherwise.
+PRUNE_S: Final = 3600.0
+KEEP_DAYS: Final = 400
+#: A process that has not renewed its mark for so long is gone.
+GONE_S: Final = 10.0
+#: Models with a row of their own, in one process. Upstreams name them: there could be any number.
+MODELS: Final = 1000
+OTHER: Final = "other"
+_DAY_S: Final = 86400
+#: By the day, tenant, key, model, upstream, lane and currency, as in `StoredUsage`; the counts follow its order.
+_Key = tuple[str, str, str, str, str, str, str]
+_COUNTS: Final = 9
+
+
+class Ledger:
+    """The usage of one worker. `writer` is unique among all processes of the store. Days are those of UTC."""
+
+    def __init__(self, store: Store, *, writer: str, counters: Counters, clock: Clock) -> None:
+        self.prices = Prices()
+        self.keep_days = KEEP_DAYS
+        self._store = store
+        self._writer = writer
+        self._counters = counters
+        self._clock = clock
+        self._rows: dict[_Key, list[int]] = {}
+        self._models: set[str] = set()
+        self._day = ""
+        self._day_ends_s = 0.0
+        self._wake = asyncio.Event()
+        self._flushing = asyncio.Lock()
+        self._failed = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def recorded(self, usage: Usage, key: str, tenant: str, model: str, upstream: str, lane: str) -> None:
+        """Add a finished request, whatever became of it."""
+        now_s = self._clock.time()
+        if now_s >= self._day_ends_s:
+            self._begin_day(now_s)
+        if model not in self._models:
+            model = self._named(model)
+        tokens = usage.tokens
+        price = self.prices.of(model)
+        row_key = (self._day, tenant, key, model, upstream, lane, "" if price is None else self.prices.currency)
+        rows = self._rows
+        row = rows.get(row_key)
+        if row is None:
+            if not rows:
+                self._wake.set()
+            row = rows[row_key] = [0] * _COUNTS
+        row[0] += 1
+        row[1] += usage.rejected
+        row[2] += usage.cut
+        row[3] += usage.estimated
+        row[4] += tokens.input
+        row[5] += tokens.cached
+        row[6] += tokens.output
+        row[7] += tokens.reasoning
+        if price is not None:
+            row[8] += price.cost(tokens)
+
+    def start(self) -> None:
+        """Begin to store what is recorded, and look for processes that ended without having done so. Idempotent."""
+        if not self._tasks:
+            loop = asyncio.get_running_loop()
+            self._tasks = [loop.create_task(self._store_on()), loop.create_task(self._look_after())]
+
+    async def flush(self) -> None:
+        """Store what was recorded. If the store fails, it is kept, and stored with what follows."""
+        async with self._flushing:
+            self._wake.clear()
+            rows, self._rows = self._rows, {}
+            if not rows:
+                return
+            usage = [StoredUsage(*row_key, *row) for row_key, row in rows.items()]
+            try:
+                await self._store.add_usage(usage, writer=self._writer, now_s=self._clock.time())
+            except StoreError as error:
+                for row_key, row in rows.items():
+                    known = self._rows.get(row_key)
+                    self._rows[row_key] = row if known is None else [*map(int.__add__, known, row)]
+                if not self._failed:
+                    log.error("usage cannot be stored, and waits in memory: %s", error)
+                self._failed = True
+                return
+            if self._failed:
+                log.info("usage is stored again")
+            self._failed = False
+            for one in usage:
+                self._count(one)
+
+    async def close(self) -> None:
+        """Store the rest. Idempotent."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.flush()
+        if self._rows:
+            log.error("the usage of the last moments is lost, because the store failed")
+        else:
+            await self._end()
+
+    async def _store_on(self) -> None:
+        while True:
+            await self._wake.wait()
+            while self._rows:
+                await asyncio.shield(self.flush())  # what was taken must get back if the store fails
+                await asyncio.sleep(EVERY_S)
+            await self._end()
+
+    async def _end(self) -> None:
+        """Note that there is nothing to store now."""
+        try:
+            await self._store.end_usage(self._writer)
+        except StoreError as error:
+            log.error("the store failed: %s", error)
+
+    async def _look_after(self) -> None:
+        """Log what is lost, and delete what is old. A process that was killed just before is known as gone later."""
+        wait_s = 0.0
+        while True:
+            await asyncio.sleep(wait_s)
+            now_s = self._clock.time()
+            try:
+                for added_s in await self._store.lost_usage(before_s=now_s - GONE_S):
+                    log.warning(
+                        "a process of the gateway did not end in order: of what it used from %s on, at most %g s are "
+                        "not in the usage",
+                        datetime.fromtimestamp(added_s, UTC).isoformat(timespec="seconds"),
+                        EVERY_S,
+                    )
+                await self._store.prune_usage(before=day_of(now_s - self.keep_days * _DAY_S))
+            except StoreError as error:
+                log.error("the store failed: %s", error)
+            wait_s = PRUNE_S if wait_s else GONE_S + EVERY_S
+
+    def _begin_day(self, now_s: float) -> None:
+        self._day = day_of(now_s)
+        self._day_ends_s = (now_s // _DAY_S + 1) * _DAY_S
+
+    def _named(self, model: str) -> str:
+        if len(self._models) >= MODELS:
+            return OTHER
+        self._models.add(model)
+        return model
+
+    def _count(self, usage: StoredUsage) -> None:
+        """Count what is stored, for metrics."""
+        labels = {"lane": usage.lane, "model": usage.model or OTHER}
+        outcomes = {"rejected": usage.rejected, "cut": usage.cut}
+        outcomes["ok"] = usage.requests - usage.rejected - usage.cut
+        for outcome, requests in outcomes.items():
+            if requests:
+                self._counters.count("usage_requests", requests, **labels, outcome=outcome)
+        for kind in ("input", "cached", "output", "reasoning"):
+            if tokens := getattr(usage, kind):
+                self._counters.count("usage_tokens", tokens, **labels, type=kind)
+
+
+def day_of(time_s: float) -> str:
+    """Return the day of a Unix time in UTC, such as `2026-11-26`."""
+    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d")

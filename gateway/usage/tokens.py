@@ -1,0 +1,83 @@
+"""Tokens of one answer, from the usage object that an upstream writes, whatever its API calls them.
+
+OpenAI counts cached tokens within those of the input. Anthropic counts those beside it, read from its cache or written
+to it. Here all of them are input, and `cached` and `written` are parts of it, as `reasoning` is a part of the output.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
+
+#: No upstream counts so many in one answer. Sums of more would not fit the store.
+MOST: Final = 1 << 40
+
+
+class Tokens(NamedTuple):
+    """The tokens of one answer. `written`: of the input, those that an upstream bills for writing its cache."""
+
+    input: int = 0
+    cached: int = 0
+    written: int = 0
+    output: int = 0
+    reasoning: int = 0
+
+
+class Usage(NamedTuple):
+    """One finished request. `rejected`: it has no answer but an error; `cut`: its answer did not come to its end.
+
+    `estimated`: the upstream did not say its tokens, or not all of them.
+    """
+
+    tokens: Tokens = Tokens()
+    rejected: bool = False
+    cut: bool = False
+    estimated: bool = False
+
+
+#: Records a finished request: its usage, key, tenant, model, upstream and lane (`gateway.usage.ledger.Ledger`).
+Recorded: TypeAlias = Callable[[Usage, str, str, str, str, str], None]
+
+
+def tokens_of(told: object) -> Tokens | None:
+    """Return the tokens of a usage object; None: it says neither those of the input nor those of the output."""
+    if not isinstance(told, dict):
+        return None
+    say = told.get
+    asked, answered = _count(say("prompt_tokens")), _count(say("completion_tokens"))
+    if asked is None and answered is None:
+        return _by_other_names(told)
+    details = say("prompt_tokens_details")
+    cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
+    if cached is None:
+        cached = _count(say("prompt_cache_hit_tokens"))  # DeepSeek's word
+    return _tokens(asked, cached, 0, answered, say("completion_tokens_details"))
+
+
+def _by_other_names(told: dict[str, object]) -> Tokens | None:
+    """Return the tokens of a Response, of a message, or of what counts nothing but a total, such as a reranker."""
+    asked, answered = _count(told.get("input_tokens")), _count(told.get("output_tokens"))
+    if asked is None and answered is None:
+        total = _count(told.get("total_tokens"))
+        return None if total is None else Tokens(total)
+    details = told.get("input_tokens_details")
+    cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
+    beside, written = _count(told.get("cache_read_input_tokens")), _count(told.get("cache_creation_input_tokens"))
+    if beside is not None or written is not None:
+        cached, asked = beside, (asked or 0) + (beside or 0) + (written or 0)
+    return _tokens(asked, cached, written, answered, told.get("output_tokens_details"))
+
+
+def _tokens(
+    asked: int | None, cached: int | None, written: int | None, answered: int | None, details: object
+) -> Tokens:
+    reasoning = _count(details.get("reasoning_tokens")) if isinstance(details, dict) else None
+    asked, answered = asked or 0, answered or 0
+    return Tokens(asked, min(cached or 0, asked), written or 0, answered, min(reasoning or 0, answered))
+
+
+def _count(value: object) -> int | None:
+    """Return a number of tokens. Some write it as `12.0`; a text, a bool or a negative number is none."""
+    if type(value) is int:
+        return value if 0 <= value < MOST else None
+    if isinstance(value, float) and value.is_integer():
+        return _count(int(value))
+    return None

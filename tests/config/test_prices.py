@@ -1,0 +1,75 @@
+"""The file of prices: what it says, and what is wrong in it, each with its place."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.config import ConfigError
+from gateway.config.prices import prices_of, read_prices
+from gateway.config.schema.usage import Usage
+from gateway.usage.prices import Price
+
+GOOD = """
+currency: USD
+prices:
+  - {model: "gpt-4.1-mini*", input: 0.40, cached: 0.10, output: 1.60}
+  - {model: "claude-*", input: 3, cached: 0.3, cache_write: 3.75, output: 15}
+  - {model: "*embedding*", input: "0.02"}
+"""
+
+
+def test_prices_are_read(tmp_path: Path) -> None:
+    """In their order; what is not said of cached tokens costs as other input."""
+    file = tmp_path / "prices.yaml"
+    file.write_text(GOOD)
+    prices = read_prices(file)
+    assert prices.currency == "USD"
+    assert prices.of("gpt-4.1-mini-2025-04-14") == Price(
+        model="gpt-4.1-mini*", input=0.4, cached=0.1, cache_write=0.4, output=1.6
+    )
+    assert prices.of("text-embedding-3-small") == Price(
+        model="*embedding*", input=0.02, cached=0.02, cache_write=0.02, output=0
+    )
+    assert prices.of("llama3") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "prices.yaml: expected prices (currency: USD, and prices: with a list)"),
+        ("- x", ":1:1: expected prices (currency: USD, and prices: with a list)"),
+        ("currency: USD", ":1:1 prices: this key is required"),
+        ("currency: dollars\nprices: []", ":1:11 currency: expected the three letters of a currency, such as USD"),
+        (
+            "currency: USD\nprices: [{model: m, input: -1}]",
+            ":2:28 prices[0].input: must be between 0 and 1000000",
+        ),
+        ("currency: USD\nprices: [{model: m, input: .nan}]", "prices[0].input: "),
+        ("currency: USD\nprices: [{model: m, input: cheap}]", "prices[0].input: expected a number such as 0.15"),
+        ("currency: USD\nprices: [{model: m, input: 1, ouput: 2}]", "prices[0].ouput: unknown key"),
+        ("currency: USD\nprices: [{input: 1}]", "prices[0].model: this key is required"),
+        ("currency: [USD", "2:1"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, problem: str) -> None:
+    """And nothing is guessed."""
+    file = tmp_path / "prices.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as raised:
+        read_prices(file)
+    assert problem in str(raised.value), str(raised.value)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    """It is named."""
+    with pytest.raises(ConfigError) as raised:
+        read_prices(tmp_path / "none.yaml")
+    assert "none.yaml" in str(raised.value)
+
+
+def test_without_a_file_there_are_no_prices(tmp_path: Path) -> None:
+    """Nor are there where usage is off."""
+    assert prices_of(Usage(enabled=True)).of("gpt-4.1") is None
+    file = tmp_path / "prices.yaml"
+    file.write_text("no prices")
+    assert prices_of(Usage(prices=file)).currency == ""

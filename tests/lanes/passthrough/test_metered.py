@@ -1,0 +1,322 @@
+"""Metered passthrough: the client gets the same bytes, and the ledger hears of each request once."""
+
+import asyncio
+import gzip
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from gateways import until
+from lanes.assembled import assembled, keyring
+from usage.shapes import CHAT, EMBEDDINGS, MESSAGE, RESPONSE, chat_stream, message_stream, response_stream, text
+
+from gateway.testing.messages import Request
+from gateway.testing.peer import Peer
+from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, ok, serve
+from gateway.testing.upstream import Script
+from gateway.usage.tokens import Tokens, Usage
+
+BODY = b'{"model":"x","messages":[]}!'
+MODEL = "gpt-4.1-2025-04-14"
+TOLD = Usage(Tokens(19, 4, 0, 10, 3))
+STREAM = chat_stream("Hel", "lo", usage=CHAT["usage"], model=MODEL)
+SSE = ("Content-Type", "text/event-stream")
+CHUNKED = ("Transfer-Encoding", "chunked")
+
+
+@dataclass
+class Heard:
+    """The requests that a ledger heard of."""
+
+    usage: list[Usage] = field(default_factory=list)
+    who: list[tuple[str, ...]] = field(default_factory=list)
+
+    def __call__(self, usage: Usage, key: str, tenant: str, model: str, upstream: str, lane: str) -> None:
+        self.usage.append(usage)
+        self.who.append((key, tenant, model, upstream, lane))
+
+
+def post(path: bytes = b"/v1/chat/completions", *, version: bytes = b"1.1", more: bytes = b"") -> bytes:
+    return b"POST %b HTTP/%b\r\nHost: gw\r\n%bContent-Length: %d\r\n\r\n%b" % (path, version, more, len(BODY), BODY)
+
+
+def whole(body: bytes, *fields: tuple[str, str]) -> bytes:
+    return answer(200, body, [("Content-Type", "application/json"), *fields])
+
+
+def deflated(body: bytes) -> bytes:
+    coder = zlib.compressobj(wbits=-15)
+    return coder.compress(body) + coder.flush()
+
+
+def framed(body: bytes, *fields: tuple[str, str]) -> Iterator[tuple[str, list[bytes]]]:
+    """An answer in all framings, cut into what is sent at a time."""
+    for kind in ("application/json", "text/event-stream"):
+        about = [("Content-Type", kind), *fields]
+        length = ("Content-Length", str(len(body)))
+        yield f"length, {kind}", [head(200, [*about, length]) + body]
+        yield f"length in pieces, {kind}", [head(200, [*about, length]) + body[:20], body[20:50], body[50:]]
+        yield f"length, head apart, {kind}", [head(200, [*about, length]), body]
+        yield f"head in pieces, {kind}", [b"HTTP/1.1 200", head(200, [*about, length])[12:] + body]
+        yield f"one chunk, {kind}", [head(200, [*about, CHUNKED]) + chunk(body) + LAST_CHUNK]
+        parts = [body[i : i + 90] for i in range(0, len(body), 90)]
+        yield f"whole chunks, {kind}", [head(200, [*about, CHUNKED]), *map(chunk, parts), LAST_CHUNK]
+        odd = b"".join(map(chunk, parts)) + LAST_CHUNK
+        yield f"chunks cut anywhere, {kind}", [head(200, [*about, CHUNKED]), odd[:1], odd[1:77], odd[77:200], odd[200:]]
+        yield f"until the end of the connection, {kind}", [head(200, about) + body[:30], body[30:]]
+
+
+ANSWERS = {
+    f"{name}, {framing}": (pieces, usage)
+    for name, body, fields, usage in (
+        ("whole", text(CHAT), (), TOLD),
+        ("stream", STREAM, (), TOLD),
+        ("gzip", gzip.compress(STREAM), (("Content-Encoding", "gzip"),), TOLD),
+        ("deflate", deflated(text(CHAT)), (("content-encoding", "deflate"),), TOLD),
+    )
+    for framing, pieces in framed(body, *fields)
+}
+
+
+@pytest.mark.parametrize("version", [b"1.1", b"1.0"])
+@pytest.mark.parametrize(("pieces", "usage"), ANSWERS.values(), ids=ANSWERS)
+async def test_every_framing_and_coding(pieces: list[bytes], usage: Usage, version: bytes) -> None:
+    """The bytes that reach the client are those of a lane without a meter."""
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        for piece in pieces:
+            await peer.send(piece)
+        await peer.half_close()
+
+    heard = Heard()
+    told = []
+    for recorded in (None, heard):
+        async with assembled(script, recorded=recorded) as lane, lane.client() as client:
+            await client.send(post(version=version, more=b"Connection: close\r\n"))
+            told.append(await client.read_rest())
+            await lane.until_idle()
+    assert told[0] == told[1] and told[0]
+    assert heard.usage == [usage]
+    assert heard.who == [("local", "local", MODEL, "up", "passthrough")]
+
+
+def in_step(events: list[bytes]) -> tuple[Script, asyncio.Queue[int]]:
+    """A stream whose events are chunks, each sent when the client has the one before; the queue lets them go."""
+    seen: asyncio.Queue[int] = asyncio.Queue()
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(head(200, [SSE, CHUNKED]))
+        for event in events:
+            await seen.get()
+            await peer.send(chunk(event))
+        await seen.get()
+        await peer.send(LAST_CHUNK)
+
+    return script, seen
+
+
+def filling(count: int) -> list[bytes]:
+    about = b'{"model":"%b","choices":[{"delta":{"content":"word"}}]}' % MODEL.encode()
+    return [b"data: %b\n\n" % about] * count
+
+
+def events_of(stream: bytes) -> list[bytes]:
+    return [event + b"\n\n" for event in stream.split(b"\n\n") if event]
+
+
+@pytest.mark.parametrize("coding", [None, "gzip"])
+async def test_a_long_stream_of_whole_chunks(coding: str | None) -> None:
+    """They go past the splice; the end of what passed, and the rest that did not, are read in their order."""
+    first, *rest = events_of(STREAM)
+    sent = [first, *filling(300), *rest]
+    coder = zlib.compressobj(wbits=31)
+    if coding is not None:
+        sent = [coder.compress(event) + coder.flush(zlib.Z_SYNC_FLUSH) for event in sent]
+    script, seen = in_step(sent)
+
+    async def coded(peer: Peer) -> None:
+        send = peer.send
+        if coding is not None:
+            about = head(200, [SSE, CHUNKED])
+            compressed = head(200, [SSE, CHUNKED, ("Content-Encoding", "gzip")])
+            peer.send = lambda data: send(compressed if data == about else data)  # type: ignore[method-assign,misc,assignment]
+        await script(peer)
+
+    heard = Heard()
+    async with assembled(coded, recorded=heard) as lane, lane.client() as client:
+        await client.send(post())
+        for number, event in enumerate(sent):
+            seen.put_nowait(number)
+            await client.read_until(chunk(event))
+            if number in (2, 100, 250):
+                lane.later(1)
+        seen.put_nowait(0)
+        await client.read_until(LAST_CHUNK)
+        await lane.until_inflight(0)
+        assert heard.usage == [TOLD]
+
+
+async def test_a_stream_without_usage_is_estimated() -> None:
+    """By the texts of its last events, and the length of all; the input by the bytes of the request."""
+    script, seen = in_step([*filling(400), b"data: [DONE]\n\n"])
+    heard = Heard()
+    async with assembled(script, recorded=heard) as lane, lane.client() as client:
+        await client.send(post())
+        for number in range(402):
+            seen.put_nowait(number)
+            await client.read_until(b"\r\n")
+        await client.read_until(LAST_CHUNK)
+        await lane.until_inflight(0)
+    ((tokens, *marks),) = heard.usage
+    assert tokens.input == len(BODY) // 4 and 390 <= tokens.output <= 440
+    assert marks == [False, False, True]
+
+
+CUT = {
+    "a stream": (chat_stream("word", "word", "word")[:-14], Usage(Tokens(7, 0, 0, 3), cut=True, estimated=True)),
+    "a stream that says its tokens": (
+        chat_stream("a", "b", always=True)[:-14],
+        Usage(Tokens(19, 0, 0, 2), cut=True),
+    ),
+    "a message": (message_stream("abcd" * 8, ends=False), Usage(Tokens(125, 20, 10, 8), cut=True, estimated=True)),
+    "nothing but its head": (b"", Usage(Tokens(7), cut=True, estimated=True)),
+}
+
+
+@pytest.mark.parametrize("who", ["client", "upstream"])
+@pytest.mark.parametrize(("stream", "usage"), CUT.values(), ids=CUT)
+async def test_an_answer_that_was_cut(stream: bytes, usage: Usage, who: str) -> None:
+    """By its upstream, or by a client that leaves."""
+    left = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(head(200, [SSE, CHUNKED]) + chunk(stream))
+        if who == "client":
+            await peer.wait_end()
+        else:
+            await left.wait()
+
+    heard = Heard()
+    async with assembled(script, recorded=heard) as lane, lane.client() as client:
+        await client.send(post())
+        await client.read_until(chunk(stream) or b"\r\n\r\n")
+        if who == "client":
+            client.close()
+        left.set()
+        await lane.until_idle()
+    assert heard.usage == [usage]
+
+
+async def test_a_client_that_leaves_before_its_request_is_sent_uses_nothing() -> None:
+    """The upstream never heard of it."""
+    heard = Heard()
+    async with assembled(serve(ok()), recorded=heard) as lane:
+        lane.pool.connect = lambda: asyncio.Event().wait()  # type: ignore[method-assign,assignment]
+        async with lane.client() as client:
+            await client.send(post())
+            await until(lambda: bool(lane.listener.inflight))
+        await lane.until_idle()
+    assert heard.usage == [Usage(cut=True)]
+
+
+@pytest.mark.parametrize("status", [400, 401, 429, 500, 503])
+@pytest.mark.parametrize("chunked", [True, False])
+async def test_a_refused_request_is_rejected(status: int, chunked: bool) -> None:
+    """Whatever the upstream writes into its error."""
+    heard = Heard()
+    error = answer(status, text(CHAT), chunked=chunked)
+    async with assembled(serve(error), recorded=heard) as lane, lane.client() as client:
+        await client.send(post())
+        assert (await client.read_response()).status == status
+    assert heard.usage == [Usage(rejected=True)]
+    assert heard.who == [("local", "local", "", "up", "passthrough")]
+
+
+async def test_an_upstream_that_does_not_answer_rejects() -> None:
+    """The client gets an error of ours."""
+    heard = Heard()
+
+    async def leaves(peer: Peer) -> None:
+        await peer.read_request()
+
+    async with assembled(leaves, recorded=heard) as lane, lane.client() as client:
+        await client.send(post())
+        assert (await client.read_response()).status == 502
+    assert heard.usage == [Usage(rejected=True)]
+
+
+PATHS = [
+    (b"/v1/completions", b"{}", Usage(Tokens(7, 0, 0, 1), estimated=True)),
+    (b"/v1/responses", text(RESPONSE), Usage(Tokens(36, 6, 0, 87, 5))),
+    (b"/v1/responses", response_stream("a"), Usage(Tokens(36, 6, 0, 87, 5))),
+    (b"/v1/messages?beta=true", text(MESSAGE), Usage(Tokens(125, 20, 10, 12))),
+    (b"/v1/messages", message_stream("a"), Usage(Tokens(125, 20, 10, 12))),
+    (b"/v1/messages/count_tokens", b'{"input_tokens":14}', Usage()),
+    (b"/v1/embeddings", text(EMBEDDINGS), Usage(Tokens(8))),
+    (b"/v1/embeddings", b'{"data":[[1,2,3]]}', Usage(Tokens(7), estimated=True)),
+    (
+        b"/v1/audio/transcriptions",
+        b'{"text":"hi","usage":{"input_tokens":4,"output_tokens":2}}',
+        Usage(Tokens(4, 0, 0, 2)),
+    ),
+    (b"/v1/files", b'{"id":"file-1"}', Usage()),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "usage"), PATHS)
+async def test_paths(path: bytes, body: bytes, usage: Usage) -> None:
+    """Where a model answers, what is not said is estimated; elsewhere it is nothing."""
+    heard = Heard()
+    async with assembled(serve(whole(body)), recorded=heard) as lane, lane.client() as client:
+        await client.send(post(path))
+        await client.read_response()
+    assert heard.usage == [usage]
+
+
+async def test_what_is_read_again_does_not_count_again() -> None:
+    """GET of a stored response, and of anything else, is a request without tokens."""
+    heard = Heard()
+    async with assembled(serve(whole(text(RESPONSE))), recorded=heard) as lane, lane.client() as client:
+        await client.send(b"GET /v1/responses/resp_1 HTTP/1.1\r\nHost: gw\r\n\r\n")
+        await client.read_response()
+    assert heard.usage == [Usage()]
+
+
+async def test_requests_belong_to_their_keys_and_each_is_heard_of_once() -> None:
+    """Over one connection, with one plan, in any order."""
+    heard = Heard()
+
+    def by_size(request: Request) -> bytes:
+        return whole(text({**CHAT, "usage": {"prompt_tokens": len(request.payload), "completion_tokens": 1}}))
+
+    keys = keyring("ann", "bob")
+    async with assembled(serve(by_size), keys=keys, recorded=heard, api_key=b"k") as lane, lane.client() as client:
+        for size, key in enumerate(["ann", "ann", "bob"], 1):
+            line = b"Authorization: Bearer %b\r\nContent-Length: %d" % (key.encode(), size)
+            await client.send(b"POST /v1/chat/completions HTTP/1.1\r\nHost: gw\r\n%b\r\n\r\n%b" % (line, b"x" * size))
+            await client.read_response()
+    assert [usage.tokens for usage in heard.usage] == [Tokens(1, 0, 0, 1), Tokens(2, 0, 0, 1), Tokens(3, 0, 0, 1)]
+    assert [who[:2] for who in heard.who] == [("ann", "ann"), ("ann", "ann"), ("bob", "bob")]
+
+
+async def test_a_websocket_is_a_request_without_tokens() -> None:
+    """Nothing of what passes in a tunnel is looked at."""
+    heard = Heard()
+    switched = head(101, [("Connection", "Upgrade"), ("Upgrade", "websocket")])
+    asked = b"GET /v1/realtime HTTP/1.1\r\nHost: gw\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+
+    async def script(peer: Peer) -> None:
+        await peer.read_head()
+        await peer.send(switched)
+        await peer.wait_end()
+
+    async with assembled(script, recorded=heard) as lane:
+        async with lane.client() as client:
+            await client.send(asked + b"Sec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13\r\n\r\n")
+            await client.read_head()
+        await lane.until_idle()
+    assert heard.usage == [Usage()]

@@ -1,0 +1,194 @@
+"""The usage in answers of real shapes, in hostile ones, and in those whose middle was not kept."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from usage.shapes import (
+    AZURE,
+    CHAT,
+    COMPLETION,
+    EMBEDDINGS,
+    MESSAGE,
+    RERANK,
+    RESPONSE,
+    USAGE,
+    chat_stream,
+    events,
+    message_stream,
+    response_stream,
+    text,
+)
+
+from gateway.usage.answers import SHORT_BYTES, Said, of_stream, of_whole, text_tokens
+from gateway.usage.tokens import Tokens
+
+WHOLE = {
+    "chat": (CHAT, Said(Tokens(19, 4, 0, 10, 3), "gpt-4.1-2025-04-14")),
+    "azure": (AZURE, Said(Tokens(19, 0, 0, 10), "gpt-4o-2024-11-20")),
+    "completion": (COMPLETION, Said(Tokens(19, 0, 0, 10), "m")),
+    "response": (RESPONSE, Said(Tokens(36, 6, 0, 87, 5), "gpt-4.1-2025-04-14")),
+    "message": (MESSAGE, Said(Tokens(125, 20, 10, 12), "claude-sonnet-4-20250514")),
+    "embeddings": (EMBEDDINGS, Said(Tokens(8), "text-embedding-3-small")),
+    "rerank": (RERANK, Said(Tokens(15), "jina-reranker-v2")),
+}
+STREAMS = {
+    "chat": (chat_stream("Hel", "lo", usage=CHAT["usage"]), Said(Tokens(19, 4, 0, 10, 3), "gpt-4.1")),
+    "vllm": (chat_stream("a", "b", "c", always=True), Said(Tokens(19, 0, 0, 3), "gpt-4.1")),
+    "response": (response_stream("Hel", "lo"), Said(Tokens(36, 6, 0, 87, 5), "gpt-4.1-2025-04-14")),
+    "message": (message_stream("Hel", "lo"), Said(Tokens(125, 20, 10, 12), "claude-sonnet-4-20250514")),
+    "message that says all at its end": (
+        message_stream("a", told={"input_tokens": 96, "cache_read_input_tokens": 20, "output_tokens": 7}),
+        Said(Tokens(126, 20, 10, 7), "claude-sonnet-4-20250514"),
+    ),
+    "no usage": (chat_stream("a", "b"), Said(None, "gpt-4.1")),
+}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize(("answer", "said"), WHOLE.values(), ids=WHOLE)
+def test_whole_answers(answer: object, said: Said, indent: int | None) -> None:
+    """However they are spaced."""
+    body = text(answer, indent=indent)
+    assert of_whole(body) == said
+
+
+@pytest.mark.parametrize(("answer", "said"), WHOLE.values(), ids=WHOLE)
+@pytest.mark.parametrize("where", ["choices", "output", "content", "data", "results"])
+def test_the_middle_of_a_long_answer_is_not_needed(answer: dict[str, object], said: Said, where: str) -> None:
+    """Usage and model are proved by what stands before or behind them, wherever the long part is."""
+    if where not in answer:
+        return
+    inner = answer[where]
+    assert isinstance(inner, list)
+    body = text({**answer, where: [*inner, {"filling": '\\"usage": {' * 20_000, "usage": USAGE}]})
+    assert len(body) > 100_000
+    assert of_whole(body[:4096], body[-16384:]) == said
+    assert of_whole(body) == said
+
+
+@pytest.mark.parametrize(("stream", "said"), STREAMS.values(), ids=STREAMS)
+def test_streams(stream: bytes, said: Said) -> None:
+    """The last word counts; the beginning says the model, and Anthropic's input."""
+    assert of_stream(stream) == said
+    assert of_stream(stream.replace(b"\n", b"\r\n")) == said
+    commented = b": keep-alive\n\n" + stream + b": done\n\n"
+    assert of_stream(commented) == said
+
+
+@pytest.mark.parametrize(("stream", "said"), STREAMS.values(), ids=STREAMS)
+def test_the_middle_of_a_long_stream_is_not_needed(stream: bytes, said: Said) -> None:
+    """The first events, and the last ones."""
+    filling = events({"type": "x", "delta": {"content": '"usage": {"prompt_tokens": 7}' * 100}}) * 100
+    first = stream.index(b"\n\n") + 2
+    long = stream[:first] + filling + stream[first:]
+    assert of_stream(long[:4096], long[-16384:]) == said
+
+
+def test_a_last_event_that_is_longer_than_what_is_kept() -> None:
+    """A Response repeats its tools: its usage is one level deeper than the event, and nothing else is."""
+    tool = {"parameters": {"usage": {"input_tokens": 1, "output_tokens": 1}, "filling": "x" * 50}}
+    long = response_stream("a", response={**RESPONSE, "tools": [tool] * 1000})
+    assert of_stream(long[:4096], long[-8192:]).tokens == Tokens(36, 6, 0, 87, 5)
+    without = {key: value for key, value in RESPONSE.items() if key != "usage"}
+    long = response_stream("a", response={**without, "tools": [tool] * 1000})
+    assert of_stream(long[:4096], long[-8192:]).tokens is None
+
+
+def test_a_message_that_was_cut_says_its_input() -> None:
+    """Its output is what came until then."""
+    stream = message_stream("Hel", "lo", ends=False)
+    assert of_stream(stream) == Said(Tokens(125, 20, 10, 1), "claude-sonnet-4-20250514", partial=True)
+
+
+HOSTILE = {
+    "in a text": {"choices": [{"message": {"content": '","usage":{"prompt_tokens":7}}'}}]},
+    "in a key": {'",x"usage': {"prompt_tokens": 7}, 'x,\\"usage': USAGE},
+    "below": {"x": {"usage": USAGE}, "y": [{"usage": USAGE}]},
+    "a text": {"usage": json.dumps(USAGE)},
+    "a list": {"usage": [USAGE]},
+    "texts for numbers": {"usage": {"prompt_tokens": "7", "completion_tokens": "8"}},
+    "negative": {"usage": {"prompt_tokens": -7}},
+}
+
+
+@pytest.mark.parametrize("filling", ["", "x" * SHORT_BYTES])
+@pytest.mark.parametrize("answer", HOSTILE.values(), ids=HOSTILE)
+def test_what_is_no_usage_of_the_answer_does_not_count(answer: dict[str, object], filling: str) -> None:
+    """Not even where it looks like one."""
+    for body in (text({"filling": filling, **answer}), text({**answer, "filling": filling})):
+        assert of_whole(body).tokens is None
+        assert of_whole(body[:1000], body[-5000:]).tokens is None
+    stream = events({"filling": filling, **answer}, done=True)
+    assert of_stream(stream).tokens is None
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b'"usage"', b'{"usage":{"prompt_tokens":1e400}}', b"\xff\x00", b"no"]
+)
+def test_what_is_no_answer_has_no_usage(body: bytes) -> None:
+    """It is estimated."""
+    assert of_whole(body) == Said()
+    assert of_stream(body) == Said()
+
+
+def test_more_values_than_a_parser_should_read() -> None:
+    """A whole answer of 300,000 lists is not parsed; its end is."""
+    body = b'{"usage":{"prompt_tokens":3},"x":[' + b"[]," * 300_000 + b"[]]}"
+    assert of_whole(body).tokens is None
+    body = b'{"x":[' + b"[]," * 300_000 + b'[]],"model":"m","usage":{"prompt_tokens":3}}'
+    assert of_whole(body[:4096], body[-4096:]) == Said(Tokens(3), "m")
+
+
+def test_a_name_that_is_no_name_of_a_model() -> None:
+    """It would be a label of metrics and a row of the store."""
+    for model in ("x" * 201, "a\nb", "\x1b[0m"):
+        body = text({"model": model, "usage": USAGE})
+        assert of_whole(body) == Said(Tokens(19, 0, 0, 10), "")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(alphabet='ab\\"{}[],:usage'),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["usage", "model", "a", "b"]), inner),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["a", "usage", "b", "model", "c"]), json_values), st.integers(1, 400))
+def test_the_end_of_an_answer_says_what_the_whole_says(answer: dict[str, object], kept: int) -> None:
+    """Or nothing; never the usage of something else."""
+    if "usage" in answer:
+        answer["usage"] = {"prompt_tokens": 77, "x": answer["usage"]}
+    body = text({**answer, "last": {"usage": {"prompt_tokens": 5}}})
+    whole = of_whole(body)
+    assert whole.tokens == (Tokens(77) if "usage" in answer else None)
+    part = of_whole(body[:kept], body[-kept:])
+    assert part.tokens in (None, whole.tokens)
+
+
+@pytest.mark.parametrize(
+    ("stream", "tokens"),
+    [
+        (chat_stream("abcd", "efghijkl"), 3),
+        (chat_stream("a", "b"), 2),
+        (chat_stream("", ""), 0),
+        (response_stream("abcdefgh")[: response_stream("abcdefgh").index(b"event: response.completed")], 2),
+        (events({"choices": [{"text": "abcdefgh"}]}), 2),
+        (events({"choices": [{"delta": {"tool_calls": [{"id": "x", "function": {"arguments": "{}{}{}{}"}}]}}]}), 2),
+        (events({"delta": {"type": "text_delta", "text": "abcdefgh"}}), 2),
+        (b"", 0),
+        (b"data: no json\n\n", 0),
+    ],
+)
+def test_the_tokens_of_texts(stream: bytes, tokens: int) -> None:
+    """Four bytes of text are a token, and an event with a text is at least one."""
+    assert text_tokens(stream, None, len(stream)) == tokens
+
+
+def test_the_tokens_of_a_long_stream_are_those_of_its_end_times_its_length() -> None:
+    """Within a few percent where all events are alike."""
+    stream = chat_stream(*["word and word"] * 1000)
+    for head, tail in ((stream, None), (stream[:4096], stream[-20_000:])):
+        assert 3200 <= text_tokens(head, tail, len(stream)) <= 3300
+    assert text_tokens(b"x", b"no event", 9) == 0

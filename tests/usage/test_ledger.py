@@ -1,0 +1,198 @@
+"""The ledger: what is recorded reaches the store once, whatever happens on the way."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from gateways import until
+
+from gateway.contracts.store import StoreError
+from gateway.contracts.usage import DIMENSIONS, StoredUsage
+from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.telemetry.counters import ContextCounters
+from gateway.testing.clock import ManualClock
+from gateway.usage.ledger import MODELS, Ledger, day_of
+from gateway.usage.prices import Price, Prices
+from gateway.usage.tokens import Tokens, Usage
+
+#: 2026-11-26 23:59:58 UTC.
+LATE_S = 1795737598.0
+WHO = ("alice", "acme", "gpt-4.1", "openai", "passthrough")
+
+
+class FailingStore(SqliteStore):
+    """Fails to add usage while it is told to."""
+
+    fails = False
+
+    async def add_usage(self, *args: Any, **more: Any) -> None:
+        if self.fails:
+            raise StoreError("the disk is full")
+        await super().add_usage(*args, **more)
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[FailingStore]:
+    store = FailingStore(":memory:")
+    await store.open()
+    yield store
+    await store.close()
+
+
+def ledger(store: SqliteStore, clock: ManualClock, *, writer: str = "w") -> Ledger:
+    return Ledger(store, writer=writer, counters=ContextCounters(), clock=clock)
+
+
+async def rows(store: SqliteStore) -> list[StoredUsage]:
+    return list(await store.usage(since="0", until="9", by=DIMENSIONS, tenant=None))
+
+
+async def test_what_is_recorded_is_summed_and_stored(store: FailingStore) -> None:
+    """By who used what; each request counts as what became of it."""
+    clock = ManualClock(LATE_S)
+    one = ledger(store, clock)
+    one.recorded(Usage(Tokens(10, 4, 1, 7, 3)), *WHO)
+    one.recorded(Usage(Tokens(5), cut=True, estimated=True), *WHO)
+    one.recorded(Usage(rejected=True), "alice", "acme", "", "openai", "passthrough")
+    await one.flush()
+    first = StoredUsage(
+        "2026-11-26", "acme", *("alice", "gpt-4.1", "openai", "passthrough", ""), 2, 0, 1, 1, 15, 4, 7, 3
+    )
+    rejected = StoredUsage("2026-11-26", "acme", "alice", "", "openai", "passthrough", "", 1, 1)
+    assert await rows(store) == [rejected, first]
+    await one.flush()
+    one.recorded(Usage(Tokens(1)), *WHO)
+    await one.flush()
+    assert (await rows(store))[1].input == 16
+
+
+async def test_workers_add_up(store: FailingStore) -> None:
+    """And replicas: they share the store only."""
+    clock = ManualClock(LATE_S)
+    workers = [ledger(store, clock, writer=str(number)) for number in range(3)]
+    for worker in workers:
+        worker.recorded(Usage(Tokens(7)), *WHO)
+    await asyncio.gather(*(worker.flush() for worker in workers))
+    assert [row.input for row in await rows(store)] == [21]
+
+
+async def test_a_day_ends_at_midnight_utc(store: FailingStore) -> None:
+    """By the time at which a request ended, not by that at which it is stored."""
+    clock = ManualClock(LATE_S)
+    one = ledger(store, clock)
+    one.recorded(Usage(Tokens(1)), *WHO)
+    clock.advance(1.9)
+    one.recorded(Usage(Tokens(1)), *WHO)
+    clock.advance(0.1)
+    one.recorded(Usage(Tokens(1)), *WHO)
+    await one.flush()
+    assert [(row.day, row.input) for row in await rows(store)] == [("2026-11-26", 2), ("2026-11-27", 1)]
+    assert day_of(LATE_S + 2) == "2026-11-27"
+
+
+async def test_usage_waits_for_a_store_that_fails(store: FailingStore, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is lost or counted twice; it is said once, and once more when it is over."""
+    caplog.set_level(logging.INFO)
+    one = ledger(store, ManualClock(LATE_S))
+    store.fails = True
+    for _ in range(3):
+        one.recorded(Usage(Tokens(2)), *WHO)
+        await one.flush()
+    store.fails = False
+    one.recorded(Usage(Tokens(2)), *WHO)
+    await one.flush()
+    assert [row.input for row in await rows(store)] == [8]
+    assert [record.getMessage() for record in caplog.records] == [
+        "usage cannot be stored, and waits in memory: the disk is full",
+        "usage is stored again",
+    ]
+
+
+async def test_prices_count_from_the_request_on_that_follows(store: FailingStore) -> None:
+    """What was recorded before has no cost, or its old one."""
+    one = ledger(store, ManualClock(LATE_S))
+    one.recorded(Usage(Tokens(10)), *WHO)
+    one.prices = Prices("USD", [Price(model="gpt-*", input=2, cached=1, cache_write=2, output=8)])
+    one.recorded(Usage(Tokens(10)), *WHO)
+    one.prices = Prices("EUR", [Price(model="gpt-*", input=3, cached=1, cache_write=2, output=8)])
+    one.recorded(Usage(Tokens(10)), *WHO)
+    await one.flush()
+    assert [(row.currency, row.cost) for row in await rows(store)] == [("", 0), ("EUR", 30_000), ("USD", 20_000)]
+
+
+async def test_an_upstream_that_invents_models_fills_neither_memory_nor_store(store: FailingStore) -> None:
+    """Beyond so many they share a row."""
+    one = ledger(store, ManualClock(LATE_S))
+    for number in range(MODELS + 50):
+        one.recorded(Usage(Tokens(1)), "alice", "acme", f"m{number}", "openai", "passthrough")
+    await one.flush()
+    found = await rows(store)
+    assert len(found) == MODELS + 1
+    assert [row.input for row in found if row.model == "other"] == [50]
+
+
+async def test_a_worker_stores_by_itself_and_has_a_mark_only_meanwhile(store: FailingStore) -> None:
+    """At once after a rest, and whatever is left when it ends."""
+    clock = ManualClock(LATE_S)
+    one = ledger(store, clock)
+    one.start()
+    one.recorded(Usage(Tokens(1)), *WHO)
+    while not await rows(store):
+        await asyncio.sleep(0)
+    assert await store.lost_usage(before_s=LATE_S + 1) == [LATE_S]
+    one.recorded(Usage(Tokens(1)), *WHO)
+    await one.close()
+    assert [row.input for row in await rows(store)] == [2]
+    assert await store.lost_usage(before_s=LATE_S + 1) == []
+
+
+async def test_a_process_that_was_killed_is_noticed(store: FailingStore, caplog: pytest.LogCaptureFixture) -> None:
+    """By the next one, with the time from which on something may be missing."""
+    clock = ManualClock(LATE_S)
+    killed = ledger(store, clock, writer="killed")
+    killed.recorded(Usage(Tokens(1)), *WHO)
+    await killed.flush()
+    clock.advance(60)
+    after = ledger(store, clock, writer="after")
+    after.start()
+    await until(lambda: bool(caplog.records))
+    assert caplog.records[0].getMessage() == (
+        "a process of the gateway did not end in order: of what it used from 2026-11-26T23:59:58+00:00 on, at most 1 s "
+        "are not in the usage"
+    )
+    await after.close()
+
+
+async def test_the_last_usage_of_a_failing_store_is_said_to_be_lost(
+    store: FailingStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And its mark stays."""
+    one = ledger(store, ManualClock(LATE_S))
+    one.recorded(Usage(Tokens(1)), *WHO)
+    await one.flush()
+    store.fails = True
+    one.recorded(Usage(Tokens(1)), *WHO)
+    await one.close()
+    assert "the usage of the last moments is lost" in caplog.text
+    assert await store.lost_usage(before_s=LATE_S + 1) == [LATE_S]
+
+
+async def test_metrics_count_what_is_stored(store: FailingStore) -> None:
+    """By lane and model; a request that was cut is no other one."""
+    counters = ContextCounters()
+    one = Ledger(store, writer="w", counters=counters, clock=ManualClock(LATE_S))
+    one.recorded(Usage(Tokens(10, 4, 0, 7, 3)), *WHO)
+    one.recorded(Usage(Tokens(1), cut=True, estimated=True), *WHO)
+    one.recorded(Usage(rejected=True), "alice", "acme", "", "openai", "passthrough")
+    await one.flush()
+    assert {(family, labels): values for (family, labels), values in counters.counted()} == {
+        ("gateway_usage_requests", ("passthrough", "gpt-4.1", "ok")): (1,),
+        ("gateway_usage_requests", ("passthrough", "gpt-4.1", "cut")): (1,),
+        ("gateway_usage_requests", ("passthrough", "other", "rejected")): (1,),
+        ("gateway_usage_tokens", ("passthrough", "gpt-4.1", "input")): (11,),
+        ("gateway_usage_tokens", ("passthrough", "gpt-4.1", "cached")): (4,),
+        ("gateway_usage_tokens", ("passthrough", "gpt-4.1", "output")): (7,),
+        ("gateway_usage_tokens", ("passthrough", "gpt-4.1", "reasoning")): (3,),
+    }

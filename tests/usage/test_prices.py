@@ -1,0 +1,36 @@
+"""Prices: which one a model has, and what its tokens cost."""
+
+import pytest
+
+from gateway.usage.prices import Price, Prices
+from gateway.usage.tokens import Tokens
+
+MINI = Price(model="gpt-4.1-mini*", input=0.4, cached=0.1, cache_write=0.4, output=1.6)
+CLAUDE = Price(model="claude-*", input=3, cached=0.3, cache_write=3.75, output=15)
+
+
+@pytest.mark.parametrize(
+    ("price", "tokens", "billionths"),
+    [
+        (MINI, Tokens(1_000_000), 400_000_000),
+        (MINI, Tokens(1), 400),
+        (MINI, Tokens(1000, 400, 0, 10, 9), 600 * 400 + 400 * 100 + 10 * 1600),
+        (CLAUDE, Tokens(2121, 2000, 100, 393), 21 * 3000 + 2000 * 300 + 100 * 3750 + 393 * 15000),
+        (MINI, Tokens(), 0),
+        (Price(model="*", input=0.0004, cached=0, cache_write=0, output=0), Tokens(1), 0),
+        (Price(model="*", input=0.0006, cached=0, cache_write=0, output=0), Tokens(1), 1),
+    ],
+)
+def test_the_cost_of_an_answer(price: Price, tokens: Tokens, billionths: int) -> None:
+    """Each kind of token has its own price; none counts twice."""
+    assert price.cost(tokens) == billionths
+
+
+def test_the_first_glob_that_matches_counts() -> None:
+    """And a model without one has no price."""
+    rest = Price(model="gpt-*", input=1, cached=1, cache_write=1, output=1)
+    prices = Prices("USD", [MINI, CLAUDE, rest])
+    assert prices.of("gpt-4.1-mini-2025-04-14") is MINI
+    assert prices.of("gpt-4.1") is rest
+    assert prices.of("llama3") is None is prices.of("")
+    assert Prices().of("gpt-4.1") is None

@@ -1,0 +1,95 @@
+"""Tokens by the names of every API, and numbers that are none."""
+
+import pytest
+
+from gateway.usage.tokens import MOST, Tokens, tokens_of
+
+SHAPES = {
+    "openai chat": (
+        {
+            "prompt_tokens": 2006,
+            "completion_tokens": 300,
+            "total_tokens": 2306,
+            "prompt_tokens_details": {"cached_tokens": 1920, "audio_tokens": 0},
+            "completion_tokens_details": {"reasoning_tokens": 128, "accepted_prediction_tokens": 0},
+        },
+        Tokens(2006, 1920, 0, 300, 128),
+    ),
+    "openai response": (
+        {
+            "input_tokens": 328,
+            "input_tokens_details": {"cached_tokens": 64},
+            "output_tokens": 52,
+            "output_tokens_details": {"reasoning_tokens": 7},
+            "total_tokens": 380,
+        },
+        Tokens(328, 64, 0, 52, 7),
+    ),
+    "openai embeddings": ({"prompt_tokens": 8, "total_tokens": 8}, Tokens(8)),
+    "openai transcription": (
+        {"type": "tokens", "input_tokens": 14, "output_tokens": 45, "input_token_details": {"text_tokens": 10}},
+        Tokens(14, 0, 0, 45),
+    ),
+    "anthropic": ({"input_tokens": 10, "output_tokens": 25}, Tokens(10, 0, 0, 25)),
+    "anthropic with its cache": (
+        {
+            "input_tokens": 21,
+            "cache_creation_input_tokens": 100,
+            "cache_read_input_tokens": 2000,
+            "output_tokens": 393,
+            "cache_creation": {"ephemeral_5m_input_tokens": 100},
+            "service_tier": "standard",
+        },
+        Tokens(2121, 2000, 100, 393),
+    ),
+    "vllm": (
+        {"prompt_tokens": 34, "total_tokens": 94, "completion_tokens": 60, "prompt_tokens_details": None},
+        Tokens(34, 0, 0, 60),
+    ),
+    "ollama": ({"prompt_tokens": 26, "completion_tokens": 298, "total_tokens": 324}, Tokens(26, 0, 0, 298)),
+    "deepseek": (
+        {"prompt_tokens": 100, "completion_tokens": 9, "prompt_cache_hit_tokens": 64, "prompt_cache_miss_tokens": 36},
+        Tokens(100, 64, 0, 9),
+    ),
+    "a reranker": ({"total_tokens": 815}, Tokens(815)),
+    "whole numbers with a fraction": ({"prompt_tokens": 12.0, "completion_tokens": 3.0}, Tokens(12, 0, 0, 3)),
+    "more cached than asked": (
+        {"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 9}},
+        Tokens(5, 5, 0, 1),
+    ),
+    "one half only": ({"completion_tokens": 4}, Tokens(0, 0, 0, 4)),
+}
+
+
+@pytest.mark.parametrize(("told", "tokens"), SHAPES.values(), ids=SHAPES)
+def test_every_api_says_the_same_in_its_own_words(told: object, tokens: Tokens) -> None:
+    """Cached and written tokens are a part of the input, reasoning a part of the output."""
+    assert tokens_of(told) == tokens
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        None,
+        7,
+        [],
+        {},
+        {"prompt_tokens": "12"},
+        {"prompt_tokens": -1},
+        {"prompt_tokens": 1.5},
+        {"prompt_tokens": float("inf")},
+        {"prompt_tokens": True},
+        {"prompt_tokens": MOST},
+        {"input_tokens": None, "output_tokens": None},
+        {"type": "duration", "seconds": 9},
+    ],
+)
+def test_what_says_no_tokens_is_no_usage(told: object) -> None:
+    """Nothing is made of it: the request is estimated."""
+    assert tokens_of(told) is None
+
+
+def test_a_detail_that_is_no_number_is_none() -> None:
+    """The rest counts."""
+    told = {"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": "4"}}
+    assert tokens_of({**told, "completion_tokens_details": [9]}) == Tokens(5, 0, 0, 2)
