@@ -39,12 +39,19 @@ class Issuer:
         try:
             response = await self._client.request(method, url, data=data, headers=headers)
             body = response.json()
-        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise IssuerError(f"the issuer cannot be asked: {error}") from None
+        except httpx2.StreamError as error:
+            raise IssuerError(f"the issuer's answer is not read: {error}") from None
         except (ValueError, RecursionError):
             body = None
         if response.status_code in {404, 405} and method == "GET":
             raise _AbsentError(f"the issuer answered with HTTP {response.status_code}")
+        if response.is_redirect:
+            raise IssuerError(
+                f"the issuer answered with HTTP {response.status_code}, and no redirect is followed: configure the "
+                "address that it leads to"
+            )
         if response.status_code != 200:
             reason = body.get("error") if isinstance(body, dict) else None
             words = f", {reason[:100]!r}" if isinstance(reason, str) else ""

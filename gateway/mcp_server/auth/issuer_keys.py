@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import jwt
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from jwt.algorithms import AllowedPublicKeys
 
 from gateway.contracts.plugin import Clock
@@ -33,6 +34,8 @@ TRUSTED_S: Final = 3600.0
 PAUSE_S: Final = 10.0
 _READ_TIMEOUT_S: Final = 10.0
 _MOST_BYTES, _MOST_KEYS = 256 << 10, 100
+#: RFC 7518 asks for the least; one signature by a key of 16,384 bits can take 10 ms.
+_LEAST_RSA_BITS, _MOST_RSA_BITS = 2048, 8192
 
 #: Signatures that are accepted, by the type of a key. None of them has a secret that the gateway would have to share.
 _RSA: Final = frozenset(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"))
@@ -119,7 +122,8 @@ class IssuerKeys:
                 GuardedNetwork(private_networks=True, max_bytes=_MOST_BYTES) as web,
             ):
                 issuer = Issuer(self._issuer, web=web)
-                found = keys_of(await issuer.json("GET", self._jwks_url or await issuer.url_of("jwks_uri")))
+                jwks = await issuer.json("GET", self._jwks_url or await issuer.url_of("jwks_uri"))
+            found = keys_of(jwks, self._issuer)
             if not found:
                 raise IssuerError("the issuer's answer holds no key that signs tokens")
         except (IssuerError, TimeoutError) as error:
@@ -137,14 +141,16 @@ class IssuerKeys:
         )
 
 
-def keys_of(jwks: Json) -> tuple[SigningKey, ...]:
+def keys_of(jwks: Json, issuer: str) -> tuple[SigningKey, ...]:
     """Return the usable keys of a JWK set. Keys for encryption, secret ones and those of unknown types are left out."""
     entries = jwks.get("keys")
-    listed = entries[:_MOST_KEYS] if isinstance(entries, list) else []
-    return tuple(key for entry in listed if isinstance(entry, dict) for key in _signing_key(entry))
+    listed = entries if isinstance(entries, list) else []
+    if len(listed) > _MOST_KEYS:
+        log.warning("the issuer %s has %d keys: only the first %d are used", issuer, len(listed), _MOST_KEYS)
+    return tuple(key for entry in listed[:_MOST_KEYS] if isinstance(entry, dict) for key in _signing_key(entry, issuer))
 
 
-def _signing_key(entry: dict[str, Any]) -> Iterator[SigningKey]:
+def _signing_key(entry: dict[str, Any], issuer: str) -> Iterator[SigningKey]:
     """Yield the key of an entry, if it is one that signs tokens."""
     algorithms = _algorithms(entry)
     kid = entry.get("kid")
@@ -153,6 +159,10 @@ def _signing_key(entry: dict[str, Any]) -> Iterator[SigningKey]:
     try:
         public = jwt.PyJWK(entry, min(algorithms)).key
     except Exception:  # whatever the library makes of an odd entry: the other keys are usable
+        return
+    if isinstance(public, RSAPublicKey) and not _LEAST_RSA_BITS <= public.key_size <= _MOST_RSA_BITS:
+        text = "the issuer %s has an RSA key of %d bits (kid %.100r), which is not used: %d to %d bits are accepted"
+        log.warning(text, issuer, public.key_size, kid, _LEAST_RSA_BITS, _MOST_RSA_BITS)
         return
     yield SigningKey(kid, algorithms, public)
 

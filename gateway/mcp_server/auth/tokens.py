@@ -1,7 +1,10 @@
 """Access tokens (JWT, RFC 9068) of one issuer: checked, and made a caller with scopes and tenant.
 
-Only signatures with public keys are accepted, each with the algorithms of its key, so a token cannot choose how it is
-checked. A token must name issuer, audience and its end. Claims grant only what the configuration says of them.
+1. Only signatures with public keys are accepted, each with the algorithms of its key, so a token cannot choose how it
+   is checked.
+2. A token must name issuer, audience and its end. Claims grant only what the configuration says of them.
+3. RFC 9068 asks for the type `at+jwt`. Most issuers write `JWT` or none, so these are accepted, too. Then the audience
+   tells an access token from an ID token, whose audience is a client, and so do the claims that only ID tokens have.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,12 +21,16 @@ from gateway.mcp_server.auth.issuer_keys import IssuerKeys, UnknownKeyError
 
 #: Clocks of issuer and gateway may differ by this.
 LEEWAY_S: Final = 30.0
-_TYPES = frozenset(("jwt", "at+jwt", "application/at+jwt"))
+_ACCESS_TOKEN, _ANY_TOKEN = "at+jwt", "jwt"
+#: Claims of ID tokens only (OpenID Connect Core, section 3.3.2.11).
+_OF_ID_TOKENS: Final = frozenset(("at_hash", "c_hash"))
+#: Times behind it are none: this is the year 10000 in seconds, and 1978 in milliseconds.
+_LAST_S: Final = 253_402_300_800
 _REASONS: Final[Mapping[type[jwt.PyJWTError], str]] = {
-    jwt.ExpiredSignatureError: "it has expired: get a new one from its issuer",
-    jwt.ImmatureSignatureError: "it is not valid yet: compare the clocks of issuer and gateway",
     jwt.InvalidAudienceError: "it is for another audience: request it for this gateway",
     jwt.InvalidIssuerError: "it is from another issuer",
+    jwt.exceptions.InvalidSubjectError: "its claim 'sub' is not a text",
+    jwt.exceptions.InvalidJTIError: "its claim 'jti' is not a text",
     jwt.MissingRequiredClaimError: "one of the claims 'iss', 'aud' and 'exp' is missing",
 }
 
@@ -33,6 +40,7 @@ class Tokens:
 
     def __init__(self, settings: ServeOAuth, *, clock: Clock) -> None:
         self.settings = settings
+        self._clock = clock
         self._keys = IssuerKeys(settings.issuer, settings.jwks_url, clock=clock)
 
     async def caller(self, token: bytes) -> Caller:
@@ -51,8 +59,8 @@ class Tokens:
         settings = self.settings
         try:
             header = jwt.get_unverified_header(token)
-            algorithm, kind = header.get("alg"), header.get("typ", "JWT")
-            if not isinstance(algorithm, str) or not isinstance(kind, str) or kind.lower() not in _TYPES:
+            algorithm, kind = header.get("alg"), _kind(header)
+            if not isinstance(algorithm, str) or kind not in (_ACCESS_TOKEN, _ANY_TOKEN):
                 raise _forged()
             claims: Mapping[str, Any] = jwt.decode(
                 token,
@@ -60,13 +68,22 @@ class Tokens:
                 algorithms=[algorithm],  # one of those of the key, or there is no key
                 audience=settings.audience,
                 issuer=settings.issuer,
-                leeway=LEEWAY_S,
-                options={"require": ["iss", "aud", "exp"], "enforce_minimum_key_length": True},
+                options={
+                    "require": ["iss", "aud", "exp"],
+                    # Times are checked below: the library takes texts for times, and reports odd times as it reports
+                    # a wrong signature.
+                    "verify_exp": False,
+                    "verify_nbf": False,
+                    "verify_iat": False,
+                },
             )
         except tuple(_REASONS) as error:
             raise _invalid(_REASONS[type(error)]) from None
         except (jwt.PyJWTError, UnknownKeyError):
             raise _forged() from None
+        if kind == _ANY_TOKEN and not _OF_ID_TOKENS.isdisjoint(claims):
+            raise _invalid("it is an ID token: send the access token")
+        _check_times(claims, now_s=self._clock.time())
         return claims
 
     def _name(self, claims: Mapping[str, Any]) -> str:
@@ -83,6 +100,29 @@ class Tokens:
         granted = self.settings.scopes
         words = _words(_value(claims, self.settings.scope_claim))
         return frozenset(scope for word in words for scope in granted.get(word, ()))
+
+
+def _kind(header: Mapping[str, Any]) -> str | None:
+    """Return the type that a token says it is, as RFC 7515 (section 4.1.9) compares types."""
+    kind = header.get("typ", _ANY_TOKEN)
+    return kind.lower().removeprefix("application/") if isinstance(kind, str) else None
+
+
+def _check_times(claims: Mapping[str, Any], *, now_s: float) -> None:
+    """Raise GatewayError (invalid_token) unless a token is valid now, in Unix time."""
+    times = {name: _time(claims, name) for name in ("exp", "nbf", "iat") if name in claims}
+    if times.pop("exp") <= now_s - LEEWAY_S:
+        raise _invalid("it has expired: get a new one from its issuer")
+    if any(time_s > now_s + LEEWAY_S for time_s in times.values()):
+        raise _invalid("it is not valid yet: compare the clocks of issuer and gateway")
+
+
+def _time(claims: Mapping[str, Any], name: str) -> float:
+    """Return the Unix time that a claim holds. Raises GatewayError (invalid_token)."""
+    time_s = claims[name]
+    if isinstance(time_s, bool) or not isinstance(time_s, int | float) or not 0 <= time_s < _LAST_S:
+        raise _invalid(f"its claim {name!r} is not a time in seconds")
+    return time_s
 
 
 def _value(claims: Mapping[str, Any], name: str) -> object:

@@ -129,7 +129,7 @@ async def test_where_an_issuer_with_a_path_says_what_it_is(issuer: Issuer, place
         ({"token": {"access_token": "a\r\nb"}}, "holds no access_token"),
         ({"token": {"access_token": "a", "token_type": "mac"}}, "is no bearer token"),
         ({"token": ["t"]}, "is no JSON object"),
-        ({"token": {"access_token": "x" * 20_000}}, "cannot be asked: it is longer"),
+        ({"token": {"access_token": "x" * 20_000}}, "is not read: it is longer"),
     ],
 )
 async def test_an_issuer_that_gives_no_token(issuer: Issuer, changes: dict[str, Any], error: str) -> None:

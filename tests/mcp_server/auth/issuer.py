@@ -1,5 +1,6 @@
 """An issuer of access tokens on a loopback port: metadata, keys that rotate, tokens of every kind, and failures."""
 
+import base64
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -30,7 +31,7 @@ def public(key: Any, **members: object) -> dict[str, object]:
 class Issuer:
     """Serves `keys` at /keys; `status` other than 200 is a failure. `asked` counts the requests for keys.
 
-    `token_page` answers at /token.
+    /moved redirects to /keys. `token_page` answers at /token.
     """
 
     def __init__(self) -> None:
@@ -58,6 +59,9 @@ class Issuer:
         self.asked += 1
         return web.json_response({"keys": self.keys}, status=self.status)
 
+    async def moved_page(self, _request: web.Request) -> web.Response:
+        raise web.HTTPFound("/keys")
+
     def claims(self, **changes: object) -> dict[str, object]:
         """Returns the claims of a good token, with changes; None removes one."""
         now = int(time.time())
@@ -71,6 +75,17 @@ class Issuer:
         headers = {name: value for name, value in {"kid": "k1", **(head or {})}.items() if value is not None}
         return jwt.encode(self.claims(**changes), key, algorithm=alg, headers=headers)
 
+    def odd_token(self, *, head: dict[str, object] | None = None, **changes: object) -> str:
+        """Returns a token with a good signature (RS256) that a library may refuse to write. None removes a member."""
+        members = {"alg": "RS256", "kid": "k1", **(head or {})}
+        told = {name: value for name, value in members.items() if value is not None}
+        text = ".".join(base64url(json.dumps(part).encode()) for part in (told, self.claims(**changes)))
+        return f"{text}.{base64url(RSAAlgorithm(RSAAlgorithm.SHA256).sign(text.encode(), RSA_KEY))}"
+
+
+def base64url(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
 
 @asynccontextmanager
 async def issuing() -> AsyncIterator[Issuer]:
@@ -79,6 +94,7 @@ async def issuing() -> AsyncIterator[Issuer]:
     app = web.Application()
     app.router.add_get("/.well-known/oauth-authorization-server", issuer.metadata_page)
     app.router.add_get("/keys", issuer.keys_page)
+    app.router.add_get("/moved", issuer.moved_page)
     app.router.add_post("/token", issuer.token_answer)
     async with TestServer(app) as server:
         issuer.url = str(server.make_url("")).rstrip("/")

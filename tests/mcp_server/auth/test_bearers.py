@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -27,7 +28,7 @@ class InUse:
 
     def __init__(self, oauth: dict[str, object] | None) -> None:
         self.use(oauth)
-        self.bearers = Bearers(identify=self._by_key, in_use=lambda: self.settings, clock=ManualClock())
+        self.bearers = Bearers(identify=self._by_key, in_use=lambda: self.settings, clock=ManualClock(time.time()))
 
     def use(self, oauth: dict[str, object] | None) -> None:
         serve = {} if oauth is None else {"oauth": oauth}

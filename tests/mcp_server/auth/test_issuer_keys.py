@@ -8,7 +8,7 @@ import pytest
 from gateway.errors import GatewayError
 from gateway.mcp_server.auth.issuer_keys import FRESH_S, PAUSE_S, TRUSTED_S, IssuerKeys, UnknownKeyError, keys_of
 from gateway.testing.clock import ManualClock
-from tests.mcp_server.auth.issuer import EC_KEY, ED_KEY, OTHER_RSA_KEY, RSA_KEY, Issuer, public
+from tests.mcp_server.auth.issuer import EC_KEY, ED_KEY, OTHER_RSA_KEY, RSA_KEY, Issuer, base64url, public
 
 
 @pytest.fixture
@@ -100,11 +100,52 @@ async def test_an_answer_without_keys(issuer: Issuer, clock: ManualClock) -> Non
     assert await keys.key("k1", "RS256") == RSA_KEY.public_key()
 
 
+async def test_more_keys_than_are_read(
+    issuer: Issuer, keys: IssuerKeys, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log says so, and the first ones serve. An answer that is too long is none."""
+    issuer.keys = [public(RSA_KEY, kid=f"k{i}") for i in range(100)]
+    assert await keys.key("k99", "RS256") == RSA_KEY.public_key() and caplog.text == ""
+    issuer.keys += [public(RSA_KEY, kid="k100")]
+    clock.advance(PAUSE_S)
+    with pytest.raises(UnknownKeyError):
+        await keys.key("k100", "RS256")
+    assert await keys.key("k99", "RS256") == RSA_KEY.public_key()
+    assert f"the issuer {issuer.url} has 101 keys: only the first 100 are used" in caplog.text
+    issuer.keys = [public(RSA_KEY, kid="k1", x5c="A" * (256 << 10))]
+    clock.advance(TRUSTED_S + 1)
+    with pytest.raises(GatewayError, match="cannot check access tokens now"):
+        await keys.key("k1", "RS256")
+    assert "the issuer's answer is not read: it is longer than 262144 bytes" in caplog.text
+
+
+async def test_a_redirect_is_not_followed(issuer: Issuer, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    """It could lead anywhere, also into the operator's network; the log says what to do."""
+    keys = IssuerKeys(issuer.url, f"{issuer.url}/moved", clock=clock)
+    with pytest.raises(GatewayError, match="cannot check access tokens now"):
+        await keys.key("k1", "RS256")
+    assert issuer.asked == 0
+    assert "HTTP 302, and no redirect is followed: configure the address that it leads to" in caplog.text
+
+
+@pytest.mark.parametrize("bits", [1024, 16_384, 1_500_000])
+async def test_rsa_keys_of_absurd_sizes(
+    issuer: Issuer, keys: IssuerKeys, caplog: pytest.LogCaptureFixture, bits: int
+) -> None:
+    """Too short to trust, or long enough to cost: the others serve, and the log names the key."""
+    modulus = base64url((1 << bits - 1 | 1).to_bytes(bits // 8, "big"))
+    issuer.keys += [{"kty": "RSA", "kid": "odd", "n": modulus, "e": "AQAB"}]
+    assert await keys.key("k1", "RS256") == RSA_KEY.public_key()
+    with pytest.raises(UnknownKeyError):
+        await keys.key("odd", "RS256")
+    assert f"the issuer {issuer.url} has an RSA key of {bits} bits (kid 'odd'), which is not used" in caplog.text
+
+
 def test_which_keys_sign_tokens() -> None:
     """Each with the algorithms of its type, or the one that it names. No secret, no key for encryption, no odd one."""
     rsa = public(RSA_KEY, kid="a")
     usable = [rsa, {**rsa, "alg": "PS256"}, public(EC_KEY, kid="b"), public(ED_KEY), {**rsa, "key_ops": ["verify"]}]
-    found = keys_of({"keys": usable})
+    found = keys_of({"keys": usable}, "i")
     assert [key.kid for key in found] == ["a", "a", "b", None, "a"]
     assert [sorted(key.algorithms)[0] for key in found] == ["PS256", "PS256", "ES256", "EdDSA", "PS256"]
     assert [len(key.algorithms) for key in found] == [6, 1, 1, 1, 6]
@@ -129,9 +170,9 @@ def test_which_keys_sign_tokens() -> None:
         None,
         "x",
     ]
-    assert keys_of({"keys": [*odd, rsa]}) == found[:1]
+    assert keys_of({"keys": [*odd, rsa]}, "i") == found[:1]
     for nothing in ({}, {"keys": None}, {"keys": {}}):
-        assert keys_of(nothing) == ()
+        assert keys_of(nothing, "i") == ()
 
 
 async def test_a_token_without_a_key_id(issuer: Issuer, clock: ManualClock) -> None:

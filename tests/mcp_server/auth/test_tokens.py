@@ -1,6 +1,5 @@
 """Access tokens: those that are accepted, what they grant, and every way to forge one."""
 
-import base64
 import json
 import time
 from collections.abc import AsyncIterator
@@ -16,7 +15,7 @@ from gateway.contracts.caller import Caller
 from gateway.errors import GatewayError
 from gateway.mcp_server.auth.tokens import LEEWAY_S, Tokens
 from gateway.testing.clock import ManualClock
-from tests.mcp_server.auth.issuer import AUDIENCE, EC_KEY, ED_KEY, OTHER_RSA_KEY, RSA_KEY, Issuer, public
+from tests.mcp_server.auth.issuer import AUDIENCE, EC_KEY, ED_KEY, OTHER_RSA_KEY, RSA_KEY, Issuer, base64url, public
 
 SCOPES = {"mcp:use": ["tools"], "mcp:decide": ["approve"]}
 
@@ -27,8 +26,13 @@ def settings(issuer: Issuer, **changes: object) -> ServeOAuth:
 
 
 @pytest.fixture
-async def tokens(issuer: Issuer) -> AsyncIterator[Tokens]:
-    tokens = Tokens(settings(issuer), clock=ManualClock())
+def clock() -> ManualClock:
+    return ManualClock(time.time())  # that of the issuer
+
+
+@pytest.fixture
+async def tokens(issuer: Issuer, clock: ManualClock) -> AsyncIterator[Tokens]:
+    tokens = Tokens(settings(issuer), clock=clock)
     yield tokens
     await tokens.close()
 
@@ -60,7 +64,7 @@ async def test_signatures_that_are_accepted(issuer: Issuer, tokens: Tokens, key:
 
 def unsigned(issuer: Issuer, alg: str, signature: bytes = b"", **head: object) -> str:
     parts = (json.dumps({"alg": alg, "kid": "k1", **head}).encode(), json.dumps(issuer.claims()).encode(), signature)
-    return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)
+    return ".".join(map(base64url, parts))
 
 
 def by_public_key(issuer: Issuer) -> str:
@@ -68,14 +72,14 @@ def by_public_key(issuer: Issuer) -> str:
     pem = RSA_KEY.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     text = unsigned(issuer, "HS256").rpartition(".")[0]
     signature = jwt.algorithms.HMACAlgorithm(jwt.algorithms.HMACAlgorithm.SHA256).sign(text.encode(), pem)
-    return f"{text}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+    return f"{text}.{base64url(signature)}"
 
 
 async def test_forged_tokens(issuer: Issuer, tokens: Tokens) -> None:
     """All get the same answer, that of a wrong key."""
     good = issuer.token()
     head, claims, signature = good.split(".")
-    more = base64.urlsafe_b64encode(json.dumps(issuer.claims(scope="mcp:decide")).encode()).rstrip(b"=").decode()
+    more = base64url(json.dumps(issuer.claims(scope="mcp:decide")).encode())
     embedded = {"jwk": public(OTHER_RSA_KEY, kid="k1"), "jku": "http://127.0.0.1:1/keys", "x5u": "http://127.0.0.1:1/"}
     forged = {
         "none": unsigned(issuer, "none"),
@@ -94,7 +98,7 @@ async def test_forged_tokens(issuer: Issuer, tokens: Tokens) -> None:
         "another kind of token": issuer.token(head={"typ": "logout+jwt"}),
         "no kind of token": issuer.token(head={"typ": 5}),
         "rubbish": "a.b.c",
-        "deep": ".".join([base64.urlsafe_b64encode(b"[" * 9000).decode().rstrip("="), "e30", "AA"]),
+        "deep": ".".join([base64url(b"[" * 9000), "e30", "AA"]),
         "not ASCII": "é.ü.ß",
         "nothing": "..",
     }
@@ -112,12 +116,19 @@ async def test_forged_tokens(issuer: Issuer, tokens: Tokens) -> None:
         ({"aud": "https://other.example.com"}, "it is for another audience"),
         ({"aud": AUDIENCE + "/git"}, "it is for another audience"),
         ({"aud": []}, "one of the claims"),
+        ({"aud": ["https://other.example.com", "*"]}, "it is for another audience"),
+        ({"aud": [AUDIENCE, 5]}, "it is for another audience"),
+        ({"aud": [[AUDIENCE]]}, "it is for another audience"),
+        ({"aud": {AUDIENCE: True}}, "it is for another audience"),
+        ({"aud": f"https://other.example.com {AUDIENCE}"}, "it is for another audience"),
         ({"iss": "https://other.example.com"}, "it is from another issuer"),
         ({"exp": None}, "one of the claims 'iss', 'aud' and 'exp' is missing"),
         ({"aud": None}, "one of the claims"),
         ({"iss": None}, "one of the claims"),
         ({"sub": None}, "its claim 'sub' is not a name"),
         ({"sub": ""}, "its claim 'sub' is not a name"),
+        ({"sub": 5}, "its claim 'sub' is not a text"),
+        ({"jti": 5}, "its claim 'jti' is not a text"),
     ],
 )
 async def test_tokens_of_the_issuer_that_are_not_for_us(
@@ -126,25 +137,65 @@ async def test_tokens_of_the_issuer_that_are_not_for_us(
     """The answer names the reason. Times are seconds from now."""
     now_s = int(time.time())
     told = {name: now_s + value if isinstance(value, float) else value for name, value in changes.items()}
-    error = await refusal(tokens, issuer.token(**told))
+    error = await refusal(tokens, issuer.odd_token(**told))
     assert error.code == "invalid_token" and reason in error.message
 
 
-@pytest.mark.parametrize("exp", ["soon", float("inf"), [], {}, True, "Infinity"])
-async def test_an_end_that_is_no_time(issuer: Issuer, tokens: Tokens, exp: object) -> None:
-    """Such a token has not begun, and never will."""
-    await refusal(tokens, issuer.token(exp=exp))
+@pytest.mark.parametrize("claim", ["exp", "nbf", "iat"])
+async def test_a_time_that_is_none(issuer: Issuer, tokens: Tokens, claim: str) -> None:
+    """The answer names the claim, whatever it holds. Milliseconds would let a token live for 50,000 years."""
+    odd: tuple[object, ...] = ("soon", "9999999999", "Infinity", [], {}, True, -1, 10**300, 1e300, time.time() * 1000)
+    for value in (*odd, float("inf"), float("-inf"), float("nan")):
+        error = await refusal(tokens, issuer.odd_token(**{claim: value}))
+        assert (error.code, f"its claim {claim!r} is not a time in seconds" in error.message) == ("invalid_token", True)
+
+
+async def test_a_token_ends(issuer: Issuer, tokens: Tokens, clock: ManualClock) -> None:
+    """Fractions of seconds are times, too."""
+    now_s = clock.time()
+    token = issuer.token(exp=now_s + 60.5, nbf=now_s + 0.5, iat=now_s).encode()
+    clock.advance(60.25 + LEEWAY_S)
+    assert (await tokens.caller(token)).name == "oauth:anna"
+    clock.advance(0.5)
+    assert "it has expired" in (await refusal(tokens, token.decode())).message
+
+
+async def test_types_of_tokens(issuer: Issuer, tokens: Tokens) -> None:
+    """RFC 9068 asks for at+jwt; most issuers write JWT, or none."""
+    for kind in (None, "JWT", "application/jwt", "at+jwt", "AT+JWT", "application/at+jwt"):
+        assert (await tokens.caller(issuer.odd_token(head={"typ": kind}).encode())).name == "oauth:anna"
+    for kind in ("", "id+jwt", "dpop+jwt", "secevent+jwt", "application/application/jwt", "text/jwt", 5, ["JWT"]):
+        error = await refusal(tokens, issuer.odd_token(head={"typ": kind}))
+        assert error.code == "invalid_api_key", kind
+
+
+async def test_an_id_token_opens_nothing(issuer: Issuer, tokens: Tokens) -> None:
+    """Also where its audience is that of the gateway; one that says that it is an access token may have any claim."""
+    for kind in (None, "JWT"):
+        error = await refusal(tokens, issuer.odd_token(head={"typ": kind}, at_hash="MTIz"))
+        assert error.code == "invalid_token" and "it is an ID token: send the access token" in error.message
+    assert (await tokens.caller(issuer.odd_token(head={"typ": "at+jwt"}, at_hash="MTIz").encode())).name == "oauth:anna"
+
+
+async def test_one_id_of_keys_of_two_types(issuer: Issuer, tokens: Tokens) -> None:
+    """The algorithm of a token chooses among them, and a key that names an algorithm checks no other."""
+    issuer.keys = [public(EC_KEY, kid="k1"), public(RSA_KEY, kid="k1", alg="PS256"), public(ED_KEY, kid="k1")]
+    for key, algorithm in ((EC_KEY, "ES256"), (RSA_KEY, "PS256"), (ED_KEY, "EdDSA")):
+        assert (await tokens.caller(issuer.token(key=key, alg=algorithm).encode())).name == "oauth:anna"
+    for algorithm in ("RS256", "PS384"):
+        assert (await refusal(tokens, issuer.token(alg=algorithm))).code == "invalid_api_key"
+    for head in ({"alg": ["RS256"]}, {"alg": "rs256"}, {"kid": 5}, {"kid": ["k1"]}, {"kid": ""}, {"kid": "K1"}):
+        assert (await refusal(tokens, issuer.odd_token(head=head))).code == "invalid_api_key", head
 
 
 async def test_a_short_key_is_none(issuer: Issuer, tokens: Tokens) -> None:
     """RFC 7518 asks for 2048 bits."""
     short = rsa.generate_private_key(65537, 1024)
-    issuer.keys = [public(short, kid="k1")]
-    head, claims, _ = issuer.token().split(".")
+    issuer.keys.append(public(short, kid="short"))
+    head, claims, _ = issuer.token(head={"kid": "short"}).split(".")
     text = f"{head}.{claims}"
     signature = jwt.algorithms.RSAAlgorithm(jwt.algorithms.RSAAlgorithm.SHA256).sign(text.encode(), short)
-    token = f"{text}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
-    assert (await refusal(tokens, token)).code == "invalid_api_key"
+    assert (await refusal(tokens, f"{text}.{base64url(signature)}")).code == "invalid_api_key"
 
 
 @pytest.mark.parametrize(
@@ -158,16 +209,18 @@ async def test_a_short_key_is_none(issuer: Issuer, tokens: Tokens) -> None:
         ("roles", {"scope": "mcp:use"}, set()),
     ],
 )
-async def test_where_the_words_stand(issuer: Issuer, claim: str, claims: dict[str, object], granted: set[str]) -> None:
+async def test_where_the_words_stand(
+    issuer: Issuer, clock: ManualClock, claim: str, claims: dict[str, object], granted: set[str]
+) -> None:
     """In a text or a list, at the top or below."""
-    tokens = Tokens(settings(issuer, scope_claim=claim), clock=ManualClock())
+    tokens = Tokens(settings(issuer, scope_claim=claim), clock=clock)
     found = await tokens.caller(issuer.token(**{"scope": None, **claims}).encode())
     assert found.scopes == granted
 
 
-async def test_a_tenant_and_a_name_of_other_claims(issuer: Issuer) -> None:
+async def test_a_tenant_and_a_name_of_other_claims(issuer: Issuer, clock: ManualClock) -> None:
     """Without them a token says for nobody whom it is for."""
-    tokens = Tokens(settings(issuer, tenant=None, tenant_claim="org", caller_claim="email"), clock=ManualClock())
+    tokens = Tokens(settings(issuer, tenant=None, tenant_claim="org", caller_claim="email"), clock=clock)
     found = await tokens.caller(issuer.token(org="blue", email="a@example.com").encode())
     assert (found.name, found.tenant) == ("oauth:a@example.com", "blue")
     for org in (None, "", ["blue"], 5, "a\nb", "x" * 129):
