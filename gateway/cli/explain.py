@@ -47,6 +47,7 @@ def shown(answer: Mapping[str, object], *, text: str) -> Iterator[str]:
     yield f"intent    {_intent(answer.get('intent'), text)}"
     yield f"prompt    {answer.get('prompt') or 'none'}"
     yield f"upstream  {answer.get('upstream')}, model {answer.get('model') or 'as the client names it'}"
+    yield from _candidates(answer.get("candidates"))
     yield f"tools     {', '.join(_tools(answer.get('tools'))) or 'none'}"
     for remark in _texts(answer.get("remarks")):
         yield f"remark    {remark}"
@@ -68,6 +69,15 @@ def _intent(intent: object, text: str) -> str:
     if tools := _texts(intent.get("tools")):
         words += f", tools {', '.join(tools)}"
     return words
+
+
+def _candidates(candidates: object) -> Iterator[str]:
+    """Yield a line with the models of an alias; nothing for a model that is only itself."""
+    tried = (
+        [f"{one.get('model')} at {one.get('upstream')}" for one in candidates] if isinstance(candidates, list) else []
+    )
+    if len(tried) > 1:
+        yield f"tried     {', then '.join(tried)}"
 
 
 def _tools(tools: object) -> Iterator[str]:

@@ -48,6 +48,14 @@ def test_what_a_person_reads() -> None:
     ]
 
 
+def test_the_models_of_an_alias_are_shown() -> None:
+    """In the order in which they are tried; a model that is alone has no line."""
+    models = [{"model": "big", "upstream": "up"}, {"model": "small", "upstream": "other"}]
+    lines = list(shown({**ANSWER, "model": "fast", "candidates": models}, text="Hi"))
+    assert lines[3:5] == ["upstream  up, model fast", "tried     big at up, then small at other"]
+    assert "tried" not in "".join(shown({**ANSWER, "candidates": models[:1]}, text="Hi"))
+
+
 def test_a_workflow_is_shown_with_its_steps() -> None:
     """It has no messages yet: they depend on what its steps find."""
     called = {"name": "report", "parameters": {"title": "Kühe"}, "steps": ["rows", "page"]}

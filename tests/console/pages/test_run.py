@@ -45,7 +45,7 @@ async def test_a_run_is_told_from_its_begin_to_its_answer(tmp_path: Path) -> Non
         for told in (
             "awaiting approval",
             "Model call round 1",
-            "demo",
+            "demo (127.0.0.1:",
             "A person decides",
             "Waits for a person",
             "requested",
