@@ -65,7 +65,7 @@ OF_BODIES: Final = (
 OF_DECISIONS: Final = ("approval_not_found", "approval_expired", "approval_stale", "decision_conflict", "edit_refused")
 OF_CHATS: Final = (
     *(code for code in OF_BODIES if code != "unknown_field"),
-    *("unsupported_parameter", "upstream_rejected", "upstream_refused", "prompt_not_found"),
+    *("unsupported_parameter", "content_blocked", "upstream_rejected", "upstream_refused", "prompt_not_found"),
     *("idempotency_in_use", "idempotency_mismatch", "model_not_allowed", "upstream_not_allowed"),
     *("agent_iteration_limit", "agent_malformed_tool_call", "invalid_parameters", "run_cancelled", "run_interrupted"),
     *("workflow_failed", "upstream_limited", "upstream_error", "overloaded", "upstream_unavailable", "circuit_open"),
