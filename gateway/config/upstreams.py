@@ -24,7 +24,8 @@ def check_upstreams(document: Document) -> None:
             _check_base_url(document, url)
         _check_endpoints(document, path)
     _check_fallbacks(document, upstreams)
-    _warn_of_taken_paths(document, upstreams)
+    if document.get("passthrough", "by_model") is not True:
+        _warn_of_taken_paths(document, upstreams)
     _warn_of_taken_models(document, upstreams)
 
 

@@ -6,9 +6,10 @@ request with an equal head: clients send the same one again and again.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as attribute
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from gateway.contracts.caller import Caller
@@ -48,7 +49,7 @@ class Plan:
     origin in `cors` asks, so the upstream's answer gets them, too. `splice` is the class of its transactions: what a
     configuration adds to passthrough is a class of its own, and costs nothing where the router does not choose it.
     `endpoint` is the name of the endpoint in its upstream, and `ways` are those to all of them; None: the request can
-    go to this one only.
+    go to this one only. `by_model`: the body says which ways; the plan itself then only says how to read the request.
     `meter` is for the usage.
     """
 
@@ -78,6 +79,7 @@ class Plan:
     shared: bool
     endpoint: str | None
     ways: "Ways | None" = None
+    by_model: "ModelWays | None" = None
     meter: "Meter | None" = None
 
 
@@ -116,6 +118,41 @@ class Ways:
         except GatewayError:
             return False
         return True
+
+
+class ModelWays:
+    """The ways of a request by its model. `served` are upstreams with the patterns of their models, in their order.
+
+    A request for a model that none of them names goes the `usual` way.
+    """
+
+    __slots__ = ("_found", "_served", "_ways_to", "usual")
+
+    def __init__(
+        self, usual: Group, served: Sequence[tuple[Group, tuple[str, ...]]], ways_to: Callable[[Group], Ways]
+    ) -> None:
+        self.usual = usual
+        self._served = served
+        self._ways_to = ways_to
+        self._found: dict[Group, Ways] = {}
+
+    @property
+    def most_plans(self) -> int:
+        """Return how many plans there can be, without those of fallbacks, which mostly are among them."""
+        return sum(len(group.members) for group in {self.usual, *(group for group, _ in self._served)})
+
+    def ways_of(self, model: str | None) -> Ways:
+        """Return the ways of a request for a model; None: it names none. Raises GatewayError: the caller may not."""
+        group = self.usual
+        if model is not None:
+            named = (g for g, patterns in self._served if any(fnmatchcase(model, pattern) for pattern in patterns))
+            group = next(named, group)
+        ways = self._found.get(group)
+        if ways is None:
+            ways = self._ways_to(group)
+            ways.to(group, group.members[0])
+            self._found[group] = ways
+        return ways
 
 
 def may_run_twice(head: RequestHead, path: bytes) -> bool:

@@ -40,4 +40,5 @@ class Plans:
 def _size(key: bytes, plan: Plan) -> int:
     """Return the bytes of a plan; one with several ways has the head it was made from, and a plan for each."""
     one = 2 * len(key) + PLAN_BYTES
-    return one if plan.ways is None else one * (3 + plan.ways.most_plans)
+    many = plan.ways or plan.by_model
+    return one if many is None else one * (3 + many.most_plans)

@@ -38,7 +38,7 @@ Dangers.
 https://www.rfc-editor.org/rfc/rfc9110#section-8.6
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -50,10 +50,11 @@ from gateway.lanes.classify import CONTEXT_BASE, classify, is_plain
 from gateway.lanes.door import Door
 from gateway.lanes.keys import Identity, KeyRing, Wire
 from gateway.lanes.passthrough.balanced import Balanced
+from gateway.lanes.passthrough.by_model import ByModel
 from gateway.lanes.passthrough.hedging import Hedging
 from gateway.lanes.passthrough.metered import METERED, meter_of
 from gateway.lanes.passthrough.splice import Splice
-from gateway.lanes.plan import REPEATABLE, Plan, Ways, may_run_twice, upstream_head
+from gateway.lanes.plan import REPEATABLE, ModelWays, Plan, Ways, may_run_twice, upstream_head
 from gateway.lanes.plans import Plans
 from gateway.lanes.routes import Route, RouteTable, path_of, resolve_alias
 from gateway.telemetry.metrics import Metrics
@@ -105,11 +106,13 @@ class Router:
         limits: Limits,
         timeouts: Timeouts,
         context_upstream: int | None = None,
+        models: Sequence[tuple[str, ...]] = (),
         recorded: Recorded | None = None,
     ) -> None:
         """`context_upstream` is the index of the upstream that the configuration names for the context lane.
 
-        `recorded` takes the usage of passthrough requests; None: it is not recorded.
+        `models` are the patterns of each upstream, for routes by model. `recorded` takes the usage of passthrough
+        requests; None: it is not recorded.
         """
         self.groups = tuple(groups)
         self.door = door
@@ -120,6 +123,7 @@ class Router:
         self._metrics = metrics
         self._own_paths = frozenset(own_paths)
         self._context_upstream = context_upstream
+        self._served = tuple((group, patterns) for group, patterns in zip(groups, models, strict=False) if patterns)
         self._recorded = recorded
         self._plans = Plans()
         self._by_head = self._plans.by_head
@@ -189,12 +193,31 @@ class Router:
         route, plain = self._way(target)
         group = self.groups[route.index]
         make = partial(self._plan_for, head, target, cut, route, plain)
+        twice = may_run_twice(head, path_of(plain))
+
+        def ways_to(group: Group) -> Ways:
+            caller = make(group, group.members[0]).caller
+            sticky = head.value(_CONVERSATION) or (b"" if self.keys.is_empty else caller.name.encode())
+            return Ways(group, make, twice=twice, sticky=sticky)
+
+        if route.by_model and (head.length or head.chunked):
+            plan = self._first_allowed(make, (group, *(served for served, _ in self._served)))
+            return replace(plan, splice=self._kind(ByModel), by_model=ModelWays(group, self._served, ways_to))
         plan = make(group, group.members[0])
         if group.plain:
             return plan
-        sticky = head.value(_CONVERSATION) or (b"" if self.keys.is_empty else plan.caller.name.encode())
-        ways = Ways(group, make, twice=may_run_twice(head, path_of(plain)), sticky=sticky)
-        return replace(plan, splice=self._kind(Balanced if group.rules.hedge_s is None else Hedging), ways=ways)
+        kind = Balanced if group.rules.hedge_s is None else Hedging
+        return replace(plan, splice=self._kind(kind), ways=ways_to(group))
+
+    def _first_allowed(self, make: Callable[[Group, Member], Plan], groups: Sequence[Group]) -> Plan:
+        """Return the plan for the first upstream that the caller may use. Raises GatewayError: there is none."""
+        for group in groups[:-1]:
+            try:
+                return make(group, group.members[0])
+            except GatewayError as error:
+                if error.code != "upstream_not_allowed":
+                    raise
+        return make(groups[-1], groups[-1].members[0])
 
     def _kind(self, kind: type[Splice]) -> type[Splice]:
         """Return the class of transactions of this kind, which is another one where usage is recorded."""

@@ -23,10 +23,14 @@ _SLASHES = (re.compile(rb"[/\\]|%2f|%5c", re.IGNORECASE), re.compile(rb"/"))
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Targets under `prefix` go to the upstream at `index`; the path is compared as it came, nothing is decoded."""
+    """Targets under `prefix` go to the upstream at `index`; the path is compared as it came, nothing is decoded.
+
+    `by_model`: unless the model of the request names another one.
+    """
 
     prefix: bytes
     index: int
+    by_model: bool = False
 
     def matches(self, target: bytes) -> bool:
         if not target.startswith(self.prefix):

@@ -163,3 +163,9 @@ def test_rules_that_never_apply_are_warned_of(rule: str, said: str) -> None:
     """They were meant to do something."""
     (warning,) = warnings(f"upstreams: [{A}, {rule}}}]")
     assert said in warning
+
+
+def test_by_model_upstreams_share_their_paths() -> None:
+    """That is what it is for."""
+    text = f"passthrough: {{by_model: true}}\nupstreams: [{A}, models: [x]}}, {B}, models: [y]}}]"
+    assert warnings(text) == ()

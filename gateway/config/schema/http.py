@@ -7,6 +7,7 @@ from pydantic import Field
 from gateway.config.schema.section import Section
 from gateway.config.values.addresses import ListenAddress, PathPrefix
 from gateway.config.values.scalars import (
+    Flag,
     counted,
 )
 from gateway.config.values.units import Duration, DurationOrZero, sized
@@ -23,6 +24,13 @@ class Admin(Section):
 class Passthrough(Section):
     paths: tuple[PathPrefix, ...] = Field(
         default=("/v1/",), description="Path prefixes whose requests the gateway relays unchanged."
+    )
+    by_model: Flag = Field(
+        default=False,
+        description=(
+            "Choose the upstream of a request under `paths` by the `model` of its JSON body and the `models` of the "
+            "upstreams that have no paths of their own. At most 1 MiB of the body is looked at, and nothing is changed."
+        ),
     )
 
 

@@ -59,7 +59,7 @@ class Endpoint(Section):
     api_key_file: FilePath | None = Field(default=None, description="File that holds `api_key`.")
     models: tuple[Text, ...] = Field(
         default=(),
-        description="Models that it serves, as globs; empty: all of the upstream. For the context lane only.",
+        description="Models that it serves, as globs; empty: all of the upstream. In passthrough only `by_model`.",
     )
 
 
@@ -135,7 +135,9 @@ class Upstream(Section):
         default=None, description="Header that carries `api_key`; null: the one in which the client sent its own."
     )
     models: tuple[Text, ...] = Field(
-        default=(), description="Models that it serves, as globs; they choose the upstream in the context lane only."
+        default=(),
+        description="Models that it serves, as globs; they choose the upstream in the context lane, and in passthrough "
+        "with `passthrough.by_model`.",
     )
     paths: tuple[PathPrefix, ...] = Field(
         default=(), description="Path prefixes that it serves; empty: those of `passthrough.paths`."

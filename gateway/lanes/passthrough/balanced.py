@@ -52,12 +52,20 @@ class Balanced(Splice):
     def _begin(self, digits: bytes, body: bytes) -> None:
         ways = self._plan.ways
         assert ways is not None
-        self._ways, self._digits = ways, digits
-        self._tries = tries = Tries(ways.group, twice=ways.twice, sticky=ways.sticky, fallbacks=ways.fallbacks)
+        self._digits = digits
+        self._go_ways(ways, [body])
+
+    def _go_ways(self, ways: Ways, pieces: list[bytes], *, model: str | None = None) -> None:
+        """Begin the tries, with what is here of the body."""
+        self._ways = ways
+        self._tries = tries = Tries(
+            ways.group, twice=ways.twice, sticky=ways.sticky, model=model, fallbacks=ways.fallbacks
+        )
         if ways.group.rules.retry is not None:
             self._kept = []
-            self._keep(body)
-        self._pending = [b"", body]
+            for piece in pieces:
+                self._keep(piece)
+        self._pending = [b"", *pieces]
         self._next(tries)
 
     def _feed_request(self, data: bytes) -> bytes | None:
@@ -68,11 +76,10 @@ class Balanced(Splice):
 
     def _keep(self, piece: bytes) -> None:
         rules = self._ways.group.rules.retry
-        assert self._kept is not None
         self._kept_bytes += len(piece)
         if rules is None or self._kept_bytes > rules.body_bytes:
             self._kept = None
-        else:
+        elif self._kept is not None:
             self._kept.append(piece)
 
     # Tries.

@@ -21,6 +21,7 @@ from gateway.http.body import Body, LengthBody
 from gateway.http.response_head import ResponseHead
 from gateway.lanes.passthrough.accounting import Accounting
 from gateway.lanes.passthrough.balanced import Balanced
+from gateway.lanes.passthrough.by_model import ByModel
 from gateway.lanes.passthrough.hedging import Hedging
 from gateway.lanes.passthrough.splice import Splice
 from gateway.lanes.passthrough.teed import TeedLengthBody, teed_body_of
@@ -203,9 +204,13 @@ class MeteredHedging(Hedging, Metering):
     """A hedging transaction whose usage is recorded."""
 
 
+class MeteredByModel(ByModel, Metering):
+    """A transaction by model whose usage is recorded."""
+
+
 #: The class of transactions whose usage is recorded, by the one that it takes the place of.
 METERED: Final[Mapping[type[Splice], type[Splice]]] = MappingProxyType(
-    {Splice: Metering, Balanced: MeteredBalanced, Hedging: MeteredHedging}
+    {Splice: Metering, Balanced: MeteredBalanced, Hedging: MeteredHedging, ByModel: MeteredByModel}
 )
 
 

@@ -48,7 +48,8 @@ def build_router(
     if not upstreams and demo_url is not None:
         upstreams = (Upstream(name="demo", base_url=demo_url),)
     prefixes = [upstream.paths or settings.passthrough.paths for upstream in upstreams]
-    routes = [Route(prefix.encode(), i) for i, paths in enumerate(prefixes) for prefix in paths]
+    by_model = [settings.passthrough.by_model and not upstream.paths for upstream in upstreams]
+    routes = [Route(prefix.encode(), i, by_model[i]) for i, paths in enumerate(prefixes) for prefix in paths]
     return Router(
         routes=routes,
         groups=build_groups(upstreams, metrics=metrics, clock=clock),
@@ -58,6 +59,7 @@ def build_router(
         own_paths=ours | {path for path in own_paths if not any(r.matches(path) for r in routes)},
         limits=_limits(settings),
         timeouts=_timeouts(settings),
+        models=[one.models if by_model[i] else () for i, one in enumerate(upstreams)],
         context_upstream=next((i for i, one in enumerate(upstreams) if one.name == settings.context.upstream), None),
         recorded=recorded if settings.usage.enabled else None,
     )

@@ -18,4 +18,4 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "keepalive": 75.0,
         "drain": 30.0,
     }
-    assert Passthrough().paths == ("/v1/",)
+    assert Passthrough().model_dump() == {"paths": ("/v1/",), "by_model": False}

@@ -1,0 +1,146 @@
+"""The `model` of a JSON object, found while its bytes arrive: the first one at the top level.
+
+It reads strings and brackets only, keeps its place between two pieces, and never looks at a byte twice. What is not a
+JSON object, and what is too long or too finely divided, has no model here.
+"""
+
+import json
+import re
+from typing import Final
+
+#: So much of a body is looked at: SDKs send `messages` before `model`.
+LIMIT_BYTES: Final = 1 << 20
+#: So many strings and brackets are looked at: about 20 ms.
+LIMIT_TOKENS: Final = 50_000
+
+_SPACE: Final = re.compile(rb"[ \t\r\n]*")
+_STRING: Final = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+("?)', re.DOTALL)
+_NESTED: Final = re.compile(rb'[^"{}\[\]]*+')
+_SCALAR: Final = re.compile(rb'[^,}\]\s"]*+')
+#: What comes next: the brace of the object, a key, the rest of a key, a colon, a value, the rest of a string, a nested
+#: value, the rest of a string in it, the rest of a number or word, a comma.
+_BRACE, _KEY, _IN_KEY, _COLON, _VALUE, _IN_TEXT, _IN_NESTED, _IN_NESTED_TEXT, _IN_SCALAR, _COMMA = range(10)
+
+
+class ModelField:
+    """Looks for the model. `done` once `model` is final; None: there is none."""
+
+    def __init__(self) -> None:
+        self.model: str | None = None
+        self.done = False
+        self._data = bytearray()
+        self._at = 0
+        self._next = _BRACE
+        self._start = 0  # of the string that is being read
+        self._is_model = False  # the value belongs to the key
+        self._depth = 0
+        self._tokens = 0
+
+    def feed(self, data: bytes) -> None:
+        """Look at the next piece of the body."""
+        if self.done:
+            return
+        self._data += data[: LIMIT_BYTES - len(self._data)]
+        while not self.done and self._step():
+            self._tokens += 1
+            if self._tokens > LIMIT_TOKENS:
+                self.done = True
+        if len(self._data) >= LIMIT_BYTES:
+            self.done = True
+        if self.done:
+            self._data.clear()
+
+    def _step(self) -> bool:
+        """Read one token. Return False if more bytes are needed."""
+        if self._next in (_IN_KEY, _IN_TEXT, _IN_NESTED_TEXT):
+            return self._string()
+        if self._next == _IN_NESTED:
+            return self._nested()
+        if self._next == _IN_SCALAR:
+            self._skip(_SCALAR)
+            self._next = _COMMA
+            return self._at < len(self._data) or self._stay(_IN_SCALAR)
+        self._skip(_SPACE)
+        if self._at >= len(self._data):
+            return False
+        return self._mark(self._data[self._at])
+
+    def _stay(self, state: int) -> bool:
+        self._next = state
+        return False
+
+    def _skip(self, pattern: re.Pattern[bytes]) -> None:
+        found = pattern.match(self._data, self._at)
+        assert found is not None
+        self._at = found.end()
+
+    def _mark(self, byte: int) -> bool:
+        """Read a byte between two tokens."""
+        if self._next == _BRACE and byte == 0x7B:
+            self._next = _KEY
+        elif self._next == _KEY and byte == 0x22:
+            self._next, self._start = _IN_KEY, self._at
+        elif self._next == _COLON and byte == 0x3A:
+            self._next = _VALUE
+        elif self._next == _COMMA and byte == 0x2C:
+            self._next = _KEY
+        elif self._next == _VALUE and (byte == 0x22 or not self._is_model):
+            return self._value(byte)
+        else:  # the end of the object, a model that is no text, or no JSON
+            self.done = True
+            return False
+        self._at += 1
+        return True
+
+    def _value(self, byte: int) -> bool:
+        """Begin to read a value."""
+        if byte == 0x22:
+            self._next, self._start = _IN_TEXT, self._at
+            self._at += 1
+        elif byte in b"{[":
+            self._next, self._depth = _IN_NESTED, 1
+            self._at += 1
+        else:
+            self._next = _IN_SCALAR
+        return True
+
+    def _string(self) -> bool:
+        """Read on in a string."""
+        found = _STRING.match(self._data, self._at)
+        assert found is not None
+        self._at = found.end()
+        if not found[1]:
+            return False
+        if self._next == _IN_NESTED_TEXT:
+            self._next = _IN_NESTED
+            return True
+        if self._next == _IN_TEXT and not self._is_model:
+            self._next = _COMMA
+            return True
+        try:
+            text = json.loads(self._data[self._start : self._at])
+        except ValueError:
+            self.done = True
+            return False
+        if self._next == _IN_KEY:
+            self._is_model, self._next = text == "model", _COLON
+            return True
+        self.model, self.done = text, True
+        return False
+
+    def _nested(self) -> bool:
+        """Read on in a nested value."""
+        self._skip(_NESTED)
+        if self._at >= len(self._data):
+            return False
+        byte = self._data[self._at]
+        self._at += 1
+        if byte == 0x22:
+            self._next = _IN_NESTED_TEXT
+        elif byte in b"{[":
+            self._depth += 1
+        else:
+            self._depth -= 1
+            if not self._depth:
+                self._next = _COMMA
+        return True
