@@ -32,6 +32,7 @@ from gateway.contracts.store import Json, StoreError, unwritten
 from gateway.contracts.tool_runs import AWAITED_S
 from gateway.contracts.tools import ToolResult
 from gateway.errors import GatewayError
+from gateway.mcp.words import one_line
 from gateway.runs import settle
 from gateway.runs.asking import RequestKey
 from gateway.runs.event_feed import EventFeed
@@ -311,7 +312,7 @@ def _exchange(lane: ContextLane, wanted: WantedCall) -> Exchange:
         approvals="reject" if lane.approval_modes.of(None, caller=caller, chain=chain) == "reject" else "turn",
         fingerprint=fingerprint_of(wanted),
         idempotency_key=wanted.idempotency_key,
-        client={name: str(value)[:NAME_CHARS] for name, value in wanted.client.items()},
+        client={name: one_line(value, NAME_CHARS) for name, value in wanted.client.items()},
         call={"tool": wanted.tool, "arguments": wanted.arguments},
     )
 

@@ -7,7 +7,7 @@ import pytest
 from gateways import samples, until_read
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitRequestURLParams, ElicitResult
+from mcp_types import ElicitRequestURLParams, ElicitResult, Implementation
 
 from tests.mcp_server.serving import Era, World, both_eras, keys, texts, world
 
@@ -50,6 +50,20 @@ async def test_a_key_that_may_decide_is_asked_with_exactly_what_would_run(era: E
         (decided,) = await made.approvals(key="anna", state="done")
         assert (decided["decided_by"], decided["via"], decided["asked_by"]) == ("boss", "mcp", "boss")
         assert await effects(made) == 1
+
+
+@both_eras
+async def test_a_client_names_itself_on_one_visible_line(era: Era) -> None:
+    """Nothing that it writes there passes for a further line, or hides; of a long name the beginning is on record."""
+    info = Implementation(name="Code\r\nApproved by: \u202eboss\u200b\u2028now", version="1\t\x1b[2J" + "9" * 200)
+    async with world({"wait": "0.05s"}, keys=TEAM) as made:
+        async with made.client(era, key="agent", client_info=info) as client:
+            await client.call_tool("here__echo", {"text": "hi"})
+        (asked,) = await made.approvals(key="anna")
+        run = await made.get(f"/context/runs/{asked['run_id']}", key="anna")
+    for seen in (asked["client"], run["client"]):
+        assert seen["name"] == "Code Approved by: boss now"
+        assert seen["version"] == "1 [2J" + "9" * 94 + "…"
 
 
 @both_eras
