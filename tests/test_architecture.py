@@ -40,6 +40,7 @@ ROOMS = (
     ("tools",),
     ("workflows",),
     ("registry",),
+    ("keys",),
     ("config",),
     ("lanes",),
     ("upstream", "usage"),

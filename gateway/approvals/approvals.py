@@ -6,7 +6,7 @@
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -71,10 +71,10 @@ class Approvals:
         expires_s: float,
         on_reject: Literal["abort", "continue"],
         remembered_s: float = REMEMBERED_S,
-        deciders: Mapping[str, Sequence[str]] | None = None,
+        deciders: Callable[[str], Sequence[str]] = lambda _: (),
         console_url: str | None = None,
     ) -> None:
-        """Set the services and settings. `deciders` are the names of the keys that may decide, by their tenant.
+        """Set the services and settings. `deciders` returns the names of the keys of a tenant that may decide.
 
         `console_url` is the URL of the console for links, None where it has none.
         """
@@ -86,7 +86,7 @@ class Approvals:
         self._clock = clock
         self._expires_s = expires_s
         self._on_reject = on_reject
-        self._deciders = deciders or {}
+        self._deciders = deciders
         self._console_url = console_url
 
     def issue(self, step: StoredStep, exchange: Exchange) -> Approval:
@@ -132,7 +132,7 @@ class Approvals:
     def answering(self, caller: Caller, *, held_s: float | None = None) -> Answering:
         """Return how this caller can answer a question. `held_s`: its answer stays open for so long."""
         may, tenant = "approve" in caller.scopes, caller.tenant
-        deciders = () if may else self._deciders.get(tenant, ())
+        deciders = () if may else self._deciders(tenant)
         return Answering(held_s=held_s, may_decide=may, tenant=tenant, deciders=deciders, console_url=self._console_url)
 
     async def of_run(self, run_id: str, *, tenant: str) -> Mapping[int, Approval]:
@@ -183,7 +183,7 @@ class Approvals:
         if approval is None:
             raise not_found()
         if "approve" not in caller.scopes:
-            who = ", ".join(map(repr, self._deciders.get(caller.tenant, ()))) or "none so far"
+            who = ", ".join(map(repr, self._deciders(caller.tenant))) or "none so far"
             raise GatewayError(
                 "scope_missing",
                 f"Your key may not decide on approvals: it needs the scope 'approve'. Keys of its tenant that have it: "

@@ -39,7 +39,7 @@ def explain(document: Document, error: ValidationError, *, root: type[Section]) 
     for details in findings[:_MOST_FINDINGS]:
         is_key = details["loc"][-1:] == (_KEY_MARK,) or details["type"] == "extra_forbidden"
         path = tuple(part for part in details["loc"] if part != _KEY_MARK)
-        document.complain(path, _message(details, path, root=root), key=is_key)
+        document.complain(path, message_of(details, path, root=root), key=is_key)
     if len(findings) > _MOST_FINDINGS:
         document.complain_about("...", f"{len(findings) - _MOST_FINDINGS} more problems of this kind")
 
@@ -50,7 +50,8 @@ def nearest(word: str, candidates: list[str]) -> str:
     return f"; did you mean {shown(found[0])}?" if found else ""
 
 
-def _message(details: ErrorDetails, path: KeyPath, *, root: type[Section]) -> str:
+def message_of(details: ErrorDetails, path: KeyPath, *, root: type[Section]) -> str:
+    """Return a finding about the value at `path` in the words of a configuration file."""
     found = kind_of(details.get("input"))
     match details["type"]:
         case "extra_forbidden":

@@ -87,7 +87,7 @@ def _against(new: Loaded, merged: Settings, old: Loaded) -> Iterator[tuple[str, 
     if merged.is_keyless and not old.settings.is_keyless:
         yield (
             "keys",
-            f"there are none any more: everybody who reaches {old.settings.listen} could do "
+            f"there are none any more, and no 'runtime_keys': everybody who reaches {old.settings.listen} could do "
             "everything; restart the gateway if that is meant",
         )
     for path in _lost(old.settings, merged):

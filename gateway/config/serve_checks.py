@@ -6,13 +6,18 @@ from gateway.config.document import Document
 from gateway.config.problems import KeyPath
 from gateway.config.schema.serve_oauth import CALLER_PREFIX
 from gateway.config.values.addresses import Address
+from gateway.config.values.scalars import parse_flag
 
 _OAUTH: KeyPath = ("mcp", "serve", "oauth")
 
 
 def is_keyless(document: Document) -> bool:
     """Return whether everybody who reaches the gateway could do everything."""
-    return document.get("keys") in (None, [])
+    try:
+        makes_keys = parse_flag(document.get("runtime_keys", "enabled"))
+    except ValueError:
+        makes_keys = False
+    return document.get("keys") in (None, []) and not makes_keys
 
 
 def check_serve(document: Document) -> None:

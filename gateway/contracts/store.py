@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
 from gateway.contracts.journal import Journal
+from gateway.contracts.keys import KeyStore
 from gateway.contracts.responses import ResponseStore
 from gateway.contracts.usage import UsageStore
 from gateway.errors import GatewayError
@@ -126,7 +127,7 @@ class HiddenTurn:
         )
 
 
-class Store(Journal, ResponseStore, UsageStore, Protocol):
+class Store(Journal, ResponseStore, KeyStore, UsageStore, Protocol):
     """The storage of everything that outlives a request. Each method is one transaction of the store.
 
     A method raises StoreError when it fails. Then nothing has changed, and nothing will, unless it is an
@@ -237,9 +238,9 @@ class Store(Journal, ResponseStore, UsageStore, Protocol):
     async def prune(self, *, before_s: float, limit: int) -> int:
         """Delete rows of ended runs and hidden turns older than `before_s`, and of grants that ended before.
 
-        Also of responses that were created before, and of conversations that nobody changed since. Returns how many,
-        at most `limit`; 0: there are none left. What other rows belong to is deleted after all of them. A response may
-        stay for as long as one does that was stored before it. The audit log stays.
+        Also of responses that were created before, of conversations that nobody changed since, and of keys that ended
+        before. Returns how many, at most `limit`; 0: there are none left. What other rows belong to is deleted after
+        all of them. A response may stay for as long as one does that was stored before it. The audit log stays.
         """
         ...
 

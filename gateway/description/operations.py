@@ -45,8 +45,7 @@ COMMON: Final = (
 )
 #: Codes that any operation for a key may answer.
 OF_KEYS: Final = (
-    *("invalid_header", "missing_api_key", "invalid_api_key", "key_expired"),
-    *("scope_missing", "network_not_allowed"),
+    *("invalid_header", "missing_api_key", "invalid_api_key", "key_expired", "network_not_allowed", "scope_missing"),
 )
 #: Codes of no operation: paths and methods that are none, and requests that pass through.
 OF_NONE: Final = ("unknown_route", "unsupported_endpoint", "tool_not_found", "invalid_token", "issuer_unavailable")
@@ -177,6 +176,7 @@ _PROMPTS, _SERVICES = "/v1/system-prompts", "/mcp/services"
 _ADMIN: Final[tuple[Scope, ...]] = ("admin",)
 _CONTEXT: Final[tuple[Scope, ...]] = ("context",)
 _MEMORIES: Final = "/context/memories"
+_KEYS: Final = "/context/keys"
 _REMEMBERING: Final[tuple[Scope, ...]] = ("context", "admin")
 _WHOSE: Final = (
     Parameter("user", TEXT, "Id of the end user (`X-Context-User`, or `user` of requests)."),
@@ -274,6 +274,18 @@ OPERATIONS: Final[Sequence[Operation]] = (
          paged("Tool"), parameters=(_BEHIND, _MANY)),
     _get("/context/status", "getStatus", "Get versions, upstreams, configuration, problems and recent figures",
          "Operating", ref("GatewayStatus"), scopes=_ADMIN),
+    _get(_KEYS, "listKeys", "List the keys of the tenant, the newest first, then those of the configuration", "Keys",
+         paged("Key"), scopes=_ADMIN, parameters=(_BEHIND, _LIMIT)),
+    _post(_KEYS, "createKey", "Make a key: `key` is its text, which is told once", "Keys", ref("NewKey"),
+          scopes=_ADMIN, body="KeyTerms", status=201,
+          errors=("key_too_wide", "key_exists", "runtime_keys_off", "too_many_keys")),
+    _get(_KEYS + "/{id}", "getKey", "Get a key that was made at run time", "Keys", ref("Key"), scopes=_ADMIN,
+         errors=("key_not_found",)),
+    _post(_KEYS + "/{id}/rotate", "rotateKey", "Make a key in the place of another one, which stays valid for a while",
+          "Keys", ref("NewKey"), scopes=_ADMIN, body="Rotation", status=201, required=False,
+          errors=("key_not_found", "key_ended", "key_is_configured", "key_too_wide", "runtime_keys_off")),
+    _delete(_KEYS + "/{id}", "revokeKey", "Revoke a key", "Keys", scopes=_ADMIN,
+            errors=("key_not_found", "key_ended", "key_is_configured")),
     _get(_SERVICES, "listServices", "List the MCP servers", "Services", paged("Service"), scopes=_ADMIN,
          parameters=(_BEHIND, _MANY)),
     _get(_SERVICES + "/{name}", "getService", "Get an MCP server", "Services", ref("Service"), scopes=_ADMIN,

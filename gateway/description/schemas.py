@@ -17,6 +17,7 @@ from gateway.api.prompts import PromptBody
 from gateway.api.runs import STATES as RUN_STATES
 from gateway.api.runs import SettlementBody
 from gateway.api.workflows import RunBody
+from gateway.config.schema.keys import KeyTerms
 from gateway.config.schema.mcp import McpServer
 from gateway.dialects.chat.body import ROLES
 from gateway.dialects.table import DIALECTS
@@ -38,6 +39,7 @@ BODIES: Final[Mapping[str, type[BaseModel]]] = {
     "Batch": Batch,
     "Decision": DecisionBody,
     "Finding": SettlementBody,
+    "KeyTerms": KeyTerms,
     "McpServer": McpServer,
     "PromptBody": PromptBody,
     "RunBody": RunBody,
@@ -67,12 +69,28 @@ def schemas() -> dict[str, Schema]:
         found |= schema.pop("$defs", {})
         found[name] = schema
     found |= _answers() | _answers_of_runs() | _of_memories() | _answers_of_services() | _answers_of_operating()
-    found |= _of_responses()
+    found |= _of_responses() | _of_keys()
     found |= {"Error": _error(), "ChatRequest": _chat_request()}
     found["ExplainRequest"] = {"anyOf": [ref("ChatRequest"), ref("ResponseRequest")]}
     for dialect in DIALECTS:
         found |= dialect.described.schemas
     return dict(sorted(found.items()))
+
+
+def _of_keys() -> dict[str, Schema]:
+    """Return the schemas of keys. A configured one has its name as its id, and nobody knows who made it."""
+    key = _of(
+        object=_only("key"),
+        **_texts("id", "name", "tenant"),
+        **dict.fromkeys(("scopes", "models", "tools", "upstreams", "networks"), _many(TEXT)),
+        **_some("expires", "approvals", "hint", "created_by", "revoked_by", "rotated_from"),
+        metadata={"type": "object", "additionalProperties": TEXT},
+        state={"enum": ["valid", "expired", "revoked"]},
+        origin={"enum": ["store", "configuration"]},
+        **dict.fromkeys(("created_at", "revoked_at", "used_at"), _maybe(TIME)),
+    )
+    grace = {"type": ["string", "number"], "description": "How long the old key stays valid, such as `1h`."}
+    return {"Key": key, "NewKey": _with(key, key=TEXT), "Rotation": {"type": "object", "properties": {"grace": grace}}}
 
 
 def _of_memories() -> dict[str, Schema]:

@@ -38,6 +38,7 @@ from gateway.contracts.journal import (
     StoredRun,
     StoredStep,
 )
+from gateway.contracts.keys import Adding, StoredKey
 from gateway.contracts.lists import ApprovalOrder, NarrowedApprovals, NarrowedRuns, Tally
 from gateway.contracts.plugin import (
     Clock,
@@ -105,6 +106,7 @@ __all__ = [
     "RISK_LEVEL",
     "TOOL_HEADER",
     "Action",
+    "Adding",
     "Approval",
     "ApprovalOrder",
     "AskBefore",
@@ -168,6 +170,7 @@ __all__ = [
     "Store",
     "StoreError",
     "StoredConversation",
+    "StoredKey",
     "StoredPrompt",
     "StoredResponse",
     "StoredRun",

@@ -16,6 +16,7 @@ from gateway.api.explain import ExplainPages
 from gateway.api.mcp_services import ServicePages
 from gateway.api.memories import MemoryPages
 from gateway.api.operating.audit import AuditPages, AuditVerifier
+from gateway.api.operating.keys import KeyPages
 from gateway.api.operating.status import Status, StatusPages
 from gateway.api.operating.tools import ToolPages
 from gateway.api.prompts import PromptPages
@@ -116,7 +117,14 @@ class ApiPages:
         tools = ToolPages(catalog=lambda: self.current().equipment.judge.catalog, authorise=self._authorise)
         audit = AuditPages(verifier, authorise=self._authorise)
         status = StatusPages(self.status, authorise=self._authorise)
-        return [*tools.routes(), *audit.routes(), *status.routes()]
+        keys = KeyPages(
+            self.shared.store,
+            settings=self.settings,
+            refresh=self.shared.keys.refresh,
+            authorise=self._authorise,
+            clock=self.shared.clock,
+        )
+        return [*tools.routes(), *audit.routes(), *status.routes(), *keys.routes()]
 
     def of_runs(self) -> Sequence[Route]:
         """Return the routes of approvals, grants, memories, runs and their events."""

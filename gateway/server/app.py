@@ -126,6 +126,7 @@ class Gateway:
         store = await open_store(settings, folder=self._loaded.folder)
         self._stack.push_async_callback(store.close)
         self._share(store)
+        await self._shared.keys.refresh()
         await self._follow_services()
         router = self._entry()
         self._context = await self._assemble(self._loaded, router)
@@ -148,7 +149,8 @@ class Gateway:
             listener.start()
         await self._notices.follow(self._loaded.settings)
         pruner = Pruner(store, owner=self._shared.leases.owner, clock=self._clock)
-        self._tasks += map(asyncio.create_task, (self._housekeeping(), self._shared.leases.run(), pruner.run()))
+        going_on = (self._housekeeping(), self._shared.leases.run(), self._shared.keys.run(), pruner.run())
+        self._tasks += map(asyncio.create_task, going_on)
         self._metrics.last_reload_success_s = time.time()
 
     def _share(self, store: Store) -> None:
@@ -161,11 +163,12 @@ class Gateway:
             resume=lambda run: self._resumption.go_on(run),
             equipment=lambda: self._current().equipment,
             room=lambda: self._listeners[DATA].room,
+            makes_keys=lambda: self._loaded.settings.runtime_keys.enabled,
         )
         self._resumption, self._kept = build_resumption(shared, lane=lambda: self._current().lane)
         self._notices = Notices(shared, on_duty=self._index == 0)
-        used = (shared.usage.close, shared.mcp_servers.close, shared.feed.close, self._notices.close)
-        for close in (*used, shared.leases.close, self._kept.close, self._runs.close):
+        used = (shared.usage.close, shared.keys.close, shared.mcp_servers.close, shared.feed.close)
+        for close in (*used, self._notices.close, shared.leases.close, self._kept.close, self._runs.close):
             self._stack.push_async_callback(close)
 
     def connection_factory(self, name: str) -> Callable[[], ClientConnection]:
@@ -260,6 +263,7 @@ class Gateway:
         able = False
         try:
             webhooks_of(loaded.settings.approvals.notify)
+            await self._shared.keys.refresh()
             router = self._entry()
             context = await self._assemble(loaded, router)
             able = True
@@ -305,6 +309,7 @@ class Gateway:
             own_paths=ROOT_PATHS | (frozenset() if settings.admin.listen else operators_paths(settings)),
             lent=self._lent,
             recorded=self._shared.usage.recorded,
+            stored=self._shared.keys.accepted,
             now_s=self._clock.time,
         )
 

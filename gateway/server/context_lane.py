@@ -27,6 +27,9 @@ from gateway.contracts.managed import ManagedService
 from gateway.contracts.plugin import Clock, Counters, Enhancer, Host, LoopLimits, Runs, Tools
 from gateway.contracts.store import Store, StoreError
 from gateway.errors import contained
+from gateway.keys.in_use import KeysInUse
+from gateway.keys.terms import caller_of
+from gateway.lanes.keys import Key, KeyRing, StoredKeys
 from gateway.mcp.servers import McpServers
 from gateway.model.call import ModelCall
 from gateway.model.candidates import ModelTable
@@ -89,6 +92,7 @@ class Shared:
     in_use: InUse
     results: Results
     usage: Ledger
+    keys: KeysInUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +133,18 @@ def build_shared(
     resume: Callable[[StoredRun], Awaitable[None]],
     equipment: Callable[[], Equipment],
     room: Callable[[], int | None] = lambda: None,
+    makes_keys: Callable[[], bool] = lambda: False,
 ) -> Shared:
-    """Build the services that requests of all configurations share. `room`: see `Leases`."""
+    """Build the services that requests of all configurations share.
+
+    `room`: see `Leases`. `makes_keys` returns whether keys of the store are accepted.
+    """
     leases = Leases(store, clock=clock, resume=resume, room=room)
+    keys = KeysInUse(store, StoredKeys(), is_on=makes_keys, clock=clock)
     servers = make_servers(store, worker=leases.owner, counters=counters, clock=clock)
     ledger = Ledger(store, writer=leases.owner, counters=counters, clock=clock)
-    return Shared(store, runs, EventFeed(store), leases, counters, clock, servers, InUse(equipment), Results(), ledger)
+    feed, in_use = EventFeed(store), InUse(equipment)
+    return Shared(store, runs, feed, leases, counters, clock, servers, in_use, Results(), ledger, keys)
 
 
 def build_resumption(shared: Shared, *, lane: Callable[[], ContextLane]) -> tuple[Resumption, KeptResponses]:
@@ -259,7 +269,7 @@ def _parts(settings: Settings, shared: Shared) -> AgentParts:
         expires_s=request_key.expires,
         on_reject=request_key.on_reject,
         remembered_s=request_key.remembered,
-        deciders=_deciders(settings),
+        deciders=_deciders(settings, shared.keys.accepted),
         console_url=settings.console_url,
     )
     return AgentParts(
@@ -295,12 +305,10 @@ def _approval_modes(settings: Settings) -> ApprovalModes:
     return ApprovalModes(settings.approvals.mode, settings.approvals.chains)
 
 
-def _deciders(settings: Settings) -> Mapping[str, Sequence[str]]:
-    deciders: dict[str, list[str]] = {}
-    for key in settings.keys:
-        if "approve" in key.scopes:
-            deciders.setdefault(key.tenant_name, []).append(key.name)
-    return deciders
+def _deciders(settings: Settings, stored: StoredKeys) -> Callable[[str], Sequence[str]]:
+    """Return what finds the names of the keys of a tenant that may decide now."""
+    keys = [Key(bytes.fromhex(key.sha256), caller_of(key)) for key in settings.keys]
+    return KeyRing(keys, stored=stored if settings.runtime_keys.enabled else None).deciders
 
 
 def _earlier(store: Store, clock: Clock) -> Callable[[RequestKey, Caller], Awaitable[StoredRun | None]]:

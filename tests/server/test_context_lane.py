@@ -11,7 +11,8 @@ from gateway.config import ConfigError, Settings
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import StoredRun
 from gateway.errors import GatewayError
-from gateway.lanes.keys import LOCAL
+from gateway.keys.in_use import KeysInUse
+from gateway.lanes.keys import LOCAL, StoredKeys
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.asking import RequestKey
 from gateway.runs.event_feed import EventFeed
@@ -52,6 +53,7 @@ async def assembled(folder: Path, store: SqliteStore | None = None, **content: o
             in_use=InUse(_nothing_yet),
             results=Results(),
             usage=Ledger(store, writer="w1", counters=ContextCounters(), clock=CLOCK),
+            keys=KeysInUse(store, StoredKeys(), is_on=lambda: False, clock=CLOCK),
         ),
     )
 

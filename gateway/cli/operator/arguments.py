@@ -26,16 +26,22 @@ def add_asking(
     """
 
     def lines(args: argparse.Namespace) -> Iterator[str]:
-        @cache
-        def where() -> str | Address:
-            settings = configuration(args, checked=False).settings
-            return args.url or (settings.admin.listen if admin else None) or settings.listen
-
-        return function(Remote(where, given_key()), **own_arguments(args))
+        return function(remote_of(args, admin=admin), **own_arguments(args))
 
     parser = add_printing(commands, name, lines, text)
     parser.add_argument("--url", help="the gateway's address (default: as configured); its key: GATEWAY_API_KEY")
     return parser
+
+
+def remote_of(args: argparse.Namespace, *, admin: bool = False) -> Remote:
+    """Return the gateway that a command line means; `admin`: its address for administration, if it has one."""
+
+    @cache
+    def where() -> str | Address:
+        settings = configuration(args, checked=False).settings
+        return args.url or (settings.admin.listen if admin else None) or settings.listen
+
+    return Remote(where, given_key())
 
 
 def json_option(parser: argparse.ArgumentParser) -> None:

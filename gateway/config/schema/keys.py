@@ -8,8 +8,9 @@ from pydantic import Field
 
 from gateway.config.schema.section import Section
 from gateway.config.values.networks import Network
-from gateway.config.values.scalars import ApprovalMode, Label, Name, Text, parse_text
+from gateway.config.values.scalars import ApprovalMode, Flag, Label, Name, Text, parse_text
 from gateway.config.values.times import Time
+from gateway.config.values.units import DurationOrZero
 from gateway.config.values.value import Value
 
 Scope = Literal["passthrough", "context", "tools", "approve", "admin", "metrics"]
@@ -70,3 +71,17 @@ class KeyTerms(Section):
 
 class Key(KeyTerms):
     sha256: Sha256 = Field(description="SHA-256 of the key; the configuration never holds the key itself.")
+
+
+class RuntimeKeys(Section):
+    enabled: Flag = Field(
+        default=False,
+        description=(
+            "Let operators make keys while the gateway runs (`gateway keys create`), which the store has. Then nobody "
+            "enters without a key, also while there is none yet."
+        ),
+    )
+    grace: DurationOrZero = Field(
+        default=86400.0,
+        description="Time for which a rotated key stays valid beside the new one, unless the rotation says otherwise.",
+    )

@@ -9,7 +9,7 @@ from pydantic import Field
 from gateway.config.schema.approvals import Approvals, Risk
 from gateway.config.schema.context import Chains, Context, Prompts, Workflows
 from gateway.config.schema.http import Admin, Limits, Passthrough
-from gateway.config.schema.keys import Key
+from gateway.config.schema.keys import Key, RuntimeKeys
 from gateway.config.schema.mcp import Mcp
 from gateway.config.schema.models import ModelAlias
 from gateway.config.schema.section import Section
@@ -82,8 +82,9 @@ class Settings(Section):
     )
     keys: tuple[Key, ...] = Field(
         default=(),
-        description="Keys of the gateway's clients; empty: everybody on this machine may use it.",
+        description="Keys of the clients; empty, and no `runtime_keys`: everybody on this machine may use the gateway.",
     )
+    runtime_keys: RuntimeKeys = Field(default_factory=RuntimeKeys, description="Keys that are made at run time.")
     public_url: BaseUrl | None = Field(
         default=None, description="URL under which people reach the gateway; null: approvals are shown without a link."
     )
@@ -131,7 +132,7 @@ class Settings(Section):
     @property
     def is_keyless(self) -> bool:
         """Return whether everybody who reaches the gateway may do everything."""
-        return not self.keys
+        return not self.keys and not self.runtime_keys.enabled
 
     @property
     def console_url(self) -> str | None:

@@ -5,11 +5,14 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from gateway.config.values.scalars import parse_text
+from gateway.config.values.units import parse_duration
 from gateway.config.values.value import Value
 
 _TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?(?:[Zz]|[+-][0-9]{2}:[0-9]{2})\Z"
 )
+
+_DAYS = re.compile(r"([0-9]{1,5})d\Z")
 
 
 def parse_time(value: object) -> datetime:
@@ -21,6 +24,20 @@ def parse_time(value: object) -> datetime:
         return datetime.fromisoformat(text.upper()).astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise ValueError(f"there is no such time: {error}") from None
+
+
+def moment_in(text: str, *, now_s: float) -> str:
+    """Return a moment that a person writes, as `parse_time` reads it: a time, or so long from `now_s` (Unix) on.
+
+    Raises ValueError.
+    """
+    if (days := _DAYS.match(text)) is not None:
+        duration_s = float(days[1]) * 86400.0
+    elif _TIME.match(text) is None:
+        duration_s = parse_duration(text)
+    else:
+        return format_time(parse_time(text))
+    return format_time(datetime.fromtimestamp(int(now_s + duration_s), UTC))
 
 
 def format_time(moment: datetime) -> str:

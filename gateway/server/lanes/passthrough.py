@@ -8,13 +8,12 @@ from collections.abc import Callable, Collection, Sequence
 from gateway.approvals.webhooks import webhooks_of
 from gateway.config import ConfigError, Problem, Settings
 from gateway.config.prices import prices_of
-from gateway.config.schema.keys import KeyTerms
 from gateway.config.schema.upstreams import Upstream
-from gateway.contracts.caller import Bounds, Caller
 from gateway.http.request_head import HeadLimits
+from gateway.keys.terms import caller_of
 from gateway.lanes.classify import CONSOLE, PROMPTS, SERVICES, WORKFLOWS
 from gateway.lanes.door import Door
-from gateway.lanes.keys import Key, KeyRing, LentKeys
+from gateway.lanes.keys import Key, KeyRing, LentKeys, StoredKeys
 from gateway.lanes.router import Limits, Router, Timeouts
 from gateway.lanes.routes import Route
 from gateway.mcp_server.auth.protected_resource import WELL_KNOWN, metadata_paths
@@ -37,9 +36,12 @@ def build_router(
     own_paths: Collection[bytes],
     lent: LentKeys | None = None,
     recorded: Recorded | None = None,
+    stored: StoredKeys | None = None,
     now_s: Callable[[], float] = time.time,
 ) -> Router:
-    """Build the router of the data listener. `lent` are the tokens of the console, `recorded` takes the usage.
+    """Build the router of the data listener.
+
+    `lent` are the tokens of the console, `recorded` takes the usage, and `stored` are the keys of the store.
 
     `now_s` returns the time (Unix), at which keys end.
     """
@@ -53,7 +55,7 @@ def build_router(
     return Router(
         routes=routes,
         groups=build_groups(upstreams, metrics=metrics, clock=clock),
-        keys=KeyRing(_keys(settings), lent=lent, now_s=now_s),
+        keys=KeyRing(_keys(settings), lent=lent, stored=stored if settings.runtime_keys.enabled else None, now_s=now_s),
         metrics=metrics,
         door=door(settings),
         own_paths=ours | {path for path in own_paths if not any(r.matches(path) for r in routes)},
@@ -136,18 +138,6 @@ def _is_wildcard(host: str) -> bool:
 
 def _keys(settings: Settings) -> list[Key]:
     return [Key(bytes.fromhex(key.sha256), caller_of(key)) for key in settings.keys]
-
-
-def caller_of(terms: KeyTerms) -> Caller:
-    """Return the caller that a key stands for."""
-    bounds = Bounds(
-        expires_s=None if terms.expires is None else terms.expires.timestamp(),
-        models=terms.models,
-        tools=terms.tools,
-        upstreams=terms.upstreams,
-        networks=terms.networks,
-    )
-    return Caller(terms.name, terms.tenant_name, frozenset(terms.scopes), bounds, terms.approvals)
 
 
 def _limits(settings: Settings) -> Limits:

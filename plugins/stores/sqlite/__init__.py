@@ -55,6 +55,7 @@ from .commits import Lasts, LoggedTransactions, PlainTransactions
 from .file import IN_MEMORY, connect, open_file
 from .journal_statements import chosen
 from .journal_transactions import APPROVALS, ASKS, AUDIT, EVENTS, GRANTS, RUNS, STEPS
+from .keys import SqliteKeys, prune_keys
 from .memories import SqliteMemories
 from .migrations import MIGRATIONS, Migration
 from .responses import SqliteResponses
@@ -86,7 +87,7 @@ class Config(BaseModel):
         raise ValueError("a SQLite store is named sqlite:///FILE, for example sqlite:///./gateway.db")
 
 
-class SqliteStore(SqliteMemories, SqliteResponses, SqliteUsage):
+class SqliteStore(SqliteMemories, SqliteResponses, SqliteKeys, SqliteUsage):
     """The `gateway.contracts.store.Store` on one file, or in memory. Call `open` first."""
 
     def __init__(self, place: str, *, migrations: Sequence[Migration] = MIGRATIONS) -> None:
@@ -219,6 +220,7 @@ class SqliteStore(SqliteMemories, SqliteResponses, SqliteUsage):
     async def prune(self, *, before_s: float, limit: int) -> int:
         def prune(connection: sqlite3.Connection) -> int:
             gone = journal.prune(connection, before_s=before_s, limit=limit)
+            gone += prune_keys(connection, before_s=before_s, limit=limit - gone)
             return gone + response_statements.prune(connection, before_s=before_s, limit=limit - gone)
 
         return await self._write(prune)

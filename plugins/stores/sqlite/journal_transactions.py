@@ -73,7 +73,7 @@ def write(connection: sqlite3.Connection, *, change: Change) -> None:
             connection.execute(journal.AWAITS, (run.tenant, run.id, run.id, run.updated_s + AWAITED_S))
     if run.state in ENDED:
         _undecided(connection, journal.CANCEL_APPROVALS, (run.tenant, run.id), now_s=run.updated_s)
-    _append(connection, change.events, change.audit)
+    append(connection, change.events, change.audit)
 
 
 def _hold_key(connection: sqlite3.Connection, run: StoredRun, *, instead_of: str | None) -> None:
@@ -146,7 +146,7 @@ def _decide(connection: sqlite3.Connection, write: DecisionWrite) -> Approval:
     decided = APPROVALS.fact(connection.execute(journal.DECIDE, (state, *decision, *key)).fetchone())
     if write.grant is not None:
         connection.execute(journal.ADD_GRANT, GRANTS.values(write.grant))
-    _append(connection, write.events, write.audit)
+    append(connection, write.events, write.audit)
     return decided
 
 
@@ -185,7 +185,7 @@ def cancel(
     if not connection.execute(journal.CANCEL_RUN, (now_s, tenant, run_id)).rowcount:
         return False
     _undecided(connection, journal.CANCEL_APPROVALS, (tenant, run_id), now_s=now_s)
-    _append(connection, events, audit)
+    append(connection, events, audit)
     return True
 
 
@@ -193,7 +193,7 @@ def late(
     connection: sqlite3.Connection, *, step: StoredStep, events: Sequence[RunEvent], audit: Sequence[AuditLine]
 ) -> None:
     connection.execute(journal.LATE_STEP, (step.late, step.tenant, step.run_id, step.number))
-    _append(connection, events, audit)
+    append(connection, events, audit)
 
 
 def revoke(
@@ -201,7 +201,7 @@ def revoke(
 ) -> bool:
     """Execute the deletion `statement`, and write `audit` only if it deleted something. Return whether it did."""
     was_there = connection.execute(statement, values).rowcount > 0
-    _append(connection, (), audit if was_there else ())
+    append(connection, (), audit if was_there else ())
     return was_there
 
 
@@ -214,7 +214,7 @@ def reissue(connection: sqlite3.Connection, *, old_id: str, approval: Approval, 
     connection.execute(journal.REPLACE_APPROVAL, (approval.id, *place))
     now_s = approval.created_s
     old = _resolved(tenant, approval.run_id, old_id, state="cancelled", now_s=now_s)
-    _append(connection, (old, *events), [_line(replace(approval, state="cancelled"), now_s=now_s)])
+    append(connection, (old, *events), [_line(replace(approval, state="cancelled"), now_s=now_s)])
     return True
 
 
@@ -229,7 +229,7 @@ def _undecided(
     rows = connection.execute(statement, values).fetchall()
     ended = sorted(map(APPROVALS.fact, rows), key=attrgetter("created_s", "id"))
     events = [_resolved(a.tenant, a.run_id, a.id, state=a.state, now_s=now_s) for a in ended]
-    _append(connection, events, [_line(approval, now_s=now_s) for approval in ended])
+    append(connection, events, [_line(approval, now_s=now_s) for approval in ended])
     return ended
 
 
@@ -260,7 +260,8 @@ def _resolved(tenant: str, run_id: str, approval_id: str, *, state: str, now_s: 
     return RunEvent(tenant=tenant, run_id=run_id, type="approval.resolved", data=data, created_s=now_s)
 
 
-def _append(connection: sqlite3.Connection, events: Iterable[RunEvent], audit: Sequence[AuditLine]) -> None:
+def append(connection: sqlite3.Connection, events: Iterable[RunEvent], audit: Sequence[AuditLine]) -> None:
+    """Write events and audit lines behind the last ones."""
     connection.executemany(journal.ADD_EVENT, (EVENTS.values(event)[:-1] for event in events))
     if not audit:
         return

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from gateway.plugin import ask_id
 
-from .memory_tables import COUNTED_CHANGES, MEMORIES_OF_USERS
+from .memory_statements import COUNTED_CHANGES, MEMORIES_OF_USERS
 
 Migration: TypeAlias = Sequence[str]
 
@@ -334,6 +334,16 @@ MIGRATIONS: Sequence[Migration] = (
         "CREATE INDEX usage_by_day ON usage (day)",
         # The processes that may have usage which is not stored yet.
         "CREATE TABLE usage_writers (writer TEXT PRIMARY KEY, added_s REAL NOT NULL) WITHOUT ROWID",
+    ),
+    (
+        # Keys that were made at run time. `number` is the order in which they were.
+        """CREATE TABLE keys (
+            number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, tenant TEXT NOT NULL, name TEXT NOT NULL,
+            sha256 TEXT NOT NULL UNIQUE, hint TEXT NOT NULL, terms TEXT NOT NULL, created_s REAL NOT NULL,
+            created_by TEXT NOT NULL, expires_s REAL, revoked_s REAL, revoked_by TEXT, rotated_from TEXT UNIQUE,
+            used_s REAL)""",
+        "CREATE INDEX keys_of_tenants ON keys (tenant, number)",
+        "CREATE INDEX keys_by_end ON keys (coalesce(revoked_s, expires_s))",
     ),
 )
 

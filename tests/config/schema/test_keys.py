@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import ValidationError
 
-from gateway.config.schema.keys import Key
+from gateway.config.schema.keys import Key, RuntimeKeys
 
 KEY = {"name": "ci", "sha256": "0" * 64, "scopes": ["admin"]}
 
@@ -38,3 +38,8 @@ def test_a_key_has_no_bounds_unless_it_is_given_some() -> None:
     assert list(map(str, bound.networks)) == ["10.0.0.0/8", "::1/128"]
     assert bound.model_dump(mode="json")["expires"] == "2027-01-31T22:59:59Z"
     assert Key.model_validate(bound.model_dump(mode="json")) == bound
+
+
+def test_keys_at_run_time_are_off_until_they_are_wanted() -> None:
+    """A rotated key stays valid for a day."""
+    assert RuntimeKeys().model_dump() == {"enabled": False, "grace": 86400.0}

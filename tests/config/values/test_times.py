@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.config.values.times import format_time, parse_time
+from gateway.config.values.times import format_time, moment_in, parse_time
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,19 @@ def test_a_moment_without_its_zone_is_none(value: object) -> None:
     """Nor is one that no calendar has."""
     with pytest.raises(ValueError, match=r"expected|there is no such time"):
         parse_time(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("30d", "1970-01-31T00:00:10Z"),
+        ("90m", "1970-01-01T01:30:10Z"),
+        ("2027-01-31T23:59:59Z", "2027-01-31T23:59:59Z"),
+    ],
+)
+def test_a_person_may_say_how_long(text: str, moment: str) -> None:
+    """Counted from now; anything else is no moment."""
+    assert moment_in(text, now_s=10.9) == moment
+    for wrong in ("soon", "1w", "-1d", "2027-01-31"):
+        with pytest.raises(ValueError, match="expected"):
+            moment_in(wrong, now_s=0.0)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.plugins.stores.sqlite.memory_tables import MEMORIES_OF_USERS
+from gateway.plugins.stores.sqlite.memory_statements import MEMORIES_OF_USERS
 from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
 from tests.plugins.stores.records import memory, recalled
 

@@ -24,6 +24,7 @@ from tests.plugins.stores.contract import RUN, Reopen
 from tests.plugins.stores.contract_approvals import *  # noqa: F403
 from tests.plugins.stores.contract_grants import *  # noqa: F403
 from tests.plugins.stores.contract_journal import *  # noqa: F403
+from tests.plugins.stores.contract_keys import *  # noqa: F403
 from tests.plugins.stores.contract_leases import *  # noqa: F403
 from tests.plugins.stores.contract_lists import *  # noqa: F403
 from tests.plugins.stores.contract_memories import *  # noqa: F403

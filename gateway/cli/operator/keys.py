@@ -1,0 +1,225 @@
+"""`gateway keys`: makes, lists, rotates and revokes keys on a running gateway, or in its store before there are any."""
+
+import argparse
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
+
+from gateway.cli.commands import Commands, WrongUsage, add_group, add_printing, configuration, own_arguments
+from gateway.cli.formatting import CommandError, View, list_lines, time_of, word
+from gateway.cli.operator.arguments import add_asking, json_option, remote_of
+from gateway.cli.operator.remote import Remote
+from gateway.clock import SystemClock
+from gateway.config import Loaded
+from gateway.config.values.times import moment_in
+from gateway.config.values.units import parse_duration
+from gateway.contracts.keys import KeyStore
+from gateway.contracts.store import StoreError
+from gateway.errors import GatewayError
+from gateway.keys.issuing import Issued, KeyIssuer
+from gateway.keys.terms import key_view, terms_in
+from gateway.registry.find import PluginProblem
+from gateway.registry.stores import build_store
+
+PATH: Final = ("context", "keys")
+T = TypeVar("T")
+
+
+def add(commands: Commands) -> None:
+    """Add `gateway keys` and the commands below it."""
+    group = add_group(commands, "keys", "make keys of a running gateway, list, rotate and revoke them")
+    p = add_printing(group, "create", _create, "make a key; its text is shown this once")
+    p.add_argument("name", metavar="NAME", help="name in logs and lists")
+    p.add_argument("--scopes", required=True, metavar="SCOPE,...", help="actions that it allows, such as context,tools")
+    p.add_argument("--expires", type=_end, metavar="WHEN", help="in so long (24h, 30d), or 2027-01-31T23:59:59Z")
+    p.add_argument("--approvals", metavar="MODE", help="how its requests wait for an approval: turn, hold or reject")
+    for option, text in (
+        ("model", "name or glob of a model that it may use"),
+        ("tool", "name or glob of a tool that it may use over MCP"),
+        ("upstream", "name of an upstream that its requests may go to"),
+        ("network", "network from which it may be used, such as 10.0.0.0/8"),
+    ):
+        p.add_argument(f"--{option}", dest=f"{option}s", action="append", metavar=option.upper(), help=f"{text}; again")
+    p.add_argument("--metadata", action="append", type=_pair, metavar="NAME=TEXT", help="text that lists show; again")
+    p.add_argument("--tenant", metavar="NAME", help="with --store: the tenant (default: the name of the key)")
+    _ways(p)
+    p = add_asking(group, "list", listed, "list the keys of your tenant, the newest first")
+    json_option(p)
+    p = add_asking(group, "show", shown, "show a key")
+    p.add_argument("id", metavar="ID", help="id of a key: key_...")
+    json_option(p)
+    p = add_printing(group, "rotate", _rotate, "make a key in the place of another one; its text is shown this once")
+    p.add_argument("id", metavar="ID", help="id of the key to replace: key_...")
+    p.add_argument(
+        "--grace", metavar="TIME", help="how long the old one stays valid, such as 1h (default: as configured)"
+    )
+    _ways(p)
+    p = add_printing(group, "revoke", _revoke, "revoke keys: they open nothing any more")
+    p.add_argument("ids", nargs="+", metavar="ID", help="id of a key: key_...")
+    _ways(p, prints=False)
+
+
+def _ways(parser: argparse.ArgumentParser, *, prints: bool = True) -> None:
+    """Add the options that say where the keys are."""
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--url", help="the gateway's address (default: as configured); its key: GATEWAY_API_KEY")
+    way.add_argument(
+        "--store", action="store_true", help="in the configured store itself, whether or not a gateway runs"
+    )
+    if prints:
+        json_option(parser)
+
+
+def _create(args: argparse.Namespace) -> Iterator[str]:
+    wanted = own_arguments(args)
+    as_json, store = wanted.pop("as_json"), wanted.pop("store")
+    if wanted["tenant"] is not None and not store:
+        raise WrongUsage("--tenant goes with --store: a key makes keys of its own tenant only")
+    body = {
+        **{name: value for name, value in wanted.items() if value is not None},
+        "scopes": [scope.strip() for scope in args.scopes.split(",") if scope.strip()],
+        **({} if args.metadata is None else {"metadata": dict(args.metadata)}),
+    }
+    if not store:
+        return created(remote_of(args), body, as_json=as_json)
+    return _issued_lines(_on_store(args, lambda issuer, _: issuer.create(terms_in(body), by=None, via="cli")), as_json)
+
+
+def _rotate(args: argparse.Namespace) -> Iterator[str]:
+    if not args.store:
+        return rotated(remote_of(args), args.id, grace=args.grace, as_json=args.as_json)
+    try:
+        grace_s = None if args.grace is None else parse_duration(args.grace)
+    except ValueError as error:
+        raise WrongUsage(f"--grace: {error}") from None
+
+    async def rotate(issuer: KeyIssuer, store: KeyStore) -> Issued:
+        tenant = await _tenant_of(store, args.id)
+        return await issuer.rotate(args.id, tenant=tenant, grace_s=grace_s, by=None, via="cli")
+
+    return _issued_lines(_on_store(args, rotate), args.as_json)
+
+
+def _revoke(args: argparse.Namespace) -> Iterator[str]:
+    if not args.store:
+        return revoked(remote_of(args), args.ids)
+
+    async def revoke(issuer: KeyIssuer, store: KeyStore) -> list[str]:
+        for key_id in args.ids:
+            await issuer.revoke(key_id, tenant=await _tenant_of(store, key_id), by=None, via="cli")
+        return [f"{key_id}  revoked" for key_id in args.ids]
+
+    return iter(_on_store(args, revoke))
+
+
+def created(remote: Remote, terms: Mapping[str, object], *, as_json: bool) -> Iterator[str]:
+    """Make a key and yield its lines. Raises RemoteError."""
+    return _lines_of(remote.post(*PATH, **terms), as_json)
+
+
+def rotated(remote: Remote, key_id: str, *, grace: str | None, as_json: bool) -> Iterator[str]:
+    """Make a key in the place of another one and yield its lines. Raises RemoteError."""
+    return _lines_of(remote.post(*PATH, key_id, "rotate", grace=grace), as_json)
+
+
+def revoked(remote: Remote, ids: Sequence[str]) -> Iterator[str]:
+    """Revoke keys and yield a line for each. Raises RemoteError behind what was done with the others."""
+    return remote.delete_each(((*PATH, each) for each in ids), done="revoked")
+
+
+def listed(remote: Remote, *, as_json: bool) -> Iterator[str]:
+    """Return the lines of the keys of a tenant. Raises RemoteError."""
+    return list_lines(remote.entries(*PATH), _summary, as_json=as_json)
+
+
+def shown(remote: Remote, *, id: str, as_json: bool) -> Iterator[str]:  # noqa: A002 - as the argument is called
+    """Return the lines of a key. Raises RemoteError."""
+    return _lines_of(remote.get(*PATH, id), as_json)
+
+
+def _summary(view: View) -> Iterator[str]:
+    used = f", used {time_of(view, 'used_at')}" if view.get("used_at") is not None else ""
+    ends = (
+        f", until {word(view, 'expires')}" if view.get("expires") is not None and view.get("state") == "valid" else ""
+    )
+    where = (
+        "configured"
+        if view.get("origin") == "configuration"
+        else f"{word(view, 'hint')}, by {word(view, 'created_by')}"
+    )
+    scopes = ",".join(map(str, view.get("scopes", ())))
+    yield f"{word(view, 'id')}  {word(view, 'state')}{ends}  {word(view, 'name')} ({where})  {scopes}{used}"
+
+
+def _lines_of(view: View, as_json: bool) -> Iterator[str]:
+    if as_json:
+        yield json.dumps(view)
+        return
+    if view.get("key") is not None:
+        yield f"key         {word(view, 'key')}"
+        yield "            (shown this once: nobody can look it up later)"
+    for name in ("id", "name", "tenant", "state"):
+        yield f"{name:10}  {word(view, name)}"
+    for name in ("scopes", "models", "tools", "upstreams", "networks"):
+        if view.get(name):
+            yield f"{name:10}  {', '.join(word({'': each}, '') for each in view[name])}"
+    for name in ("approvals", "expires", "rotated_from"):
+        if view.get(name) is not None:
+            yield f"{name:10}  {word(view, name)}"
+    for name, text in (view.get("metadata") or {}).items():
+        yield f"{'metadata':10}  {word({'': name}, '')}={word({'': text}, '')}"
+    yield f"{'created':10}  {time_of(view, 'created_at')} by {word(view, 'created_by')}"
+    if view.get("revoked_at") is not None:
+        yield f"{'revoked':10}  {time_of(view, 'revoked_at')} by {word(view, 'revoked_by')}"
+    if view.get("used_at") is not None:
+        yield f"{'used':10}  {time_of(view, 'used_at')}"
+
+
+def _issued_lines(issued: Issued, as_json: bool) -> Iterator[str]:
+    return _lines_of({**key_view(issued.key, now_s=issued.key.created_s), "key": issued.text}, as_json)
+
+
+def _on_store(args: argparse.Namespace, work: Callable[[KeyIssuer, KeyStore], Awaitable[T]]) -> T:
+    """Return the result of work on the configured store. Raises CommandError."""
+    loaded = configuration(args, checked=False)
+    try:
+        return asyncio.run(_worked(loaded, work))
+    except GatewayError as error:
+        raise CommandError(f"{error.param}: {error.message}" if error.param else error.message) from None
+    except (PluginProblem, StoreError) as error:
+        raise CommandError(f"the store cannot be used: {error}") from None
+
+
+async def _worked(loaded: Loaded, work: Callable[[KeyIssuer, KeyStore], Awaitable[T]]) -> T:
+    store = build_store(loaded.settings, folder=loaded.folder)
+    try:
+        await store.open()
+        issuer = KeyIssuer(store, settings=lambda: loaded.settings, clock=SystemClock())
+        return await work(issuer, store)
+    finally:
+        await store.close()
+
+
+async def _tenant_of(store: KeyStore, key_id: str) -> str:
+    """Return the tenant of a key, which its id names alone. Raises CommandError."""
+    tenant = next((key.tenant for key in await store.keys_in_use() if key.id == key_id), None)
+    if tenant is None:
+        raise CommandError(f"{key_id}: the store has no key with this id that nobody has revoked")
+    return tenant
+
+
+def _end(text: str) -> str:
+    """Parse the end of a key: a time, or how long it lasts from now on."""
+    try:
+        return moment_in(text, now_s=time.time())
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, mark, value = text.partition("=")
+    if not mark or not name:
+        raise argparse.ArgumentTypeError("expected NAME=TEXT")
+    return name, value

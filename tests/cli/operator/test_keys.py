@@ -1,0 +1,138 @@
+"""`gateway keys`: keys are made, listed, rotated and revoked, on a running gateway and on its store."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_cases import told
+from gateways import ended, until_read
+
+from gateway.cli.main import main
+from gateway.cli.operator.keys import created, listed, revoked, rotated, shown
+from gateway.cli.operator.remote import Remote, RemoteError
+from tests.keys.keyring import ROOT, Keyring, keyring
+
+TERMS = {"name": "ci", "scopes": ["context", "passthrough"]}
+
+
+def remote(ring: Keyring) -> Remote:
+    return Remote(ring.gateway.base_url, ROOT)
+
+
+async def made(command: Callable[[], Iterator[str]]) -> Any:
+    (line,) = await told(command)
+    return json.loads(line)
+
+
+async def test_a_key_is_made_shown_once_and_revoked() -> None:
+    """A person reads its text in the first line, and a program in `key`."""
+    async with keyring() as ring:
+        body = {**TERMS, "networks": ["127.0.0.1"], "metadata": {"team": "co\x1bre"}}
+        lines = await told(lambda: created(remote(ring), TERMS, as_json=False))
+        text = lines[0].split()[1]
+        assert lines[0] == f"key         {text}" and await ring.opens(text) == 200
+        one = await made(lambda: created(remote(ring), {**TERMS, "name": "two"}, as_json=True))
+        assert await ring.opens(one["key"]) == 200
+        again = await told(lambda: shown(remote(ring), id=one["id"], as_json=False))
+        assert "name        two" in again and one["key"] not in "".join(again)
+        assert await told(lambda: revoked(remote(ring), [one["id"]])) == [f"{one['id']}  revoked"]
+        assert await ring.opens(one["key"]) == 401
+        with pytest.raises(RemoteError, match="metadata"):
+            await told(lambda: created(remote(ring), {**body, "name": "x"}, as_json=False))
+
+
+async def test_keys_are_listed() -> None:
+    """A line each: what they may do, until when, and who made them."""
+    async with keyring() as ring:
+        one = await made(lambda: created(remote(ring), {**TERMS, "expires": "2100-01-01T00:00:00Z"}, as_json=True))
+        assert await ring.opens(one["key"]) == 200
+        lines = await told(lambda: listed(remote(ring), as_json=False))
+        assert lines[0] == (
+            f"{one['id']}  valid, until 2100-01-01T00:00:00Z  ci ({one['hint']}, by root)  context,passthrough"
+        )
+        assert lines[1].startswith("root  valid  root (configured)  passthrough,context")
+        found = [json.loads(line) for line in await told(lambda: listed(remote(ring), as_json=True))]
+        assert [each["name"] for each in found] == ["ci", "root"]
+
+
+async def test_a_key_is_rotated() -> None:
+    """With the time that the old one stays."""
+    async with keyring() as ring:
+        old = await made(lambda: created(remote(ring), TERMS, as_json=True))
+        new = await made(lambda: rotated(remote(ring), old["id"], grace="0", as_json=True))
+        assert [await ring.opens(each["key"]) for each in (old, new)] == [401, 200]
+
+
+async def test_the_first_key_is_made_on_the_store(tmp_path: Path) -> None:
+    """Before the gateway runs and while it does; until there is one, nobody gets in."""
+    file = tmp_path / "gateway.yaml"
+    file.write_text("runtime_keys: {enabled: true}\nstore: sqlite:///./g.db\nworkflows: {folder: none}\n")
+    words = ("keys", "create", "root", "--scopes", "admin,context,passthrough", "--tenant", "acme", "--store", "--json")
+    code, out, err = await ended(*words, "-c", str(file))
+    assert (code, err) == (0, "")
+    root = json.loads(out)
+    assert (root["tenant"], root["created_by"]) == ("acme", "command line")
+    async with keyring(tmp_path / "g.db", keys=[]) as ring:
+        assert await ring.opens("anything") == 401
+        assert (await ring.ask("GET", "/context/keys", by=root["key"]))[0] == 200
+        code, out, _ = await ended("keys", "rotate", root["id"], "--grace", "0", "--store", "--json", "-c", str(file))
+        new = json.loads(out)
+        await until_read(lambda: ring.opens(root["key"]), lambda status: status == 401)
+        assert code == 0 and (await ring.ask("GET", "/context/keys", by=new["key"]))[0] == 200
+        code, out, _ = await ended("keys", "revoke", new["id"], "--store", "-c", str(file))
+        assert (code, out) == (0, f"{new['id']}  revoked\n")
+        await until_read(lambda: ring.opens(new["key"]), lambda status: status == 401)
+        code, _, err = await ended("keys", "revoke", new["id"], "--store", "-c", str(file))
+        assert code == 1 and new["id"] in err
+
+
+async def test_the_store_takes_no_key_that_the_gateway_would_not_accept(tmp_path: Path) -> None:
+    """The reason is told, and how to change that."""
+    file = tmp_path / "gateway.yaml"
+    file.write_text("store: sqlite:///./g.db\nworkflows: {folder: none}\n")
+    code, out, err = await ended("keys", "create", "x", "--scopes", "admin", "--store", "-c", str(file))
+    assert (code, out) == (1, "") and "runtime_keys: {enabled: true}" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "create x",
+        "create x --scopes context --expires soon",
+        "create x --scopes context --metadata team",
+        "create x --scopes context --tenant acme",
+        "create x --scopes context --store --url http://h",
+        "rotate key_1 --store --grace soon",
+        "revoke",
+        "show",
+    ],
+)
+def test_what_makes_no_sense_asks_nobody(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["keys", *words.split()])
+    assert exit_.value.code == 2 and "usage: gateway keys" in capsys.readouterr().err
+
+
+async def test_arguments_become_terms(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """All of them, through the command line."""
+    monkeypatch.setenv("GATEWAY_API_KEY", ROOT)
+    async with keyring() as ring:
+        words = (
+            *("keys", "create", "ci", "--scopes", "context, tools", "--expires", "2100-01-01T00:00:00+01:00"),
+            *("--approvals", "reject", "--model", "gpt-4*", "--model", "llama3", "--tool", "web.*", "--upstream", "up"),
+            *("--network", "10.0.0.0/8", "--metadata", "team=core", "--json", "--url", ring.gateway.base_url),
+        )
+        assert await asyncio.to_thread(main, words) == 0
+        made = json.loads(capsys.readouterr().out)
+    assert {name: made[name] for name in ("scopes", "approvals", "models", "tools", "upstreams", "networks")} == {
+        "scopes": ["context", "tools"],
+        "approvals": "reject",
+        "models": ["gpt-4*", "llama3"],
+        "tools": ["web.*"],
+        "upstreams": ["up"],
+        "networks": ["10.0.0.0/8"],
+    }
+    assert made["expires"] == "2099-12-31T23:00:00Z" and made["metadata"] == {"team": "core"}
