@@ -238,9 +238,8 @@ class Gateway:
             self._metrics.reloads["success"] += 1
             self._metrics.last_reload_success_s = time.time()
             self._sink.secrets = tuple(redactable(loaded.settings))
-            access_log = self._access if loaded.settings.logging.access else None
             for listener in self._listeners.values():
-                listener.access_log = access_log
+                listener.access_log = self._access if loaded.settings.logging.access else None
             logging.getLogger().setLevel(loaded.settings.logging.level.upper())
             log.info("configuration reloaded")
             await self._follow_reload(retired)

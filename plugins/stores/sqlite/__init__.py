@@ -199,8 +199,7 @@ class SqliteStore(SqliteMemories, SqliteResponses, SqliteKeys, SqliteUsage):
         return await self._write(lambda c: kept.secret(c, name), lasts=Lasts.FOR_SURE)
 
     async def end_session(self, digest: str, *, until_s: float, now_s: float) -> None:
-        end = partial(kept.end_session, digest=digest, until_s=until_s, now_s=now_s)
-        await self._write(end, lasts=Lasts.FOR_SURE)
+        await self._write(partial(kept.end_session, digest=digest, until_s=until_s, now_s=now_s), lasts=Lasts.FOR_SURE)
 
     async def ended_sessions(self, digests: Collection[str]) -> Collection[str]:
         return await self._read(partial(kept.ended_sessions, digests=digests))
