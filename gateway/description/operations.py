@@ -170,6 +170,12 @@ _OF_RUNS: Final = (
     Parameter("since", NUMBER, "Only those that began then or later (Unix time, in seconds)."),
     Parameter("until", NUMBER, "Only those that began before then (Unix time, in seconds)."),
 )
+_OF_USAGE: Final = (
+    Parameter("from", TEXT, "The first day (UTC), such as 2026-11-01; default: 30 days up to the last one."),
+    Parameter("to", TEXT, "The last day; default: today."),
+    Parameter("by", TEXT, "What to sum by: some of day, tenant, key, model, upstream and lane; default: day."),
+    Parameter("format", {"enum": ["json", "csv"]}, "`csv`: a table for spreadsheets."),
+)
 _AFTER: Final = Parameter("after", WHOLE, "Only lines behind this one.")
 _CATEGORY: Final = Parameter("category", TEXT, "Only those of this category.")
 _PROMPTS, _SERVICES = "/v1/system-prompts", "/mcp/services"
@@ -272,6 +278,8 @@ OPERATIONS: Final[Sequence[Operation]] = (
          scopes=_ADMIN, parameters=(Parameter("from", {"enum": ["start"]}, "`start`: begin with the first line."),)),
     _get("/context/tools", "listTools", "List the tools in use, those of MCP servers included", "Operating",
          paged("Tool"), parameters=(_BEHIND, _MANY)),
+    _get("/context/usage", "getUsage", "Get sums of usage, of the key's own tenant, or with `admin` of all",
+         "Operating", ref("Usage"), scopes=(*_LOOKS, "admin"), parameters=_OF_USAGE),
     _get("/context/status", "getStatus", "Get versions, upstreams, configuration, problems and recent figures",
          "Operating", ref("GatewayStatus"), scopes=_ADMIN),
     _get(_KEYS, "listKeys", "List the keys of the tenant, the newest first, then those of the configuration", "Keys",

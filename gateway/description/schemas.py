@@ -13,12 +13,14 @@ from gateway.api.approvals import STATES as APPROVAL_STATES
 from gateway.api.approvals import Batch
 from gateway.api.decisions import DecisionBody
 from gateway.api.mcp_services import Acceptance
+from gateway.api.operating.usage import COUNTS
 from gateway.api.prompts import PromptBody
 from gateway.api.runs import STATES as RUN_STATES
 from gateway.api.runs import SettlementBody
 from gateway.api.workflows import RunBody
 from gateway.config.schema.keys import KeyTerms
 from gateway.config.schema.mcp import McpServer
+from gateway.contracts.usage import DIMENSIONS
 from gateway.dialects.chat.body import ROLES
 from gateway.dialects.table import DIALECTS
 from gateway.errors import CODES
@@ -233,6 +235,8 @@ def _answers_of_operating() -> dict[str, Schema]:
     point = _of(
         at=TIME, span_s=NUMBER, requests=WHOLE, errors=WHOLE, pending=WHOLE, **dict.fromkeys(figures, _maybe(NUMBER))
     )
+    usage = {"object": _only("usage"), "enabled": TRUTH, "by": _many(TEXT)}
+    sums = _of(cost=_maybe(NUMBER), currency=_maybe(TEXT), **dict.fromkeys(COUNTS, WHOLE))
     return {
         "Tool": _of(
             object=_only("tool"),
@@ -249,6 +253,7 @@ def _answers_of_operating() -> dict[str, Schema]:
             **dict.fromkeys(("lines", "until_seq"), WHOLE),
             **_some("until_hash", "problem"),
         ),
+        "Usage": _of(**usage, **_texts("from", "to"), data=_many(_with(sums, optional=True, **_texts(*DIMENSIONS)))),
         "GatewayStatus": _of(
             object=_only("status"),
             **_texts("version", "python", "aiohttp"),

@@ -19,6 +19,7 @@ from gateway.api.operating.audit import AuditPages, AuditVerifier
 from gateway.api.operating.keys import KeyPages
 from gateway.api.operating.status import Status, StatusPages
 from gateway.api.operating.tools import ToolPages
+from gateway.api.operating.usage import UsagePages
 from gateway.api.prompts import PromptPages
 from gateway.api.remembered import RememberedPages
 from gateway.api.request import VIA, caller_with
@@ -124,7 +125,14 @@ class ApiPages:
             authorise=self._authorise,
             clock=self.shared.clock,
         )
-        return [*tools.routes(), *audit.routes(), *status.routes(), *keys.routes()]
+        usage = UsagePages(
+            store=self.shared.store,
+            flush=self.shared.usage.flush,
+            is_enabled=lambda: self.settings().usage.enabled,
+            authorise=self._authorise,
+            clock=self.shared.clock,
+        )
+        return [*tools.routes(), *audit.routes(), *status.routes(), *keys.routes(), *usage.routes()]
 
     def of_runs(self) -> Sequence[Route]:
         """Return the routes of approvals, grants, memories, runs and their events."""

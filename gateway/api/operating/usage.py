@@ -1,0 +1,134 @@
+"""The page of usage: sums of requests, tokens and costs, as JSON or as a table for spreadsheets."""
+
+import csv
+import io
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
+
+from aiohttp import web
+
+from gateway.api.request import Authorise, query_of, word_of
+from gateway.api.site import Route, readable
+from gateway.api.views import json_answer
+from gateway.contracts.plugin import Clock
+from gateway.contracts.store import Json, Store
+from gateway.contracts.usage import COST_UNITS, DIMENSIONS, Dimension, StoredUsage
+from gateway.errors import GatewayError
+
+USAGE: Final = "/context/usage"
+#: Scopes that see the usage of their own tenant; `admin` sees all.
+SCOPES: Final = ("context", "approve", "admin")
+FORMATS: Final = ("json", "csv")
+#: Days of an answer that names none, today included.
+DAYS: Final = 30
+#: More rows are nothing to read.
+ROWS_MOST: Final = 20_000
+COUNTS: Final = ("requests", "rejected", "cut", "estimated", "input", "cached", "output", "reasoning")
+#: What spreadsheets take for the beginning of a formula. Upstreams name models.
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+class UsagePages:
+    """The page of one worker. `flush` stores what this worker has recorded."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        flush: Callable[[], Awaitable[None]],
+        is_enabled: Callable[[], bool],
+        authorise: Authorise,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._flush = flush
+        self._is_enabled = is_enabled
+        self._authorise = authorise
+        self._clock = clock
+
+    def routes(self) -> list[Route]:
+        """Return (method, path, handler) for `add_route` of aiohttp's router."""
+        return [*readable(USAGE, self._get)]
+
+    async def _get(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, *SCOPES)
+        query = query_of(request, "from", "to", "by", "format")
+        today = datetime.fromtimestamp(self._clock.time(), UTC).date()
+        until = _day_of(query.get("to"), "to") or today
+        since = _day_of(query.get("from"), "from") or until - timedelta(days=DAYS - 1)
+        if since > until:
+            raise GatewayError("invalid_field", "The first day comes after the last: exchange the two.", param="from")
+        by = _dimensions_of(query.get("by", "day"))
+        shape = word_of(query, "format", FORMATS) or "json"
+        await self._flush()
+        tenant = None if "admin" in caller.scopes else caller.tenant
+        found = await self._store.usage(since=since.isoformat(), until=until.isoformat(), by=by, tenant=tenant)
+        if len(found) > ROWS_MOST:
+            text = f"These are more than {ROWS_MOST} rows: sum by less, or name fewer days with 'from' and 'to'."
+            raise GatewayError("invalid_field", text, param="by")
+        if shape == "csv":
+            return _table(found, by)
+        return json_answer(
+            {
+                "object": "usage",
+                "enabled": self._is_enabled(),
+                "from": since.isoformat(),
+                "to": until.isoformat(),
+                "by": by,
+                "data": [usage_view(one, by) for one in found],
+            }
+        )
+
+
+def usage_view(usage: StoredUsage, by: Sequence[Dimension]) -> Json:
+    """Return a sum. `cost` and `currency` are None for usage without a price."""
+    return {
+        **{name: getattr(usage, name) for name in by},
+        **{name: getattr(usage, name) for name in COUNTS},
+        "cost": usage.cost / COST_UNITS if usage.currency else None,
+        "currency": usage.currency or None,
+    }
+
+
+def _table(found: Sequence[StoredUsage], by: Sequence[Dimension]) -> web.Response:
+    text = io.StringIO()
+    rows = csv.writer(text)
+    rows.writerow([*by, *COUNTS, "cost", "currency"])
+    for usage in found:
+        view = usage_view(usage, by)
+        cost = view.pop("cost")
+        view["cost"] = "" if cost is None else f"{cost:.9f}"
+        names = [_plain(str(view[name])) for name in by]
+        rows.writerow([*names, *(view[name] for name in COUNTS), view["cost"], view["currency"] or ""])
+    headers = {"Content-Disposition": 'attachment; filename="usage.csv"'}
+    return web.Response(text=text.getvalue(), content_type="text/csv", charset="utf-8", headers=headers)
+
+
+def _plain(text: str) -> str:
+    """Return a text that no spreadsheet takes for a formula."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _dimensions_of(text: str) -> list[Dimension]:
+    """Return what to sum by. Raises GatewayError (invalid_field)."""
+    words = text.split(",")
+    by = [name for name in DIMENSIONS if name in words]
+    if len(by) != len(words):
+        known = ", ".join(DIMENSIONS)
+        raise GatewayError(
+            "invalid_field", f"Sum by some of these, each once, with commas between them: {known}.", param="by"
+        )
+    return by
+
+
+def _day_of(text: str | None, name: str) -> date | None:
+    """Return a day, or None if none is named. Raises GatewayError (invalid_field)."""
+    if text is None:
+        return None
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).date()
+    except ValueError:
+        raise GatewayError(
+            "invalid_field", f"The value of {name!r} is not a day: send one such as 2026-11-26.", param=name
+        ) from None
