@@ -91,7 +91,6 @@ class Ledger:
     async def flush(self) -> None:
         """Store what was recorded. If the store fails, it is kept, and stored with what follows."""
         async with self._flushing:
-            self._wake.clear()
             rows, self._rows = self._rows, {}
             if not rows:
                 return
@@ -126,6 +125,7 @@ class Ledger:
     async def _store_on(self) -> None:
         while True:
             await self._wake.wait()
+            self._wake.clear()
             while self._rows:
                 await asyncio.shield(self.flush())  # what was taken must get back if the store fails
                 await asyncio.sleep(EVERY_S)
