@@ -260,7 +260,15 @@ def _answers_of_operating() -> dict[str, Schema]:
             started_at=TIME,
             uptime_s=NUMBER,
             workers=WHOLE,
-            upstreams=_many(_of(name=TEXT, base_url=TEXT, up=_maybe(TRUTH), idle=WHOLE, busy=WHOLE)),
+            upstreams=_many(
+                _of(
+                    **_texts("name", "base_url"),
+                    up=_maybe(TRUTH),
+                    idle=WHOLE,
+                    busy=WHOLE,
+                    endpoints=_many(_of(name=TEXT, up=TRUTH, requests=WHOLE)),
+                )
+            ),
             configuration=OBJECT,
             problems=_many(TEXT),
             history=_of(step_s=NUMBER, points=_many(point)),

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from gateway.api.operating.status import Status, UpstreamStatus
-from gateway.config import Loaded, redactable
+from gateway.api.operating.status import EndpointStatus, Status, UpstreamStatus
+from gateway.config import Loaded, Settings, redactable
 from gateway.config.shown import shown_settings
 from gateway.config.values.secret import MASK
 from gateway.contracts.plugin import Clock
@@ -17,6 +17,7 @@ from gateway.tools.catalog import obstacles_of
 log = logging.getLogger("gateway")
 
 _UP, _CONNECTIONS = "gateway_upstream_up", "gateway_upstream_pool_connections"
+_ENDPOINT_UP, _ENDPOINT_REQUESTS = "gateway_upstream_endpoint_up", "gateway_upstream_endpoint_requests"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +38,23 @@ class StatusFacts:
         configuration = shown_settings(loaded.settings)
         numbers: dict[tuple[str, str, str], float] = {}
         for name, _, labels, value in (await self.exposition.numbers())[1]:
-            if name in (_UP, _CONNECTIONS):
+            if name in (_UP, _CONNECTIONS, _ENDPOINT_UP, _ENDPOINT_REQUESTS):
                 facts = dict(labels)
-                numbers[name, facts["upstream"], facts.get("state", "")] = value
+                numbers[name, facts["upstream"], facts.get("state", facts.get("endpoint", ""))] = value
         return Status(
             now_s=self.clock.time(),
             started_s=self.started_s,
             workers=loaded.settings.workers,
-            upstreams=[_upstream(name, url, numbers) for name, url in self._upstreams(configuration["upstreams"])],
+            upstreams=[_upstream(name, url, numbers) for name, url in self._upstreams(loaded.settings)],
             configuration=configuration,
             problems=list(self._problems(loaded)),
             points=self.history.points(),
         )
 
-    def _upstreams(self, configured: list[dict[str, str]]) -> Iterator[tuple[str, str]]:
-        for upstream in configured:
-            yield upstream["name"], upstream["base_url"]
-        if not configured and self.demo_url is not None:
+    def _upstreams(self, settings: Settings) -> Iterator[tuple[str, str]]:
+        for upstream in settings.upstreams:
+            yield upstream.name, upstream.address
+        if not settings.upstreams and self.demo_url is not None:
             yield "demo", self.demo_url
 
     def _problems(self, loaded: Loaded) -> Iterator[str]:
@@ -68,7 +69,12 @@ class StatusFacts:
 def _upstream(name: str, base_url: str, numbers: dict[tuple[str, str, str], float]) -> UpstreamStatus:
     up = numbers.get((_UP, name, ""))
     idle, busy = (int(numbers.get((_CONNECTIONS, name, state), 0)) for state in ("idle", "busy"))
-    return UpstreamStatus(name, base_url, None if up is None else bool(up), idle, busy)
+    endpoints = [
+        EndpointStatus(endpoint, bool(value), int(numbers.get((_ENDPOINT_REQUESTS, name, endpoint), 0)))
+        for (gauge, upstream, endpoint), value in numbers.items()
+        if gauge == _ENDPOINT_UP and upstream == name
+    ]
+    return UpstreamStatus(name, base_url, None if up is None else bool(up), idle, busy, endpoints)
 
 
 async def note_obstacles(assembled: Assembled) -> None:

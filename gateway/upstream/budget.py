@@ -10,7 +10,7 @@ from typing import Final
 #: So often the counts are halved, in seconds.
 HALVED_EVERY_S: Final = 10.0
 #: So many may always be sent again within the time that counts: a part of few requests would be none.
-ALWAYS: Final = 3
+ALWAYS: Final = 10
 
 
 class RetryBudget:
