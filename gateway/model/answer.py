@@ -13,7 +13,7 @@ from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.http.sse import EventError, EventReader
 from gateway.json_values import VALUES_LIMIT, holds_more
-from gateway.model.refusal import message_of, outcome_of
+from gateway.model.refusal import message_of, outcome_of, status_of
 from gateway.model.target import Target
 from gateway.model.text_events import TextEvents
 from gateway.upstream.call import UpstreamCall
@@ -130,6 +130,7 @@ def _chunk(data: bytes, target: Target) -> Json:
     if not isinstance(chunk, dict):
         raise target.broken("an event of its answer is no object")
     if (error := chunk.get("error")) is not None:
+        target.error_status = status_of(error)
         raise target.broken(message_of(error, target) or "it sent an error in its answer")
     return chunk
 

@@ -106,8 +106,9 @@ class Answering:
     def _ended(self, error: GatewayError | None) -> None:
         """End the try with its answer, which is whole or broke off with this error."""
         if self._tries is not None:
-            says_something = error is None or (error.code in UPSTREAMS_FAULT and not self._released)
-            self._tries.ended(failed=error is not None if says_something else None)
+            is_fault = error is not None and error.code in UPSTREAMS_FAULT and self._target.error_status is None
+            says_something = error is None or (is_fault and not self._released)
+            self._tries.ended(failed=is_fault if says_something else None)
 
     async def _goes_on(self, error: GatewayError) -> bool:
         """Return whether another try follows this failure, after the pause that comes first."""
@@ -120,7 +121,7 @@ class Answering:
                 return True
             if is_last:
                 return False
-        if not self._left or not passes(error):
+        if not self._left or not passes(error) or _is_rejection(self._reason):
             return False
         if tries is not None:
             tries.home.tally.retries["model"] += 1
@@ -227,7 +228,8 @@ class Answering:
         except GatewayError as error:
             if not self._call.given_up:
                 self._target.note(error, self._exchange.id)
-            self._reason = _reason(error, self._call)
+            status = self._target.error_status
+            self._reason = _reason(error, self._call) if status is None else str(status)
             raise
 
 
@@ -242,6 +244,11 @@ def _reason(error: GatewayError, call: UpstreamCall) -> str:
     if not call.sent:
         return "connect"
     return "timeout" if error.code == "upstream_timeout" else "reset"
+
+
+def _is_rejection(reason: str) -> bool:
+    """Return whether this status says that the request is wrong, for whichever model."""
+    return reason.startswith("4") and reason not in ("408", "429")
 
 
 def _is_json(head: ResponseHead) -> bool:

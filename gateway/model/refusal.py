@@ -27,6 +27,7 @@ PASSING: Final = frozenset(
 )
 #: Status of a path that is not there: mostly the base URL is wrong.
 _NOT_THERE = frozenset((HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED))
+_ERROR_STATUS = re.compile("[45][0-9][0-9]")
 _VERSION = re.compile(rb"/v[0-9]+(?:alpha|beta)?[0-9]*(?:/|\Z)")
 
 
@@ -84,6 +85,12 @@ def message_of(error: object, target: Target) -> str:
         return ""
     secret = maskable(target.pool.endpoint.api_key)
     return (message if secret is None else message.replace(secret.decode(), "***"))[:MESSAGE_CHARS]
+
+
+def status_of(error: object) -> int:
+    """Return the status of an error in an event; 500, which may be the fault of the request, if it has none."""
+    said = [str(error.get(name)) for name in ("status", "code")] if isinstance(error, dict) else []
+    return next((int(status) for status in said if _ERROR_STATUS.fullmatch(status)), 500)
 
 
 def outcome_of(error: BaseException) -> str:

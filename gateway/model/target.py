@@ -26,12 +26,16 @@ class Upstream:
         return self.group.name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Target:
-    """One endpoint of an upstream, whose counts are in `tally`."""
+    """One endpoint of an upstream, whose counts are in `tally`, for one call.
+
+    `error_status` is that of an error that it sent as its answer, behind a head that says 200; None: it sent none.
+    """
 
     pool: Pool
     tally: UpstreamTally
+    error_status: int | None = None
 
     @property
     def name(self) -> str:

@@ -5,15 +5,17 @@ The rules themselves are in tests/upstream: here is what a call of a model makes
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 
+import orjson
 import pytest
 
 from gateway.contracts.caller import Bounds, Caller
 from gateway.contracts.exchange import Chunk, Reply
 from gateway.errors import GatewayError
 from gateway.testing.peer import Peer
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import answer, event, serve, sse_answer
 from gateway.testing.scripts import chunk as framed
 from gateway.testing.upstream import Script
 from gateway.upstream.breaker import BreakerRules
@@ -156,6 +158,31 @@ async def test_an_answer_that_is_cut_counts_against_its_endpoint() -> None:
         assert answering.groups[0].members[0].breaker.state(answering.clock()) == "closed"
         await refused(answering)
         assert answering.groups[0].members[0].breaker.state(answering.clock()) == "open"
+
+
+@pytest.mark.parametrize(
+    ("error", "requests", "state"),
+    [
+        ({"message": "bad grammar", "code": 400}, [1, 0, 0], "closed"),
+        ({"message": "it failed"}, [1, 0, 1], "closed"),
+        ({"message": "busy", "code": "503"}, [1, 1, 1], "open"),
+        ({"message": "too many", "status": 429}, [1, 1, 1], "closed"),
+    ],
+)
+async def test_an_error_that_comes_as_an_event_is_what_its_status_says(
+    error: object, requests: list[int], state: str
+) -> None:
+    """Behind a head that says 200. One that may be the request's fault opens no breaker for others."""
+    sent = serve(sse_answer([event(orjson.dumps({"error": error}))]))
+    rules = GroupRules(breaker=BreakerRules(failures=1), retry=RetryRules(tries=2))
+    aliases = {"fast": [("m", "up0"), ("small", "up2")]}
+    async with models(each=(sent, sent, FINE), rules=rules, aliases=aliases) as answering:
+        first, second, _ = answering.groups
+        first.fallbacks = (second,)
+        with suppress(GatewayError):
+            await answering.ask(exchange(model="fast"))
+        assert asked(answering) == requests and is_idle(answering)
+        assert first.members[0].breaker.state(answering.clock()) == state
 
 
 async def waiting(answering: Models, reply: Callable[[], Awaitable[Reply]]) -> "asyncio.Task[Reply]":
