@@ -21,7 +21,7 @@ def described(loaded: Loaded, *, warnings: Sequence[str] = ()) -> Iterator[str]:
     yield f"{loaded.file or 'defaults, no file'}: ok"
     yield f"  listen      {settings.listen}, workers {settings.workers}"
     yield f"  upstreams   {upstreams}"
-    yield f"  keys        {', '.join(key.name for key in settings.keys) or 'none: loopback only'}"
+    yield f"  keys        {_keys(settings)}"
     yield f"  tools       {', '.join(_tools(settings)) or 'none'}"
     for warning in warnings:
         yield f"  warning     {warning}"
@@ -54,3 +54,11 @@ def _changed(use: StageUse, *, plugins: Path) -> Mapping[str, object]:
     config = find_plugin("stages", use.use, folder=plugins).config
     changed = config.model_validate(dict(use.with_)).model_dump(exclude_defaults=True)
     return {key: value for key, value in use.with_.items() if key in changed or key not in config.model_fields}
+
+
+def _keys(settings: Settings) -> str:
+    """Return who may come in."""
+    names = ", ".join(key.name for key in settings.keys)
+    if settings.runtime_keys.enabled:
+        return f"{names}, and those of the store" if names else "those of the store (gateway keys create --store)"
+    return names or "none: loopback only"

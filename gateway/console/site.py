@@ -47,7 +47,7 @@ _BACK = re.compile(r"(?:/[A-Za-z0-9_.~%/-]*)?(?:\?[A-Za-z0-9_.~%&=+-]*)?")
 _UPWARD = re.compile(r"/(?:\.|%2e){1,2}(?:/|\?|$)", re.IGNORECASE)
 _YEAR_S: Final = 31_536_000
 #: What a sign-in says of a key that may not be used, by the error.
-_REFUSALS: Final[Mapping[str, str]] = {
+REFUSALS: Final[Mapping[str, str]] = {
     "key_expired": "This key has expired: use another one.",
     "network_not_allowed": "This key may not be used from your address.",
 }
@@ -204,7 +204,7 @@ class Console:
             holder = self._conditions.holder(key, request)
         except GatewayError as error:
             self._conditions.refused(error, request)
-            text = _REFUSALS.get(error.code, "This is no gateway key: check it.")
+            text = REFUSALS.get(error.code, "This is no gateway key: check it.")
             return await self._sign_in(request, status=error.facts.status, problem=translate(text))
         if holder.caller.scopes.isdisjoint(SCOPES):
             text = "This key opens no page here: it needs one of these scopes: {0}."

@@ -34,6 +34,7 @@ DONE: Final[Mapping[str, str]] = {
     "stopped": "The service is stopped.",
     "restarted": "The service starts anew.",
     "revoked": "Revoked. The gateway asks again.",
+    "key_revoked": "Revoked. The key opens nothing any more.",
     "unasked": "Revoked. Calls of the conversation ask only where the gate does.",
     "nothing": "Nothing was selected, so nothing was done.",
 }
@@ -57,6 +58,7 @@ ENTRIES: Final = (
     Entry(path="/prompts", name="Prompts", scopes=("context",)),
     Entry(path="/memories", name="Memories", scopes=("context", "admin")),
     Entry(path="/remembered", name="Remembered", scopes=VIEWING),
+    Entry(path="/keys", name="Keys", scopes=ADMIN),
     Entry(path="/status", name="Status", scopes=ADMIN),
 )
 

@@ -88,6 +88,8 @@ async def furnished(gateway: GatewayProcess) -> dict[str, str]:
         "prompt": "/prompts/default",
         "memories": "/memories?user=ann",
         "remembered": "/remembered",
+        "keys": "/keys",
+        "key-new": "/keys/new",
         "status": "/status",
     }
 

@@ -133,6 +133,7 @@ async def objects(ann: Browser) -> Mapping[str, str]:
         "/remembered/asks/": (await api.get("/context/asks")).json["data"][0]["id"],
         "/workflows/": "say",
         "/services/": "missing",
+        "/keys/": "key_missing",
         "/playground/": "context",
     }
 

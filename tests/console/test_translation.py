@@ -10,6 +10,7 @@ from gateway.console.pages.inbox import BASES
 from gateway.console.pages.services import PARTS
 from gateway.console.pages.status import FIGURES
 from gateway.console.pages.tools import SOURCES
+from gateway.console.site import REFUSALS
 from gateway.console.translation import CHINESE, FILE
 from gateway.console.visit import DONE, ENTRIES
 from gateway.contracts.journal import ApprovalState, RunState, StepState
@@ -42,6 +43,7 @@ def test_every_text_is_translated() -> None:
     states = {state for states in (RunState, ApprovalState, StepState) for state in states.__args__}
     shown = texts() | set(DONE.values()) | set(BASES.values()) | {entry.name for entry in ENTRIES} | states
     shown |= set(PARTS.values()) | set(SOURCES.values()) | {title for _, title, _ in FIGURES}
+    shown |= set(REFUSALS.values()) | {"valid", "expired", "revoked"}
     assert len(shown) > 300
     assert shown - CHINESE.keys() == set()
 

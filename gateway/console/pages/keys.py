@@ -1,0 +1,132 @@
+"""The pages of keys: their list, one of them, and the form that makes one, whose text is shown once."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from aiohttp import web
+
+from gateway.config.values.times import moment_in
+from gateway.console.client import ApiError
+from gateway.console.visit import ADMIN, Page, Visit, see_other
+from gateway.contracts.store import Json
+
+KEYS: Final = ("context", "keys")
+SHOWN: Final = 50
+#: Scopes in the order in which a form has them.
+SCOPES: Final = ("passthrough", "context", "tools", "approve", "admin", "metrics")
+#: Fields of the form with one entry in each line.
+_LISTS: Final = ("models", "tools", "upstreams", "networks")
+
+
+class Keys:
+    """The pages of keys. `now_s` returns the time (Unix)."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+
+    def pages(self) -> tuple[Page, ...]:
+        return (
+            Page("GET", "/keys", self._list, ADMIN),
+            Page("GET", "/keys/new", self._new, ADMIN),
+            Page("POST", "/keys/new", self._create, ADMIN),
+            Page("GET", "/keys/{id}", self._one, ADMIN),
+            Page("POST", "/keys/{id}/rotate", self._rotate, ADMIN),
+            Page("POST", "/keys/{id}/revoke", self._revoke, ADMIN),
+        )
+
+    async def _list(self, visit: Visit) -> web.Response:
+        listed = await visit.api.get(*KEYS, after=visit.query.get("after"), limit=SHOWN)
+        return await visit.page("keys.html", title="Keys", keys=listed["data"], following=listed["next"])
+
+    async def _new(self, visit: Visit) -> web.Response:
+        return await _form(visit, {}, ("passthrough", "context"))
+
+    async def _create(self, visit: Visit) -> web.Response:
+        scopes = visit.lists.get("scopes", ())
+        try:
+            made = await visit.api.post(*KEYS, body=self._terms(visit.form, scopes))
+        except _FormError as error:
+            return await _form(visit, visit.form, scopes, status=422, field=error.field, problem=str(error))
+        except ApiError as error:
+            field = str(error.param or "").partition(".")[0]
+            return await _form(visit, visit.form, scopes, status=error.status, field=field, problem=error.message)
+        return await _made(visit, made)
+
+    async def _one(self, visit: Visit) -> web.Response:
+        return await _shown(visit)
+
+    async def _rotate(self, visit: Visit) -> web.Response:
+        grace = visit.form.get("grace", "").strip()
+        body = {"grace": grace} if grace else {}
+        try:
+            made = await visit.api.post(*KEYS, visit.match["id"], "rotate", body=body)
+        except ApiError as error:
+            return await _shown(visit, status=error.status, problem=error.message)
+        return await _made(visit, made)
+
+    async def _revoke(self, visit: Visit) -> web.Response:
+        await visit.api.delete(*KEYS, visit.match["id"])
+        return see_other("keys", done="key_revoked")
+
+    def _terms(self, form: Mapping[str, str], scopes: Sequence[str]) -> Json:
+        """Return what the API takes, of a form. Raises _FormError."""
+        terms: Json = {"name": form.get("name", "").strip(), "scopes": list(scopes)}
+        for field in _LISTS:
+            if lines := _lines(form.get(field, "")):
+                terms[field] = lines
+        if approvals := form.get("approvals", ""):
+            terms["approvals"] = approvals
+        if expires := form.get("expires", "").strip():
+            try:
+                terms["expires"] = moment_in(expires, now_s=self._now_s())
+            except ValueError as error:
+                raise _FormError("expires", str(error)) from None
+        pairs = [line.partition("=") for line in _lines(form.get("metadata", ""))]
+        if pairs:
+            terms["metadata"] = {name.strip(): text.strip() for name, _, text in pairs}
+        return terms
+
+
+class _FormError(Exception):
+    """A field of the form that is not filled in as it should be."""
+
+    def __init__(self, field: str, text: str) -> None:
+        super().__init__(text)
+        self.field = field
+
+
+async def _form(
+    visit: Visit,
+    form: Mapping[str, str],
+    chosen: Sequence[str],
+    *,
+    status: int = 200,
+    field: str = "",
+    problem: str | None = None,
+) -> web.Response:
+    """Return the form. It offers the scopes that the reader's own key has: it can give no others."""
+    return await visit.page(
+        "key_form.html",
+        title="Make a key",
+        status=status,
+        form={name: text.replace("\r\n", "\n") for name, text in form.items()},
+        scopes=[scope for scope in SCOPES if visit.may(scope)],
+        chosen=chosen,
+        modes=("turn", "hold", "reject"),
+        tenant=visit.caller.tenant,
+        field=field,
+        problem=problem,
+    )
+
+
+async def _shown(visit: Visit, *, status: int = 200, problem: str | None = None) -> web.Response:
+    key = await visit.api.get(*KEYS, visit.match["id"])
+    return await visit.page("key.html", title="Key", status=status, key=key, problem=problem)
+
+
+async def _made(visit: Visit, made: Json) -> web.Response:
+    return await visit.page("key_made.html", title="The new key", key=made)
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]

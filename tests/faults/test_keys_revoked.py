@@ -1,0 +1,117 @@
+"""K5: a key is revoked while it is in use: in all workers, and in other gateways on the same store."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import aiohttp
+from functional.test_upgrades import HANDSHAKE, SWITCHING, echo
+from functional.through import client_of, get, post
+from gateways import all_workers, config, exchange, key, until_read
+
+from gateway.testing.peer import Peer, connect
+from gateway.testing.run import GatewayProcess
+from gateway.testing.scripts import LAST_CHUNK, answer, chunk, event, head, serve
+from gateway.testing.upstream import FakeUpstream
+from tests.keys.keyring import EVERYTHING, ROOT, keyring
+
+OK = serve(answer(200, b"ok"))
+
+
+async def statuses(gateway: GatewayProcess, text: str, *, connections: int = 8) -> set[int]:
+    """The statuses of a request on as many new connections, which the kernel spreads over the workers."""
+
+    async def one() -> int:
+        async with connect(gateway.host, gateway.port) as client:
+            return (await exchange(client, get(b"/v1/x", b"X-Gateway-Key: " + text.encode()))).status
+
+    return set(await asyncio.gather(*(one() for _ in range(connections))))
+
+
+async def ask(gateway: GatewayProcess, method: str, path: str, body: object = None) -> object:
+    headers = {"X-Gateway-Key": ROOT}
+    async with (
+        aiohttp.ClientSession(gateway.base_url, headers=headers) as session,
+        session.request(method, path, json=body) as response,
+    ):
+        text = await response.text()
+        return json.loads(text) if text else {}
+
+
+async def test_all_workers_and_gateways_follow(tmp_path: Path) -> None:
+    """Made by one worker, it opens all of them; revoked by one, it opens none. Nobody reloads."""
+    root = {**key(ROOT, *EVERYTHING), "name": "root"}
+    facts = {"keys": [root], "runtime_keys": {"enabled": True}, "store": f"sqlite:///{tmp_path}/gateway.db"}
+    async with (
+        FakeUpstream(OK) as upstream,
+        GatewayProcess(config(upstream.base_url, workers=2, **facts)) as first,
+        GatewayProcess(config(upstream.base_url, **facts)) as second,
+    ):
+        await all_workers(first)
+        made = await ask(first, "POST", "/context/keys", {"name": "ci", "scopes": ["passthrough"]})
+        assert isinstance(made, dict)
+        for gateway in (first, second):
+            await until_read(lambda g=gateway: statuses(g, made["key"]), lambda found: found == {200})  # type: ignore[misc]
+        await ask(second, "DELETE", f"/context/keys/{made['id']}")
+        assert await statuses(second, made["key"]) == {401}
+        await until_read(lambda: statuses(first, made["key"]), lambda found: found == {401})
+
+
+async def test_an_open_answer_goes_on_and_a_tunnel_ends(tmp_path: Path) -> None:
+    """The stream comes whole; the next request on its connection is refused, though its plan was remembered."""
+    finish = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        while True:
+            request = await peer.read_request(timeout_s=None)
+            if request.target.endswith(b"/stream"):
+                await peer.send(head(200, [("Transfer-Encoding", "chunked")]) + chunk(event("1")))
+                await finish.wait()
+                await peer.send(chunk(event("2")) + LAST_CHUNK)
+            else:
+                await peer.send(answer(200, b"ok"))
+
+    async with keyring() as ring, FakeUpstream(script) as streaming, FakeUpstream(echo) as echoing:
+        upstreams = [
+            {"name": "up", "base_url": streaming.base_url},
+            {"name": "echo", "base_url": echoing.base_url, "paths": ["/v1/realtime"]},
+        ]
+        await ring.gateway.reload({**ring.config, "upstreams": upstreams})
+        made = await ring.made("ci", "passthrough")
+        mine = b"X-Gateway-Key: " + made["key"].encode()
+        async with client_of(ring.gateway) as client, client_of(ring.gateway) as tunnel:
+            for _ in range(2):
+                assert (await exchange(client, get(b"/v1/x", mine))).status == 200
+            await tunnel.send(HANDSHAKE.replace(b"\r\n\r\n", b"\r\n" + mine + b"\r\n\r\n"))
+            assert await tunnel.read_head() == SWITCHING
+            await client.send(get(b"/v1/stream", mine))
+            await client.read_until(event("1"))
+            await ring.ask("DELETE", f"/context/keys/{made['id']}")
+            await tunnel.wait_end()
+            finish.set()
+            await client.read_until(LAST_CHUNK)
+            assert (await exchange(client, get(b"/v1/x", mine))).status == 401
+
+
+async def test_a_websocket_for_responses_answers_no_further_message() -> None:
+    """Its key is looked at for each."""
+    async with keyring(upstreams=[]) as ring:
+        made = await ring.made("ci", "context")
+        headers = {"X-Gateway-Key": made["key"]}
+        async with ring.session.ws_connect("/context/v1/responses", headers=headers) as socket:
+            await ring.ask("DELETE", f"/context/keys/{made['id']}")
+            await socket.send_json({"type": "response.create", "model": "demo", "input": "hello"})
+            error = await socket.receive_json()
+            assert (error["status"], error["error"]["code"]) == (401, "invalid_api_key")
+
+
+async def test_a_revoked_key_reaches_no_model() -> None:
+    """In the context lane, whose requests are planned by nobody."""
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "x"}]}).encode()
+    async with keyring() as ring:
+        made = await ring.made("ci", "context")
+        await ring.ask("DELETE", f"/context/keys/{made['id']}")
+        message = post(body, b"/context/v1/chat/completions", b"X-Gateway-Key: " + made["key"].encode())
+        async with client_of(ring.gateway) as client:
+            assert (await exchange(client, message)).status == 401
+        assert not ring.upstream.requests
