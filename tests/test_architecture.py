@@ -425,6 +425,7 @@ def file_of_tests(path: Path) -> Path:
 #: Where names of our plugins stand as texts, each for its reason.
 DEFAULTS = {
     "gateway/config/schema/context.py": "the chain that is there without being declared",
+    "gateway/cli/litellm/translation.py": "the default chain, with the stage in place of LiteLLM's cache",
     "gateway/cli/tour.py": "an example configuration",
     "gateway/demo/script.py": "what the demo model calls",
     "gateway/testing/forkserver.py": "modules that tests share, for speed alone",

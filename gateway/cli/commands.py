@@ -60,6 +60,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "audit verify": "gateway audit verify",
     "audit list": "gateway audit list",
     "backup": "gateway backup /var/backups/gateway.db",
+    "import litellm": "gateway import litellm config.yaml -o gateway.yaml",
     "plugin new": "gateway plugin new stages polite",
 }
 

@@ -23,10 +23,11 @@ _RETIRED: Mapping[tuple[KeyPath, str], str] = {
 }
 # Sections of a LiteLLM proxy's config.yaml, and what stands for them here.
 _LITELLM: Mapping[str, str] = {
-    "model_list": "write each server once under 'upstreams' (name, base_url, api_key, models)",
+    "model_list": "write each server once under 'upstreams' (name, base_url, api_key, models), or let "
+    "`gateway import litellm` do so",
     "litellm_settings": "there is nothing to write: 'logging', 'metrics' and 'limits' are ours",
     "general_settings": "write 'keys' for master_key and virtual keys, 'store' for database_url",
-    "router_settings": "there is no balancing between upstreams: remove it",
+    "router_settings": "write 'endpoints', 'retry' and 'breaker' under 'upstreams', and aliases under 'models'",
     "environment_variables": "write ${NAME} where a value is to come from the environment",
 }
 # A list of more keys than this would bury the message.

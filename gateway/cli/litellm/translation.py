@@ -1,0 +1,289 @@
+"""The translation of a LiteLLM configuration: the data of a gateway.yaml, and notes on all that is not in it."""
+
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from gateway.approvals.escaping import shown
+from gateway.cli.litellm.deployments import Deployment, Server, deployments_of, variable_of
+
+_BALANCE: Final[Mapping[str, str]] = {"simple-shuffle": "weighted", "least-busy": "least_loaded"}
+#: Settings that are translated, by section.
+_ROUTER: Final = frozenset(
+    ("routing_strategy", "num_retries", "fallbacks", "allowed_fails", "cooldown_time", "timeout", "model_group_alias")
+)
+_LITELLM: Final = frozenset(
+    (
+        *("allowed_fails", "cache", "cache_params", "cooldown_time", "drop_params", "fallbacks", "num_retries"),
+        *("request_timeout", "set_verbose", "telemetry"),
+    )
+)
+_GENERAL: Final = frozenset(("master_key",))
+_SECTIONS: Final = frozenset(("model_list", "router_settings", "litellm_settings", "general_settings"))
+#: The place of a section's key, and what an operator does instead.
+_ADVICE: Final[Mapping[str, str]] = {
+    "callbacks": "metrics are at /metrics, and logging.access writes a line for each request",
+    "success_callback": "metrics are at /metrics, and logging.access writes a line for each request",
+    "failure_callback": "metrics are at /metrics, and logging.access writes a line for each request",
+    "database_url": "virtual keys are not read: make new ones (gateway keys create)",
+    "guardrails": "look at the stages redact_pii and block_list (docs/stages.md)",
+    "mcp_servers": "write them under mcp.servers (docs/mcp.md)",
+    "environment_variables": "export them before the gateway starts",
+    "include": "translate each file, and put the results together",
+    "context_window_fallbacks": "no fallback follows the size of a request",
+    "content_policy_fallbacks": "no fallback follows the refusal of a request",
+}
+_STAGES: Final = ("intent", "memory", "prompt_enhancer", "agent_loop")
+
+
+@dataclass(slots=True)
+class Translation:
+    """The result: `data` of the configuration, and `notes`."""
+
+    data: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def translated(config: Mapping[str, Any], environ: Mapping[str, str]) -> Translation:
+    """Return the translation. The key of clients is hashed, and no secret is copied.
+
+    `environ` may have the variable that holds that key.
+    """
+    told = Translation()
+    router, litellm, general = (
+        _section(config, name) for name in ("router_settings", "litellm_settings", "general_settings")
+    )
+    groups: defaultdict[str, list[Deployment]] = defaultdict(list)
+    for deployment in deployments_of(config.get("model_list"), told.notes.append):
+        groups[deployment.name].append(deployment)
+    shared = _shared(router, litellm, told)
+    upstreams = _Upstreams(shared, _balance(router, told))
+    uses: dict[str, list[dict[str, str]]] = {}
+    for name, group in groups.items():
+        if "*" in name:
+            upstreams.add_glob(name, group, told)
+        else:
+            uses[name] = upstreams.uses(name, group, told)
+    _add_fallbacks(uses, [*_fallbacks(router), *_fallbacks(litellm)], told)
+    for alias, target in _aliases(router):
+        if target in uses:
+            uses[alias] = uses[target]
+        else:
+            told.notes.append(f"router_settings.model_group_alias: {shown(alias)} names no model of the file")
+    keys = _keys(general, environ, told)
+    told.data["listen"] = "0.0.0.0:4000" if keys else "127.0.0.1:4000"
+    told.data["upstreams"] = upstreams.written()
+    if models := {name: {"use": use} for name, use in uses.items() if not _is_plain(name, use)}:
+        told.data["models"] = models
+    if keys:
+        told.data["keys"] = keys
+    _add_cache(litellm, told)
+    _note_rest(config, {"router_settings": _ROUTER, "litellm_settings": _LITELLM, "general_settings": _GENERAL}, told)
+    return told
+
+
+class _Upstreams:
+    """The upstreams so far: one for each server and key, one for the servers that share a model."""
+
+    def __init__(self, shared: Mapping[str, Any], balance: str | None) -> None:
+        self._shared = shared
+        self._balance = balance
+        self._names: dict[tuple[Server, ...], str] = {}
+        self._written: dict[str, dict[str, Any]] = {}
+        self._models: defaultdict[str, list[str]] = defaultdict(list)
+
+    def uses(self, name: str, group: Sequence[Deployment], told: Translation) -> list[dict[str, str]]:
+        """Return what a name of clients stands for: models and their upstreams, in the order of the file."""
+        by_model: defaultdict[tuple[str, bool, str | None], list[Deployment]] = defaultdict(list)
+        for one in group:
+            by_model[one.model, one.server.key is None, one.server.header].append(one)
+        if len(by_model) > 1:
+            told.notes.append(
+                f"{shown(name)}: its entries name different models. The next one is tried if one fails; requests are "
+                "not shared among them"
+            )
+        uses = []
+        for (model, _, _), ones in by_model.items():
+            upstream = self._of(ones)
+            self._models[upstream].append(model)
+            if (use := {"model": model, "upstream": upstream}) not in uses:
+                uses.append(use)
+        return uses
+
+    def add_glob(self, name: str, group: Sequence[Deployment], told: Translation) -> None:
+        """Add the servers of a name that stands for many models. LiteLLM takes a prefix off, such as `groq/`."""
+        for one in group:
+            self._models[self._of([one])].append(name)
+        if any(one.model != name for one in group):
+            told.notes.append(f"{shown(name)}: write the models of its server under models: it knows no such prefix")
+
+    def written(self) -> list[dict[str, Any]]:
+        """Return the upstreams: the one for all other models is the last.
+
+        It has the path `/v1`, else the first one has; each other upstream has a path of its own.
+        """
+        names = sorted(self._written, key=lambda name: "*" in self._models[name])
+        default = names[-1] if names and "*" in self._models[names[-1]] else names[0] if names else None
+        upstreams = []
+        for name in names:
+            paths = {} if name == default else {"paths": [f"/{name}/v1"]}
+            models = {"models": sorted(set(self._models[name]))}
+            upstreams.append({"name": name, **self._written[name], **models, **paths, **self._shared})
+        return upstreams
+
+    def _of(self, ones: Sequence[Deployment]) -> str:
+        servers = tuple(dict.fromkeys(one.server for one in ones))
+        if (known := self._names.get(servers)) is not None:
+            return known
+        name = self._new_name(servers[0].provider if len(servers) == 1 else ones[0].name)
+        self._names[servers] = name
+        header = {} if servers[0].header is None else {"auth_header": servers[0].header}
+        if len(servers) == 1 and ones[0].concurrent is None:
+            key = {} if servers[0].key is None else {"api_key": servers[0].key}
+            self._written[name] = {"base_url": servers[0].base_url, **key, **header}
+            return name
+        balance = {} if self._balance is None or len(servers) == 1 else {"balance": self._balance}
+        by_server = {one.server: one for one in reversed(ones)}
+        are_told_apart = len({server.base_url for server in servers}) == len(servers)
+        endpoints = [
+            _endpoint(by_server[server], None if are_told_apart else f"{name}-{number}")
+            for number, server in enumerate(servers, start=1)
+        ]
+        self._written[name] = {"endpoints": endpoints, **header, **balance}
+        return name
+
+    def _new_name(self, wanted: str) -> str:
+        base = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("-._")[:56] or "upstream"
+        name, number = base, 1
+        while name in self._written:
+            number += 1
+            name = f"{base}-{number}"
+        return name
+
+
+def _endpoint(one: Deployment, name: str | None) -> dict[str, Any]:
+    endpoint: dict[str, Any] = {"url": one.server.base_url}
+    if name is not None:
+        endpoint["name"] = name
+    if one.server.key is not None:
+        endpoint["api_key"] = one.server.key
+    if one.weight != 1:
+        endpoint["weight"] = one.weight
+    if one.concurrent is not None:
+        endpoint["concurrent"] = one.concurrent
+    return endpoint
+
+
+def _shared(router: Mapping[str, Any], litellm: Mapping[str, Any], told: Translation) -> dict[str, Any]:
+    """Return what every upstream has: retries, breaker, timeouts."""
+    shared: dict[str, Any] = {}
+    retries = router.get("num_retries", litellm.get("num_retries"))
+    if isinstance(retries, int) and retries >= 0:
+        shared["retry"] = {"tries": min(retries + 1, 20)}
+    fails, pause = (router.get(key, litellm.get(key)) for key in ("allowed_fails", "cooldown_time"))
+    breaker: dict[str, Any] = {}
+    if isinstance(fails, int) and fails >= 0:
+        breaker["failures"] = min(fails + 1, 1000)
+    if isinstance(pause, int | float) and pause > 0:
+        breaker["open"] = f"{pause}s"
+        breaker["longest"] = f"{max(pause, 300)}s"
+    if breaker:
+        shared["breaker"] = breaker
+        told.notes.append("allowed_fails and cooldown_time are failures in a row here, and not failures in a minute")
+    wait = router.get("timeout", litellm.get("request_timeout"))
+    if isinstance(wait, int | float) and wait > 0:
+        shared["timeouts"] = {"first_byte": f"{wait}s"}
+    return shared
+
+
+def _balance(router: Mapping[str, Any], told: Translation) -> str | None:
+    strategy = router.get("routing_strategy")
+    if strategy is None:
+        return None
+    if strategy not in _BALANCE:
+        told.notes.append(
+            f"router_settings.routing_strategy: {shown(str(strategy))} becomes least_loaded, which is the nearest"
+        )
+    return _BALANCE.get(str(strategy), "least_loaded")
+
+
+def _add_fallbacks(
+    uses: dict[str, list[dict[str, str]]], fallbacks: Sequence[tuple[str, object]], told: Translation
+) -> None:
+    own = {name: list(use) for name, use in uses.items()}
+    for name, others in fallbacks:
+        known = [other for other in others if other in own] if isinstance(others, list) else []
+        if name not in own or not known or known != others:
+            told.notes.append(f"fallbacks of {shown(name)}: those that are not translated are left out")
+        if name in own:
+            uses[name] = uses[name] + [use for other in known for use in own[other] if use not in uses[name]]
+
+
+def _fallbacks(section: Mapping[str, Any]) -> list[tuple[str, object]]:
+    listed = section.get("fallbacks")
+    return [
+        (str(name), others)
+        for entry in (listed if isinstance(listed, list) else ())
+        if isinstance(entry, dict)
+        for name, others in entry.items()
+    ]
+
+
+def _aliases(router: Mapping[str, Any]) -> list[tuple[str, str]]:
+    aliases = router.get("model_group_alias")
+    if not isinstance(aliases, dict):
+        return []
+    return [(str(a), str(t.get("model") if isinstance(t, dict) else t)) for a, t in aliases.items()]
+
+
+def _is_plain(name: str, use: Sequence[Mapping[str, str]]) -> bool:
+    """Return whether a name needs no alias: it is the one model's own."""
+    return [one["model"] for one in use] == [name]
+
+
+def _keys(general: Mapping[str, Any], environ: Mapping[str, str], told: Translation) -> list[dict[str, Any]]:
+    master = general.get("master_key")
+    if not isinstance(master, str) or not master:
+        told.notes.append("general_settings.master_key: there is none, so the gateway listens on loopback only")
+        return []
+    variable = variable_of(master)
+    secret = master if variable is None else environ.get(variable)
+    if not secret:
+        told.notes.append(
+            f"general_settings.master_key: {variable} is not set here, so no key is written: export it and import "
+            "again, or write keys with its SHA-256"
+        )
+        return []
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    return [{"name": "master", "sha256": digest, "scopes": ["passthrough", "context", "admin", "metrics"]}]
+
+
+def _add_cache(litellm: Mapping[str, Any], told: Translation) -> None:
+    if litellm.get("cache") is not True:
+        return
+    params = _section(litellm, "cache_params")
+    ttl = params.get("ttl")
+    options: dict[str, Any] = {"any_temperature": True, "shared_by": "tenant"}
+    if isinstance(ttl, int | float) and ttl > 0:
+        options["ttl"] = f"{ttl}s"
+    stages: list[dict[str, Any]] = [{"use": stage} for stage in _STAGES]
+    told.data["chains"] = {"assistant": [*stages, {"use": "response_cache", "with": options}]}
+    told.notes.append("litellm_settings.cache: each worker has a cache of its own, in memory, for the context lane")
+
+
+def _note_rest(config: Mapping[str, Any], known: Mapping[str, frozenset[str]], told: Translation) -> None:
+    """Note the settings that are not translated, each with what to do instead if there is something."""
+    rest = [str(name) for name in config if name not in _SECTIONS]
+    for section, names in known.items():
+        rest += [f"{section}.{name}" for name in _section(config, section) if name not in names]
+    for place in rest:
+        advice = _ADVICE.get(place.rpartition(".")[2], "there is nothing like it")
+        told.notes.append(f"{shown(place)}: {advice}")
+
+
+def _section(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = config.get(name)
+    return found if isinstance(found, dict) else {}

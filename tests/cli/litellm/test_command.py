@@ -1,0 +1,83 @@
+"""`gateway import litellm`: the file that it writes is right, and it never shows or copies a secret."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.litellm.command import imported
+from gateway.cli.main import main
+from gateway.config import load
+
+DOCUMENTED = Path(__file__).with_name("documented.yaml")
+#: What the file refers to.
+ENVIRON = {
+    **dict.fromkeys(("AZURE_API_KEY_EU", "AZURE_API_KEY_CA", "GROQ_API_KEY", "OPENAI_API_KEY"), "key"),
+    "OPENAI_GPT_4O_MINI_API_KEY": "key",
+    "AZURE_API_BASE_CA": "https://ca.openai.example.com",
+}
+
+
+def test_the_result_is_checked_and_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """check-config takes it once the variables are set. Its notes are in it, and on standard error."""
+    for name, value in ENVIRON.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    assert main(["import", "litellm", str(DOCUMENTED), "-o", "gateway.yaml"]) == 0
+    said = capsys.readouterr()
+    assert "wrote gateway.yaml" in said.out and "gateway check-config -c gateway.yaml" in said.out
+    notes = [line.removeprefix("note: ") for line in said.err.splitlines()]
+    text = Path("gateway.yaml").read_text()
+    assert notes and all(f"# - {note}\n" in text for note in notes)
+    assert main(["check-config"]) == 0
+    assert capsys.readouterr().out.startswith("gateway.yaml: ok\n")
+    settings = load(Path("gateway.yaml"), environ=ENVIRON, flags={}).settings
+    assert [use.model for use in settings.models["gpt-4"].use] == ["gpt-4o-eu", "gpt-4o-ca", "gpt-4o-mini"]
+
+
+def test_no_secret_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nor in the text of the new configuration."""
+    assert main(["import", "litellm", str(DOCUMENTED)]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("# Made by `gateway import litellm` of documented.yaml.\n")
+    for secret in ("sk-in-the-file", "sk-master-in-the-file", "user:secret"):
+        assert secret not in said.out + said.err
+
+
+def test_a_file_that_is_there_stays_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    there = tmp_path / "gateway.yaml"
+    there.write_text("workers: 2\n")
+    assert main(["import", "litellm", str(DOCUMENTED), "-o", str(there)]) == 1
+    assert "is there already: it stays as it is" in capsys.readouterr().err and there.read_text() == "workers: 2\n"
+    assert main(["import", "litellm", str(DOCUMENTED), "-o", str(tmp_path / "no" / "such")]) == 1
+    assert "cannot be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"a: [", "is no YAML at line 1, column 5"),
+        (b"\xff\xfe\xff", "is no YAML"),
+        (b"listen: 1", "is no configuration of a LiteLLM proxy: it has no list 'model_list'"),
+        (b"x" * (1 << 20) + b"y", "has more than 1048576 bytes"),
+    ],
+)
+def test_another_file_is_refused(
+    content: bytes, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_bytes(content)
+    assert main(["import", "litellm", str(file)]) == 1
+    assert reason in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["import", "litellm", "/no/such/config.yaml"]) == 1
+    assert "'/no/such/config.yaml' cannot be read: No such file or directory" in capsys.readouterr().err
+
+
+def test_parts_are_written_where_they_belong() -> None:
+    """YAML's references would make one part of two."""
+    text, _ = imported(DOCUMENTED, {})
+    assert "&id" not in text and "*id" not in text

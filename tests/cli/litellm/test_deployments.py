@@ -1,0 +1,70 @@
+"""The entries of LiteLLM's model_list: provider, model, server, key."""
+
+from typing import Any
+
+import pytest
+
+from gateway.cli.litellm.deployments import Deployment, Secrets, deployments_of, variable_named
+
+
+def one(**params: Any) -> tuple[Deployment | None, list[str]]:
+    notes: list[str] = []
+    found = deployments_of([{"model_name": "name", "litellm_params": params}], notes.append)
+    return (found[0] if found else None), notes
+
+
+GROQ = "https://api.groq.com/openai/v1"
+
+
+@pytest.mark.parametrize(
+    ("params", "found"),
+    [
+        ({"model": "gpt-4o"}, "openai gpt-4o https://api.openai.com/v1 ${OPENAI_API_KEY}"),
+        (
+            {"model": "openai/facebook/opt", "api_base": "http://a/v1/"},
+            "openai facebook/opt http://a/v1 ${OPENAI_API_KEY}",
+        ),
+        ({"model": "meta/llama", "api_base": "http://a/v1", "api_key": "none"}, "openai meta/llama http://a/v1 None"),
+        ({"model": "m", "custom_llm_provider": "groq"}, f"groq m {GROQ} ${{GROQ_API_KEY}}"),
+        ({"model": "groq/m", "custom_llm_provider": "groq"}, f"groq m {GROQ} ${{GROQ_API_KEY}}"),
+        ({"model": "ollama/q", "api_base": "http://o:11434"}, "ollama q http://o:11434/v1 None"),
+        ({"model": "text-completion-openai/i"}, "openai i https://api.openai.com/v1 ${OPENAI_API_KEY}"),
+        ({"model": "ollama_chat/q", "api_base": "http://o:11434/v1"}, "ollama q http://o:11434/v1 None"),
+        ({"model": "together_ai/a/b", "api_key": "os.environ/T"}, "together_ai a/b https://api.together.xyz/v1 ${T}"),
+        (
+            {"model": "azure/d", "api_base": "https://x", "api_key": "k"},
+            "azure d https://x/openai/v1 ${AZURE_NAME_API_KEY}",
+        ),
+    ],
+)
+def test_an_entry_is_a_model_of_a_server(params: dict[str, Any], found: str) -> None:
+    told, _ = one(**params)
+    assert told is not None
+    server = told.server
+    assert f"{server.provider} {told.model} {server.base_url} {server.key}" == found
+
+
+@pytest.mark.parametrize(
+    ("params", "note"),
+    [
+        ({"model": "vertex_ai/gemini"}, "the API of vertex_ai is not that of OpenAI"),
+        ({"model": "m", "custom_llm_provider": "mine"}, "the API of mine is not that of OpenAI"),
+        ({"model": "hosted_vllm/m"}, "hosted_vllm needs an api_base"),
+        ({"model": "azure/"}, "it names no model of azure"),
+        ({"model": 3}, "it has no model_name or no litellm_params.model"),
+    ],
+)
+def test_others_are_noted(params: dict[str, Any], note: str) -> None:
+    found, notes = one(**params)
+    assert found is None and note in notes[0]
+
+
+def test_a_secret_becomes_a_reference() -> None:
+    """To a variable of its own, if the file has the secret itself."""
+    secrets = Secrets()
+    assert secrets.reference("os.environ/A_KEY", wanted="X") == ("${A_KEY}", False)
+    told = [secrets.reference(secret, wanted="X")[0] for secret in ("sk-1", "sk-2", "sk-1")]
+    assert told == ["${X}", "${X_2}", "${X}"]
+    assert secrets.reference("os.environ/no name", wanted="Y") == ("${Y}", True)
+    assert secrets.reference("EMPTY", wanted="X") == secrets.reference(None, wanted="X") == (None, False)
+    assert variable_named("azure", "gpt-4.1 mini", "api_key") == "AZURE_GPT_4_1_MINI_API_KEY"

@@ -1,0 +1,20 @@
+"""The table of providers: each can be reached, none stands in both lists."""
+
+from urllib.parse import urlsplit
+
+from gateway.cli.litellm.providers import OTHERS, PROVIDERS, SAME
+
+
+def test_addresses_are_whole() -> None:
+    """Without a slash at the end, encrypted unless they are of this machine."""
+    for name, provider in PROVIDERS.items():
+        if provider.base_url is not None:
+            url = urlsplit(provider.base_url)
+            assert url.scheme == "https" or url.hostname == "localhost", name
+            assert not (provider.base_url + provider.below).endswith("/")
+            assert provider.below or url.path or name == "perplexity", name
+
+
+def test_a_provider_has_one_api() -> None:
+    assert not OTHERS & PROVIDERS.keys()
+    assert not SAME.keys() & {*OTHERS, *PROVIDERS} and set(SAME.values()) <= PROVIDERS.keys()

@@ -1,0 +1,117 @@
+"""A LiteLLM configuration, translated: upstreams, aliases, fallbacks, retries, keys, and notes on the rest."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gateway.cli.litellm.translation import Translation, translated
+
+DOCUMENTED: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("documented.yaml").read_text())
+
+
+@pytest.fixture(scope="module")
+def told() -> Translation:
+    return translated(DOCUMENTED, {})
+
+
+def of(**config: Any) -> Translation:
+    models = [{"model_name": "m", "litellm_params": {"model": "openai/m"}}]
+    return translated({"model_list": models, **config}, {"MASTER": "sk-1"})
+
+
+def test_servers_are_upstreams(told: Translation) -> None:
+    """One for each server and key; servers with the same model share one."""
+    upstreams = {upstream["name"]: upstream for upstream in told.data["upstreams"]}
+    assert [*upstreams] == ["azure", "azure-2", "mistral-7b", "openai", "ollama", "groq", "openai-2"]
+    assert upstreams["azure"]["base_url"] == "https://eu.openai.example.com/openai/v1"
+    assert (upstreams["azure"]["api_key"], upstreams["azure"]["auth_header"]) == ("${AZURE_API_KEY_EU}", "api-key")
+    assert upstreams["azure-2"]["base_url"] == "${AZURE_API_BASE_CA}/openai/v1"
+    assert upstreams["mistral-7b"]["endpoints"] == [
+        {"url": "http://a.example.com:8000/v1", "weight": 2},
+        {"url": "http://b.example.com:8000/v1", "concurrent": 8},
+    ]
+    assert upstreams["mistral-7b"]["balance"] == "least_loaded"
+    assert upstreams["openai"]["api_key"] == "${OPENAI_GPT_4O_MINI_API_KEY}"
+    assert upstreams["ollama"]["base_url"] == "http://localhost:11434/v1" and "api_key" not in upstreams["ollama"]
+    assert [upstreams[name]["models"] for name in ("groq", "openai-2")] == [["groq/*"], ["*"]]
+    assert [upstream.get("paths") for upstream in told.data["upstreams"]][-2:] == [["/groq/v1"], None]
+
+
+def test_every_upstream_has_the_settings_of_the_router(told: Translation) -> None:
+    """`router_settings` come before `litellm_settings`."""
+    for upstream in told.data["upstreams"]:
+        assert upstream["retry"] == {"tries": 3}
+        assert upstream["breaker"] == {"failures": 4, "open": "30s", "longest": "300s"}
+        assert upstream["timeouts"] == {"first_byte": "60s"}
+
+
+def test_names_and_fallbacks_are_aliases(told: Translation) -> None:
+    """A name that is the model's own needs none."""
+    gpt = [("gpt-4o-eu", "azure"), ("gpt-4o-ca", "azure-2"), ("gpt-4o-mini", "openai")]
+    models = {
+        name: [(use["model"], use["upstream"]) for use in alias["use"]] for name, alias in told.data["models"].items()
+    }
+    llama = [("llama3.1", "ollama")]
+    assert models == {"gpt-4o": gpt, "gpt-4": gpt, "llama": llama, "hidden": llama}
+
+
+def test_the_cache_is_a_stage(told: Translation) -> None:
+    *_, last = told.data["chains"]["assistant"]
+    assert last == {"use": "response_cache", "with": {"any_temperature": True, "shared_by": "tenant", "ttl": "600s"}}
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "model_list[0] (gpt-4o): not translated: rpm",
+        "model_list[4] (gpt-4o-mini): its key is in the file, and is not copied: export it as OPENAI_GPT",
+        "model_list[6] (claude): the API of bedrock is not that of OpenAI: keep LiteLLM in front of it",
+        "model_list[9]: it has no model_name",
+        "groq/*: write the models of its server under models",
+        "router_settings.routing_strategy: usage-based-routing-v2 becomes least_loaded",
+        "fallbacks of gpt-4o: those that are not translated are left out",
+        "router_settings.model_group_alias: lost names no model of the file",
+        "router_settings.redis_host: there is nothing like it",
+        "litellm_settings.success_callback: metrics are at /metrics",
+        "general_settings.database_url: virtual keys are not read",
+        "environment_variables: export them before the gateway starts",
+    ],
+)
+def test_the_rest_is_noted(note: str, told: Translation) -> None:
+    assert [one for one in told.notes if note in one] != []
+
+
+@pytest.mark.parametrize("master", ["sk-1", "os.environ/MASTER"])
+def test_the_master_key_is_hashed(master: str) -> None:
+    """So that clients keep the key that they have."""
+    data = of(general_settings={"master_key": master}).data
+    assert data["listen"] == "0.0.0.0:4000"
+    assert [key["sha256"] for key in data["keys"]] == [hashlib.sha256(b"sk-1").hexdigest()]
+
+
+@pytest.mark.parametrize("general", [{}, {"master_key": "os.environ/UNSET"}])
+def test_without_a_key_it_stays_on_loopback(general: dict[str, str]) -> None:
+    told = of(general_settings=general)
+    assert told.data["listen"] == "127.0.0.1:4000" and "keys" not in told.data
+    assert any("master_key" in note for note in told.notes)
+
+
+def test_servers_at_one_address_have_names() -> None:
+    """Two keys for one server are two endpoints."""
+    entries = [
+        {"model_name": "m", "litellm_params": {"model": "openai/m", "api_key": f"os.environ/KEY_{n}"}} for n in (1, 2)
+    ]
+    (upstream,) = translated({"model_list": entries}, {}).data["upstreams"]
+    assert [(one["name"], one["api_key"]) for one in upstream["endpoints"]] == [
+        ("m-1", "${KEY_1}"),
+        ("m-2", "${KEY_2}"),
+    ]
+
+
+@pytest.mark.parametrize("broken", [None, [], {"model_list": 3}, {"router_settings": 3, "litellm_settings": []}])
+def test_sections_of_another_kind_are_taken_as_empty(broken: Any) -> None:
+    given = broken if isinstance(broken, dict) else {"router_settings": broken}
+    assert translated(given, {}).data["upstreams"] == []
