@@ -297,11 +297,14 @@ class Router:
 
 
 def _check_models(caller: Caller) -> None:
-    """Raise GatewayError (model_not_allowed) for a key that is bound to models: nobody reads the body for its model."""
+    """Raise GatewayError (model_not_allowed) for a key that is bound to models: nobody reads a whole body for it.
+
+    What `by_model` finds chooses an upstream and proves nothing: a body may name its model twice.
+    """
     if caller.bounds.models:
         raise GatewayError(
             "model_not_allowed",
-            "This gateway key is bound to models, and passthrough does not read which model a request is for: use the "
+            "This gateway key is bound to models, and passthrough does not check which model a request is for: use the "
             "context lane (the base URL '/context/v1'), or another key.",
         )
 

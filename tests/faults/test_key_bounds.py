@@ -160,11 +160,13 @@ async def test_a_key_reaches_its_upstreams_only(request_of: bytes) -> None:
         assert (await ask(gateway, request_of)).status == 200
 
 
-async def test_a_key_that_is_bound_to_models_passes_nothing_through() -> None:
-    """Nobody reads which model a request is for: 403 that says so."""
-    async with through(UPSTREAM, keys=bound(models=["m"])) as (gateway, upstream):
+@pytest.mark.parametrize("by_model", [False, True])
+async def test_a_key_that_is_bound_to_models_passes_nothing_through(by_model: bool) -> None:
+    """Nobody checks which model a request is for, whatever chooses its upstream: 403 that says so."""
+    keys = bound(models=["m"])
+    async with through(UPSTREAM, keys=keys, passthrough={"by_model": by_model}) as (gateway, upstream):
         for request in (get(b"/v1/models", MINE), post(CHAT, b"/v1/chat/completions", MINE)):
             response = await ask(gateway, request)
             assert response.status == 403 and error_of(response)["code"] == "model_not_allowed"
-            assert "passthrough does not read" in error_of(response)["message"]
+            assert "passthrough does not check" in error_of(response)["message"]
         assert not upstream.connections
