@@ -38,6 +38,7 @@ async def test_every_page_of_keys(
     ):
         await page.locator("input[name=key]").fill(ROOT)
         await page.keyboard.press("Enter")
+        await expect(page.locator("nav")).to_be_visible()
         await page.goto("/console/keys/new")
         await checked(page)
         await page.locator("#name").fill("ci")
