@@ -1,6 +1,7 @@
 """The pages of keys, asked over HTTP: who may make which, and what becomes of them."""
 
 import asyncio
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -239,3 +240,28 @@ async def test_two_operators_make_one_key_of_a_name() -> None:
         body = {"name": "x", "scopes": ["context"]}
         answers = await asyncio.gather(*(ring.ask("POST", "/context/keys", body) for _ in range(5)))
         assert sorted(status for status, _ in answers) == [201, 409, 409, 409, 409]
+
+
+async def test_the_text_of_a_key_is_found_nowhere_afterwards(tmp_path: Path) -> None:
+    """K13, K16: not in the store, the log, the metrics or any page for operators; its hash is on no page."""
+    store = tmp_path / "gateway.db"
+    async with keyring(store, logging={"level": "debug", "access": True}) as ring:
+        made = await ring.made("canary")
+        text, sha256 = made["key"], hashlib.sha256(made["key"].encode()).hexdigest()
+        assert await ring.opens(text) == 200 and await ring.opens(text[:-1]) == 401
+        pages = []
+        for path in (
+            "/context/status",
+            "/context/keys",
+            "/context/audit",
+            "/metrics",
+            "/health/ready",
+            "/openapi.json",
+        ):
+            async with ring.session.get(path, headers={"X-Gateway-Key": ROOT}) as response:
+                assert response.status == 200
+                pages.append(await response.text())
+        told = ring.gateway.logged() + "".join(pages)
+        assert text not in told and text[:-4] not in told and sha256 not in told
+        stored = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+        assert sha256.encode() in stored and text.encode() not in stored
