@@ -61,7 +61,7 @@ from gateway.agent.parts import AgentParts
 from gateway.agent.patience import Patience, left
 from gateway.agent.progress import PARKED, Progress, lacks_credential, reopen, report_unknown
 from gateway.agent.questions import Questions, Reports
-from gateway.agent.retries import is_resumable, parked, pause_s
+from gateway.agent.retries import EARLY_S, is_resumable, parked, pause_s
 from gateway.agent.round import Round
 from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.approvals.chat_texts import run_of_question
@@ -250,7 +250,7 @@ class RunDriver:
         self._parts.counters.count("model_retries")
         await self.release()
         with suppress(GatewayError):  # its time is over, or its client is gone: the next step sees that
-            await self._budget.within(asyncio.sleep(wait_s))
+            await self._budget.within(asyncio.sleep(wait_s + EARLY_S))
         return True
 
     def _drop(self) -> None:

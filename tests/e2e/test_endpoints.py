@@ -81,15 +81,16 @@ async def test_an_answer_that_breaks_off_behind_a_text_is_not_begun_anew(tmp_pat
 
 
 async def test_what_the_run_and_the_endpoints_try_again_does_not_multiply(tmp_path: Path) -> None:
-    """Three tries at once, then one at a time within the budget. Then the run waits for its client."""
+    """Up to three tries at once, then five times one. Then the run waits for its client."""
     failures = (BUSY,) * 8
-    settings: Json = {"tools": desk(tmp_path, write=True), "loop": {"timeout": "3s"}}
-    async with endpoints((WRITE, *failures), failures, upstream={"breaker": {"failures": 0}}, **settings) as made:
+    tools = desk(tmp_path, write=True)
+    async with endpoints((WRITE, *failures), failures, tools=tools, upstream={"breaker": {"failures": 0}}) as made:
         answer = await made.world.chat("Write.")
         assert answer.status == 422 and "gateway runs resume" in answer.error["message"]
-        assert sum(made.asked) == 1 + 3 + 1  # the budget has three requests for that
+        at_once = sum(made.asked) - 1 - 5
+        assert at_once in (2, 3)  # the first endpoint may not be back from its pause of 1 ms
         assert await made.world.counted(RAN) == 1
-        assert await made.world.counted('gateway_upstream_refused_total{reason="budget",upstream="up"}') == 2
+        assert await made.world.counted("gateway_model_retries_total") == 5
 
 
 async def test_an_upstream_that_says_so_is_not_asked_again_by_the_run_either(tmp_path: Path) -> None:

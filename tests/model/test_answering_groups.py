@@ -19,6 +19,7 @@ from gateway.testing.scripts import answer, event, serve, sse_answer
 from gateway.testing.scripts import chunk as framed
 from gateway.testing.upstream import Script
 from gateway.upstream.breaker import BreakerRules
+from gateway.upstream.budget import ALWAYS
 from gateway.upstream.group import GroupRules, QueueRules, RetryRules
 from tests.agent.models import HELLO, SECRET, STREAM, Models, exchange, models
 from tests.agent.models import says as sends
@@ -127,6 +128,14 @@ async def test_an_endpoint_that_asks_for_a_pause_gets_it() -> None:
             error = await refused(answering)
             assert (error.code, error.retry_after_s) == ("upstream_limited", 7)
         assert asked(answering) == [1]
+
+
+async def test_without_rules_a_pause_is_the_clients_affair() -> None:
+    """Its next request goes there, as it would in passthrough."""
+    async with models(LIMITED, api_key=SECRET) as answering:
+        for _ in range(2):
+            assert (await refused(answering)).retry_after_s == 7
+        assert asked(answering) == [2]
 
 
 async def test_an_endpoint_that_is_out_gets_nothing_until_a_probe_works() -> None:
@@ -271,11 +280,11 @@ async def test_a_call_that_is_made_again_is_sent_once() -> None:
 async def test_a_call_that_is_made_again_takes_its_place_in_the_budget() -> None:
     """Where that is used up, nothing is sent, and the error says so."""
     async with models(each=(BUSY,), endpoints=True, rules=GroupRules(retry=RetryRules(tries=1))) as answering:
-        for again in (1, 2, 3):
-            assert (await refused(answering, again=again)).code == "upstream_error"
-        error = await refused(answering, again=4)
+        for again in range(ALWAYS):
+            assert (await refused(answering, again=again + 1)).code == "upstream_error"
+        error = await refused(answering, again=ALWAYS + 1)
         assert error.code == "upstream_unavailable" and "retry.budget" in error.message
-        assert asked(answering) == [3] and answering.groups[0].tally.refused["budget"] == 1
+        assert asked(answering) == [ALWAYS] and answering.groups[0].tally.refused["budget"] == 1
 
 
 async def test_what_cannot_be_sent_goes_to_the_next_candidate_also_then() -> None:
