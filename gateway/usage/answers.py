@@ -3,8 +3,8 @@
 Only the usage at the top level counts: a model may write the word in its text, and a client may have put it into a tool
 that a Response repeats. Parsing a whole answer to find that out would cost more than relaying it. So:
 
-1. In an answer of one JSON object, `{` and all that follows from a key on are an object exactly if the key stands at
-   the top level: one deeper leaves braces over. In the same way, all that precedes a key and `}` are an object. So a
+1. In a long answer of one JSON object, `{` and all that follows from a key on are an object exactly if the key stands
+   at the top level: one deeper leaves braces over. In the same way, all that precedes a key and `}` are an object. So a
    parser that gets only the end of an answer, or its beginning, proves where the key stands.
 2. In a stream, the last events are read whole, the last one first. Of an event that is longer than what is kept, the
    end is proved as above: the usage of a Response stands one level deeper.
@@ -26,12 +26,19 @@ TRIES: Final = 8
 EVENTS: Final = 64
 #: A whole answer up to this size is read as it is.
 SHORT_BYTES: Final = 8192
+#: So much of the beginning and of the end is searched for the model, and of the beginning for usage.
+NEAR_BYTES: Final = 4096
+#: So many events stand for the others where texts are estimated.
+SAMPLES: Final = 8
 #: Longest name of a model.
 MODEL_CHARS: Final = 200
 #: What an event has besides its data: `data: ` and two line ends.
 _FRAME_BYTES = 8
 _USAGE = b'"usage"'
+#: White space in front of a key.
+_BLANKS = 256
 _END_OF_EVENT = re.compile(rb"\r?\n\r?\n")
+_MODEL_KEY = b'"model"'
 _MODEL = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*"(?:[^"\\]|\\.)*+"')
 _BEFORE_KEY = (b"{", b",")
 _STREAM_OF_RESPONSE = re.compile(rb'"type"[ \t]*:[ \t]*"response\.')
@@ -47,26 +54,25 @@ class Said(NamedTuple):
 
 def of_whole(head: bytes, tail: bytes | None = None) -> Said:
     """Read an answer of one JSON object: its beginning and its end, or all of it as `head`."""
-    found = None
-    if tail is not None or len(head) > SHORT_BYTES:
-        found = _object_from(head if tail is None else tail, _USAGE)
-    if found is None and tail is None:
+    if tail is None and len(head) <= SHORT_BYTES:
         found = _parsed(head)
-    tokens = tokens_of(found.get("usage")) if found is not None else None
-    if tokens is None and tail is not None:
-        tokens = tokens_of(_object_at(head, _USAGE))
-    model = found.get("model") if found is not None else None
-    if isinstance(model, str):
-        return Said(tokens, _name(model))
-    return Said(tokens, _model_of(head) or ("" if tail is None else _model_at_end(tail)))
+        return Said() if found is None else Said(tokens_of(found.get("usage")), _named(found))
+    end = head if tail is None else tail
+    found = _object_from(end, _USAGE) or {}
+    tokens = tokens_of(found.get("usage")) or tokens_of(_object_at(head[:NEAR_BYTES], _USAGE))
+    if tokens is None and tail is None and _USAGE in head:
+        found = _parsed(head) or {}
+        tokens = tokens_of(found.get("usage"))
+    model = _named(found) or _named(_object_from(end[-NEAR_BYTES:], _MODEL_KEY) or {}) or _model_of(head[:NEAR_BYTES])
+    return Said(tokens, model)
 
 
 def of_stream(head: bytes, tail: bytes | None = None) -> Said:
     """Read an event stream: its beginning and its end, or all of it as `head`."""
     first = _first_words(head)
     last, partial = None, False
-    for event in _last_events(head, tail):
-        if (last := _usage_in(event)) is not None:
+    for text in reversed(_last_texts(head, tail)[-EVENTS:]):
+        if _USAGE in text and (event := _parsed(text)) is not None and (last := _usage_in(event)) is not None:
             partial = event.get("type") == "message_start"
             break
     if last is None and tail is not None and _STREAM_OF_RESPONSE.search(head):
@@ -87,6 +93,7 @@ def text_tokens(head: bytes, tail: bytes | None, length: int) -> int:
     """
     texts = _last_texts(head, tail)
     last = texts[-EVENTS:]
+    last = last[:: max(len(last) // SAMPLES, 1)]
     tokens = sum(max(size / 4, 1) for size in map(_text_size, last) if size)
     if tail is not None or len(texts) > len(last):
         tokens *= length / sum(len(text) + _FRAME_BYTES for text in last) if last else 0
@@ -101,7 +108,7 @@ class _Words(NamedTuple):
 def _first_words(head: bytes) -> _Words:
     """Return the model that the first events name, and the usage with which an answer begins (`message_start`)."""
     for text in _events(head)[:EVENTS]:
-        if (event := _parsed(text)) is None:
+        if _MODEL_KEY not in text or (event := _parsed(text)) is None:
             continue
         inner = event.get("message") or event.get("response")
         holder = inner if isinstance(inner, dict) else event
@@ -127,13 +134,6 @@ def _of_long_event(tail: bytes) -> dict[str, object] | None:
     response = found.get("response") if found is not None else None
     usage = response.get("usage") if isinstance(response, dict) else None
     return usage if isinstance(usage, dict) else None
-
-
-def _last_events(head: bytes, tail: bytes | None) -> Iterator[dict[str, object]]:
-    """Yield the last events that are here whole, the last one first."""
-    for text in reversed(_last_texts(head, tail)[-EVENTS:]):
-        if (event := _parsed(text)) is not None:
-            yield event
 
 
 def _last_texts(head: bytes, tail: bytes | None) -> list[bytes]:
@@ -163,7 +163,7 @@ def _object_from(text: bytes, key: bytes, *, opening: bytes = b"{") -> dict[str,
         at = text.rfind(key, 0, at)
         if at < 0:
             break
-        if not text[:at].rstrip().endswith(_BEFORE_KEY):
+        if not text[max(at - _BLANKS, 0) : at].rstrip().endswith(_BEFORE_KEY):
             continue
         if (found := _parsed(opening + text[at:])) is not None:
             return found
@@ -201,12 +201,6 @@ def _model_of(head: bytes) -> str:
     return ""
 
 
-def _model_at_end(tail: bytes) -> str:
-    found = _object_from(tail, b'"model"')
-    model = found.get("model") if found is not None else None
-    return _name(model) if isinstance(model, str) else ""
-
-
 def _is_top_level(head: bytes, at: int) -> bool:
     before = head[:at].rstrip()
     if before == b"{":
@@ -223,6 +217,11 @@ def _parsed(text: bytes) -> dict[str, object] | None:
     except orjson.JSONDecodeError:
         return None
     return found if isinstance(found, dict) else None
+
+
+def _named(found: dict[str, object]) -> str:
+    model = found.get("model")
+    return _name(model) if isinstance(model, str) else ""
 
 
 def _name(model: str) -> str:

@@ -90,6 +90,7 @@ async def furnished(gateway: GatewayProcess) -> dict[str, str]:
         "remembered": "/remembered",
         "keys": "/keys",
         "key-new": "/keys/new",
+        "usage": "/usage",
         "status": "/status",
     }
 
