@@ -231,10 +231,8 @@ def _answers_of_services() -> dict[str, Schema]:
 
 
 def _answers_of_operating() -> dict[str, Schema]:
-    figures = ("overhead_ms", "approval_wait_s")
-    point = _of(
-        at=TIME, span_s=NUMBER, requests=WHOLE, errors=WHOLE, pending=WHOLE, **dict.fromkeys(figures, _maybe(NUMBER))
-    )
+    figures = dict.fromkeys(("overhead_ms", "approval_wait_s"), _maybe(NUMBER))
+    point = _of(at=TIME, span_s=NUMBER, requests=WHOLE, errors=WHOLE, pending=WHOLE, **figures)
     usage = {"object": _only("usage"), "enabled": TRUTH, "by": _many(TEXT)}
     sums = _of(cost=_maybe(NUMBER), currency=_maybe(TEXT), **dict.fromkeys(COUNTS, WHOLE))
     return {
