@@ -199,11 +199,9 @@ def _answers_of_runs() -> dict[str, Schema]:
             round=WHOLE,
             started_at=TIME,
             spent_s=NUMBER,
-            **_some("model"),
+            **_some("model", "upstream", "endpoint"),
             prompt_tokens=_maybe(WHOLE),
             completion_tokens=_maybe(WHOLE),
-            upstream=_maybe(TEXT),
-            endpoint=_maybe(TEXT),
         ),
     }
 
