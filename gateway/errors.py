@@ -95,6 +95,8 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "workflow_failed": Code(422, _INVALID, "gateway"),
         "agent_malformed_tool_call": Code(422, _INVALID, "upstream"),
         "headers_too_large": Code(431, _INVALID, "client"),
+        "insufficient_quota": Code(429, "rate_limit_error", "policy"),
+        "rate_limit_exceeded": Code(429, "rate_limit_error", "policy", retryable=True),
         "upstream_limited": Code(429, "rate_limit_error", "upstream", retryable=True),
         "internal_error": Code(500, "server_error", "gateway"),
         "unsupported_transfer_coding": Code(501, _INVALID, "client"),
@@ -130,12 +132,13 @@ class GatewayError(Exception):
         self.message = message
         self.param = param
         self.retry_after_s = retry_after_s
-        self.settled = False  # true: trying again would do something twice, or an upstream said that it is of no use
+        self.settled = False  # true: trying again would do something twice, or is of no use
+        self.fields: Mapping[str, str] = {}  # further header fields of the answer, by name
 
     def after_effects(self) -> "GatewayError":
         """Return the same error for a run that has had effects already, with a status that no client retries."""
         error = GatewayError(self.code, self.message, param=self.param)
-        error.facts, error.settled = self.facts, True
+        error.facts, error.settled, error.fields = self.facts, True, self.fields
         if self.facts.status in _SENT_AGAIN or self.facts.status >= 500:
             error.facts = replace(self.facts, status=422, type=_INVALID, retryable=False)
         return error
@@ -149,7 +152,7 @@ class GatewayError(Exception):
     def copy(self) -> "GatewayError":
         """Return the same error as a new object that has not been raised yet."""
         error = GatewayError(self.code, self.message, param=self.param, retry_after_s=self.retry_after_s)
-        error.facts, error.settled = self.facts, self.settled
+        error.facts, error.settled, error.fields = self.facts, self.settled, self.fields
         return error
 
     def __repr__(self) -> str:

@@ -43,7 +43,7 @@ ROOMS = (
     ("keys",),
     ("config",),
     ("lanes",),
-    ("upstream", "usage"),
+    ("upstream", "usage", "limits"),
     ("dialects",),
     ("text",),
     ("http",),

@@ -82,7 +82,7 @@ CONTRACT = {
         "run_interrupted",
         "workflow_failed",
     },
-    429: {"upstream_limited"},
+    429: {"insufficient_quota", "rate_limit_exceeded", "upstream_limited"},
     431: {"headers_too_large"},
     500: {"internal_error"},
     501: {"unsupported_transfer_coding"},
@@ -117,8 +117,12 @@ def test_the_type_fits_the_status(name: str, code: Code) -> None:
 
 @pytest.mark.parametrize(("name", "code"), CODES.items())
 def test_only_what_may_pass_by_itself_is_worth_another_try(name: str, code: Code) -> None:
-    """Timeouts, limits, overload, upstream failures, a run that just began; never what the client must change."""
-    assert code.retryable is (code.status in (408, 429, 502, 503, 504) or name == "idempotency_in_use")
+    """Timeouts, limits, overload, upstream failures, a run that just began; never what the client must change.
+
+    A budget that is used up does not pass within the time that a client waits.
+    """
+    passes = code.status in (408, 429, 502, 503, 504) or name == "idempotency_in_use"
+    assert code.retryable is (passes and name != "insufficient_quota")
 
 
 def test_the_table_cannot_be_changed() -> None:

@@ -194,9 +194,10 @@ def _error(request: web.Request, error: GatewayError) -> web.Response:
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(math.ceil(error.retry_after_s))
         if error.retry_after_s % 1:
-            headers["retry-after-ms"] = str(round(error.retry_after_s * 1000))
+            headers["retry-after-ms"] = str(math.ceil(error.retry_after_s * 1000))
     if error.settled:
         headers["x-should-retry"] = "false"
+    headers.update(error.fields)
     headers.update(request.get(ERROR_FIELDS, {}))
     body = ERRORS.get(request.path, error_body)(error, request_id=request_id)
     return web.Response(status=error.facts.status, body=body, headers=headers)

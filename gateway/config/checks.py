@@ -6,6 +6,7 @@ from typing import Literal
 
 from gateway.config.document import Document
 from gateway.config.judged import BUILT_IN, no_such_tool
+from gateway.config.limits import check_limits
 from gateway.config.messages import nearest
 from gateway.config.models import check_models
 from gateway.config.problems import KeyPath, shown
@@ -38,6 +39,7 @@ def check(document: Document) -> None:
     _check_tls(document)
     check_upstreams(document)
     check_models(document)
+    check_limits(document)
     _check_alternatives(document)
     _check_tools(document)
     _check_services(document)

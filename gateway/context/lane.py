@@ -32,6 +32,7 @@ from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identity
 from gateway.lanes.local import Facade, note
+from gateway.limits.limiter import Limiter
 from gateway.runs.asking import RequestKey
 from gateway.runs.live import LiveRuns
 from gateway.runs.live_run import LiveRun
@@ -77,6 +78,7 @@ class ContextLane:
     calling: Handler  # an agent loop with nothing around it, for tool calls
     tasks: Literal["plain", "off"] = "plain"
     workflows: Mapping[str, Workflow] = field(default_factory=dict)
+    limiter: Limiter | None = None
     _using: int = 0
     _retired: bool = False
 
@@ -188,7 +190,27 @@ class ContextLane:
             handler = bringing(handler, brought, loops=self.looping(name) is not None)
         handler = self.held(handler)
         detached = detached or exchange.background
-        return self.runs.find(request_key) or self.runs.begin(exchange, request_key, handler, detached=detached)
+        return self.runs.find(request_key) or self.admitted(
+            exchange, lambda: self.runs.begin(exchange, request_key, handler, detached=detached)
+        )
+
+    def admitted(self, exchange: Exchange, begin: Callable[[], LiveRun], *, calls_model: bool = True) -> LiveRun:
+        """Begin a run as one request of its caller. Raises GatewayError (429) if the caller's limits have no room.
+
+        The calls of models that the run makes take their tokens themselves.
+        """
+        rules = () if self.limiter is None else self.limiter.of_caller(exchange.caller)
+        if self.limiter is None or not rules:
+            return begin()
+        hold = self.limiter.admit(rules, tokens=1 if calls_model else None, reserves=False)
+        try:
+            run = begin()
+        except BaseException:
+            hold.end()
+            raise
+        run.over_limit = hold.over_soft
+        run.when_over(hold.end)
+        return run
 
     def looping(self, chain: str) -> Handler | None:
         """Return the chain from its agent loop on, or None if it has none."""
@@ -246,6 +268,10 @@ class ContextLane:
             if run.cache is not None:
                 headers["X-Context-Cache"] = run.cache
             headers |= answerer(run)
+            if self.limiter is not None:
+                headers |= self.limiter.fields(self.limiter.of_caller(exchange.caller))
+            if run.over_limit is not None:
+                headers["X-Context-Limit"] = run.over_limit
             if streams:
                 stream = _Stream(request, answer.stream(), request_id, keepalive_s=self.keepalive_s, keep=keep)
                 response: web.StreamResponse = await stream.run(run.transcript, headers)

@@ -98,7 +98,11 @@ class ToolCalls:
             return replace(_run(exchange, live.exchange.id), live=live)
         run = _run(exchange, exchange.id)
         exchange = replace(exchange, watcher=lane.runs.waiting.watchers(run.id))
-        run.live = lane.runs.begin(exchange, request_key, lane.held(lane.calling), detached=True)
+        run.live = lane.admitted(
+            exchange,
+            lambda: lane.runs.begin(exchange, request_key, lane.held(lane.calling), detached=True),
+            calls_model=False,
+        )
         return run
 
     def rejoin(self, wanted: WantedCall, run_id: str, waiter: str) -> CallRun:

@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 from ipaddress import IPv4Network, IPv6Network
 from typing import Literal, TypeAlias
 
+from gateway.contracts.allowance import Allowance
 from gateway.errors import GatewayError
 
 #: By this `User-Agent` a decision is known to have been made on the command line.
@@ -18,7 +19,7 @@ class Bounds:
     """The bounds of a key besides its scopes. An empty list bounds nothing.
 
     `expires_s` (Unix time) is when the key ends; None: never. `models` and `tools` are names and globs, `upstreams` are
-    names. `networks` contain the addresses from which the key may be used.
+    names. `networks` contain the addresses from which the key may be used. `limits` are its limits; None: it has none.
     """
 
     expires_s: float | None = None
@@ -26,6 +27,7 @@ class Bounds:
     tools: tuple[str, ...] = ()
     upstreams: tuple[str, ...] = ()
     networks: tuple[Network, ...] = ()
+    limits: Allowance | None = None
 
 
 UNBOUNDED = Bounds()

@@ -68,6 +68,7 @@ OF_CHATS: Final = (
     *("unsupported_parameter", "content_blocked", "upstream_rejected", "upstream_refused", "prompt_not_found"),
     *("idempotency_in_use", "idempotency_mismatch", "model_not_allowed", "upstream_not_allowed"),
     *("agent_iteration_limit", "agent_malformed_tool_call", "invalid_parameters", "run_cancelled", "run_interrupted"),
+    *("insufficient_quota", "rate_limit_exceeded"),
     *("workflow_failed", "upstream_limited", "upstream_error", "overloaded", "upstream_unavailable", "circuit_open"),
     *("agent_timeout", "upstream_timeout", "gateway_stopping", *OF_DECISIONS),
 )

@@ -51,6 +51,11 @@ def error_answer(
         lines.append("WWW-Authenticate: Bearer")
     if error.retry_after_s is not None:
         lines.append(f"Retry-After: {math.ceil(error.retry_after_s)}")
+        if error.retry_after_s % 1:
+            lines.append(f"retry-after-ms: {math.ceil(error.retry_after_s * 1000)}")
+    if error.settled:
+        lines.append("x-should-retry: false")
+    lines += [f"{name}: {value}" for name, value in error.fields.items()]
     lines += [f"{name}: {value}" for name, value in sharing.items()]
     if close:
         lines.append("Connection: close")

@@ -27,6 +27,7 @@ def caller_of(terms: KeyTerms) -> Caller:
         tools=terms.tools,
         upstreams=terms.upstreams,
         networks=terms.networks,
+        limits=None if terms.limits is None else terms.limits.allowance,
     )
     return Caller(terms.name, terms.tenant_name, frozenset(terms.scopes), bounds, terms.approvals)
 
@@ -118,6 +119,8 @@ def too_wide(caller: Caller, *, maker: Caller) -> TooWide | None:
         return _narrower("networks", [str(network) for network in own.networks])
     if own.expires_s is not None and (given.expires_s is None or given.expires_s > own.expires_s):
         return TooWide("expires", "Your key ends before that: send a time that is not later than the end of your key.")
+    if own.limits is not None and (figure := own.limits.exceeded_by(given.limits)) is not None:
+        return TooWide("limits", f"Your key is limited by {figure!r} itself: send a figure that is not larger.")
     if maker.approvals == "reject" and caller.approvals != "reject":
         return TooWide("approvals", "Your key asks nobody about calls: send 'reject'.")
     return None

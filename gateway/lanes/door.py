@@ -24,7 +24,9 @@ _PORTS = {"http": 80, "https": 443}
 #: Headers of ours that a page may read; a browser shows few by itself.
 _EXPOSED = (
     "x-request-id, x-context-run-id, x-context-chain, x-context-intent, x-context-task, x-context-upstream, "
-    "x-context-model, retry-after, retry-after-ms, x-should-retry, location, etag, preference-applied"
+    "x-context-model, retry-after, retry-after-ms, x-should-retry, location, etag, preference-applied, "
+    "x-ratelimit-limit-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-requests, "
+    "x-ratelimit-remaining-tokens, x-ratelimit-reset-requests, x-ratelimit-reset-tokens, x-context-limit"
 )
 #: Values that browsers send with a request that no other page has caused.
 _OWN_SITES = frozenset((b"same-origin", b"none"))

@@ -25,6 +25,7 @@ from gateway.upstream.member import Member
 from gateway.upstream.pool import Pool
 
 if TYPE_CHECKING:
+    from gateway.lanes.passthrough.limited import Admission
     from gateway.lanes.passthrough.metered import Meter
     from gateway.lanes.passthrough.splice import Splice
 
@@ -50,7 +51,7 @@ class Plan:
     configuration adds to passthrough is a class of its own, and costs nothing where the router does not choose it.
     `endpoint` is the name of the endpoint in its upstream, and `ways` are those to all of them; None: the request can
     go to this one only. `by_model`: the body says which ways; the plan itself then only says how to read the request.
-    `meter` is for the usage.
+    `meter` is for the usage, `admission` for the limits.
     """
 
     splice: "type[Splice]"
@@ -81,6 +82,7 @@ class Plan:
     ways: "Ways | None" = None
     by_model: "ModelWays | None" = None
     meter: "Meter | None" = None
+    admission: "Admission | None" = None
 
 
 class Ways:

@@ -52,11 +52,13 @@ from gateway.lanes.keys import Identity, KeyRing, Wire
 from gateway.lanes.passthrough.balanced import Balanced
 from gateway.lanes.passthrough.by_model import ByModel
 from gateway.lanes.passthrough.hedging import Hedging
-from gateway.lanes.passthrough.metered import METERED, meter_of
+from gateway.lanes.passthrough.limited import Admission, limited
+from gateway.lanes.passthrough.metered import METERED, Meter, meter_of
 from gateway.lanes.passthrough.splice import Splice
 from gateway.lanes.plan import REPEATABLE, ModelWays, Plan, Ways, may_run_twice, upstream_head
 from gateway.lanes.plans import Plans
 from gateway.lanes.routes import Route, RouteTable, path_of, resolve_alias
+from gateway.limits.limiter import Limiter
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.group import Group
 from gateway.upstream.member import Member
@@ -108,11 +110,12 @@ class Router:
         context_upstream: int | None = None,
         models: Sequence[tuple[str, ...]] = (),
         recorded: Recorded | None = None,
+        limiter: Limiter | None = None,
     ) -> None:
         """`context_upstream` is the index of the upstream that the configuration names for the context lane.
 
         `models` are the patterns of each upstream, for routes by model. `recorded` takes the usage of passthrough
-        requests; None: it is not recorded.
+        requests; None: it is not recorded. `limiter` has their limits; None: there are none.
         """
         self.groups = tuple(groups)
         self.door = door
@@ -125,6 +128,7 @@ class Router:
         self._context_upstream = context_upstream
         self._served = tuple((group, patterns) for group, patterns in zip(groups, models, strict=False) if patterns)
         self._recorded = recorded
+        self._limiter = limiter
         self._plans = Plans()
         self._by_head = self._plans.by_head
 
@@ -202,12 +206,27 @@ class Router:
 
         if route.by_model and (head.length or head.chunked):
             plan = self._first_allowed(make, (group, *(served for served, _ in self._served)))
-            return replace(plan, splice=self._kind(ByModel), by_model=ModelWays(group, self._served, ways_to))
+            plan = replace(plan, splice=_kind(ByModel, plan.meter), by_model=ModelWays(group, self._served, ways_to))
+            return self._limited(plan, None)
         plan = make(group, group.members[0])
         if group.plain:
-            return plan
+            return self._limited(plan, group)
         kind = Balanced if group.rules.hedge_s is None else Hedging
-        return replace(plan, splice=self._kind(kind), ways=ways_to(group))
+        return self._limited(replace(plan, splice=_kind(kind, plan.meter), ways=ways_to(group)), group)
+
+    def _limited(self, plan: Plan, group: Group | None) -> Plan:
+        """Return the plan with the limits of its requests. Raises GatewayError (overloaded): they cannot be counted.
+
+        `group` None: the body of a request names its upstream and model, and so their limits.
+        """
+        limiter = self._limiter
+        if limiter is None:
+            return plan
+        rules = limiter.of_caller(plan.caller) + (() if group is None else limiter.of_target(group.name, None))
+        if not rules and (group is not None or not limiter.has_targets):
+            return plan
+        admission = Admission(limiter, rules, takes_tokens=plan.meter is not None and plan.meter.asks)
+        return replace(plan, splice=limited(plan.splice), admission=admission)
 
     def _first_allowed(self, make: Callable[[Group, Member], Plan], groups: Sequence[Group]) -> Plan:
         """Return the plan for the first upstream that the caller may use. Raises GatewayError: there is none."""
@@ -219,9 +238,12 @@ class Router:
                     raise
         return make(groups[-1], groups[-1].members[0])
 
-    def _kind(self, kind: type[Splice]) -> type[Splice]:
-        """Return the class of transactions of this kind, which is another one where usage is recorded."""
-        return kind if self._recorded is None else METERED[kind]
+    def _meter(self, caller: Caller, *, method: bytes, path: bytes) -> Meter | None:
+        """Return the meter of requests whose tokens are recorded, or count for limits; None: nobody wants to know."""
+        recorded = self._recorded
+        if recorded is None and self._limiter is not None and self._limiter.counts_tokens(caller):
+            recorded = _nowhere
+        return None if recorded is None else meter_of(recorded, method=method, path=path)
 
     def _plan_for(
         self, head: RequestHead, target: bytes, cut: int, route: Route, plain: bytes, group: Group, member: Member
@@ -239,8 +261,9 @@ class Router:
         prefix = CONTEXT_BASE if target.startswith(CONTEXT_BASE) else route.prefix
         shared = self.door.shares_with(head) is not None
         tally = self._metrics.route(prefix.decode(), "passthrough")
+        meter = self._meter(identity.caller, method=head.method, path=path_of(target))
         return Plan(
-            splice=self._kind(Splice),
+            splice=_kind(Splice, meter),
             pool=pool,
             route=tally,
             codes=tally.codes(head.method.decode()),
@@ -265,7 +288,7 @@ class Router:
             sharing=self.door.sharing(head),
             shared=shared,
             endpoint=None if group.plain else member.name,
-            meter=self._recorded and meter_of(self._recorded, method=head.method, path=path_of(target)),
+            meter=meter,
         )
 
     def _way(self, target: bytes) -> tuple[Route, bytes]:
@@ -294,6 +317,15 @@ class Router:
                 if error.code != "scope_missing":
                     raise
         return self.keys.identify(head, upstream_has_key=upstream_has_key, scope="passthrough")
+
+
+def _kind(kind: type[Splice], meter: Meter | None) -> type[Splice]:
+    """Return the class of transactions of this kind, which is another one where usage is read."""
+    return kind if meter is None else METERED[kind]
+
+
+def _nowhere(*_: object) -> None:
+    """Record nothing: the tokens are for limits alone."""
 
 
 def _check_models(caller: Caller) -> None:

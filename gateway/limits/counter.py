@@ -11,7 +11,7 @@ MOST: Final = (1 << 31) - 1
 class Counter:
     """A counter, opened by the worker at `place`. Times are seconds of the clock that all workers share (monotonic)."""
 
-    __slots__ = ("_mine", "_mine_sum", "_older", "_others", "_tick", "_wait")
+    __slots__ = ("_mine", "_mine_sum", "_older", "_others", "_tick", "_waits")
 
     def __init__(self, shared: SharedCounters, number: int, *, place: int) -> None:
         self._mine = shared.row(number, place)
@@ -19,7 +19,7 @@ class Counter:
         self._tick = -TICKS
         self._mine_sum = 0
         self._older = 0
-        self._wait = (-1, 0, 0.0)
+        self._waits: tuple[int, dict[int, float]] = -1, {}  # of a tick
 
     # The window.
 
@@ -53,9 +53,20 @@ class Counter:
     def wait_s(self, over: int, now_s: float) -> float:
         """Return when at least `over` of what is used will have left the window, in seconds from now."""
         tick = int(now_s / TICK_S)
-        if self._wait[:2] != (tick, over):
-            self._wait = tick, over, self._leaves_s(over, tick)
-        return max(self._wait[2] - now_s, 0.0)
+        if self._waits[0] != tick:
+            self._waits = tick, {}
+        waits = self._waits[1]
+        if over not in waits:
+            waits[over] = self._leaves_s(over, tick)
+        return max(waits[over] - now_s, 0.0)
+
+    def empty_s(self, now_s: float) -> float:
+        """Return when all that is used will have left the window, in seconds from now."""
+        tick, rows = int(now_s / TICK_S), (self._mine, *self._others)
+        for then in range(tick, tick - TICKS, -1):
+            if any(_between(row, then, then) for row in rows):
+                return max((then + TICKS) * TICK_S - now_s, 0.0)
+        return 0.0
 
     # What is under way.
 

@@ -15,6 +15,7 @@ from gateway.contracts.exchange import AnsweredBy, Chunk, Emit, Exchange, Pause
 from gateway.errors import GatewayError
 from gateway.http.response_head import ResponseHead
 from gateway.model.answer import stream, whole
+from gateway.model.call_limits import CallLimits
 from gateway.model.candidates import Candidate, Candidates
 from gateway.model.refusal import ERROR_LIMIT_BYTES, no_answer, outcome_of, passes, refusal
 from gateway.model.styles import Styles, without
@@ -35,7 +36,13 @@ class Answering:
     """The call of a model for one exchange. `by` is who answers, once it began. `clock` is monotonic, in seconds."""
 
     def __init__(
-        self, exchange: Exchange, candidates: Candidates, *, styles: Styles, clock: Callable[[], float]
+        self,
+        exchange: Exchange,
+        candidates: Candidates,
+        *,
+        styles: Styles,
+        clock: Callable[[], float],
+        limits: CallLimits | None = None,
     ) -> None:
         self.by = AnsweredBy("", "", "")
         self._exchange = exchange
@@ -45,6 +52,7 @@ class Answering:
         self._first = candidates.models[0].upstream.group
         self._styles = styles
         self._clock = clock
+        self._limits = limits
         self._released = False
         self._tries: Tries | None = None  # of the candidate that is asked
         self._candidate: Candidate
@@ -130,7 +138,10 @@ class Answering:
         return True
 
     def _begun(self) -> Tries:
-        """Return the tries of the next candidate. Raises GatewayError if its upstream has no budget for this call."""
+        """Return the tries of the next candidate.
+
+        Raises GatewayError if its upstream has no budget for this call, or the limits of one of both have no room.
+        """
         candidate = self._candidate = self._left.pop(0)
         group, again = candidate.upstream.group, self._exchange.again
         if again and group.rules.retry is not None and not group.budget.take():
@@ -138,6 +149,8 @@ class Answering:
             text = f"Upstream {group.name!r} fails too often: nothing is sent to it again for now (its retry.budget)."
             raise GatewayError("upstream_unavailable", text)
         caller, model = self._exchange.caller, candidate.named(self._exchange.body)
+        if self._limits is not None:
+            self._limits.ask(group.name, model)
         return Tries(
             group,
             twice=True,

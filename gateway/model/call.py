@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from gateway.contracts.exchange import Exchange, Reply
+from gateway.limits.limiter import Limiter
 from gateway.model.answering import Answering
+from gateway.model.call_limits import CallLimits
 from gateway.model.candidates import Candidates, ModelTable
 from gateway.model.listing import Asking, ModelLists
 from gateway.model.styles import Styles
@@ -17,9 +19,17 @@ from gateway.model.styles import Styles
 class ModelCall:
     """The caller of models, and of the lists of models. `clock` is monotonic, in seconds."""
 
-    def __init__(self, table: ModelTable, *, clock: Callable[[], float], lists_all: bool = False) -> None:
+    def __init__(
+        self,
+        table: ModelTable,
+        *,
+        clock: Callable[[], float],
+        lists_all: bool = False,
+        limiter: Limiter | None = None,
+    ) -> None:
         self._table = table
         self._clock = clock
+        self._limiter = limiter
         self._styles = Styles()
         self._lists = ModelLists(table, clock, merged=lists_all)
 
@@ -43,6 +53,12 @@ class ModelCall:
 
     async def __call__(self, exchange: Exchange) -> Reply:
         candidates = self.candidates(exchange.body).allowed_to(exchange.caller)
-        answering = Answering(exchange, candidates, styles=self._styles, clock=self._clock)
-        await answering.begin()
-        return Reply(answering.stream, answering.release, by=answering.by)
+        limits = None if self._limiter is None else CallLimits(self._limiter, exchange)
+        answering = Answering(exchange, candidates, styles=self._styles, clock=self._clock, limits=limits)
+        try:
+            await answering.begin()
+        except BaseException:
+            if limits is not None:
+                limits.end(0)
+            raise
+        return Reply(answering.stream, answering.release, by=answering.by, spent=None if limits is None else limits.end)

@@ -53,17 +53,23 @@ def metered(core: Handler, counters: Counters, recorded: Recorded | None = None)
             finally:
                 estimate = _estimate(exchange, written) if told is None and written else None
                 _count(counters, exchange, told or estimate or {})
-                if recorded is not None:
+                if recorded is not None or reply.spent is not None:
                     tokens = tokens_of(told)
-                    usage = Usage(
-                        tokens or tokens_of(estimate or _estimate(exchange, written)) or Tokens(),
-                        cut=not is_whole,
-                        estimated=tokens is None,
-                    )
-                    upstream, model = ("", model) if reply.by is None else (reply.by.upstream, model or reply.by.model)
-                    recorded(usage, exchange.caller.name, exchange.caller.tenant, model, upstream, LANE)
+                    used = tokens or tokens_of(estimate or _estimate(exchange, written)) or Tokens()
+                    if reply.spent is not None:
+                        reply.spent(used.input + used.output)
+                    if recorded is not None:
+                        by = reply.by
+                        upstream, model = ("", model) if by is None else (by.upstream, model or by.model)
+                        usage = Usage(used, cut=not is_whole, estimated=tokens is None)
+                        recorded(usage, exchange.caller.name, exchange.caller.tenant, model, upstream, LANE)
 
-        return replace(reply, stream=stream)
+        async def release() -> None:
+            await reply.release()
+            if reply.spent is not None:
+                reply.spent(None)
+
+        return replace(reply, stream=stream, release=release)
 
     return handle
 

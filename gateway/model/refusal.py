@@ -23,7 +23,15 @@ MESSAGE_CHARS = 2000
 _TYPE_CHARS = 100
 #: Codes of failures that pass, or that another upstream may not have: a limit, a broken server, a silence.
 PASSING: Final = frozenset(
-    ("circuit_open", "overloaded", "upstream_limited", "upstream_error", "upstream_timeout", "upstream_unavailable")
+    (
+        "circuit_open",
+        "overloaded",
+        "rate_limit_exceeded",
+        "upstream_limited",
+        "upstream_error",
+        "upstream_timeout",
+        "upstream_unavailable",
+    )
 )
 #: Status of a path that is not there: mostly the base URL is wrong.
 _NOT_THERE = frozenset((HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED))

@@ -64,6 +64,7 @@ class LiveRun:
         self.parked = self.is_deleted = False  # is_deleted: its answer is nobody's any more
         self.decided: tuple[str, ...] = ()  # the approvals whose decisions, by its request, the answer follows
         self.asks: str | None = None  # the id of the run, this one or another, that its answer asks a person for
+        self.over_limit: str | None = None  # a soft limit that it exceeds, for the answer's header
         self.clients = 0
         self.cut = False  # its last client left before the answer was whole
         self.kept_bytes = 0  # while it has no client
@@ -89,6 +90,11 @@ class LiveRun:
         self._task = asyncio.get_running_loop().create_task(self._pump(handler))
         self._task.add_done_callback(lambda _: self._end())
         self._task.add_done_callback(lambda _: over(self))
+
+    def when_over(self, done: Callable[[], None]) -> None:
+        """Call `done` once the run has ended here, however it ends."""
+        assert self._task is not None
+        self._task.add_done_callback(lambda _: done())
 
     def replay(self, chunks: Sequence[Chunk]) -> None:
         """Fill the transcript with the answer of a run that is over."""

@@ -19,12 +19,12 @@ from gateway.context.resumption import Resumption
 from gateway.contracts.store import Store, StoreError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.connection import ClientConnection
-from gateway.lanes.door import Door
 from gateway.lanes.keys import Identity, LentKeys
 from gateway.lanes.listener import Listener
 from gateway.lanes.local import head_of
 from gateway.lanes.router import Router
 from gateway.lanes.wrong_keys import WrongKeys
+from gateway.limits.meters import Meters
 from gateway.runs.live import LiveRuns
 from gateway.server.api import ApiPages
 from gateway.server.backlog import Backlog
@@ -32,11 +32,14 @@ from gateway.server.console import ConsoleEntry, InUse
 from gateway.server.context_lane import (
     Assembled,
     Shared,
+    budget_reader,
     build_context_lane,
     build_resumption,
     build_shared,
+    limiter_of,
     open_store,
 )
+from gateway.server.handover import alone
 from gateway.server.lanes.passthrough import (
     ROOT_PATHS,
     build_admin_entry,
@@ -65,7 +68,7 @@ DATA, ADMIN = "listen", "admin.listen"
 class Gateway:
     """The object graph of one worker. `load` reads the configuration anew; `exposition` covers all workers.
 
-    `started_s` (Unix time) is the start of all of them.
+    `started_s` (Unix time) is the start of all of them, and `meters` count for limits; None: in this process alone.
     """
 
     def __init__(
@@ -80,13 +83,13 @@ class Gateway:
         agree: Callable[[bool], Awaitable[bool]] | None = None,
         clock: SystemClock | None = None,
         started_s: float | None = None,
+        meters: Meters | None = None,
     ) -> None:
-        self._loaded = loaded
-        self._load = load
+        self._loaded, self._load = loaded, load
         self._sink = sink
         self._metrics = metrics
-        self._index = index
-        self._agree = agree or _alone
+        self._index, self._meters = index, meters
+        self._agree = agree or alone
         self._exposition = exposition or Exposition(metrics)
         self._stack = AsyncExitStack()
         self._listeners: dict[str, Listener] = {}
@@ -150,7 +153,8 @@ class Gateway:
         await self._notices.follow(self._loaded.settings)
         pruner = Pruner(store, owner=self._shared.leases.owner, clock=self._clock)
         going_on = (self._housekeeping(), self._shared.leases.run(), self._shared.keys.run(), pruner.run())
-        self._tasks += map(asyncio.create_task, going_on)
+        budgets = budget_reader(self._shared, lambda: self._loaded.settings)
+        self._tasks += map(asyncio.create_task, (*going_on, budgets.run()))
         self._metrics.last_reload_success_s = time.time()
 
     def _share(self, store: Store) -> None:
@@ -164,6 +168,7 @@ class Gateway:
             equipment=lambda: self._current().equipment,
             room=lambda: self._listeners[DATA].room,
             makes_keys=lambda: self._loaded.settings.runtime_keys.enabled,
+            meters=self._meters,
         )
         self._resumption, self._kept = build_resumption(shared, lane=lambda: self._current().lane)
         self._notices = Notices(shared, on_duty=self._index == 0)
@@ -309,6 +314,7 @@ class Gateway:
             lent=self._lent,
             recorded=self._shared.usage.recorded,
             stored=self._shared.keys.accepted,
+            limiter=limiter_of(settings, self._shared),
             now_s=self._clock.time,
         )
 
@@ -355,7 +361,7 @@ class Gateway:
         pages = Site(
             exposition=self._exposition.page if self._loaded.settings.metrics.enabled else None,
             ready=self._ready,
-            door=self._door,
+            door=lambda: self._listeners[DATA].router.door,
             recognise=self._recognise,
             read_metrics=self._read_metrics,
             wrong_keys=self._wrong_keys,
@@ -384,9 +390,6 @@ class Gateway:
             head = head_of(request)
             caller_with(("metrics", "admin"), lambda scope: self._identify(head, True, scope).caller)
 
-    def _door(self) -> Door:
-        return self._listeners[DATA].router.door
-
     def _ready(self) -> Readiness:
         if any(listener.draining for listener in self._listeners.values()):
             return "draining"
@@ -394,8 +397,3 @@ class Gateway:
 
     def _access(self, **facts: object) -> None:
         self._sink.put(access_record(facts))
-
-
-async def _alone(able: bool) -> bool:
-    """Accept a configuration if the only worker could build it."""
-    return able

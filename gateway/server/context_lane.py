@@ -30,6 +30,11 @@ from gateway.errors import contained
 from gateway.keys.in_use import KeysInUse
 from gateway.keys.terms import caller_of
 from gateway.lanes.keys import Key, KeyRing, StoredKeys
+from gateway.limits.budgets import Budgets
+from gateway.limits.limiter import Limiter
+from gateway.limits.meters import Meters
+from gateway.limits.reading import BudgetReader
+from gateway.limits.shared import SharedCounters
 from gateway.mcp.servers import McpServers
 from gateway.model.call import ModelCall
 from gateway.model.candidates import ModelTable
@@ -43,6 +48,7 @@ from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases
 from gateway.runs.live import JOINABLE_S, LiveRuns
 from gateway.server.context_tools import built, gate_of, load_tools
+from gateway.server.lanes.limits import build_limiter
 from gateway.tools.catalog import Catalog
 from gateway.tools.in_use import Equipment, InUse
 from gateway.tools.judge import Judge
@@ -93,6 +99,8 @@ class Shared:
     results: Results
     usage: Ledger
     keys: KeysInUse
+    meters: Meters
+    budgets: Budgets
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +142,20 @@ def build_shared(
     equipment: Callable[[], Equipment],
     room: Callable[[], int | None] = lambda: None,
     makes_keys: Callable[[], bool] = lambda: False,
+    meters: Meters | None = None,
 ) -> Shared:
     """Build the services that requests of all configurations share.
 
-    `room`: see `Leases`. `makes_keys` returns whether keys of the store are accepted.
+    `room`: see `Leases`. `makes_keys` returns whether keys of the store are accepted. `meters` count for limits; None:
+    in this process alone.
     """
     leases = Leases(store, clock=clock, resume=resume, room=room)
     keys = KeysInUse(store, StoredKeys(), is_on=makes_keys, clock=clock)
     servers = make_servers(store, worker=leases.owner, counters=counters, clock=clock)
     ledger = Ledger(store, writer=leases.owner, counters=counters, clock=clock)
-    feed, in_use = EventFeed(store), InUse(equipment)
-    return Shared(store, runs, feed, leases, counters, clock, servers, in_use, Results(), ledger, keys)
+    meters = meters or Meters(SharedCounters(places=1), place=0)
+    once = (leases, counters, clock, servers, InUse(equipment), Results(), ledger, keys, meters, Budgets())
+    return Shared(store, runs, EventFeed(store), *once)
 
 
 def build_resumption(shared: Shared, *, lane: Callable[[], ContextLane]) -> tuple[Resumption, KeptResponses]:
@@ -201,7 +212,8 @@ async def build_context_lane(settings: Settings, *, groups: Sequence[Group], sha
     judge, runner = Judge(catalog, gate), Runner(shared.results, counters=counters, clock=clock)
     parts = _parts(settings, shared)
     host.runs = AgentLoops(parts)
-    core = _core(settings, _upstreams(settings, groups), clock)
+    limiter = limiter_of(settings, shared)
+    core = _core(settings, _upstreams(settings, groups), clock, limiter)
     model = metered(core, counters, shared.usage.recorded if settings.usage.enabled else None)
     chains: dict[str, Chain] = {}
     for name, uses in settings.chains.items():
@@ -234,6 +246,7 @@ async def build_context_lane(settings: Settings, *, groups: Sequence[Group], sha
         calling=chains[context.chain].resumed() or _bare(host.runs),
         tasks=context.tasks,
         workflows=workflows,
+        limiter=limiter,
     )
     try:
         await prompts.refresh()  # a first look later would drop what was enhanced by then
@@ -294,11 +307,25 @@ async def _close(catalog: Catalog) -> None:
             log.exception("tools of %s could not be closed", type(source).__name__)
 
 
-def _core(settings: Settings, upstreams: Sequence[Upstream], clock: Clock) -> ModelCall:
+def limiter_of(settings: Settings, shared: Shared) -> Limiter:
+    """Return the limits of a configuration."""
+    return build_limiter(
+        settings, meters=shared.meters, budgets=shared.budgets, clock=shared.clock, counters=shared.counters
+    )
+
+
+def budget_reader(shared: Shared, settings: Callable[[], Settings]) -> BudgetReader:
+    """Return the reader of the budgets of the configuration in use."""
+    return BudgetReader(
+        shared.store, shared.budgets, models=lambda: settings().limits.models.keys(), clock=shared.clock
+    )
+
+
+def _core(settings: Settings, upstreams: Sequence[Upstream], clock: Clock, limiter: Limiter) -> ModelCall:
     chosen = settings.context
     aliases = {name: [(use.model, use.upstream) for use in alias.use] for name, alias in settings.models.items()}
     table = ModelTable(upstreams, fixed=chosen.upstream, model=chosen.model, aliases=aliases)
-    return ModelCall(table, clock=clock.monotonic, lists_all=chosen.models == "merged")
+    return ModelCall(table, clock=clock.monotonic, lists_all=chosen.models == "merged", limiter=limiter)
 
 
 def _approval_modes(settings: Settings) -> ApprovalModes:

@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from gateway.config import ConfigError, Loaded, Problem, redactable, replacing
+from gateway.limits.meters import Meters
+from gateway.limits.shared import SharedCounters
 from gateway.server.app import ADMIN, DATA, Gateway
 from gateway.server.banner import banner
 from gateway.server.handover import Handover
@@ -44,11 +46,13 @@ class Server:
     join: bool
     proposed: Loaded | None = None
     started_s: float = field(default_factory=time.time)
+    limits: SharedCounters = field(init=False)
 
     def run(self) -> int:
         """Serve until a signal ends it. Return the exit code. Raises ListenError."""
         signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         settings = self.loaded.settings
+        self.limits = SharedCounters(places=settings.workers)
         addresses = {DATA: settings.listen}
         if settings.admin.listen is not None:
             addresses[ADMIN] = settings.admin.listen
@@ -138,6 +142,7 @@ class Server:
                     index=index,
                     agree=agree,
                     started_s=self.started_s,
+                    meters=Meters(self.limits, place=index),
                 ),
                 mine,
                 shared=len(listening[DATA].sockets) if self.join else 0,

@@ -16,7 +16,14 @@ from gateway.telemetry.shared_counts import Counted
 COUNTER_LIMIT, HISTOGRAM_LIMIT = 16, 9
 #: Of these there are more.
 LIMITS: Mapping[str, int] = MappingProxyType(
-    {"guardrail_findings": 64, "tokens": 100, "usage_requests": 40, "usage_tokens": 80}
+    {
+        "guardrail_findings": 64,
+        "limit_exceeded": 28,
+        "limit_refused": 28,
+        "tokens": 100,
+        "usage_requests": 40,
+        "usage_tokens": 80,
+    }
 )
 OTHER = "other"
 
@@ -28,6 +35,8 @@ COUNTERS: Mapping[str, Facts] = MappingProxyType(
         "agent_runs": Facts("Agent runs by outcome", ("outcome",)),
         "approvals": Facts("Approvals by what was decided, and by which way", ("decision", "via")),
         "intent": Facts("Requests by recognised intent and the layer that decided", ("intent", "layer")),
+        "limit_exceeded": Facts("Requests over a soft limit, which refuses nothing", ("scope", "limit")),
+        "limit_refused": Facts("Requests that a limit refused", ("scope", "limit")),
         "mcp_server_restarts": Facts("Times that an MCP server was started again after it had failed", ("server",)),
         "model_retries": Facts("Times that a run asked its model again after a failure of the upstream"),
         "notices": Facts("Notices of approvals to webhooks, by what became of them", ("outcome",)),

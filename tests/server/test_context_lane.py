@@ -13,6 +13,9 @@ from gateway.contracts.journal import StoredRun
 from gateway.errors import GatewayError
 from gateway.keys.in_use import KeysInUse
 from gateway.lanes.keys import LOCAL, StoredKeys
+from gateway.limits.budgets import Budgets
+from gateway.limits.meters import Meters
+from gateway.limits.shared import SharedCounters
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.asking import RequestKey
 from gateway.runs.event_feed import EventFeed
@@ -54,6 +57,8 @@ async def assembled(folder: Path, store: SqliteStore | None = None, **content: o
             results=Results(),
             usage=Ledger(store, writer="w1", counters=ContextCounters(), clock=CLOCK),
             keys=KeysInUse(store, StoredKeys(), is_on=lambda: False, clock=CLOCK),
+            meters=Meters(SharedCounters(places=1), place=0),
+            budgets=Budgets(),
         ),
     )
 

@@ -91,7 +91,7 @@ class CompactionPage:
         exchange: Exchange = await lane.exchange(head, body, identity=identity, run_id=run_id)
         exchange = replace(exchange, task=_TASK, prompt=None)
         key = RequestKey(run_id, None, repeats=False)
-        run = lane.runs.begin(exchange, key, lane.held(lane.plain))
+        run = lane.admitted(exchange, lambda: lane.runs.begin(exchange, key, lane.held(lane.plain)))
         answer = ResponseAnswer(
             ResponseFacts.of(asked),
             response_id=response_id_of(run_id),

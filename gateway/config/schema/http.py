@@ -1,15 +1,14 @@
 """The sections about requests, for the passthrough lane and the listener."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Field
 
+from gateway.config.schema.allowances import AllowanceSettings
 from gateway.config.schema.section import Section
 from gateway.config.values.addresses import ListenAddress, PathPrefix
-from gateway.config.values.scalars import (
-    Flag,
-    counted,
-)
+from gateway.config.values.scalars import Flag, Label, counted
 from gateway.config.values.units import Duration, DurationOrZero, sized
 from gateway.json_values import VALUES_LIMIT
 
@@ -70,3 +69,10 @@ class Limits(Section):
     )
     keepalive: Duration = Field(default=75.0, description="Longest idle time of a client connection between requests.")
     drain: DurationOrZero = Field(default=30.0, description="Time that requests get to finish when the gateway stops.")
+    tenants: Mapping[Label, AllowanceSettings] = Field(
+        default={}, description="Limits of tenants by name, over all their keys."
+    )
+    models: Mapping[Label, AllowanceSettings] = Field(
+        default={},
+        description="Limits of models by name or glob, over all callers. Each one that matches counts.",
+    )

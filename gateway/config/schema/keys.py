@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from gateway.config.schema.allowances import AllowanceSettings
 from gateway.config.schema.section import Section
 from gateway.config.values.networks import Network
 from gateway.config.values.scalars import ApprovalMode, Flag, Label, Name, Text, parse_text
@@ -60,6 +61,7 @@ class KeyTerms(Section):
             "the proxy's; empty: all."
         ),
     )
+    limits: AllowanceSettings | None = Field(default=None, description="Limits of the key; null: none.")
     metadata: Mapping[Name, Label] = Field(
         default={}, description="Texts by name that lists show with the key, such as a cost centre."
     )

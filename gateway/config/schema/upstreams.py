@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from gateway.config.schema.allowances import AllowanceSettings
 from gateway.config.schema.section import Section
 from gateway.config.values.addresses import BaseUrl, Credential, CredentialHeader, PathPrefix, parse_prefix
 from gateway.config.values.scalars import ExistingFile, FilePath, Flag, Name, Text, counted
@@ -184,6 +185,9 @@ class Upstream(Section):
     queue: Queue | None = Field(
         default=None,
         description="Requests that wait for a place (`endpoints[].concurrent`); null: they get 503 at once.",
+    )
+    limits: AllowanceSettings | None = Field(
+        default=None, description="Limits of the upstream, over all callers; null: none."
     )
     fallback: tuple[Name, ...] = Field(
         default=(),

@@ -22,6 +22,7 @@ class Accounting:
     sent_at = 0.0
     received_bytes = 0
     sent_bytes = 0
+    tokens: int | None = None  # that the request used, where that is read
     tries = 0  # where the endpoint was chosen
     _overhead_s = 0.0
 

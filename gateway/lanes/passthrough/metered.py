@@ -80,6 +80,7 @@ class MeteredAccounting(Accounting):
             usage, model = Usage(cut=not is_whole), ""
         else:
             usage, model = self._usage(meter, cut=not is_whole)
+        self.tokens = usage.tokens.input + usage.tokens.output
         meter.recorded(usage, caller.name, caller.tenant, model, plan.pool.endpoint.name, LANE)
 
     def _usage(self, meter: Meter, *, cut: bool) -> tuple[Usage, str]:

@@ -86,6 +86,7 @@ class Splice(Sending):
     _until_close = False
     _framed = True  # a cut answer shows by its own framing
     _idle_timeout_s: float | None = None
+    _tunnels: type[Tunnel] = Tunnel
 
     @property
     def streaming(self) -> bool:
@@ -210,7 +211,7 @@ class Splice(Sending):
         client.write(forwarded_head(head, close=False, upgrade=True) + data)
         self._account.head_forwarded(came)
         self._account.close("ok", self._client.listener)
-        tunnel = Tunnel(client, upstream, idle_s=self._plan.pool.endpoint.idle_s, key=self._plan.key)
+        tunnel = self._tunnels(client, upstream, idle_s=self._plan.pool.endpoint.idle_s, key=self._plan.key)
         client.transaction = upstream.turn = tunnel
         if held := client.unhold():
             tunnel.request_received(held)

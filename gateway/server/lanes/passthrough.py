@@ -16,6 +16,7 @@ from gateway.lanes.door import Door
 from gateway.lanes.keys import Key, KeyRing, LentKeys, StoredKeys
 from gateway.lanes.router import Limits, Router, Timeouts
 from gateway.lanes.routes import Route
+from gateway.limits.limiter import Limiter
 from gateway.mcp_server.auth.protected_resource import WELL_KNOWN, metadata_paths
 from gateway.server.lanes.upstreams import build_groups, endpoints_of
 from gateway.telemetry.metrics import Metrics
@@ -37,11 +38,13 @@ def build_router(
     lent: LentKeys | None = None,
     recorded: Recorded | None = None,
     stored: StoredKeys | None = None,
+    limiter: Limiter | None = None,
     now_s: Callable[[], float] = time.time,
 ) -> Router:
     """Build the router of the data listener.
 
-    `lent` are the tokens of the console, `recorded` takes the usage, and `stored` are the keys of the store.
+    `lent` are the tokens of the console, `recorded` takes the usage, `stored` are the keys of the store, and `limiter`
+    has the limits.
 
     `now_s` returns the time (Unix), at which keys end.
     """
@@ -64,6 +67,7 @@ def build_router(
         models=[one.models if by_model[i] else () for i, one in enumerate(upstreams)],
         context_upstream=next((i for i, one in enumerate(upstreams) if one.name == settings.context.upstream), None),
         recorded=recorded if settings.usage.enabled else None,
+        limiter=limiter,
     )
 
 

@@ -17,5 +17,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "write": 60.0,
         "keepalive": 75.0,
         "drain": 30.0,
+        "tenants": {},
+        "models": {},
     }
     assert Passthrough().model_dump() == {"paths": ("/v1/",), "by_model": False}

@@ -1,0 +1,34 @@
+"""The check of limits that could not be counted, or would not hold where their operator expects it."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from gateway.config.document import Document
+from gateway.config.problems import KeyPath
+
+_BUDGETS: Final = ("tokens_per_day", "tokens_per_month", "cost_per_day", "cost_per_month")
+
+
+def check_limits(document: Document) -> None:
+    """Report budgets without usage or prices; warn of limits of models that passthrough does not see."""
+    records = document.get("usage", "enabled") is True
+    for path in _budgets(document):
+        if not records:
+            document.complain(path, "is counted by usage, which is not recorded: set usage.enabled to true", key=True)
+        elif str(path[-1]).startswith("cost_") and document.get("usage", "prices") is None:
+            document.complain(path, "is counted by prices, and usage.prices names no file of them", key=True)
+    if document.get("passthrough", "by_model") is not True:
+        for path in document.matches("limits", "models", "*"):
+            document.warn(path, "does not count what passes through: set passthrough.by_model to true")
+
+
+def _budgets(document: Document) -> Iterator[KeyPath]:
+    """Yield the path of each figure for a day or a month."""
+    for owner in (
+        ("keys", "*", "limits"),
+        ("upstreams", "*", "limits"),
+        ("limits", "tenants", "*"),
+        ("limits", "models", "*"),
+    ):
+        for name in _BUDGETS:
+            yield from (path for path in document.matches(*owner, name) if document.get(*path) is not None)

@@ -1,0 +1,47 @@
+"""The limits of one key, tenant, model or upstream, as the operator set them."""
+
+from dataclasses import dataclass
+from typing import Final
+
+FIGURES: Final = (
+    "requests_per_minute",
+    "tokens_per_minute",
+    "concurrent",
+    "tokens_per_day",
+    "tokens_per_month",
+    "cost_per_day",
+    "cost_per_month",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """The limits of one of them. None: not limited.
+
+    `concurrent` are requests under way at a time. Days and months are those of UTC. Costs are in the currency of the
+    prices. `soft`: more than that is reported, and refused to nobody.
+    """
+
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    concurrent: int | None = None
+    tokens_per_day: int | None = None
+    tokens_per_month: int | None = None
+    cost_per_day: float | None = None
+    cost_per_month: float | None = None
+    soft: bool = False
+
+    def exceeded_by(self, other: "Allowance | None") -> str | None:
+        """Return the first figure that `other` has larger, or not at all; None: it is within this one."""
+        for name in FIGURES:
+            most = getattr(self, name)
+            given = None if other is None or (other.soft and not self.soft) else getattr(other, name)
+            if most is not None and (given is None or given > most):
+                return name
+        return None
+
+    @property
+    def has_budget(self) -> bool:
+        """Return whether something is limited for a day or a month."""
+        sums = (self.tokens_per_day, self.tokens_per_month, self.cost_per_day, self.cost_per_month)
+        return any(one is not None for one in sums)

@@ -1,0 +1,136 @@
+"""Passthrough transactions with limits: a request without room is answered here, and nothing of it goes upstream.
+
+A request takes its places before anything else happens, and gives them back when its account is closed: that happens
+exactly once, however the transaction ends. A tunnel keeps them to its own end. What is relayed is never changed.
+"""
+
+from dataclasses import dataclass
+
+from gateway.errors import GatewayError
+from gateway.http.response_head import ResponseHead
+from gateway.lanes.passthrough.accounting import Accounting
+from gateway.lanes.passthrough.by_model import ByModel
+from gateway.lanes.passthrough.splice import Splice
+from gateway.lanes.passthrough.tunnel import Tunnel
+from gateway.lanes.plan import Ways
+from gateway.lanes.transaction import Clients
+from gateway.limits.limiter import BYTES_A_TOKEN, Hold, Limiter
+from gateway.limits.rule import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The rules of a plan's requests, and the way to those that the body of a request decides.
+
+    `takes_tokens`: a model answers the requests.
+    """
+
+    limiter: Limiter
+    rules: tuple[Rule, ...]
+    takes_tokens: bool
+
+    def admit(self, length: int) -> Hold:
+        """Take the places of a request whose body has `length` bytes. Raises GatewayError (429)."""
+        return self._admit(self.rules, length)
+
+    def admit_to(self, upstream: str, model: str | None, length: int) -> Hold:
+        """Take the places at the upstream and the model that the body names. Raises GatewayError (429)."""
+        return self._admit(self.limiter.of_target(upstream, model or ""), length)
+
+    def _admit(self, rules: tuple[Rule, ...], length: int) -> Hold:
+        return self.limiter.admit(rules, tokens=length // BYTES_A_TOKEN if self.takes_tokens else None)
+
+
+class LimitedAccounting(Accounting):
+    """The account of one transaction, with its places."""
+
+    holds: tuple[Hold, ...] = ()
+
+    def close(
+        self, outcome: str, listener: Clients, *, error: GatewayError | None = None, request_id: str | None = None
+    ) -> None:
+        super().close(outcome, listener, error=error, request_id=request_id)
+        is_unused = error is not None or not self.sent_at
+        for hold in self.holds:
+            hold.end(0 if is_unused else self.tokens)
+
+
+class LimitedTunnel(Tunnel):
+    """A tunnel that keeps the places of the request that opened it."""
+
+    __slots__ = ("holds",)
+
+    holds: tuple[Hold, ...]
+
+    def client_gone(self) -> None:
+        super().client_gone()
+        self._leave()
+
+    def upstream_lost(self, error: Exception | None) -> None:
+        super().upstream_lost(error)
+        self._leave()
+
+    def _leave(self) -> None:
+        for hold in self.holds:
+            hold.end()
+
+
+class Limiting(Splice):
+    """A splice with limits."""
+
+    _account: LimitedAccounting
+    _tunnels = LimitedTunnel
+    _length = 0
+
+    def _begin(self, digits: bytes, body: bytes) -> None:
+        plan = self._plan
+        assert plan.admission is not None
+        self._length = int(digits) if digits else plan.length
+        try:
+            self._account.holds = (plan.admission.admit(self._length),)
+        except GatewayError as error:
+            self._refuse_soon(error)
+        else:
+            super()._begin(digits, body)
+
+    def _refuse_soon(self, error: GatewayError) -> None:
+        """Answer in the next turn of the loop: requests that are held behind would be refused inside each other."""
+        self._client.listener.loop.call_soon(self._refuse_limited, error)
+
+    def _refuse_limited(self, error: GatewayError) -> None:
+        if self._under_way:
+            self._fail(error, outcome="limited")
+
+    def _switch(self, head: ResponseHead, data: bytes, came: float) -> None:
+        holds, self._account.holds = self._account.holds, ()
+        super()._switch(head, data, came)
+        tunnel = self._client.transaction
+        assert isinstance(tunnel, LimitedTunnel)
+        tunnel.holds = holds
+
+
+class LimitingByModel(Limiting, ByModel):
+    """A splice with limits, some of which the model in the body decides."""
+
+    def _go_ways(self, ways: Ways, pieces: list[bytes], *, model: str | None = None) -> None:
+        admission = self._plan.admission
+        assert admission is not None
+        try:
+            self._account.holds += (admission.admit_to(ways.group.name, model, self._length),)
+        except GatewayError as error:
+            self._pending = [b"", *pieces]
+            self._refuse_soon(error)
+        else:
+            super()._go_ways(ways, pieces, model=model)
+
+
+_KINDS: dict[type[Splice], type[Splice]] = {}
+
+
+def limited(kind: type[Splice]) -> type[Splice]:
+    """Return the class of transactions of this kind that have limits."""
+    if kind not in _KINDS:
+        accounts = type(f"Limited{kind._accounts.__name__}", (LimitedAccounting, kind._accounts), {})
+        limiting = LimitingByModel if issubclass(kind, ByModel) else Limiting
+        _KINDS[kind] = type(f"Limited{kind.__name__}", (limiting, kind), {"_accounts": accounts})
+    return _KINDS[kind]

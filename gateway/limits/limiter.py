@@ -1,0 +1,173 @@
+"""The limits of one worker: which rules a request has, whether they have room for it, and what it used.
+
+1. `of_caller` and `of_target` return the rules of a request. The lanes do that once for equal requests.
+2. `admit` takes a place in all rules, or in none and raises. The `Hold` gives the places back, once.
+3. Tokens are reserved at the beginning, by an estimate, and corrected at the end.
+
+Limits fail closed: where a rule cannot be counted, its requests are refused.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Final
+
+from gateway.contracts.allowance import Allowance
+from gateway.contracts.caller import Caller
+from gateway.contracts.plugin import Counters
+from gateway.errors import GatewayError
+from gateway.limits.meters import Meters
+from gateway.limits.refusal import fields_of, refusal
+from gateway.limits.rule import Budget, Over, Rule, Scope, key_id
+from gateway.limits.usage import Used, used_of
+
+log = logging.getLogger("gateway")
+
+#: The log has at most one line about a rule in this time.
+LOG_S: Final = 60.0
+#: Bytes of a request for one token, at least.
+BYTES_A_TOKEN: Final = 4
+_NONE: Final[Mapping[str, Allowance]] = MappingProxyType({})
+
+
+class Hold:
+    """The places of one request in its rules. `end` gives them back, once."""
+
+    __slots__ = ("_clock", "_entered", "_reserved", "_rules", "_since_s", "over_soft")
+
+    def __init__(
+        self, rules: Sequence[Rule], reserved: Sequence[int], entered: bool, clock: Callable[[], float], since_s: float
+    ) -> None:
+        self._rules = rules
+        self._reserved = reserved
+        self._entered = entered
+        self._clock = clock
+        self._since_s = since_s
+        #: A soft limit that the request exceeds, such as `requests_per_minute; scope=key`.
+        self.over_soft: str | None = None
+
+    def end(self, tokens: int | None = None) -> None:
+        """Give the places back. `tokens` are those that were used; None: not known. Idempotent."""
+        rules, self._rules = self._rules, ()
+        if self._entered:
+            for rule in rules:
+                rule.leave()
+        if tokens is not None and self._reserved:
+            now_s = self._clock()
+            for rule, reserved in zip(rules, self._reserved, strict=False):
+                rule.settle(reserved, tokens, since_s=self._since_s, now_s=now_s)
+
+
+class Limiter:
+    """The limits of one configuration; those of keys come with their callers. What `meters` counted outlives it.
+
+    `clock` is that of all workers (monotonic). `has_ledger`: usage is recorded, so that budgets can be counted.
+    """
+
+    def __init__(
+        self,
+        meters: Meters,
+        *,
+        clock: Callable[[], float],
+        budget: Budget,
+        counters: Counters,
+        has_ledger: bool = True,
+        tenants: Mapping[str, Allowance] = _NONE,
+        models: Mapping[str, Allowance] = _NONE,
+        upstreams: Mapping[str, Allowance] = _NONE,
+    ) -> None:
+        self._meters = meters
+        self._clock = clock
+        self._budget = budget
+        self._counters = counters
+        self._has_ledger = has_ledger
+        self._tenants, self._models, self._upstreams = tenants, models, upstreams
+        #: Whether models or upstreams have limits.
+        self.has_targets = bool(models or upstreams)
+        self._target_tokens = any(map(_counts_tokens, (*models.values(), *upstreams.values())))
+
+    def counts_tokens(self, caller: Caller) -> bool:
+        """Return whether a limit counts the tokens of a caller's requests in a minute."""
+        own = (caller.bounds.limits, self._tenants.get(caller.tenant))
+        return self._target_tokens or any(map(_counts_tokens, own))
+
+    def of_caller(self, caller: Caller) -> tuple[Rule, ...]:
+        """Return the rules of a key and its tenant. Raises GatewayError (overloaded) if one cannot be counted."""
+        rules: list[Rule] = []
+        if (allowance := caller.bounds.limits) is not None:
+            own = key_id(caller.tenant, caller.name)
+            rules.append(self._rule("key", caller.name, allowance, own))
+        if (allowance := self._tenants.get(caller.tenant)) is not None:
+            rules.append(self._rule("tenant", caller.tenant, allowance))
+        return tuple(rules)
+
+    def of_target(self, upstream: str, model: str | None) -> tuple[Rule, ...]:
+        """Return the rules of an upstream, and of a model, whose patterns all count. Raises as `of_caller`."""
+        rules: list[Rule] = []
+        if model is not None:
+            matching = ((one, a) for one, a in self._models.items() if fnmatchcase(model, one))
+            rules += [self._rule("model", pattern, allowance) for pattern, allowance in matching]
+        if (allowance := self._upstreams.get(upstream)) is not None:
+            rules.append(self._rule("upstream", upstream, allowance))
+        return tuple(rules)
+
+    def admit(
+        self, rules: Sequence[Rule], *, tokens: int | None = None, enters: bool = True, reserves: bool = True
+    ) -> Hold:
+        """Take a place in all rules. Raises GatewayError (rate_limit_exceeded, insufficient_quota), and takes none.
+
+        `tokens`: so many the request will use at least; None: it uses none. `enters`: it counts as a request.
+        Without `reserves` tokens are only looked at: the calls of models that it makes take them.
+        """
+        now_s = self._clock()
+        reserved: list[int] = []
+        over_soft: str | None = None
+        for rule in rules:
+            taken, over = rule.take(now_s, tokens, enters=enters, reserves=reserves)
+            if over is not None:
+                self._note(over, now_s)
+                if not rule.allowance.soft:
+                    for earlier, its in zip(rules, reserved, strict=False):
+                        earlier.undo(its, now_s, entered=enters)
+                    raise refusal(over, rules, now_s)
+                over_soft = over_soft or f"{over.limit}; scope={rule.scope}"
+            reserved.append(taken)
+        hold = Hold(rules, reserved if tokens is not None and reserves else (), enters, self._clock, now_s)
+        hold.over_soft = over_soft
+        return hold
+
+    def fields(self, rules: Sequence[Rule]) -> Mapping[str, str]:
+        """Return the header fields that say how much room the rules have."""
+        return fields_of(rules, self._clock())
+
+    def used(self, rules: Sequence[Rule]) -> Iterator[Used]:
+        """Yield what is used of the limits of these rules."""
+        now_s = self._clock()
+        for rule in rules:
+            yield from used_of(rule, now_s)
+
+    def _rule(self, scope: Scope, name: str, allowance: Allowance, own: str | None = None) -> Rule:
+        if allowance.has_budget and not (self._has_ledger or allowance.soft):
+            raise GatewayError(
+                "overloaded",
+                f"The {scope} {name!r} has a budget, and this gateway records no usage to count it by: its operator "
+                "has to set 'usage.enabled', or take the budget away.",
+            )
+        own = own or name
+        return Rule(scope, name, allowance, self._meters.of(scope, own), self._budget, own)
+
+    def _note(self, over: Over, now_s: float) -> None:
+        """Count and log a limit that is reached."""
+        rule = over.rule
+        is_soft = rule.allowance.soft
+        self._counters.count("limit_exceeded" if is_soft else "limit_refused", scope=rule.scope, limit=over.limit)
+        if now_s - rule.meter.told_s >= LOG_S:
+            rule.meter.told_s = now_s
+            does = "and refuses nothing, being soft" if is_soft else "and refuses requests"
+            value = getattr(rule.allowance, over.limit)
+            log.warning("the limit %s: %s of the %s %r is reached, %s", over.limit, value, rule.scope, rule.name, does)
+
+
+def _counts_tokens(allowance: Allowance | None) -> bool:
+    return allowance is not None and allowance.tokens_per_minute is not None

@@ -1,0 +1,71 @@
+"""The answer to a request over a limit: its error, and the header fields in OpenAI's form."""
+
+from collections.abc import Mapping, Sequence
+from math import ceil
+from typing import Final
+
+from gateway.errors import GatewayError
+from gateway.limits.rule import Over, Rule
+
+#: Longest wait that SDKs take from `Retry-After`.
+RETRY_AFTER_S: Final = 60.0
+_MINUTE_MS: Final = 60_000
+
+
+def refusal(over: Over, rules: Sequence[Rule], now_s: float) -> GatewayError:
+    """Return the error of a request that a limit refuses. `rules` are all that the request has."""
+    whose, wait_s = f"The {over.rule.scope} {over.rule.name!r}", over.wait_s
+    most = getattr(over.rule.allowance, over.limit)
+    if wait_s is None:
+        what, _, period = over.limit.partition("_per_")
+        amount = f"{most} tokens" if what == "tokens" else f"a cost of {most:g}"
+        error = GatewayError(
+            "insufficient_quota",
+            f"{whose} has used up its budget of {amount} per {period}: wait for the next {period} (UTC), or ask the "
+            "operator of this gateway for a larger one.",
+        )
+        error.settled = True  # SDKs would repeat a 429 at once
+    elif over.limit == "concurrent":
+        error = GatewayError(
+            "rate_limit_exceeded",
+            f"{whose} has {most} requests under way, which is its limit: try again once one of them has ended.",
+            retry_after_s=wait_s,
+        )
+    else:
+        wait_s = min(wait_s, RETRY_AFTER_S)
+        error = GatewayError(
+            "rate_limit_exceeded",
+            f"{whose} has reached its limit of {most} {over.limit.replace('_', ' ')}: try again in {duration(wait_s)}.",
+            retry_after_s=wait_s,
+        )
+    error.fields = fields_of(rules, now_s)
+    return error
+
+
+def fields_of(rules: Sequence[Rule], now_s: float) -> Mapping[str, str]:
+    """Return `x-ratelimit-*` of the rules with the least room, for requests and for tokens."""
+    fields: dict[str, str] = {}
+    for kind in ("requests", "tokens"):
+        tightest: tuple[int, int, Rule] | None = None
+        for rule in rules:
+            most: int | None = getattr(rule.allowance, f"{kind}_per_minute")
+            if most is None:
+                continue
+            remaining = max(most - getattr(rule.meter, kind).used(now_s), 0)
+            if tightest is None or remaining < tightest[0]:
+                tightest = remaining, most, rule
+        if tightest is not None:
+            remaining, most, rule = tightest
+            fields[f"x-ratelimit-limit-{kind}"] = str(most)
+            fields[f"x-ratelimit-remaining-{kind}"] = str(remaining)
+            fields[f"x-ratelimit-reset-{kind}"] = duration(getattr(rule.meter, kind).empty_s(now_s))
+    return fields
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as OpenAI writes it: `120ms`, `7.5s`, `1m0s`."""
+    milliseconds = ceil(seconds * 1000)
+    if 0 < milliseconds < 1000:
+        return f"{milliseconds}ms"
+    minutes, rest = divmod(milliseconds, _MINUTE_MS)
+    return f"{minutes}m{rest / 1000:g}s" if minutes else f"{rest / 1000:g}s"

@@ -1,0 +1,175 @@
+"""One rule: the limits of a key, a tenant, a model or an upstream, and what is counted for it in all workers."""
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+
+from gateway.contracts.allowance import Allowance
+from gateway.limits.counter import Counter
+
+Scope: TypeAlias = Literal["key", "tenant", "model", "upstream"]
+#: A limit, by the name of its setting.
+Limit: TypeAlias = Literal[
+    "requests_per_minute",
+    "tokens_per_minute",
+    "concurrent",
+    "tokens_per_day",
+    "tokens_per_month",
+    "cost_per_day",
+    "cost_per_month",
+]
+#: How long a client waits for one of the requests under way to end.
+BUSY_S: Final = 1.0
+#: So much of the mean is that of the latest request.
+_SHARE: Final = 1 / 16
+
+
+def key_id(tenant: str, name: str) -> str:
+    """Return the name under which a key is counted: tenants may give their keys the same one."""
+    return f"{tenant}\0{name}"
+
+
+class Over(NamedTuple):
+    """A limit that is reached. `wait_s`: when there is room again; None: when the day or the month ends."""
+
+    rule: "Rule"
+    limit: Limit
+    wait_s: float | None
+
+
+class Budget(Protocol):
+    """The use of budgets by all replicas (`gateway.limits.budgets`)."""
+
+    def over(self, scope: Scope, name: str, allowance: Allowance) -> Limit | None:
+        """Return the first budget of a rule that is used up; None: there is none."""
+        ...
+
+    def used(
+        self, scope: Scope, name: str, allowance: Allowance
+    ) -> list[tuple[Limit, float | None, float, float | None]]:
+        """Return each budget of a rule: the limit, its figure, what is used, and None (it ends with its period)."""
+        ...
+
+
+class Meter:
+    """The counts of a rule. They outlive the rule's figures: a reload may change those.
+
+    `mean` is that of the tokens of the rule's requests in this worker.
+    """
+
+    __slots__ = ("mean", "requests", "tokens", "told_s")
+
+    def __init__(self, requests: Counter, tokens: Counter) -> None:
+        self.requests = requests
+        self.tokens = tokens
+        self.mean = 0.0
+        self.told_s = float("-inf")  # when the log was told of it last
+
+    def learn(self, tokens: int) -> None:
+        """Take the tokens of a request into the mean."""
+        self.mean += (tokens - self.mean) * _SHARE if self.mean else tokens
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """The limits of one `name` in its scope. `allowance` is what the configuration in use has for it.
+
+    `id` is the name under which it is counted.
+    """
+
+    scope: Scope
+    name: str
+    allowance: Allowance
+    meter: Meter
+    budget: Budget
+    id: str
+
+    def take(self, now_s: float, tokens: int | None, *, enters: bool, reserves: bool) -> tuple[int, Over | None]:
+        """Take a place for a request. Return the tokens that are reserved for it, and the limit that is reached.
+
+        Then nothing is taken, unless the rule is `soft`. The parameters are those of `Limiter.admit`.
+        """
+        is_soft, reserved = self.allowance.soft, 0
+        over = self._used_up() if self.allowance.has_budget else None
+        if enters and (over is None or is_soft):
+            over = self._enter(now_s) or over
+        if tokens is not None and (over is None or is_soft):
+            reserved, lacking = self._reserve(tokens, now_s) if reserves else (0, self._room(tokens, now_s))
+            if lacking is not None and enters and not is_soft:
+                self._withdraw(now_s)
+            over = over or lacking
+        return reserved, over
+
+    def undo(self, reserved: int, since_s: float, *, entered: bool) -> None:
+        """Take back what was taken at `since_s`, because another rule refuses the request."""
+        if entered:
+            self._withdraw(since_s)
+        if reserved:
+            self.meter.tokens.correct(-reserved, since_s=since_s, now_s=since_s)
+
+    def leave(self) -> None:
+        """Count a request as over."""
+        if self.allowance.concurrent is not None:
+            self.meter.requests.leave()
+
+    def settle(self, reserved: int, tokens: int, *, since_s: float, now_s: float) -> None:
+        """Correct what was reserved at `since_s` to what was used."""
+        if self.allowance.tokens_per_minute is None:
+            return
+        if tokens:
+            self.meter.learn(tokens)
+        if tokens != reserved:
+            self.meter.tokens.correct(tokens - reserved, since_s=since_s, now_s=now_s)
+
+    def _enter(self, now_s: float) -> Over | None:
+        """Count a request as made and under way. Return the limit that is reached; then it counts only where soft."""
+        allowance, requests = self.allowance, self.meter.requests
+        over: Over | None = None
+        most = allowance.concurrent
+        if most is not None and requests.enter() > most:
+            over = Over(self, "concurrent", BUSY_S)
+            if not allowance.soft:
+                requests.leave()
+                return over
+        most = allowance.requests_per_minute
+        if most is not None and (used := requests.add(1, now_s)) > most:
+            over = over or Over(self, "requests_per_minute", requests.wait_s(used - most, now_s))
+            if not allowance.soft:
+                self._withdraw(now_s)
+        return over
+
+    def _withdraw(self, entered_s: float) -> None:
+        self.leave()
+        if self.allowance.requests_per_minute is not None:
+            self.meter.requests.correct(-1, since_s=entered_s, now_s=entered_s)
+
+    def _reserve(self, least: int, now_s: float) -> tuple[int, Over | None]:
+        """Reserve tokens. Return them, and the limit that is reached; then they are reserved only where soft."""
+        most = self.allowance.tokens_per_minute
+        if most is None:
+            return 0, None
+        wanted, tokens = self._wanted(least, most), self.meter.tokens
+        used = tokens.add(wanted, now_s)
+        if used <= most:
+            return wanted, None
+        over = Over(self, "tokens_per_minute", tokens.wait_s(used - most, now_s))
+        if self.allowance.soft:
+            return wanted, over
+        tokens.correct(-wanted, since_s=now_s, now_s=now_s)
+        return 0, over
+
+    def _room(self, least: int, now_s: float) -> Over | None:
+        """Return the limit of tokens if it has no room for a request now."""
+        most = self.allowance.tokens_per_minute
+        if most is None:
+            return None
+        over = self.meter.tokens.used(now_s) + self._wanted(least, most) - most
+        return Over(self, "tokens_per_minute", self.meter.tokens.wait_s(over, now_s)) if over > 0 else None
+
+    def _used_up(self) -> Over | None:
+        limit = self.budget.over(self.scope, self.id, self.allowance)
+        return None if limit is None else Over(self, limit, None)
+
+    def _wanted(self, least: int, most: int) -> int:
+        """Return an estimate. One above the limit would never fit, so such a request waits for an empty window."""
+        return min(max(ceil(self.meter.mean), least, 1), most)

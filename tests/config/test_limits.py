@@ -1,0 +1,40 @@
+"""Limits that could not be counted are refused at the start, and those that do not hold everywhere are told of."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gateway.config import ConfigError, load
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def warnings(text: str) -> Sequence[str]:
+    file = Path("gateway.yaml")
+    file.write_text(text)
+    return load(file, environ={}, flags={}).warnings
+
+
+@pytest.mark.parametrize("figure", ["tokens_per_day: 5", "tokens_per_month: 5", "cost_per_day: 5", "cost_per_month: 5"])
+@pytest.mark.parametrize(
+    "place", ["limits: {tenants: {a: {%s}}}", "upstreams: [{name: a, base_url: 'http://a/v1', limits: {%s}}]"]
+)
+def test_a_budget_needs_usage(figure: str, place: str) -> None:
+    with pytest.raises(ConfigError, match=r"is counted by usage, .*: set usage\.enabled to true"):
+        warnings(place % figure)
+
+
+def test_a_budget_of_costs_needs_prices() -> None:
+    with pytest.raises(ConfigError, match=r"limits.models.gpt-\*.cost_per_day: is counted by prices"):
+        warnings("usage: {enabled: true}\nlimits: {models: {'gpt-*': {cost_per_day: 5, tokens_per_day: 5}}}")
+
+
+def test_passthrough_sees_models_only_by_model() -> None:
+    text = "limits: {models: {gpt: {concurrent: 5}}}\n"
+    said = "limits.models.gpt: does not count what passes through: set passthrough.by_model to true"
+    assert [warning for warning in warnings(text) if said in warning]
+    assert not [one for one in warnings(text + "passthrough: {by_model: true}") if said in one]

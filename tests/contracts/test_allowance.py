@@ -1,0 +1,26 @@
+"""Limits as figures: which of them is a budget, and which lie within others."""
+
+import pytest
+
+from gateway.contracts.allowance import Allowance
+
+OWN = Allowance(requests_per_minute=10, cost_per_day=1.0)
+
+
+def test_budgets_are_sums_of_days_and_months() -> None:
+    assert not Allowance(requests_per_minute=1, tokens_per_minute=1, concurrent=1).has_budget
+    assert Allowance(tokens_per_day=1).has_budget and Allowance(cost_per_month=1.0).has_budget
+
+
+@pytest.mark.parametrize(
+    ("given", "figure"),
+    [
+        (None, "requests_per_minute"),
+        (Allowance(requests_per_minute=11, cost_per_day=1.0), "requests_per_minute"),
+        (Allowance(requests_per_minute=10), "cost_per_day"),
+        (Allowance(requests_per_minute=10, cost_per_day=1.0, soft=True), "requests_per_minute"),
+        (Allowance(requests_per_minute=10, cost_per_day=0.5, concurrent=3), None),
+    ],
+)
+def test_the_first_figure_that_is_larger(given: Allowance | None, figure: str | None) -> None:
+    assert OWN.exceeded_by(given) == figure

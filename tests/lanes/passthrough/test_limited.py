@@ -1,0 +1,169 @@
+"""Limits in passthrough: what is refused never goes upstream, and nothing of what is relayed is changed."""
+
+import pytest
+from functional.several import CHAT
+from functional.through import FINE, client_of, error_of, get, post, through
+from gateways import exchange, key, scrape, until, until_read
+
+from gateway.clock import SystemClock
+from gateway.testing.clock import ManualClock
+from gateway.testing.local import LocalGateway
+from gateway.testing.peer import Peer
+from gateway.testing.scripts import answer, head
+from gateway.testing.upstream import FakeUpstream
+
+KEY = "sk-limited"
+OURS = b"X-Gateway-Key: sk-limited"
+BODY = b'{"model": "m", "messages": []}'
+
+
+class Later(SystemClock, ManualClock):
+    """The system's clock, and the seconds that a test adds."""
+
+    def monotonic(self) -> float:
+        return SystemClock.monotonic(self) + self()
+
+    def time(self) -> float:
+        return SystemClock.time(self) + self()
+
+
+def keys(**limits: object) -> list[dict[str, object]]:
+    return [{**key(KEY), "name": "ci", "limits": limits}]
+
+
+async def test_a_request_over_the_limit_is_answered_here() -> None:
+    """It names whose limit that is, and how long to wait; relayed answers have no field of ours."""
+    clock = Later()
+    limited = through(FINE, keys=keys(requests_per_minute=2), clock=clock)
+    async with limited as (gateway, upstream), client_of(gateway) as client:
+        relayed = [await exchange(client, get(b"/v1/x", OURS)) for _ in range(2)]
+        clock.advance(20.0)
+        refused = await exchange(client, get(b"/v1/x", OURS))
+        again = await exchange(client, get(b"/v1/x", OURS))  # the connection goes on
+        clock.advance(60.25)
+        later = await exchange(client, get(b"/v1/x", OURS))
+    assert [one.status for one in relayed] == [200, 200]
+    assert not any(b"x-ratelimit" in one.raw.lower() for one in relayed)
+    assert (refused.status, again.status, later.status) == (429, 429, 200)
+    error = error_of(refused)
+    assert (error["code"], error["type"]) == ("rate_limit_exceeded", "rate_limit_error")
+    assert error["message"].startswith("The key 'ci' has reached its limit of 2 requests per minute: try again in ")
+    assert 0 < int(refused.values(b"retry-after")[0]) <= 41
+    assert 0 < int(refused.values(b"retry-after-ms")[0]) <= 41_000
+    assert refused.values(b"x-ratelimit-limit-requests") == [b"2"]
+    assert refused.values(b"x-ratelimit-remaining-requests") == [b"0"]
+    assert refused.values(b"x-ratelimit-reset-requests")[0].endswith(b"s")
+    assert len(upstream.requests) == 3
+
+
+async def test_places_come_back_however_a_request_ends() -> None:
+    """Whole, by a client that leaves, by an upstream that resets."""
+
+    async def script(peer: Peer) -> None:
+        request = await peer.read_request()
+        if request.target.endswith(b"/whole"):
+            await peer.send(answer(200, b"fine"))
+        elif request.target.endswith(b"/reset"):
+            peer.reset()
+        else:
+            await peer.wait_end(timeout_s=None)
+
+    async with through(script, script, script, script, keys=keys(concurrent=1)) as (gateway, upstream):
+        for target, status in ((b"/v1/whole", 200), (b"/v1/reset", 502)):
+            async with client_of(gateway) as client:
+                assert (await exchange(client, post(BODY, target, OURS))).status == status
+        async with client_of(gateway) as stays:
+            await stays.send(get(b"/v1/hold", OURS))
+            await until(lambda: len(upstream.requests) == 3)
+            async with client_of(gateway) as other:
+                refused = await exchange(other, get(b"/v1/whole", OURS))
+                assert (refused.status, refused.values(b"retry-after")) == (429, [b"1"])
+                assert "under way" in error_of(refused)["message"]
+        async with client_of(gateway) as client:
+            await until_read(lambda: exchange(client, get(b"/v1/whole", OURS)), lambda response: response.status == 200)
+
+
+async def test_a_tunnel_is_under_way_until_it_ends() -> None:
+    """Other than a request, whose account is closed with 101."""
+
+    async def switches(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(head(101, [("Connection", "upgrade"), ("Upgrade", "websocket")]))
+        await peer.wait_end(timeout_s=None)
+
+    handshake = (
+        OURS,
+        b"Connection: Upgrade",
+        b"Upgrade: websocket",
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+        b"Sec-WebSocket-Version: 13",
+    )
+    async with through(switches, FINE, FINE, keys=keys(concurrent=1)) as (gateway, _):
+        async with client_of(gateway) as tunnel:
+            await tunnel.send(get(b"/v1/realtime", *handshake))
+            await tunnel.read_until(b"\r\n\r\n")
+            async with client_of(gateway) as client:
+                assert (await exchange(client, get(b"/v1/x", OURS))).status == 429
+        async with client_of(gateway) as client:
+            await until_read(lambda: exchange(client, get(b"/v1/x", OURS)), lambda response: response.status == 200)
+
+
+async def test_pipelined_requests_are_refused_one_after_another() -> None:
+    """Thousands on one connection end no stack, and each gets its answer."""
+    async with through(FINE, keys=keys(requests_per_minute=1)) as (gateway, upstream), client_of(gateway) as client:
+        count = 3000
+        await client.send(post(BODY, CHAT, OURS) * count)
+        statuses = [(await client.read_response()).status for _ in range(count)]
+        assert statuses == [200, *[429] * (count - 1)]
+        assert len(upstream.requests) == 1
+
+
+async def test_a_refused_upload_is_read_to_its_end_or_ends_its_connection() -> None:
+    """The client gets the answer, though it is still sending."""
+    async with through(FINE, keys=keys(requests_per_minute=1)) as (gateway, upstream):
+        async with client_of(gateway) as client:
+            assert (await exchange(client, get(b"/v1/x", OURS))).status == 200
+            await client.send(get(b"/v1/x", OURS, b"Content-Length: 100000", method=b"POST") + b"x" * 1000)
+            refused = await client.read_response()
+            assert (refused.status, refused.values(b"connection")) == (429, [b"close"])
+        assert len(upstream.requests) == 1
+
+
+@pytest.mark.parametrize("upstream_limit", [True, False])
+async def test_limits_of_an_upstream_and_of_a_tenant(*, upstream_limit: bool) -> None:
+    """Over all of their keys."""
+    limits = {"requests_per_minute": 1}
+    two = [{**key(text), "tenant": "team"} for text in (KEY, "sk-other")]
+    more: dict[str, object] = {"limits": {"tenants": {"team": limits}}} if not upstream_limit else {}
+    upstream = {"limits": limits} if upstream_limit else None
+    async with through(FINE, upstream=upstream, keys=two, **more) as (gateway, _), client_of(gateway) as client:
+        assert (await exchange(client, get(b"/v1/x", OURS))).status == 200
+        refused = await exchange(client, get(b"/v1/x", b"X-Gateway-Key: sk-other"))
+        assert refused.status == 429
+        whose = "The upstream 'up'" if upstream_limit else "The tenant 'team'"
+        assert error_of(refused)["message"].startswith(whose)
+
+
+async def test_a_reload_keeps_what_was_counted() -> None:
+    """A limit that grows lets in the difference."""
+    async with FakeUpstream(FINE) as upstream:
+        up = {"name": "up", "base_url": upstream.base_url}
+        content = {"upstreams": [up], "allowed_hosts": ["gw.example"], "metrics": {"public": True}}
+        async with LocalGateway({**content, "keys": keys(requests_per_minute=1)}) as gateway:
+            async with client_of(gateway) as client:
+                statuses = [(await exchange(client, get(b"/v1/x", OURS))).status for _ in range(2)]
+                await gateway.reload({**content, "keys": keys(requests_per_minute=2)})
+                statuses += [(await exchange(client, get(b"/v1/x", OURS))).status for _ in range(2)]
+            samples = await scrape(gateway)
+    assert statuses == [200, 429, 200, 429]
+    assert samples['gateway_limit_refused_total{limit="requests_per_minute",scope="key"}'] == 2
+
+
+async def test_pages_of_other_sites_may_read_the_fields() -> None:
+    open_to = through(FINE, keys=keys(requests_per_minute=1), cors=["https://chat.example"])
+    async with open_to as (gateway, _), client_of(gateway) as client:
+        for status in (200, 429):
+            response = await exchange(client, get(b"/v1/x", OURS, b"Origin: https://chat.example"))
+            assert response.status == status
+        (exposed,) = response.values(b"access-control-expose-headers")
+        assert {b"retry-after-ms", b"x-ratelimit-reset-requests"} <= set(exposed.split(b", "))

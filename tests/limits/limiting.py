@@ -1,0 +1,50 @@
+"""A limiter on a clock of the test, for one of several workers that share memory."""
+
+from collections import Counter as Counts
+from collections.abc import Mapping
+
+from gateway.contracts.allowance import Allowance
+from gateway.contracts.caller import Bounds, Caller
+from gateway.limits.budgets import Budgets
+from gateway.limits.limiter import Limiter
+from gateway.limits.meters import Meters
+from gateway.limits.shared import SharedCounters
+from gateway.testing.clock import ManualClock
+
+BEGAN_S = 5000.0
+
+
+class Counted:
+    """`contracts.Counters` that keep what is counted, by name and labels."""
+
+    def __init__(self) -> None:
+        self.counts: Counts[tuple[str, ...]] = Counts()
+
+    def count(self, name: str, by: int = 1, /, **labels: str) -> None:
+        self.counts[name, *labels.values()] += by
+
+    def observe(self, name: str, value: float, **labels: str) -> None:
+        raise AssertionError(f"{name} {value} {labels}")
+
+
+class Workers:
+    """The limiters of some workers that share memory, a clock, and budgets."""
+
+    def __init__(self, count: int = 1, **scopes: Mapping[str, Allowance]) -> None:
+        self.clock = ManualClock(BEGAN_S)
+        self.counters = Counted()
+        self.budgets = Budgets()
+        self.memory = SharedCounters(places=count)
+        self._scopes = scopes
+        self.limiters = [self.limiter(place) for place in range(count)]
+
+    def limiter(self, place: int) -> Limiter:
+        """A worker that starts at this place."""
+        meters = Meters(self.memory, place=place)
+        return Limiter(meters, clock=self.clock, budget=self.budgets, counters=self.counters, **self._scopes)
+
+
+def caller(name: str = "ci", tenant: str = "team", **limits: object) -> Caller:
+    """A caller with these limits; without any its key has none."""
+    bounds = Bounds(limits=Allowance(**limits) if limits else None)  # type: ignore[arg-type]
+    return Caller(name, tenant, frozenset(("context",)), bounds)

@@ -1,0 +1,190 @@
+"""Requests take a place in all of their rules, or in none; beside a plain model of the same."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.contracts.allowance import Allowance
+from gateway.errors import GatewayError
+from gateway.limits.limiter import Hold
+from gateway.limits.shared import TICK_S, TICKS
+
+from .limiting import BEGAN_S, Workers, caller
+
+
+def refused(workers: Workers, place: int = 0, *, key: dict[str, object], tokens: int | None = None) -> GatewayError:
+    limiter = workers.limiters[place]
+    with pytest.raises(GatewayError) as raised:
+        limiter.admit(limiter.of_caller(caller(**key)), tokens=tokens)
+    return raised.value
+
+
+def admitted(workers: Workers, place: int = 0, *, key: dict[str, object], tokens: int | None = None) -> Hold:
+    limiter = workers.limiters[place]
+    return limiter.admit(limiter.of_caller(caller(**key)), tokens=tokens)
+
+
+def test_a_caller_without_limits_has_no_rules() -> None:
+    limiter = Workers().limiters[0]
+    assert limiter.of_caller(caller()) == () == limiter.of_target("up", "gpt")
+
+
+def test_requests_of_a_minute_are_counted_over_all_workers() -> None:
+    workers, key = Workers(2), {"requests_per_minute": 3}
+    for place in (0, 1, 0):
+        admitted(workers, place, key=key).end()
+    error = refused(workers, 1, key=key)
+
+    assert error.code == "rate_limit_exceeded"
+    assert error.message.startswith("The key 'ci' has reached its limit of 3 requests per minute: try again in ")
+    workers.clock.advance(60.25)
+    admitted(workers, 1, key=key)
+
+
+def test_a_refused_request_uses_nothing() -> None:
+    """However often a client tries, its own tries do not keep it out."""
+    workers, key = Workers(), {"requests_per_minute": 1, "concurrent": 2, "tokens_per_minute": 100}
+    hold = admitted(workers, key=key, tokens=10)
+    for _ in range(50):
+        refused(workers, key=key, tokens=10)
+    hold.end(10)
+    limiter = workers.limiters[0]
+    used = {one.limit: one.used for one in limiter.used(limiter.of_caller(caller(**key)))}
+    assert used == {"requests_per_minute": 1, "tokens_per_minute": 10, "concurrent": 0}
+
+
+def test_places_under_way_come_back_once() -> None:
+    workers, key = Workers(2), {"concurrent": 1}
+    hold = admitted(workers, key=key)
+    error = refused(workers, 1, key=key)
+    assert "has 1 requests under way" in error.message
+    assert error.retry_after_s == 1.0
+    hold.end()
+    hold.end()
+    admitted(workers, 1, key=key)
+    refused(workers, 0, key=key)
+
+
+def test_what_a_dead_worker_had_under_way_comes_back() -> None:
+    workers, key = Workers(2), {"concurrent": 1, "requests_per_minute": 5}
+    admitted(workers, 1, key=key)
+    refused(workers, 0, key=key)
+    workers.limiters[1] = workers.limiter(1)  # its successor starts
+
+    admitted(workers, 0, key=key)
+    limiter = workers.limiters[0]
+    used = {one.limit: one.used for one in limiter.used(limiter.of_caller(caller(**key)))}
+    assert used["requests_per_minute"] == 2  # what was used of the minute stays used
+
+
+def test_tokens_are_reserved_by_the_mean_and_corrected() -> None:
+    workers, key = Workers(), {"tokens_per_minute": 1000}
+    admitted(workers, key=key, tokens=10).end(400)
+    admitted(workers, key=key, tokens=10)  # 400, as the one before
+    error = refused(workers, key=key, tokens=10)
+    assert error.fields["x-ratelimit-remaining-tokens"] == "200"
+    assert error.fields["x-ratelimit-limit-tokens"] == "1000"
+
+
+def test_a_request_larger_than_the_limit_waits_for_an_empty_window() -> None:
+    workers, key = Workers(), {"tokens_per_minute": 100}
+    admitted(workers, key=key, tokens=5000).end(5000)
+    refused(workers, key=key, tokens=1)
+    workers.clock.advance(60.25)
+    admitted(workers, key=key, tokens=5000)
+
+
+def test_a_rule_that_refuses_leaves_the_others_as_they_were() -> None:
+    """The tenant has no room, so the key's request and tokens are free again."""
+    workers = Workers(tenants={"team": Allowance(requests_per_minute=1)})
+    key = {"requests_per_minute": 10, "tokens_per_minute": 100, "concurrent": 5}
+    admitted(workers, key=key, tokens=40)
+    error = refused(workers, key=key, tokens=40)
+    assert error.message.startswith("The tenant 'team'")
+    limiter = workers.limiters[0]
+    used = {(one.scope, one.limit): one.used for one in limiter.used(limiter.of_caller(caller(**key)))}
+    assert used == {
+        ("key", "requests_per_minute"): 1,
+        ("key", "tokens_per_minute"): 40,
+        ("key", "concurrent"): 1,
+        ("tenant", "requests_per_minute"): 1,
+    }
+
+
+def test_all_patterns_that_match_a_model_count() -> None:
+    models = {"gpt-*": Allowance(requests_per_minute=9), "*": Allowance(requests_per_minute=9)}
+    limiter = Workers(models=models, upstreams={"up": Allowance(concurrent=1)}).limiters[0]
+    assert [(rule.scope, rule.name) for rule in limiter.of_target("up", "gpt-4.1")] == [
+        ("model", "gpt-*"),
+        ("model", "*"),
+        ("upstream", "up"),
+    ]
+    assert [rule.name for rule in limiter.of_target("other", "llama")] == ["*"]
+
+
+def test_a_soft_limit_refuses_nothing_and_counts(caplog: pytest.LogCaptureFixture) -> None:
+    workers, key = Workers(), {"requests_per_minute": 1, "concurrent": 1, "soft": True}
+    holds = [admitted(workers, key=key) for _ in range(4)]
+    assert [hold.over_soft for hold in holds] == [None, *["concurrent; scope=key"] * 3]
+    assert workers.counters.counts == {("limit_exceeded", "key", "concurrent"): 3}
+    assert len(caplog.messages) == 1
+    for hold in holds:
+        hold.end()
+    limiter = workers.limiters[0]
+    assert [one.used for one in limiter.used(limiter.of_caller(caller(**key)))] == [4, 0]
+
+
+def test_refusals_are_counted_and_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    workers, key = Workers(), {"requests_per_minute": 1}
+    admitted(workers, key=key)
+    for _ in range(5):
+        refused(workers, key=key)
+    assert workers.counters.counts == {("limit_refused", "key", "requests_per_minute"): 5}
+    assert caplog.messages == ["the limit requests_per_minute: 1 of the key 'ci' is reached, and refuses requests"]
+
+
+def test_figures_change_and_counts_stay() -> None:
+    """As a reload does it."""
+    workers = Workers()
+    admitted(workers, key={"requests_per_minute": 1}).end()
+    admitted(workers, key={"requests_per_minute": 2}).end()
+    refused(workers, key={"requests_per_minute": 2})
+
+
+def test_a_run_is_a_request_and_its_calls_take_tokens() -> None:
+    workers, who = Workers(), caller(requests_per_minute=1, tokens_per_minute=100)
+    limiter = workers.limiters[0]
+    rules = limiter.of_caller(who)
+    run = limiter.admit(rules, tokens=1, reserves=False)
+    limiter.admit(rules, tokens=60, enters=False).end(60)
+    with pytest.raises(GatewayError, match="100 tokens per minute"):
+        limiter.admit(rules, tokens=60, enters=False)
+    run.end()
+    assert {one.limit: one.used for one in limiter.used(rules)} == {"requests_per_minute": 1, "tokens_per_minute": 60}
+
+
+steps = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 3), st.sampled_from((0.0, 0.1, 0.3, 1.0, 20.0, 59.9, 60.3))),
+    max_size=80,
+)
+
+
+@given(steps)
+def test_never_more_than_the_limits_and_never_less(done: list[tuple[int, int, float]]) -> None:
+    """`concurrent` 2 and 4 a minute, by three workers: refused exactly if a plain list says that there is no room."""
+    workers, key = Workers(3), {"requests_per_minute": 4, "concurrent": 2}
+    made: list[int] = []
+    open_: list[Hold] = []
+    for place, ends, later_s in done:
+        workers.clock.advance(later_s)
+        for hold in open_[:ends]:
+            hold.end()
+        del open_[:ends]
+        tick = int(workers.clock() / TICK_S)
+        recent = [one for one in made if one > tick - TICKS]
+        if len(recent) < 4 and len(open_) < 2:
+            open_.append(admitted(workers, place, key=key))
+            made.append(tick)
+        else:
+            refused(workers, place, key=key)
+    assert workers.clock() >= BEGAN_S

@@ -1,0 +1,52 @@
+"""The answer to a request over a limit, as OpenAI's clients read it."""
+
+import pytest
+
+from gateway.contracts.allowance import Allowance
+from gateway.limits.budgets import Budgets
+from gateway.limits.meters import Meters
+from gateway.limits.refusal import duration, fields_of, refusal
+from gateway.limits.rule import Over, Rule
+from gateway.limits.shared import SharedCounters
+
+from .limiting import BEGAN_S
+
+
+def rules(*allowances: Allowance) -> list[Rule]:
+    meters, budgets = Meters(SharedCounters(places=1), place=0), Budgets()
+    return [Rule("key", f"k{i}", one, meters.of("key", f"k{i}"), budgets, f"k{i}") for i, one in enumerate(allowances)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "0s"), (0.12, "120ms"), (0.9999, "1s"), (1.0, "1s"), (7.66, "7.66s"), (60.0, "1m0s"), (360.0, "6m0s")],
+)
+def test_durations_are_written_as_openai_does(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_the_fields_are_those_of_the_rule_with_the_least_room() -> None:
+    wide, narrow = rules(Allowance(requests_per_minute=100), Allowance(requests_per_minute=5, tokens_per_minute=50))
+    narrow.take(BEGAN_S, 20, enters=True, reserves=True)
+    assert fields_of([wide, narrow], BEGAN_S + 10.0) == {
+        "x-ratelimit-limit-requests": "5",
+        "x-ratelimit-remaining-requests": "4",
+        "x-ratelimit-reset-requests": "50.25s",
+        "x-ratelimit-limit-tokens": "50",
+        "x-ratelimit-remaining-tokens": "30",
+        "x-ratelimit-reset-tokens": "50.25s",
+    }
+    assert fields_of([], BEGAN_S) == {}
+
+
+def test_a_budget_is_no_reason_to_try_again() -> None:
+    (one,) = rules(Allowance(cost_per_month=12.5))
+    error = refusal(Over(one, "cost_per_month", None), [one], BEGAN_S)
+    assert (error.code, error.facts.status, error.facts.type) == ("insufficient_quota", 429, "rate_limit_error")
+    assert error.message.startswith("The key 'k0' has used up its budget of a cost of 12.5 per month: ")
+    assert error.settled and error.retry_after_s is None
+
+
+def test_no_wait_is_longer_than_sdks_obey() -> None:
+    (one,) = rules(Allowance(requests_per_minute=1))
+    assert refusal(Over(one, "requests_per_minute", 60.2), [one], BEGAN_S).retry_after_s == 60.0

@@ -1,0 +1,50 @@
+"""The places of one call of a model: taken for its caller and for whom it asks, and given back once."""
+
+import pytest
+
+from gateway.contracts.allowance import Allowance
+from gateway.contracts.exchange import Exchange
+from gateway.errors import GatewayError
+from gateway.model.call_limits import CallLimits
+from tests.limits.limiting import Workers, caller
+
+WHO = caller(tokens_per_minute=1000, requests_per_minute=1)
+
+
+def _exchange() -> Exchange:
+    return Exchange(id="run_1", body={"messages": [{"role": "user", "content": "x" * 400}]}, caller=WHO, chain="c")
+
+
+def _used(workers: Workers) -> dict[str, float]:
+    limiter = workers.limiters[0]
+    rules = limiter.of_caller(WHO) + limiter.of_target("up", "gpt")
+    return {f"{one.scope} {one.limit}": one.used for one in limiter.used(rules)}
+
+
+def test_a_call_takes_tokens_of_its_caller_and_a_request_of_its_upstream() -> None:
+    workers = Workers(upstreams={"up": Allowance(requests_per_minute=5, concurrent=1)})
+    limits = CallLimits(workers.limiters[0], _exchange())
+    limits.ask("up", "gpt")
+    assert _used(workers)["key tokens_per_minute"] > 100  # the messages, at four bytes a token
+    limits.end(70)
+    limits.end(None)
+    assert _used(workers) == {
+        "key requests_per_minute": 0,
+        "key tokens_per_minute": 70,
+        "upstream requests_per_minute": 1,
+        "upstream concurrent": 0,
+    }
+
+
+def test_the_next_model_takes_the_place_of_the_one_before() -> None:
+    """A fallback after a failure: one call is under way, not two."""
+    limits_of = {"up": Allowance(concurrent=1), "other": Allowance(concurrent=1)}
+    workers = Workers(upstreams=limits_of)
+    limits = CallLimits(workers.limiters[0], _exchange())
+    limits.ask("up", "gpt")
+    limits.ask("other", "gpt")
+    assert _used(workers)["upstream concurrent"] == 0
+    limits.ask("up", "gpt")
+    with pytest.raises(GatewayError, match="The upstream 'up' has 1 requests under way"):
+        CallLimits(workers.limiters[0], _exchange()).ask("up", "gpt")
+    limits.end(0)

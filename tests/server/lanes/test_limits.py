@@ -1,0 +1,46 @@
+"""The limits of a configuration are those that it sets, on what the worker has counted."""
+
+from gateway.clock import SystemClock
+from gateway.config import Settings
+from gateway.limits.budgets import Budgets
+from gateway.limits.limiter import Limiter
+from gateway.limits.meters import Meters
+from gateway.limits.shared import SharedCounters
+from gateway.server.lanes.limits import build_limiter
+from gateway.telemetry.counters import ContextCounters
+from tests.limits.limiting import caller
+
+METERS = Meters(SharedCounters(places=1), place=0)
+
+
+def limiter_of(**settings: object) -> Limiter:
+    return build_limiter(
+        Settings.model_validate(settings),
+        meters=METERS,
+        budgets=Budgets(),
+        clock=SystemClock(),
+        counters=ContextCounters(),
+    )
+
+
+def test_each_section_becomes_a_rule() -> None:
+    few = {"requests_per_minute": 3}
+    limiter = limiter_of(
+        limits={"tenants": {"team": few}, "models": {"gpt-*": {"concurrent": 2}}},
+        upstreams=[{"name": "up", "base_url": "http://127.0.0.1:1/v1", "limits": {"tokens_per_minute": 5}}],
+    )
+    rules = limiter.of_caller(caller()) + limiter.of_target("up", "gpt-4.1")
+    assert [(rule.scope, rule.name) for rule in rules] == [("tenant", "team"), ("model", "gpt-*"), ("upstream", "up")]
+    assert limiter.has_targets and limiter.counts_tokens(caller())
+
+
+def test_a_configuration_without_limits_has_no_rules() -> None:
+    limiter = limiter_of()
+    assert not (limiter.has_targets or limiter.counts_tokens(caller()))
+    assert limiter.of_caller(caller()) == ()
+
+
+def test_two_configurations_count_together() -> None:
+    few = {"limits": {"tenants": {"team": {"requests_per_minute": 3}}}}
+    first, second = (limiter_of(**few).of_caller(caller())[0] for _ in range(2))
+    assert first.meter is second.meter
