@@ -1,4 +1,4 @@
-"""What clients see of one failing endpoint among four, beside nginx: `python -m bench.failing`.
+"""One failing endpoint among four, as clients see it, beside nginx: `python -m bench.failing`.
 
 The endpoints and the client are this process: 100 requests a second, at even distances, one system after the other.
 A healthy endpoint answers within 20 ms. The fourth one is slow (2 s), answers 503, resets every connection in each
@@ -69,7 +69,7 @@ class Endpoint:
 
 @dataclass
 class Seen:
-    """What the clients of one run saw: times of good answers in milliseconds."""
+    """The answers that the clients of one run saw: times of good ones in milliseconds."""
 
     good_ms: list[float] = field(default_factory=list)
     failed: int = 0

@@ -14,7 +14,8 @@ import orjson
 
 from gateway.description.operation import JSON, Answer, Operation
 from gateway.description.operations import COMMON, OF_KEYS, OPERATIONS
-from gateway.description.schemas import TEXT, ref, schemas
+from gateway.description.schemas import schemas
+from gateway.description.shapes import TEXT, ref
 from gateway.errors import CODES
 
 VERSION: Final = "3.1.0"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from gateway.description.schemas import TEXT, Schema
+from gateway.description.shapes import TEXT, Schema
 
 Scope = Literal["context", "approve", "admin", "metrics"]
 Method = Literal["GET", "POST", "PUT", "DELETE"]

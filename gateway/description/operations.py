@@ -25,7 +25,7 @@ from gateway.description.operation import (
     answered,
 )
 from gateway.description.responses import OF_RESPONSES, RESPONSE_OPERATIONS
-from gateway.description.schemas import NUMBER, TEXT, WHOLE, Schema, listing, paged, ref
+from gateway.description.shapes import NUMBER, TEXT, WHOLE, Schema, listing, paged, ref
 from gateway.dialects.dialect import Dialect
 from gateway.dialects.endpoints import paths_of
 from gateway.dialects.table import DIALECTS

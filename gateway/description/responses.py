@@ -17,7 +17,7 @@ from gateway.description.operation import (
     Scope,
     answered,
 )
-from gateway.description.schemas import TEXT, TRUTH, WHOLE, ref
+from gateway.description.shapes import TEXT, TRUTH, WHOLE, ref
 from gateway.dialects.endpoints import COLLECTIONS, paths_of
 from gateway.dialects.responses import ENDPOINT
 from gateway.dialects.table import DIALECTS

@@ -9,7 +9,7 @@ from gateway.description.operation import (
     STEERING,
     answered,
 )
-from gateway.description.schemas import TEXT
+from gateway.description.shapes import TEXT
 from gateway.errors import CODES
 
 
