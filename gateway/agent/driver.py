@@ -416,7 +416,7 @@ class RunDriver:
         self._outcome = outcome_of(error)
         if self._outcome != "error":
             log.warning("run %s ended: %s", self._exchange.id, error.message)
-        has_client = not self._exchange.background  # else nobody would continue it
+        has_client = not self._exchange.background and self._exchange.call is None  # else nobody would continue it
         with suppress(GatewayError):  # it is not ours any more
             if has_client and error.code == "upstream_refused" and lacks_credential(self._exchange):
                 await self._record.park("awaiting_client")

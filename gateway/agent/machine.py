@@ -29,12 +29,20 @@ Machine: TypeAlias = Loop | WorkflowLoop | CallLoop
 def new_machine(parts: AgentParts, limits: LoopLimits, exchange: Exchange, progress: Progress) -> Machine:
     """Return the machine of a run that begins. A run that continues restores its state afterwards."""
     plan, fill = partial(_plan, parts, exchange, progress), partial(_filled, parts, exchange)
-    if exchange.call is not None:
-        return CallLoop(exchange.call, plan=plan, new_id=_new_call_id)
     workflow = exchange.workflow
+    if exchange.call is not None and workflow is None:
+        return CallLoop(exchange.call, plan=plan, new_id=_new_call_id)
     if workflow is not None:
         definition, parameters = Workflow.model_validate(workflow["definition"]), workflow["parameters"]
-        return WorkflowLoop(definition, parameters, plan=plan, new_id=_new_call_id, run_id=exchange.id, fill=fill)
+        return WorkflowLoop(
+            definition,
+            parameters,
+            plan=plan,
+            new_id=_new_call_id,
+            run_id=exchange.id,
+            fill=fill,
+            watcher=exchange.watcher,
+        )
     body, wanted = exchange.body, exchange.max_tool_calls
     is_lowered = wanted is not None and wanted <= limits.max_tool_calls
     return Loop(

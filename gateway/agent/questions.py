@@ -63,7 +63,7 @@ class Questions:
     def last(self, pending: Sequence[Approval]) -> str:
         """Return the text that ends the answer of a turn that waits for these approvals; "" if `asked` does instead.
 
-        A tool call has none: whoever makes it for a client puts the question in its own way.
+        A call of an MCP client has none: whoever makes it for the client puts the question in its own way.
         """
         if self.exchange.call is not None:
             return ""
@@ -112,7 +112,7 @@ class Questions:
         return None
 
     async def _same_call(self) -> tuple[str, Json] | None:
-        """Return that another run is the one of this tool call, if it asked first."""
+        """Return that another run is the one of this call of an MCP client, if it asked first."""
         exchange = self.exchange
         other = await self.parts.store.undelivered(exchange.fingerprint, tenant=exchange.caller.tenant)
         return None if other is None or other.id == exchange.id else ("", spoken.waiting(other.id, ()))

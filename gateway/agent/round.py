@@ -266,7 +266,7 @@ class Round:
             return
         if lacking and (other := await self._issue(lacking)) is not None:
             self.context = other[1]
-            self._end("completed", other[0])
+            self._end("completed" if self.exchange.workflow is None else "cancelled", other[0])
             await self.recorder.refused()
         elif lacking:
             self.begun()

@@ -13,6 +13,7 @@ from gateway.agent.loop import Action, Ask, Execute, Finish, Plan
 from gateway.agent.output.scanner import Outcome
 from gateway.approvals.escaping import shown
 from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
+from gateway.contracts.exchange import CallWatcher
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.workflows.definition import Step, Workflow
@@ -39,7 +40,7 @@ Fill: TypeAlias = Callable[[str, Mapping[str, object], Values], Json]
 
 @dataclass(slots=True)
 class WorkflowLoop:
-    """One run of a workflow; `parameters` are checked, with their defaults.
+    """One run of a workflow; `parameters` are checked, with their defaults. `watcher` is told of each step that begins.
 
     `begin`, `answered` and `executed` raise GatewayError (workflow_failed) where the run must end.
     """
@@ -50,6 +51,7 @@ class WorkflowLoop:
     new_id: Callable[[], str]
     run_id: str
     fill: Fill
+    watcher: CallWatcher | None = None
     hidden: list[Json] = field(default_factory=list)  # stays empty: no model goes on from what a workflow did
     _number: int = 0  # of the step under way
     _results: dict[str, str] = field(default_factory=dict)
@@ -65,6 +67,8 @@ class WorkflowLoop:
             if self._is_last:
                 return Finish(text, "stop")
             self._store_result(text, is_cut=is_cut)
+        if self.watcher is not None:
+            self.watcher.begins(step.name, number=self._number, total=len(self.workflow.steps))
         if step.model is not None:
             return Ask(self.messages)
         return Execute((self._planned(step),))

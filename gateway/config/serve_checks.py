@@ -1,4 +1,4 @@
-"""The rules of `mcp.serve.oauth` that span several keys."""
+"""The rules of `mcp.serve` that span several keys."""
 
 from urllib.parse import urlsplit
 
@@ -9,6 +9,9 @@ from gateway.config.values.addresses import Address
 from gateway.config.values.scalars import parse_flag
 
 _OAUTH: KeyPath = ("mcp", "serve", "oauth")
+#: What workflows that are tools have in front of their names (`gateway.mcp_server.listing`).
+_WORKFLOW = "workflow"
+_PROMPTS = "mcp.serve.workflows"
 
 
 def is_keyless(document: Document) -> bool:
@@ -21,7 +24,8 @@ def is_keyless(document: Document) -> bool:
 
 
 def check_serve(document: Document) -> None:
-    """Report every conflict between `mcp.serve.oauth` and other keys."""
+    """Report every conflict between `mcp.serve` and other keys."""
+    _check_workflows(document)
     if not isinstance(document.get(*_OAUTH), dict):
         return
     if is_keyless(document):
@@ -34,6 +38,14 @@ def check_serve(document: Document) -> None:
         name = document.get(*path)
         if isinstance(name, str) and name.startswith(CALLER_PREFIX):
             document.complain(path, f"callers with a token have such names: choose one without {CALLER_PREFIX!r}")
+
+
+def _check_workflows(document: Document) -> None:
+    """Report a server whose tools would have the names of workflows."""
+    path: KeyPath = ("mcp", "servers", _WORKFLOW)
+    if document.get("mcp", "serve", "workflows") in ("tools", "both") and document.get(*path) is not None:
+        text = f"workflows are tools of this name, {_WORKFLOW}.NAME: choose another one, or 'prompts' for {_PROMPTS}"
+        document.complain(path, text, key=True)
 
 
 def _check_tenant(document: Document) -> None:

@@ -1,4 +1,4 @@
-"""A tool call that an MCP client wants, the run that it waits for, and what becomes of it."""
+"""A call that an MCP client wants, of a tool or a workflow, the run that it waits for, and what becomes of it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +13,7 @@ from gateway.lanes.keys import Identity
 from gateway.runs.asking import fingerprint
 from gateway.runs.live_run import LiveRun
 from gateway.tools.results import clean
+from gateway.workflows.definition import Workflow
 
 #: Of a message about the progress of a call, which its server writes.
 MESSAGE_CHARS: Final = 1000
@@ -20,9 +21,10 @@ MESSAGE_CHARS: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedCall:
-    """One call that a client asks for. `tool` is the inside name of a tool.
+    """One call that a client asks for. `tool` is the inside name of a tool, or that of a `workflow` as a tool.
 
-    `client` are the name and the version of the MCP client as it gives them. `user` is the end user of a shared key.
+    `only_tools` are the inside names of the tools that the workflow may call: those of its steps. `client` are the name
+    and the version of the MCP client as it gives them. `user` is the end user of a shared key.
     """
 
     tool: str
@@ -31,6 +33,8 @@ class WantedCall:
     client: Json
     user: str | None = None
     idempotency_key: str | None = None
+    workflow: Workflow | None = None
+    only_tools: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,7 @@ class CallRun:
 
     `waiter` names this request among those that wait for the run. `is_shared`: others may wait for it, too.
     `live` is set while this worker drives it. `is_owed`: the same call joins it until it is delivered.
+    `is_workflow`: its result is that of a workflow, and not that of its last call.
     """
 
     id: str
@@ -65,14 +70,23 @@ class CallRun:
     is_shared: bool = False
     live: LiveRun | None = None
     is_owed: bool = False
+    is_workflow: bool = False
     step: StoredStep | None = None
+    place: tuple[int, int] | None = None  # so many steps of a workflow are over, of so many
     tell: Callable[[CallProgress], None] | None = None
     said_s: float | None = None  # of the loop's time: when the store was told that this request waits
 
+    def begins(self, step: str, *, number: int, total: int) -> None:
+        self.place = number, total
+        self.progressed(CallProgress(f"Step {number + 1} of {total}: {step}"))
+
     def progressed(self, progress: CallProgress) -> None:
-        if self.tell is not None:
-            message = progress.message
-            self.tell(replace(progress, message=None if message is None else clean(message)[:MESSAGE_CHARS]))
+        if self.tell is None:
+            return
+        message = progress.message
+        if self.is_workflow:  # its steps are counted, and not what a tool of one counts
+            progress = CallProgress(message, *(self.place or ()))
+        self.tell(replace(progress, message=None if message is None else clean(message)[:MESSAGE_CHARS]))
 
     def ended(self, step: StoredStep) -> None:
         self.step = step

@@ -175,14 +175,16 @@ class ContextLane:
     def begin(
         self, exchange: Exchange, request_key: RequestKey, *, detached: bool = False, brought: Brought | None = None
     ) -> LiveRun:
-        """Start a run of the chain, or of a workflow with the chain's agent loop. Raises GatewayError if it has none.
+        """Start a run of the chain, of a workflow with its agent loop, or of a tool call. Raises GatewayError.
 
         If a request with the same key started the run while this one waited, return that run. `brought` returns
         the beginning of the answer.
         """
         name = exchange.chain
         handler = self.chains[name].handler if exchange.workflow is None else self.looping(name)
-        if exchange.task is not None and exchange.workflow is None:
+        if exchange.is_one_call:
+            handler = self.calling
+        elif exchange.task is not None and exchange.workflow is None:
             handler = self.plain
         if handler is None:
             raise GatewayError("workflow_failed", f"The chain {name!r} runs no tools: add 'agent_loop' to it.")
@@ -191,7 +193,9 @@ class ContextLane:
         handler = self.held(handler)
         detached = detached or exchange.background
         return self.runs.find(request_key) or self.admitted(
-            exchange, lambda: self.runs.begin(exchange, request_key, handler, detached=detached)
+            exchange,
+            lambda: self.runs.begin(exchange, request_key, handler, detached=detached),
+            calls_model=not exchange.is_one_call,
         )
 
     def admitted(self, exchange: Exchange, begin: Callable[[], LiveRun], *, calls_model: bool = True) -> LiveRun:

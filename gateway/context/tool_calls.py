@@ -1,4 +1,4 @@
-"""Tool calls of MCP clients: each is a run of its own, on record, behind the same gate as the calls of models.
+"""Calls of MCP clients: each is a run of its own, on record, behind the same gate as the calls of models.
 
 1. A call that a person is asked about waits in the store and holds nothing here. The same call again joins its run, in
    any worker, until the client has the result. Then the same call is a new one.
@@ -7,6 +7,7 @@
 4. A client that leaves cancels its call, unless another one waits for the same run, in any worker. What may have run is
    reported to the same call before that runs anew.
 5. The result of a run is read from memory or, after a restart or in another worker, from the record: it is the same.
+6. A workflow that is called as a tool is a run of that workflow. What is said here of a call holds for the whole of it.
 """
 
 import asyncio
@@ -39,6 +40,8 @@ from gateway.runs.event_feed import EventFeed
 from gateway.runs.lease import LOST, interrupted
 from gateway.runs.live_run import LiveRun
 from gateway.tools.call_answer import result_of
+from gateway.tools.results import clean
+from gateway.workflows.invocation import parameters_of, workflow_usage
 
 log = logging.getLogger("gateway")
 
@@ -59,10 +62,10 @@ _STORE_FAILED: Final = "The gateway's store failed, so it runs no call; its log 
 
 @dataclass(slots=True, kw_only=True)
 class ToolCalls:
-    """The tool calls of one worker.
+    """The calls of one worker.
 
-    `lane` returns the context lane of the configuration in use. `admit` raises when the gateway is full. `resume`
-    continues a run that waits for nobody any more.
+    `lane` returns the context lane of the configuration in use. `admit` raises when the gateway is full, and
+    `check_model` when a caller may not ask a model. `resume` continues a run that waits for nobody any more.
     """
 
     lane: Callable[[], ContextLane]
@@ -70,6 +73,7 @@ class ToolCalls:
     feed: EventFeed
     clock: Clock
     admit: Callable[[], None]
+    check_model: Callable[[Caller], object]
     resume: Callable[[str], Awaitable[None]]
     _delivered: set[str] = field(default_factory=set)  # runs of which the store does not have it yet
     _tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
@@ -93,28 +97,38 @@ class ToolCalls:
             raise unwritten(error, _STORE_FAILED) from None
         if earlier is not None:
             return earlier
-        _require_tool(lane, wanted.tool)
+        if wanted.workflow is None:
+            _require_tool(lane, wanted.tool)
+        else:
+            parameters = parameters_of(wanted.workflow, wanted.arguments)
+            self.check_model(exchange.caller)
+            exchange = replace(exchange, workflow=workflow_usage(wanted.workflow, parameters))
         if is_keyed and (live := lane.runs.find(request_key)) is not None:  # begun meanwhile
             return replace(_run(exchange, live.exchange.id), live=live)
         run = _run(exchange, exchange.id)
         exchange = replace(exchange, watcher=lane.runs.waiting.watchers(run.id))
-        run.live = lane.admitted(
-            exchange,
-            lambda: lane.runs.begin(exchange, request_key, lane.held(lane.calling), detached=True),
-            calls_model=False,
-        )
+        run.live = lane.begin(exchange, request_key, detached=True)
         return run
 
     def rejoin(self, wanted: WantedCall, run_id: str, waiter: str) -> CallRun:
         """Return the run of this id, to which a client comes back with the same call. It begins nothing."""
         tenant = wanted.identity.caller.tenant
-        return CallRun(run_id, tenant, fingerprint_of(wanted), waiter, is_shared=True, is_owed=True)
+        is_workflow = wanted.workflow is not None
+        return CallRun(
+            run_id, tenant, fingerprint_of(wanted), waiter, is_shared=True, is_owed=True, is_workflow=is_workflow
+        )
 
     async def outcome(
-        self, run: CallRun, *, wait_s: float, progressed: Callable[[CallProgress], None] | None = None
+        self,
+        run: CallRun,
+        *,
+        wait_s: float,
+        shown: str | None = None,
+        progressed: Callable[[CallProgress], None] | None = None,
     ) -> Done | Held:
         """Wait for the result of a run, but for a person at most `wait_s`. Raises GatewayError: the run's own error.
 
+        With `shown`, the id of an approval that its client's user has seen, nobody waits for another approval.
         `progressed` is called with reports of the tool, and now and then while a person is waited for.
         """
         run.tell = progressed
@@ -126,13 +140,14 @@ class ToolCalls:
                 with waiting.watchers(run.id).joined(run):
                     await self._turn(live)
                 run.live, step, run.step = None, run.step, None
-                live.transcript.reraise()
-                if step is not None:
+                if not (run.is_workflow and live.recorded):  # else its error is on record, as its result is
+                    live.transcript.reraise()
+                if step is not None and not run.is_workflow:
                     return _done(step, run.id, "completed")
                 if live.asks is not None:
                     run.id, run.is_owed, run.said_s = live.asks, True, None
             with waiting.watchers(run.id).joined(run):
-                return await self._followed(run, wait_s)
+                return await self._followed(run, wait_s, shown)
         except StoreError as error:
             log.error("the store failed: %s", error)
             raise unwritten(error, f"The gateway's store failed; look at the run {run.id} once it works.") from None
@@ -231,7 +246,7 @@ class ToolCalls:
             return None
         return run
 
-    async def _followed(self, run: CallRun, wait_s: float) -> Done | Held:
+    async def _followed(self, run: CallRun, wait_s: float, shown: str | None) -> Done | Held:
         """Follow a run by its record to its end, or until it has waited for a person for so long."""
         news, loop = asyncio.Event(), asyncio.get_running_loop()
         until_s = loop.time() + wait_s
@@ -247,7 +262,8 @@ class ToolCalls:
                 pending = await self._pending(stored)
                 left_s = LOOK_S
                 if pending:
-                    if self.feed.leaving or loop.time() >= until_s:
+                    is_new = shown is not None and pending[0].id != shown
+                    if is_new or self.feed.leaving or loop.time() >= until_s:
                         return Held(pending, run.id)
                     waits = f"The call of {pending[0].tool} waits for the approval of a person ({pending[0].id})."
                     run.progressed(CallProgress(waits))
@@ -270,6 +286,8 @@ class ToolCalls:
         """Return the result of a run that has ended or cannot go on, from its record. Raises GatewayError."""
         run.is_owed = run.is_owed or stored.state == "unknown"
         steps = await self.store.steps(stored.id, tenant=stored.tenant)
+        if stored.kind == "workflow":
+            return Done(_result_of_workflow(stored, steps), stored.id, stored.state)
         if not steps:
             raise settle.not_found() if stored.error is None else _error(stored)
         step = steps[-1]
@@ -284,8 +302,7 @@ class ToolCalls:
             raise _error(stored)
         if step.state in ("started", "unknown"):
             return Done(ToolResult(texts.stopped_text(step.tool, run_id=stored.id), ok=False), stored.id, stored.state)
-        answer: Json = {} if stored.answer is None else orjson.loads(stored.answer)
-        text = answer.get("content") or texts.cancelled_text(step.tool)
+        text = _answer_of(stored) or texts.cancelled_text(step.tool)
         return Done(ToolResult(text, ok=False), stored.id, stored.state)
 
     async def _write_left(self, run: CallRun, until_s: float) -> None:
@@ -304,20 +321,21 @@ class ToolCalls:
 
 
 def _exchange(lane: ContextLane, wanted: WantedCall) -> Exchange:
-    """Return the exchange of a call."""
-    caller, chain = wanted.identity.caller, lane.chain
+    """Return the exchange of a call, of a workflow with its parameters as they came."""
+    caller, chain, workflow = wanted.identity.caller, lane.chain, wanted.workflow
     return Exchange(
         id=new_run_id(),
         body={"messages": []},
         caller=caller,
         chain=chain,
         user=wanted.user,
-        only_tools=(wanted.tool,),
+        only_tools=wanted.only_tools or (wanted.tool,),
         approvals="reject" if lane.approval_modes.of(None, caller=caller, chain=chain) == "reject" else "turn",
         fingerprint=fingerprint_of(wanted),
         idempotency_key=wanted.idempotency_key,
         client={name: one_line(value, NAME_CHARS) for name, value in wanted.client.items()},
         call={"tool": wanted.tool, "arguments": wanted.arguments},
+        workflow=None if workflow is None else workflow_usage(workflow, wanted.arguments),
     )
 
 
@@ -340,13 +358,38 @@ def _require_tool(lane: ContextLane, tool: str) -> None:
 
 def _run(exchange: Exchange, run_id: str) -> CallRun:
     is_keyed = exchange.idempotency_key is not None
-    return CallRun(run_id, exchange.caller.tenant, exchange.fingerprint, exchange.id, is_shared=is_keyed)
+    is_workflow = exchange.workflow is not None
+    tenant, key = exchange.caller.tenant, exchange.fingerprint
+    return CallRun(run_id, tenant, key, exchange.id, is_shared=is_keyed, is_workflow=is_workflow)
 
 
 def _done(step: StoredStep, run_id: str, state: RunState) -> Done:
     """Return the result of a call whose step has one."""
     ok, text = step.state == "finished", step.shown or step.result or ""
     return Done(result_of(step.answer, text if ok else text.removeprefix("Error: "), ok=ok), run_id, state)
+
+
+def _result_of_workflow(stored: StoredRun, steps: Sequence[StoredStep]) -> ToolResult:
+    """Return what a client is told of a run of a workflow that has ended, or that waits for a person's look."""
+    open_step = next((step for step in steps if step.state in ("started", "unknown")), None)
+    if stored.state == "completed":
+        return ToolResult(clean(_answer_of(stored)))
+    if stored.state == "unknown" and open_step is not None:
+        text = texts.unknown_text(open_step.tool, run_id=stored.id, step=open_step.number)
+    elif stored.state in ("failed", "interrupted"):
+        text = _error(stored).message
+    elif open_step is not None:
+        text = texts.stopped_text(open_step.tool, run_id=stored.id)
+    else:
+        ran = sum(step.state in ("finished", "failed") for step in steps)
+        text = _answer_of(stored) or texts.cancelled_text(steps[-1].tool if steps else "", ran_before=ran)
+    return ToolResult(clean(text), ok=False)
+
+
+def _answer_of(stored: StoredRun) -> str:
+    """Return the text of the answer that a run ended with; "": it has none."""
+    answer: Json = {} if stored.answer is None else orjson.loads(stored.answer)
+    return answer.get("content") or ""
 
 
 def _error(stored: StoredRun) -> GatewayError:

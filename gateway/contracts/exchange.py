@@ -60,14 +60,18 @@ class CallProgress:
 
 
 class CallWatcher(Protocol):
-    """The request that waits for a tool call (`Exchange.call`), in the process that runs it."""
+    """The request that waits for a call of an MCP client (`Exchange.call`), in the process that runs it."""
+
+    def begins(self, step: str, *, number: int, total: int) -> None:
+        """Receive the name of a workflow's step that begins now; `number` steps of `total` are over."""
+        ...
 
     def progressed(self, progress: CallProgress) -> None:
         """Receive a report about the progress of the call."""
         ...
 
     def ended(self, step: StoredStep) -> None:
-        """Receive the step of the call once it has its result, before the run ends."""
+        """Receive a tool call once it has its result, before the run ends."""
         ...
 
 
@@ -125,7 +129,9 @@ class Exchange:
     budget_s: float = 300.0
     again: int = 0  # so often this call of the model was made before and failed, in a run that goes on
     workflow: Json | None = None  # runs instead of a loop: its `definition` as it is, its `parameters`, checked
-    call: Json | None = None  # runs instead of a loop: the inside name of a `tool`, and its `arguments`
+    #: What an MCP client calls: the inside name of a `tool`, and its `arguments`. It runs instead of a loop, or it is
+    #: the `workflow` under its name as a tool.
+    call: Json | None = None
     watcher: CallWatcher | None = field(default=None, compare=False, repr=False)  # of `call`
     task: str | None = None  # what a program wants for itself: no stage sees such a request
     intent: Intent | None = None
@@ -136,6 +142,11 @@ class Exchange:
     header: bytes = field(default=b"", repr=False)
     credential: bytes = field(default=b"", repr=False)
     credential_header: bytes = b"authorization"  # where its client puts a credential, in lower case
+
+    @property
+    def is_one_call(self) -> bool:
+        """Return whether one tool call is the whole run."""
+        return self.call is not None and self.workflow is None
 
     def allows(self, tool: str) -> bool:
         """Return whether the model may call the tool of this inside name, as far as the request says."""

@@ -73,7 +73,7 @@ class StoredRun:
     fence: int = 0  # counts its owners
     workflow: str | None = None  # the name of its workflow
     tool: str | None = None  # the tool of a run of the kind `tool`
-    client: str | None = None  # of such a run: the MCP client as JSON, with its name and version
+    client: str | None = None  # of a call of an MCP client: that client as JSON, with its name and version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,9 +278,9 @@ class Journal(ToolRuns, Protocol):
         A new run gets its Idempotency-Key from a run that ended without result and without effects, or from
         `takes_key_of`. KeyTakenError where another run of its caller has the key.
 
-        A run that ends cancels its pending and approved approvals. A run of the kind `tool` that asks a person, or
-        whose outcome is unknown, is `undelivered` from then on. AskedAlreadyError where it asks while another run of
-        its fingerprint is.
+        A run that ends cancels its pending and approved approvals. A run with a `client` that asks a person, or whose
+        outcome is unknown, is `undelivered` from then on. AskedAlreadyError where it asks while another run of its
+        fingerprint is.
         """
 
     async def run(self, run_id: str, *, tenant: str) -> StoredRun | None: ...

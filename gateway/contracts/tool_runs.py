@@ -1,4 +1,4 @@
-"""The runs of tool calls in a store: results that clients still want, and the requests that wait for one run."""
+"""The runs of MCP clients in a store: results that clients still want, and the requests that wait for one run."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NotRequired, Protocol, TypedDict
@@ -21,10 +21,10 @@ class Cancelling(TypedDict):
 
 
 class ToolRuns(Protocol):
-    """The part of the journal that is about the clients of tool calls. Each method raises StoreError when it fails."""
+    """The part of the journal that is about MCP clients. Each method raises StoreError when it fails."""
 
     async def undelivered(self, fingerprint: str, *, tenant: str) -> "StoredRun | None":
-        """Return the run of the kind `tool` with this fingerprint whose result its client still wants, or None."""
+        """Return the run with this fingerprint whose result its MCP client still wants, or None."""
 
     async def delivered(self, fingerprint: str, *, tenant: str, run_id: str) -> None:
         """Record that the client of an `undelivered` run has its result, or will not get it any more."""
@@ -32,5 +32,5 @@ class ToolRuns(Protocol):
     async def awaits(self, run_id: str, *, tenant: str, waiter: str, until_s: float) -> None:
         """Record that a request waits for a run until then (Unix time); one that waits no longer says 0.
 
-        A new run of the kind `tool` that asks a person is awaited by the request of its own id for `AWAITED_S`.
+        A new run of an MCP client that asks a person is awaited by the request of its own id for `AWAITED_S`.
         """

@@ -1,7 +1,7 @@
 """The object graph of the endpoint for MCP clients. It imports the SDK, so `opening` imports it where it is needed."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from mcp_types import ReadResourceRequestParams
 
@@ -19,6 +19,9 @@ from gateway.mcp_server.services import ServiceOffers
 from gateway.mcp_server.tools import Tools
 from gateway.mcp_server.visit import visit_of
 from gateway.mcp_server.workflow_prompts import WorkflowPrompts
+from gateway.workflows.definition import Workflow
+
+_NONE: Final[Mapping[str, Workflow]] = {}
 
 
 def build_door(needs: DoorNeeds, secret: bytes) -> Door:
@@ -30,9 +33,12 @@ def build_door(needs: DoorNeeds, secret: bytes) -> Door:
         assert found is not None  # a reload neither opens nor closes the endpoint
         return found
 
+    def workflow_tools() -> Mapping[str, Workflow]:
+        return needs.lane().workflows if serve().has_workflow_tools else _NONE
+
     calling = _calling(needs, serve)
     tools = Tools(
-        listing=Listing(lambda: needs.lane().catalog, services),
+        listing=Listing(lambda: needs.lane().catalog, services, workflow_tools),
         calling=calling,
         serve=serve,
     )
@@ -85,6 +91,7 @@ def _calling(needs: DoorNeeds, serve: Callable[[], Serve]) -> Calling:
         feed=needs.feed,
         clock=needs.clock,
         admit=needs.admit,
+        check_model=needs.check_model,
         resume=needs.resume,
     )
     return Calling(

@@ -1,4 +1,4 @@
-"""Calls of tools by MCP clients, from the request to its result, also where a person must decide in between.
+"""Calls by MCP clients, from the request to its result, also where a person must decide in between.
 
 A call that is held is put to the client's user where the client can ask. In the era of 2026-07-28 the question is an
 answer of its own, sealed, so that any worker of the same store can take up what the client sends back. In the older era
@@ -29,9 +29,11 @@ from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identity
 from gateway.mcp_server.asking import Question, decision_of, held_text, question_of
 from gateway.mcp_server.auth.answers import Answers
+from gateway.mcp_server.listing import Offer
 from gateway.mcp_server.progress import Progress
 from gateway.mcp_server.results import call_result, run_mark, text_result
 from gateway.mcp_server.visit import Visit, visit_of
+from gateway.workflows.folder import MAX_STEPS
 
 log = logging.getLogger("gateway")
 
@@ -40,8 +42,8 @@ _QUESTION: Final = "approval"
 #: The entry in `_meta` by which a repeated request is the same call, and how long its value may be.
 _KEY: Final = "twolane/idempotency-key"
 _KEY_CHARS: Final = 255
-#: So often a call is put to its user anew: a tool that changes meanwhile has another question.
-_ROUNDS: Final = 5
+#: So often a call is put to its user anew: a tool that changes meanwhile has another question, and so does each step.
+_ROUNDS: Final = MAX_STEPS + 5
 _UNDECIDED: Final = frozenset(("approval_stale", "decision_conflict", "approval_expired", "approval_not_found"))
 
 
@@ -86,16 +88,18 @@ class Calling:
     ending: set[str] = field(default_factory=set)  # sessions that their clients end: not by cancelling calls
     _tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
 
-    async def call(self, ctx: Any, params: CallToolRequestParams, tool: str, arguments: Json) -> Any:
-        """Return the result of one call of the tool of this inside name, or a question about it."""
+    async def call(self, ctx: Any, params: CallToolRequestParams, offer: Offer, arguments: Json) -> Any:
+        """Return the result of one call of what is offered, or a question about it."""
         visit = visit_of(ctx)
         wanted = WantedCall(
-            tool=tool,
+            tool=offer.inside,
             arguments=arguments,
             identity=visit.identity,
             client=client_of(ctx),
             user=end_user(steering_of(visit.head), {}),
             idempotency_key=_key_of(params),
+            workflow=offer.workflow,
+            only_tools=offer.tools,
         )
         state = _State.of(params.request_state) if params.request_state is not None else None
         patience_s = self.wait_s()
@@ -103,7 +107,7 @@ class Calling:
             answer = (params.input_responses or {}).get(_QUESTION)
             patience_s = await self._take_answer(state, answer, visit.head)
         run = await self.calls.begin(wanted) if state is None else self.calls.rejoin(wanted, state.run_id, state.waiter)
-        visit.note(tool=tool, run=run.id)
+        visit.note(tool=offer.inside, run=run.id)
         progress = Progress(ctx)
         is_asked = False
         try:
@@ -130,12 +134,15 @@ class Calling:
     ) -> Any:
         """Return the end of a call, or a question about it. `was_shown`: the approval that its user was asked about."""
         for _ in range(_ROUNDS):
-            found = await self.calls.outcome(run, wait_s=0.0, progressed=progress.tell)
+            wait_s = 0.0 if was_shown is None else patience_s
+            found = await self.calls.outcome(run, wait_s=wait_s, shown=was_shown, progressed=progress.tell)
             if isinstance(found, Done):
                 return self._result(ctx, visit, run, found)
             question = self._question(ctx, visit, found)
-            if question is None or question.approval.id == was_shown:
+            if question is None:
                 break
+            if question.approval.id == was_shown:
+                return self._still_held(visit, found)
             if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
                 state = _State.about(run, question)
                 return InputRequiredResult(input_requests={_QUESTION: question.request()}, request_state=state.text())
@@ -167,7 +174,8 @@ class Calling:
         """Ask on the stream of the call. Return its end if that comes first; else how long to wait for it yet."""
         loop, left_s = asyncio.get_running_loop(), question.approval.expires_s - self.clock.time()
         asking = loop.create_task(self._answered(ctx, question))
-        deciding = loop.create_task(self.calls.outcome(run, wait_s=max(left_s, 0.0), progressed=progress.tell))
+        shown, tell = question.approval.id, progress.tell
+        deciding = loop.create_task(self.calls.outcome(run, wait_s=max(left_s, 0.0), shown=shown, progressed=tell))
         leaving = loop.create_task(visit.gone.wait())
         tasks = (asking, deciding, leaving)
         try:

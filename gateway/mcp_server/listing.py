@@ -1,9 +1,12 @@
-"""The tools that MCP clients see, and the tool that a name means.
+"""The tools that MCP clients see, and the tool that a name means: a tool, or a workflow as one.
 
 A tool of a service is `service__tool` to a client, as it is to a model. On the path of its service it has its own name,
 so that a client may come here in place of the server. The inside name, `service.tool`, is understood everywhere.
+A workflow is named as if it were a tool of a service `workflow`. Where there is a service of this name, its tools have
+the names, and no workflow is offered.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -16,12 +19,17 @@ from pydantic import ValidationError
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.store import Json
-from gateway.contracts.tools import model_name
+from gateway.contracts.tools import is_of_service, model_name
 from gateway.mcp.facing import Facing
 from gateway.tools.catalog import Catalog, CatalogEntry
+from gateway.workflows.definition import Workflow
+
+log = logging.getLogger("gateway")
 
 #: What a server says of a tool beside its description and its schema, each as the protocol names it.
 BESIDE: Final = ("title", "outputSchema", "annotations", "icons")
+#: The service that workflows seem to be tools of.
+WORKFLOW: Final = "workflow"
 _NOBODY: Final = Caller("mcp", "mcp", frozenset())
 _VERSIONS: Final = (LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION)
 
@@ -30,7 +38,7 @@ _VERSIONS: Final = (LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION)
 class Offer:
     """One tool: its inside name, its service if it has one, and its definition by the era of the client.
 
-    `own` is its name on the path of its service.
+    `own` is its name on the path of its service. `tools` are the inside names of the tools that a `workflow` calls.
     """
 
     inside: str
@@ -38,6 +46,8 @@ class Offer:
     own: str
     service: str | None
     definitions: Mapping[str, Json]
+    workflow: Workflow | None = None
+    tools: tuple[str, ...] = ()
 
     def shown(self, *, version: str, plain: bool) -> Json:
         """Return the definition for a client of a protocol version; `plain`: on the path of its service."""
@@ -47,15 +57,22 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """The bounds of a request: the tools that every non-empty list of names and globs means, of one service or all."""
+    """The bounds of a request: the tools that every non-empty list of names and globs means, of one service or all.
+
+    `workflows`: also workflows, each if the request may use all tools that it calls.
+    """
 
     lists: Sequence[Sequence[str]] = ()
     service: str | None = None
+    workflows: bool = False
 
     def allows(self, offer: Offer) -> bool:
         if self.service is not None and offer.service != self.service:
             return False
-        return all(_means(patterns, offer.inside) for patterns in self.lists if patterns)
+        if offer.workflow is not None and not self.workflows:
+            return False
+        names = (offer.inside, *offer.tools)
+        return all(_means(patterns, name) for patterns in self.lists if patterns for name in names)
 
     def allows_service(self, name: str) -> bool:
         """Return whether the request may use all of a service: what it has beside its tools has no other narrowing.
@@ -68,13 +85,12 @@ class Narrowing:
 
 
 class _Taken:
-    """The tools as they were when they were looked at: the catalog and the services of then, and the tools by name."""
+    """The tools as they were when they were looked at: what they were made of, and the tools by name."""
 
-    __slots__ = ("by_name", "catalog", "offers", "services")
+    __slots__ = ("by_name", "made_of", "offers")
 
-    def __init__(self, catalog: Catalog, services: object, offers: Sequence[Offer]) -> None:
-        self.catalog = catalog
-        self.services = services
+    def __init__(self, made_of: tuple[object, ...], offers: Sequence[Offer]) -> None:
+        self.made_of = made_of
         self.offers = offers
         self.by_name: dict[tuple[str | None, str], Offer] = {}
         for offer in offers:
@@ -83,11 +99,21 @@ class _Taken:
 
 
 class Listing:
-    """The tools of the configuration in use. `services` returns another object after each change of a service."""
+    """The tools of the configuration in use. `services` returns another object after each change of a service.
 
-    def __init__(self, catalog: Callable[[], Catalog], services: Callable[[], object]) -> None:
+    `workflows` returns those that are tools, by name.
+    """
+
+    def __init__(
+        self,
+        catalog: Callable[[], Catalog],
+        services: Callable[[], object],
+        workflows: Callable[[], Mapping[str, Workflow]] = dict,
+    ) -> None:
         self._catalog = catalog
         self._services = services
+        self._workflows = workflows
+        self._in_the_way: str | None = None
         self._taken: _Taken | None = None
 
     def offers(self, narrowing: Narrowing) -> list[Offer]:
@@ -115,10 +141,25 @@ class Listing:
 
     def every(self) -> Sequence[Offer]:
         """Return all tools: the same object until one of them changes."""
-        catalog, services = self._catalog(), self._services()
-        if self._taken is None or self._taken.catalog is not catalog or self._taken.services is not services:
-            self._taken = _Taken(catalog, services, _offers(catalog))
+        catalog, services, workflows = self._catalog(), self._services(), self._workflows()
+        made_of, was = (catalog, services, workflows), None if self._taken is None else self._taken.made_of
+        if self._taken is None or was is None or any(one is not other for one, other in zip(made_of, was, strict=True)):
+            self._taken = _Taken(made_of, (*_offers(catalog), *self._workflow_offers(catalog, workflows)))
         return self._taken.offers
+
+    def _workflow_offers(self, catalog: Catalog, workflows: Mapping[str, Workflow]) -> Sequence[Offer]:
+        """Return workflows as tools; none where their names are those of tools, which is logged once."""
+        names = catalog.names() if workflows else ()
+        before, self._in_the_way = self._in_the_way, next((one for one in names if is_of_service(one, WORKFLOW)), None)
+        if self._in_the_way is None:
+            exchange = Exchange(id="", body={}, caller=_NOBODY, chain="")
+            return [_workflow_offer(catalog, workflow, exchange) for workflow in workflows.values()]
+        if before is None:
+            log.warning(
+                "no workflow is a tool of MCP clients: %r has a name as they would; rename its service or its source",
+                self._in_the_way,
+            )
+        return ()
 
 
 def _own(name: str, service: str, prefix: str) -> str:
@@ -130,6 +171,15 @@ def _offers(catalog: Catalog) -> Sequence[Offer]:
     running = tuple(service.name for service in catalog.services() if service.running)
     exchange = Exchange(id="", body={}, caller=_NOBODY, chain="", services=running)
     return [_offer(entry) for entry in catalog.listed(exchange)]
+
+
+def _workflow_offer(catalog: Catalog, workflow: Workflow, exchange: Exchange) -> Offer:
+    inside = f"{WORKFLOW}.{workflow.name}"
+    found = [(step.tool, catalog.find(step.tool, exchange)) for step in workflow.steps if step.tool is not None]
+    tools = tuple(dict.fromkeys(name if entry is None else entry.spec.name for name, entry in found))
+    definition: Json = {"description": workflow.description, "inputSchema": workflow.schema()}
+    name = model_name(inside)
+    return Offer(inside, name, name, None, dict.fromkeys(_VERSIONS, definition), workflow=workflow, tools=tools)
 
 
 def _offer(entry: CatalogEntry) -> Offer:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.config import ConfigError, Problem, Settings
 from gateway.context.lane import ContextLane
+from gateway.contracts.caller import Caller
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Store
 from gateway.errors import GatewayError
@@ -28,7 +29,8 @@ class DoorNeeds:
     """The services of a worker that the endpoint needs. `settings` and `lane` return those of the configuration in use.
 
     `identify` returns the caller of a request, who may use tools. `challenge` returns the header fields of an error
-    answer that tell a client how to get in. `admit` raises when the gateway is full. `resume` continues a run.
+    answer that tell a client how to get in. `admit` raises when the gateway is full, and `check_model` when a caller
+    may not ask a model. `resume` continues a run.
     """
 
     settings: Callable[[], Settings]
@@ -41,6 +43,7 @@ class DoorNeeds:
     identify: Callable[[RequestHead], Awaitable[Identity]]
     challenge: Callable[[GatewayError], Mapping[str, str]]
     admit: Callable[[], None]
+    check_model: Callable[[Caller], object]
     resume: Callable[[str], Awaitable[None]]
 
 

@@ -37,4 +37,4 @@ class Prompts:
         return await self.services.get_prompt(params.name, params.arguments, narrowing)
 
     def _has_workflows(self, narrowing: Narrowing) -> bool:
-        return narrowing.service is None and self.serve().workflows == "prompts"
+        return narrowing.service is None and self.serve().has_workflow_prompts

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from mcp_types import CallToolRequestParams
 
 from gateway.config.schema.mcp_serve import Serve
 from gateway.contracts.store import Json
+from gateway.errors import GatewayError
 from gateway.mcp_server import search
 from gateway.mcp_server.calling import Calling
 from gateway.mcp_server.errors import no_such
@@ -16,6 +17,9 @@ from gateway.mcp_server.listing import Listing, Narrowing, Offer
 from gateway.mcp_server.results import text_result
 from gateway.mcp_server.services import with_addresses
 from gateway.mcp_server.visit import CURRENT, Visit, visit_of
+
+#: The scope of `POST /workflows/{name}/runs`, which a caller needs besides that of tools.
+WORKFLOW_SCOPE: Final = "context"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,8 +32,10 @@ class Tools:
     _index: search.WordIndex | None = None
 
     def narrowing(self, visit: Visit) -> Narrowing:
-        """Return what a request may use."""
-        return Narrowing((self.serve().tools, visit.identity.caller.bounds.tools), visit.service)
+        """Return what a request may use. Workflows need the scope that their pages need."""
+        caller = visit.identity.caller
+        lists = (self.serve().tools, caller.bounds.tools)
+        return Narrowing(lists, visit.service, workflows=WORKFLOW_SCOPE in caller.scopes)
 
     def shown(self, ctx: Any) -> list[Json]:
         """Return the definitions that a client sees: all of its tools, or two that stand for a long list."""
@@ -63,7 +69,12 @@ class Tools:
         offer = self.listing.find(name, narrowing) or self.listing.absent(name, narrowing)
         if offer is None:
             raise no_such("tool")
-        result = await self.calling.call(ctx, params, offer.inside, arguments)
+        try:
+            result = await self.calling.call(ctx, params, offer, arguments)
+        except GatewayError as error:
+            if error.code != "invalid_parameters":
+                raise
+            return text_result(error.message, ok=False)  # for the model of the client, as with the arguments of a tool
         return with_addresses(result, offer.service, narrowing) if isinstance(result, dict) else result
 
     def _is_long(self, count: int) -> bool:

@@ -154,20 +154,20 @@ def first_of(exchange: Exchange, *, now_s: float) -> StoredRun:
         updated_s=now_s,
         request=request_of(exchange),
         workflow=None if exchange.workflow is None else exchange.workflow["definition"]["name"],
-        tool=None if exchange.call is None else exchange.call["tool"],
+        tool=exchange.call["tool"] if exchange.call is not None and exchange.is_one_call else None,
         client=client_of(exchange),
     )
 
 
 def kind_of(exchange: Exchange) -> RunKind:
     """Return the kind of the run of an exchange."""
-    if exchange.call is not None:
-        return "tool"
-    return "chat" if exchange.workflow is None else "workflow"
+    if exchange.workflow is not None:
+        return "workflow"
+    return "chat" if exchange.call is None else "tool"
 
 
 def client_of(exchange: Exchange) -> str | None:
-    """Return the MCP client of a tool call as it is stored, or None for everything else."""
+    """Return the MCP client of its call as it is stored, or None for everything else."""
     return None if exchange.call is None or exchange.client is None else canonical(exchange.client)
 
 

@@ -13,10 +13,14 @@ KEPT: Final = 10_000
 
 
 class Watchers:
-    """The requests of this worker that wait for one tool call, as one `CallWatcher`."""
+    """The requests of this worker that wait for one call, as one `CallWatcher`."""
 
     def __init__(self) -> None:
         self._each: list[CallWatcher] = []
+
+    def begins(self, step: str, *, number: int, total: int) -> None:
+        for watcher in self._each:
+            watcher.begins(step, number=number, total=total)
 
     def progressed(self, progress: CallProgress) -> None:
         for watcher in self._each:
@@ -44,7 +48,7 @@ class Waiting:
         self._watchers: WeakValueDictionary[str, Watchers] = WeakValueDictionary()
 
     def watchers(self, run_id: str) -> Watchers:
-        """Return the requests that wait for the tool call of a run, also those that come later."""
+        """Return the requests that wait for the call that a run is, also those that come later."""
         return self._watchers.setdefault(run_id, Watchers())
 
     def note(self, fingerprint: str, run_id: str) -> None:

@@ -176,6 +176,7 @@ class ApiPages:
                 identify=bearers.identify,
                 challenge=bearers.challenge,
                 admit=self.admit,
+                check_model=lambda caller: self.current().core.candidates({"messages": []}).allowed_to(caller),
                 resume=self.resumption.decided,
             )
         )

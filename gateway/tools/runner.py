@@ -52,5 +52,5 @@ class Runner:
         shown = self._results.shorten(
             whole, tenant=exchange.caller.tenant, limit_chars=limit_chars, untrusted=self.taints(entry, call, exchange)
         )
-        answer = None if exchange.call is None else answer_of(result, shown=shown, whole=whole)
+        answer = answer_of(result, shown=shown, whole=whole) if exchange.is_one_call else None
         return CallOutcome(shown, whole, result.ok, answer)

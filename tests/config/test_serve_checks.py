@@ -1,4 +1,4 @@
-"""The rules for access tokens of an issuer."""
+"""The rules for access tokens of an issuer, and for workflows that are tools."""
 
 import pytest
 from config.folder import Folder
@@ -46,3 +46,13 @@ def test_what_is_accepted(folder: Folder, oauth: str) -> None:
     """Keys come over TLS, or from this machine."""
     serve_ = folder.load(serve(oauth)).settings.mcp.serve
     assert serve_ is not None and serve_.oauth is not None and serve_.oauth.scope_claim == "scope"
+
+
+@pytest.mark.parametrize("how", ["tools", "both", "prompts"])
+def test_no_server_has_the_names_of_workflows(folder: Folder, how: str) -> None:
+    """Where they are tools."""
+    text = f"mcp: {{servers: {{workflow: {{command: x}}}}, serve: {{workflows: {how}}}}}"
+    if how == "prompts":
+        assert "workflow" in folder.load(text).settings.mcp.servers
+    else:
+        assert "mcp.servers.workflow: workflows are tools of this name, workflow.NAME" in folder.problem(text)

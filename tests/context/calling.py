@@ -64,6 +64,7 @@ def calling(worker: Worker) -> Calling:
         feed=worker.feed,
         clock=Clock(worker.clock),
         admit=lambda: None,
+        check_model=lambda caller: None,
         resume=worker.resumption.decided,
     )
     return Calling(worker, calls)

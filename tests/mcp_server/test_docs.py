@@ -28,7 +28,8 @@ def test_every_snippet_is_tested() -> None:
     """And each has a name of its own."""
     clients = ["claude-code", "claude-code file", "codex", "cursor", "vscode", "cline", "stdio"]
     assert [snippet.name for snippet in SNIPPETS] == [
-        f"mcp-server {name}".strip() for name in ("", "call", *clients[:-1], "keys", "search", "oauth", clients[-1])
+        f"mcp-server {name}".strip()
+        for name in ("", "call", *clients[:-1], "keys", "search", "workflows", "oauth", clients[-1])
     ]
 
 
@@ -43,7 +44,7 @@ async def test_the_quick_start(tmp_path: Path) -> None:
     assert (tmp_path / "work" / "note.txt").read_text(encoding="utf-8") == "Buy milk"
 
 
-@pytest.mark.parametrize("name", ["", "keys", "search", "oauth"])
+@pytest.mark.parametrize("name", ["", "keys", "search", "workflows", "oauth"])
 def test_the_configurations(name: str, tmp_path: Path) -> None:
     """Each is accepted as it stands, and serves."""
     (tmp_path / "work").mkdir()

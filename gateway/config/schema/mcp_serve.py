@@ -53,8 +53,10 @@ class Serve(Section):
     tools: tuple[Text, ...] = Field(
         default=(), description="Tools that clients may use, as names and globs such as `time.*`; empty: all."
     )
-    workflows: Literal["prompts", "off"] = Field(
-        default="prompts", description="How clients see workflows: as prompts, or not at all."
+    workflows: Literal["prompts", "tools", "both", "off"] = Field(
+        default="prompts",
+        description="How clients see workflows: as prompts, as tools `workflow__NAME` for keys with the scope "
+        "`context`, as both, or not at all.",
     )
     search_over: Annotated[int, counted(1, 10_000)] | None = Field(
         default=None,
@@ -67,3 +69,11 @@ class Serve(Section):
     oauth: ServeOAuth | None = Field(
         default=None, description="Accept access tokens of an issuer beside `keys`; null: keys only."
     )
+
+    @property
+    def has_workflow_prompts(self) -> bool:
+        return self.workflows in ("prompts", "both")
+
+    @property
+    def has_workflow_tools(self) -> bool:
+        return self.workflows in ("tools", "both")

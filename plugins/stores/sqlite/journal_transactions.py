@@ -67,7 +67,7 @@ def write(connection: sqlite3.Connection, *, change: Change) -> None:
         if change.asks_once and connection.execute(journal.ASKED_ALREADY, _ASKED(approval)).fetchone():
             raise AskedAlreadyError(f"another run waits for the call of the approval {approval.id!r}")
         _add_approval(connection, approval)
-    if run.kind == "tool" and (change.approvals or run.state == "unknown"):
+    if run.client is not None and (change.approvals or run.state == "unknown"):
         _undelivered(connection, run, is_asked=bool(change.approvals))
         if change.new and change.approvals:
             connection.execute(journal.AWAITS, (run.tenant, run.id, run.id, run.updated_s + AWAITED_S))

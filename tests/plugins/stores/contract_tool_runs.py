@@ -50,6 +50,16 @@ async def test_a_call_that_asks_is_undelivered_until_it_is_delivered(store: Stor
     assert await store.undelivered("same", tenant="acme") is None
 
 
+async def test_a_workflow_of_an_mcp_client_is_undelivered_as_well(store: Store) -> None:
+    """Once it asks; one that was begun in another way, without a client, never is."""
+    facts = {"kind": "workflow", "tool": None, "workflow": "tidy"}
+    await store.write(asking(called("run_1", fingerprint="other", client=None, **facts)))
+    assert await store.undelivered("other", tenant="acme") is None
+    await store.write(asking(called("run_2", **facts)))
+    found = await store.undelivered("same", tenant="acme")
+    assert found is not None and (found.id, found.workflow, found.client) == ("run_2", "tidy", CLIENT)
+
+
 async def test_one_run_asks_for_a_call(store: Store) -> None:
     """The other one writes nothing, until the first one's result was delivered."""
     await store.write(asking(called()))
