@@ -28,7 +28,7 @@ from gateway.cli.commands import (
 from gateway.cli.completion import SHELLS, completion
 from gateway.cli.formatting import CommandError
 from gateway.cli.litellm import command as import_litellm
-from gateway.cli.operator import approvals, keys, mcp, memories, runs, usage, workflows
+from gateway.cli.operator import approvals, keys, limits, mcp, memories, runs, usage, workflows
 from gateway.config import ConfigError
 
 PROFILES = ("literal", "standard", "hardened")
@@ -160,7 +160,20 @@ def _parser() -> argparse.ArgumentParser:
     text = "print the gate's verdict on tool calls, one JSON line on standard input each"
     p = add_command(commands, "assess", assess, text)
     p.add_argument("--profile", choices=PROFILES, help="profile instead of the configured one (risk.profile)")
-    for below in (approvals, runs, memories, keys, usage, workflows, mcp, audit, backup, plugin_new, import_litellm):
+    for below in (
+        approvals,
+        runs,
+        memories,
+        keys,
+        limits,
+        usage,
+        workflows,
+        mcp,
+        audit,
+        backup,
+        plugin_new,
+        import_litellm,
+    ):
         below.add(commands)
     add_printing(commands, "version", version, "show the version")
     p = add_printing(commands, "help", help_, "show the help of a command")

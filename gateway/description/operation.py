@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from gateway.description.shapes import TEXT, Schema
 
-Scope = Literal["context", "approve", "admin", "metrics"]
+Scope = Literal["passthrough", "context", "approve", "admin", "metrics"]
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 
 JSON: Final = "application/json"

@@ -250,6 +250,9 @@ def _answers_of_operating() -> dict[str, Schema]:
             **dict.fromkeys(("lines", "until_seq"), WHOLE),
             **some("until_hash", "problem"),
         ),
+        "Limit": record(
+            **texts("scope", "name", "limit"), used=NUMBER, most=NUMBER, soft=TRUTH, resets_in_s=maybe(NUMBER)
+        ),
         "Usage": record(**usage, **texts("from", "to"), data=many(extended(sums, optional=True, **texts(*DIMENSIONS)))),
         "GatewayStatus": record(
             object=only("status"),

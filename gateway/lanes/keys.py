@@ -211,6 +211,11 @@ class KeyRing:
         now_s = self._now_s()
         return [key for key in self._all() if key.caller.name == name and not key.has_ended(now_s)]
 
+    def callers(self) -> Sequence[Caller]:
+        """Return the callers that the keys stand for, but for those that have ended."""
+        now_s = self._now_s()
+        return [key.caller for key in self._all() if not key.has_ended(now_s)]
+
     def deciders(self, tenant: str) -> Sequence[str]:
         """Return the names of the keys of a tenant that may decide on approvals now."""
         now_s = self._now_s()

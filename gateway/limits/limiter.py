@@ -8,7 +8,7 @@ Limits fail closed: where a rule cannot be counted, its requests are refused.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Final
@@ -96,8 +96,7 @@ class Limiter:
         """Return the rules of a key and its tenant. Raises GatewayError (overloaded) if one cannot be counted."""
         rules: list[Rule] = []
         if (allowance := caller.bounds.limits) is not None:
-            own = key_id(caller.tenant, caller.name)
-            rules.append(self._rule("key", caller.name, allowance, own))
+            rules.append(self._rule_of_key(caller, allowance))
         if (allowance := self._tenants.get(caller.tenant)) is not None:
             rules.append(self._rule("tenant", caller.tenant, allowance))
         return tuple(rules)
@@ -141,11 +140,22 @@ class Limiter:
         """Return the header fields that say how much room the rules have."""
         return fields_of(rules, self._clock())
 
+    def of_all(self, callers: Iterable[Caller]) -> tuple[Rule, ...]:
+        """Return the rules of these callers, and of all tenants, models and upstreams. Raises as `of_caller`."""
+        rules = [self._rule_of_key(one, limits) for one in callers if (limits := one.bounds.limits) is not None]
+        rules += [self._rule("tenant", *item) for item in self._tenants.items()]
+        rules += [self._rule("model", *item) for item in self._models.items()]
+        rules += [self._rule("upstream", *item) for item in self._upstreams.items()]
+        return tuple(rules)
+
     def used(self, rules: Sequence[Rule]) -> Iterator[Used]:
         """Yield what is used of the limits of these rules."""
         now_s = self._clock()
         for rule in rules:
             yield from used_of(rule, now_s)
+
+    def _rule_of_key(self, caller: Caller, allowance: Allowance) -> Rule:
+        return self._rule("key", caller.name, allowance, key_id(caller.tenant, caller.name))
 
     def _rule(self, scope: Scope, name: str, allowance: Allowance, own: str | None = None) -> Rule:
         if allowance.has_budget and not (self._has_ledger or allowance.soft):

@@ -1,6 +1,6 @@
 """One rule: the limits of a key, a tenant, a model or an upstream, and what is counted for it in all workers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -83,6 +83,10 @@ class Rule:
     meter: Meter
     budget: Budget
     id: str
+    has_budget: bool = field(init=False)  # kept, because each request asks
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "has_budget", self.allowance.has_budget)
 
     def take(self, now_s: float, tokens: int | None, *, enters: bool, reserves: bool) -> tuple[int, Over | None]:
         """Take a place for a request. Return the tokens that are reserved for it, and the limit that is reached.
@@ -90,7 +94,7 @@ class Rule:
         Then nothing is taken, unless the rule is `soft`. The parameters are those of `Limiter.admit`.
         """
         is_soft, reserved = self.allowance.soft, 0
-        over = self._used_up() if self.allowance.has_budget else None
+        over = self._used_up() if self.has_budget else None
         if enters and (over is None or is_soft):
             over = self._enter(now_s) or over
         if tokens is not None and (over is None or is_soft):

@@ -35,7 +35,7 @@ def used_of(rule: Rule, now_s: float) -> Iterator[Used]:
         ("tokens_per_minute", allowance.tokens_per_minute, meter.tokens.used(now_s), meter.tokens.empty_s(now_s)),
         ("concurrent", allowance.concurrent, meter.requests.present(), None),
     ]
-    if allowance.has_budget:
+    if rule.has_budget:
         facts += rule.budget.used(rule.scope, rule.id, allowance)
     for limit, most, used, resets_s in facts:
         if most is not None:

@@ -17,6 +17,7 @@ from gateway.api.mcp_services import ServicePages
 from gateway.api.memories import MemoryPages
 from gateway.api.operating.audit import AuditPages, AuditVerifier
 from gateway.api.operating.keys import KeyPages
+from gateway.api.operating.limits import LimitPages
 from gateway.api.operating.status import Status, StatusPages
 from gateway.api.operating.tools import ToolPages
 from gateway.api.operating.usage import UsagePages
@@ -44,10 +45,11 @@ from gateway.description.page import description_routes
 from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identify, KeyRing
 from gateway.lanes.local import head_of, note
+from gateway.limits.usage import Used
 from gateway.mcp_server.auth.bearers import Bearers
 from gateway.mcp_server.auth.protected_resource import ProtectedResource
 from gateway.mcp_server.opening import DoorNeeds, open_door
-from gateway.server.context_lane import Assembled, Shared
+from gateway.server.context_lane import Assembled, Shared, limiter_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -132,7 +134,15 @@ class ApiPages:
             authorise=self._authorise,
             clock=self.shared.clock,
         )
-        return [*tools.routes(), *audit.routes(), *status.routes(), *keys.routes(), *usage.routes()]
+        limits = LimitPages(self._used, authorise=self._authorise)
+        pages = (tools, audit, status, keys, usage, limits)
+        return [route for page in pages for route in page.routes()]
+
+    def _used(self, caller: Caller) -> list[Used]:
+        """Return what is used of the limits that a caller may see."""
+        limiter = limiter_of(self.settings(), self.shared)
+        is_admin = "admin" in caller.scopes
+        return list(limiter.used(limiter.of_all(self.keys().callers()) if is_admin else limiter.of_caller(caller)))
 
     def of_runs(self) -> Sequence[Route]:
         """Return the routes of approvals, grants, memories, runs and their events."""

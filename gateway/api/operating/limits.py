@@ -1,0 +1,47 @@
+"""The page of limits: what is used of them now."""
+
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp import web
+
+from gateway.api.request import Authorise, query_of
+from gateway.api.site import Route, readable
+from gateway.api.views import json_answer
+from gateway.contracts.caller import Caller
+from gateway.contracts.store import Json
+from gateway.limits.usage import Used
+
+LIMITS: Final = "/context/limits"
+#: Scopes that see the limits of their own key and tenant; `admin` sees all.
+SCOPES: Final = ("context", "passthrough", "approve", "admin")
+
+
+class LimitPages:
+    """The page of one worker. `used` returns what is used of the limits that a caller may see."""
+
+    def __init__(self, used: Callable[[Caller], list[Used]], *, authorise: Authorise) -> None:
+        self._used = used
+        self._authorise = authorise
+
+    def routes(self) -> list[Route]:
+        """Return (method, path, handler) for `add_route` of aiohttp's router."""
+        return [*readable(LIMITS, self._get)]
+
+    async def _get(self, request: web.Request) -> web.Response:
+        caller = self._authorise(request, *SCOPES)
+        query_of(request)
+        return json_answer({"object": "list", "data": [limit_view(one) for one in self._used(caller)]})
+
+
+def limit_view(used: Used) -> Json:
+    """Return a limit. `resets_in_s` is None where that depends on requests, a day or a month."""
+    return {
+        "scope": used.scope,
+        "name": used.name,
+        "limit": used.limit,
+        "most": used.most,
+        "used": used.used,
+        "resets_in_s": None if used.resets_s is None else round(used.resets_s, 3),
+        "soft": used.soft,
+    }

@@ -1,0 +1,32 @@
+"""`gateway limits`: shows what is used of the limits of a running gateway."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from gateway.approvals.escaping import shown
+from gateway.cli.commands import Commands
+from gateway.cli.formatting import View, list_lines, views
+from gateway.cli.operator.arguments import add_asking, json_option
+from gateway.cli.operator.remote import Remote
+
+PATH: Final = ("context", "limits")
+_NAME_CHARS: Final = 60
+
+
+def add(commands: Commands) -> None:
+    """Add `gateway limits`."""
+    p = add_asking(commands, "limits", listed, "show what is used of the limits of keys, tenants, models and upstreams")
+    json_option(p)
+
+
+def listed(remote: Remote, *, as_json: bool) -> Iterator[str]:
+    """Yield one limit a line, or one JSON object. Raises RemoteError."""
+    return list_lines(views(remote.get(*PATH).get("data")), _lines, as_json=as_json)
+
+
+def _lines(view: View) -> Iterator[str]:
+    whose = f"{view.get('scope')} {shown(str(view.get('name')), _NAME_CHARS)}"
+    resets_s = view.get("resets_in_s")
+    rest = f", empty in {resets_s:g} s" if isinstance(resets_s, int | float) and resets_s else ""
+    soft = ", soft" if view.get("soft") else ""
+    yield f"{whose}: {view.get('used')} of {view.get('most')} {str(view.get('limit')).replace('_', ' ')}{rest}{soft}"
