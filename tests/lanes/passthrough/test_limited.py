@@ -167,3 +167,21 @@ async def test_pages_of_other_sites_may_read_the_fields() -> None:
             assert response.status == status
         (exposed,) = response.values(b"access-control-expose-headers")
         assert {b"retry-after-ms", b"x-ratelimit-reset-requests"} <= set(exposed.split(b", "))
+
+
+async def test_limits_of_models_hold_where_the_body_chooses() -> None:
+    """A refused request gives back what it had taken of its key; another model goes on."""
+    settings = {
+        "passthrough": {"by_model": True},
+        "limits": {"models": {"m": {"requests_per_minute": 1}}},
+        "keys": keys(concurrent=1, tokens_per_minute=10_000),
+    }
+    limited = through(FINE, upstream={"models": ["m", "other"]}, **settings)
+    async with limited as (gateway, upstream), client_of(gateway) as client:
+        first, refused, other = [
+            await exchange(client, post(b'{"model": "%b", "messages": []}' % model, CHAT, OURS))
+            for model in (b"m", b"m", b"other")
+        ]
+        assert (first.status, refused.status, other.status) == (200, 429, 200)
+        assert error_of(refused)["message"].startswith("The model 'm' has reached its limit of 1 requests per minute")
+        assert len(upstream.requests) == 2

@@ -1,0 +1,58 @@
+"""A limit as openai-python meets it: the client waits as long as it is told, and tries again."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.request import urlopen
+
+import openai
+import pytest
+
+from tests.clients.conftest import running
+
+pytestmark = pytest.mark.clients
+
+CHAT = {"model": "demo", "messages": [{"role": "user", "content": "Say hello"}]}
+
+
+def config(tmp_path: Path, **limits: object) -> str:
+    upstreams: list[object] = []
+    store = f"sqlite:///{tmp_path}/gateway.db"
+    return json.dumps({"upstreams": upstreams, "store": store, "limits": {"tenants": {"local": limits}}})
+
+
+@pytest.mark.parametrize("base", ["/v1", "/context/v1"])
+def test_a_limit_is_an_error_that_says_whose_it_is(tmp_path: Path, base: str) -> None:
+    with (
+        running(config(tmp_path, requests_per_minute=1)) as gateway,
+        openai.OpenAI(base_url=gateway.base_url + base, api_key="x", max_retries=0) as client,
+    ):
+        client.chat.completions.create(**CHAT)  # type: ignore[call-overload]
+        with pytest.raises(openai.RateLimitError, match="The tenant 'local' has reached its limit of 1") as raised:
+            client.chat.completions.create(**CHAT)  # type: ignore[call-overload]
+    assert raised.value.code == "rate_limit_exceeded"
+    assert 0 < int(raised.value.response.headers["retry-after"]) <= 60
+    assert raised.value.response.headers["x-ratelimit-remaining-requests"] == "0"
+
+
+def test_a_client_waits_and_tries_again(tmp_path: Path) -> None:
+    """The place is free once the stream is read, and the request that was refused before gets its answer."""
+    slow = [{"role": "user", "content": "drip 100 long 30"}]
+    with (
+        running(config(tmp_path, concurrent=1)) as gateway,
+        openai.OpenAI(base_url=f"{gateway.base_url}/v1", api_key="x", max_retries=9) as client,
+        ThreadPoolExecutor() as threads,
+    ):
+        with client.chat.completions.create(model="demo", messages=slow, stream=True) as stream:  # type: ignore[call-overload]
+            next(iter(stream))
+            asking = threads.submit(lambda: client.chat.completions.with_raw_response.create(**CHAT))  # type: ignore[call-overload]
+            refused = 'gateway_limit_refused_total{limit="concurrent",scope="tenant"}'
+            assert any(refused in metrics(gateway.base_url) for _ in range(2000))
+        tried = asking.result()
+    assert tried.status_code == 200 and tried.retries_taken >= 1
+
+
+def metrics(url: str) -> str:
+    with urlopen(f"{url}/metrics") as page:  # ours
+        text: str = page.read().decode()
+    return text
