@@ -175,16 +175,18 @@ Pause: TypeAlias = Callable[[], Awaitable[None]]
 Emit: TypeAlias = Callable[[Chunk], Pause | None]
 
 
-@dataclass(slots=True)
-class AnsweredBy:
+class AnsweredBy(Protocol):
     """The upstream and its endpoint that answer a model call, and the model as it is named there.
 
     They change if another one takes the call over, which happens before the first chunk of the answer only.
     """
 
-    upstream: str
-    endpoint: str
-    model: str
+    @property
+    def upstream(self) -> str: ...
+    @property
+    def endpoint(self) -> str: ...
+    @property
+    def model(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ is sent once, so that the two do not multiply, and takes its place in the same b
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-from gateway.contracts.exchange import AnsweredBy, Chunk, Emit, Exchange, Pause
+from gateway.contracts.exchange import Chunk, Emit, Exchange, Pause
 from gateway.errors import GatewayError
 from gateway.http.response_head import ResponseHead
 from gateway.model.answer import stream, whole
@@ -32,6 +33,15 @@ log = logging.getLogger("gateway")
 _LARGE_BYTES: Final = 1 << 20
 
 
+@dataclass(slots=True)
+class By:
+    """The upstream, endpoint and model that answer: an `exchange.AnsweredBy`."""
+
+    upstream: str = ""
+    endpoint: str = ""
+    model: str = ""
+
+
 class Answering:
     """The call of a model for one exchange. `by` is who answers, once it began. `clock` is monotonic, in seconds."""
 
@@ -44,7 +54,7 @@ class Answering:
         clock: Callable[[], float],
         limits: CallLimits | None = None,
     ) -> None:
-        self.by = AnsweredBy("", "", "")
+        self.by = By()
         self._exchange = exchange
         # A call that is made again begins with the next candidate each time.
         turn = exchange.again % len(candidates.models)

@@ -4,9 +4,9 @@ import orjson
 import pytest
 
 from gateway.agent.model_calls import MOST, ModelCalls, model_calls_of
-from gateway.contracts.exchange import AnsweredBy
 from gateway.dialects.usage import Usage
 from gateway.errors import GatewayError
+from gateway.model.answering import By
 from gateway.testing.clock import ManualClock
 
 from .agent_bench import USAGE, Bench, answer, call
@@ -113,7 +113,7 @@ def test_who_answered_is_stored_and_names_the_model_for_an_answer_that_does_not(
     calls, usage, clock = ModelCalls(), Usage(), ManualClock()
     with calls.timed(0, model="fast", usage=usage, clock=clock):
         usage.asked({"messages": []})
-        calls.by = AnsweredBy("one", "a:1", "big")
+        calls.by = By("one", "a:1", "big")
         calls.by.upstream, calls.by.endpoint, calls.by.model = "two", "b:1", "small"
     with calls.timed(1, model="fast", usage=usage, clock=clock):
         pass

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.context.headers import MODEL_CHARS, answerer, credential_header, forwarded
-from gateway.contracts.exchange import AnsweredBy
+from gateway.model.answering import By
 from gateway.runs.asking import RequestKey
 from gateway.runs.live_run import LiveRun
 from tests.agent.models import exchange
@@ -74,5 +74,5 @@ async def test_who_answered_is_named(asked: str, model: str, told: str | None) -
     """The model only where it is another one, in characters that a header can have."""
     run = LiveRun(exchange(model=asked), RequestKey("f", None, repeats=False), now_s=0.0)
     assert answerer(run) == {}
-    run.by = AnsweredBy("up", "h:1", model)
+    run.by = By("up", "h:1", model)
     assert answerer(run) == {"X-Context-Upstream": "up", **({} if told is None else {"X-Context-Model": told})}

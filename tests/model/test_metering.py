@@ -8,6 +8,7 @@ import pytest
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import AnsweredBy, Chunk, Emit, Exchange, Pause, Reply
 from gateway.errors import GatewayError
+from gateway.model.answering import By
 from gateway.model.metering import metered
 from gateway.telemetry.counters import ContextCounters
 from gateway.usage.tokens import Tokens, Usage
@@ -108,7 +109,7 @@ async def recorded_of(
 
 async def test_the_ledger_hears_of_each_call_once() -> None:
     """Who answered, with the model that the answer names, or the one that was asked."""
-    by = AnsweredBy("openai", "a", "m-asked")
+    by = By("openai", "a", "m-asked")
     assert await recorded_of(["Hi", TOLD], by=by) == [(Usage(Tokens(11, 0, 0, 7)), *WHO)]
     asked = await recorded_of([{"choices": [], "usage": {"prompt_tokens": 1}}], by=by)
     assert asked == [(Usage(Tokens(1)), "ci", "acme", "m-asked", "openai", "context")]

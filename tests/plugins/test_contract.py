@@ -29,7 +29,17 @@ METHODS = {
     "stores": ("open", "close", "memories", "write"),
 }
 #: Packages that plugins may need besides the standard library: those of pyproject.toml.
-PACKAGES = {"pydantic", "cachetools", "aiohttp", "multidict", "yarl", "aiohappyeyeballs", "asyncpg", "orjson"}
+PACKAGES = {
+    "pydantic",
+    "cachetools",
+    "aiohttp",
+    "multidict",
+    "yarl",
+    "aiohappyeyeballs",
+    "asyncpg",
+    "orjson",
+    "ahocorasick",
+}
 
 
 @dataclass(frozen=True)

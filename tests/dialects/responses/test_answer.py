@@ -198,8 +198,8 @@ def test_each_error_has_a_code_that_openai_has(code: str) -> None:
     if code == "run_cancelled":
         return
     found = error.events()[-1]["response"]["error"]
-    known = {"upstream_limited": "rate_limit_exceeded"}.get(code)
-    assert found["code"] == (known or ("invalid_prompt" if CODES[code].status == 400 else "server_error"))
+    named = {400: "invalid_prompt", 429: "rate_limit_exceeded"}
+    assert found["code"] == named.get(CODES[code].status, "server_error")
     assert found["type"] == code
 
 

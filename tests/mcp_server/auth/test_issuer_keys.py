@@ -105,7 +105,7 @@ async def test_more_keys_than_are_read(
 ) -> None:
     """The log says so, and the first ones serve. An answer that is too long is none."""
     issuer.keys = [public(RSA_KEY, kid=f"k{i}") for i in range(100)]
-    assert await keys.key("k99", "RS256") == RSA_KEY.public_key() and caplog.text == ""
+    assert await keys.key("k99", "RS256") == RSA_KEY.public_key() and "has 100 keys" not in caplog.text
     issuer.keys += [public(RSA_KEY, kid="k100")]
     clock.advance(PAUSE_S)
     with pytest.raises(UnknownKeyError):
