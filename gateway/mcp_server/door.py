@@ -6,11 +6,13 @@ of host, origin, key and size.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Final
 
 import orjson
 from aiohttp import web
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from gateway.api.content import check_values, content_of
 from gateway.api.site import ERROR_FIELDS, Route
@@ -19,8 +21,8 @@ from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identity
 from gateway.lanes.local import Facade, head_of
 from gateway.mcp.sdk import silence
-from gateway.mcp_server.bounds.messages import check_message, read_message
-from gateway.mcp_server.bounds.shares import SessionShares
+from gateway.mcp_server.bounds.messages import UnderWay, check_message, read_message
+from gateway.mcp_server.bounds.shares import SessionShares, owner_of
 from gateway.mcp_server.bridge import Application, Bridge
 from gateway.mcp_server.calling import Calling
 from gateway.mcp_server.changes import Changes
@@ -60,6 +62,7 @@ class Door:
         self._calling = calling
         self._changes = changes
         self._streams: set[Visit] = set()
+        self._under_way = UnderWay() if sessions else None
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._manager = StreamableHTTPSessionManager(
@@ -126,23 +129,35 @@ class Door:
         visit = Visit(request, head, identity, request.match_info.get("service"))
         visit.note(key=identity.caller.name)
         session_id = visit.session_id
-        if request.method == "POST":
-            message: object = None
-            try:
-                message = await read_message(body, most_values=most_values)
-                check_message(message)
-            except GatewayError as error:
-                return web.json_response(refusal_of(error, message), status=error.facts.status)
-            self._calling.answers.mark(session_id, head, message)
-            body = orjson.dumps(message)
-        if request.method == "GET":
+        with ExitStack() as taken:
+            if request.method == "POST":
+                message: object = None
+                try:
+                    message = await read_message(body, most_values=most_values)
+                    check_message(message)
+                    if self._under_way is not None and session_id is not None and _is_of_older_era(request):
+                        taken.enter_context(self._under_way.taken(owner_of(visit), session_id, message))
+                except GatewayError as error:
+                    return web.json_response(refusal_of(error, message), status=error.facts.status)
+                self._calling.answers.mark(session_id, head, message)
+                body = orjson.dumps(message)
+            return await self._passed_on(visit, body)
+
+    async def _passed_on(self, visit: Visit, body: bytes) -> web.StreamResponse:
+        method, session_id = visit.request.method, visit.session_id
+        if method == "GET":
             self._streams.add(visit)
-        elif request.method == "DELETE" and session_id is not None:
+        elif method == "DELETE" and session_id is not None:
             self._calling.ending.add(session_id)
         try:
             return await self._bridge.answered(visit, body)
         finally:
             self._streams.discard(visit)
-            if request.method == "DELETE" and session_id is not None:
+            if method == "DELETE" and session_id is not None:
                 self._calling.ending.discard(session_id)
                 self._changes.forget(session_id)
+
+
+def _is_of_older_era(request: web.Request) -> bool:
+    version = request.headers.get("mcp-protocol-version")
+    return not version or version in HANDSHAKE_PROTOCOL_VERSIONS

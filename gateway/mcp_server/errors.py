@@ -3,7 +3,7 @@
 from typing import Final
 
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, PARSE_ERROR
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
@@ -28,6 +28,8 @@ def refusal_of(error: GatewayError, message: object) -> Json:
     if isinstance(request_id, bool) or not isinstance(request_id, str | int):
         request_id = None
     told = as_mcp_error(error).error.model_dump(by_alias=True)
+    if error.param == "id" and error.code == "invalid_field":
+        told["code"] = INVALID_REQUEST
     return {"jsonrpc": "2.0", "id": request_id, "error": told}
 
 

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+from typing import Any, Final
 
+import aiohttp
 import pytest
-from gateways import samples
+from gateways import samples, until_read
 from mcp.client import Client
 
 from gateway.testing.local import LocalGateway
@@ -22,6 +24,27 @@ INITIALIZE = {
         "clientInfo": {"name": "probe", "version": "7"},
     },
 }
+#: Fields and the `_meta` of a call of the newer era.
+NEWER: Final = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "here__echo"}
+META: Final = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "probe", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+async def _session(made: World) -> dict[str, str]:
+    """Open a session of the older era, and return the fields of a request in it."""
+    async with aiohttp.ClientSession() as http, http.post(made.url, json=INITIALIZE, headers=ACCEPT) as response:
+        fields = {"Mcp-Session-Id": response.headers["Mcp-Session-Id"], "MCP-Protocol-Version": "2025-11-25"}
+    await made.post("/mcp", {"jsonrpc": "2.0", "method": "notifications/initialized"}, **ACCEPT, **fields)
+    return fields
+
+
+async def _call(made: World, fields: dict[str, str], request_id: int | str, text: str) -> tuple[int, Any]:
+    params = {"name": "here__echo", "arguments": {"text": text}, "_meta": META}
+    body = {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
+    return await made.post("/mcp", body, **ACCEPT, **fields)
 
 
 async def test_without_the_section_there_is_no_endpoint() -> None:
@@ -76,6 +99,36 @@ async def test_a_session_belongs_to_its_key_and_there_are_so_many() -> None:
             assert (status, body["error"]["message"]) == (503, "Too many open sessions")
         async with made.client("legacy", key="other") as client:  # the first one has ended
             assert (await client.list_tools()).tools
+
+
+@pytest.mark.parametrize("again", [7, "7"])
+async def test_an_id_under_way_in_a_session_is_refused(again: int | str) -> None:
+    """Nothing runs for it, the first call gets its answer, and the id is free afterwards and in other sessions."""
+    async with world() as made:
+        first, other = await _session(made), await _session(made)
+        held = asyncio.create_task(_call(made, first, 7, "first"))
+        await until_read(made.approvals, lambda found: len(found) == 1)
+        status, answer = await _call(made, first, again, "second")
+        assert (status, answer["id"], answer["error"]["code"]) == (400, None, -32600)
+        assert f"the id {again!r} is under way" in answer["error"]["message"]
+        assert len(await made.approvals()) == 1
+        await made.decide("approve")
+        assert "first" in json.dumps((await held)[1])
+        for session, text in ((first, "third"), (other, "fourth")):
+            free = asyncio.create_task(_call(made, session, again, text))
+            await made.decide("approve")
+            assert text in json.dumps((await free)[1])
+
+
+async def test_requests_of_the_newer_era_may_share_an_id() -> None:
+    """Each has its own stream, whatever session its client names."""
+    async with world() as made:
+        first = await _session(made)
+        held = [asyncio.create_task(_call(made, {**first, **NEWER}, 7, text)) for text in ("first", "second")]
+        await until_read(made.approvals, lambda found: len(found) == 2)
+        for pending in await made.approvals():
+            await made.post(f"/context/approvals/{pending['id']}", {"decision": "approve"})
+        assert [status for status, _ in await asyncio.gather(*held)] == [200, 200]
 
 
 async def test_a_request_is_in_metrics_and_in_the_access_log(calm: dict[str, object]) -> None:

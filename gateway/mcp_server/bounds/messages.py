@@ -4,7 +4,8 @@ What two parsers would read as two things is refused: repeated keys, numbers tha
 characters. What passes is written anew for the SDK. So what is approved, what runs and what is on record are the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 from gateway import strict_json
@@ -36,9 +37,13 @@ async def read_message(content: bytes, *, most_values: int) -> object:
 
 
 def check_message(message: object) -> None:
-    """Check the short texts of a message. Raises GatewayError (invalid_field), which names the place."""
+    """Check the id and the short texts of a message. Raises GatewayError (invalid_field), which names the place."""
     if not isinstance(message, Mapping):
         return
+    if "method" in message and "id" in message and not _is_id(message["id"]):
+        raise GatewayError(
+            "invalid_field", "The 'id' of a request is a string or an integer: send one of these.", param="id"
+        )
     _check_short("id", message, SHORT)
     if not isinstance(params := message.get("params"), Mapping):
         return
@@ -46,6 +51,40 @@ def check_message(message: object) -> None:
     _check_short("params.requestState", params, STATE)
     if isinstance(meta := params.get("_meta"), Mapping):
         _check_short("params._meta.progressToken", meta, SHORT)
+
+
+class UnderWay:
+    """The ids of the requests that are being answered in sessions of the older era.
+
+    The SDK finds the stream of an answer by its id as a text: of two requests with one, only the last is answered.
+    """
+
+    def __init__(self) -> None:
+        self._ids: set[tuple[tuple[str, str], str, str]] = set()
+
+    @contextmanager
+    def taken(self, owner: tuple[str, str], session_id: str, message: object) -> Iterator[None]:
+        """Take the id of a request for as long as it is answered. Raises GatewayError (invalid_field): it is taken."""
+        if not isinstance(message, Mapping) or "method" not in message or "id" not in message:
+            yield
+            return
+        key = (owner, session_id, str(message["id"]))
+        if key in self._ids:
+            raise GatewayError(
+                "invalid_field",
+                f"A request with the id {message['id']!r} is under way in this session (7 and '7' count as one id): "
+                "send each request with an id of its own.",
+                param="id",
+            )
+        self._ids.add(key)
+        try:
+            yield
+        finally:
+            self._ids.discard(key)
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
 
 
 def _check_short(place: str, holder: Mapping[str, object], most: int) -> None:

@@ -84,7 +84,7 @@ async def test_short_texts_have_a_limit() -> None:
             answer = await called(made, json.dumps(params), "a", json.dumps(request_id))
             error = answer["error"]
             assert answer["id"] == (None if request_id == long else request_id)
-            assert (error["code"], error["data"]["param"]) == (-32602, place)
+            assert (error["code"], error["data"]["param"]) == (-32600 if place == "id" else -32602, place)
             assert f"'{place}' is longer than {most} characters" in error["message"]
     with pytest.raises(GatewayError, match=r"'params\.name' is longer"):
         check_message({"id": 1, "params": {"name": long}})
@@ -112,3 +112,15 @@ async def test_whole_values_pass() -> None:
     ):
         assert await read_message(json.dumps(message).encode(), most_values=200) == message
         check_message(message)
+
+
+@pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
+async def test_the_id_of_a_request_is_a_string_or_an_integer(calm: dict[str, object], version: str) -> None:
+    """Any other is refused, and no call is lost without a word."""
+    params = json.dumps({"name": "here__echo", "arguments": {"text": "a"}, "_meta": META})
+    async with world(**calm) as made:
+        for request_id in ("null", "true", "[1]", "9.5", "9.0", "1e2"):
+            answer = await called(made, params, "here__echo", request_id, version=version)
+            assert (answer["id"], answer["error"]["code"], answer["error"]["data"]["param"]) == (None, -32600, "id")
+            assert "a string or an integer" in answer["error"]["message"]
+        assert (await made.get("/context/runs"))["data"] == []
