@@ -19,6 +19,8 @@ FAILING: Final = frozenset(("502", "503", "504", "529"))
 #: The first pause before the same endpoint is asked again, in seconds; each next one is twice as long. Half of it is
 #: left to chance, so that requests that failed together do not come back together.
 PAUSE_S: Final = 0.1
+#: No pause is longer: a client waits.
+LONGEST_PAUSE_S: Final = 2.0
 
 
 class Tries:
@@ -139,7 +141,8 @@ class Tries:
             return False
         self._reason, self._chosen = reason, found
         is_new = found[1] not in self._tried
-        self.pause_s = 0.0 if is_new else PAUSE_S * 2.0 ** (len(self._tried) - 1) * random.uniform(0.5, 1.0)  # noqa: S311
+        pause_s = min(PAUSE_S * 2.0 ** (len(self._tried) - 1), LONGEST_PAUSE_S)
+        self.pause_s = 0.0 if is_new else pause_s * random.uniform(0.5, 1.0)  # noqa: S311
         return True
 
     def beside(self) -> "Tries | None":
