@@ -16,7 +16,7 @@ from gateway.approvals.check_word import check_word, new_approval_id, new_secret
 from gateway.approvals.texts import Answering
 from gateway.contracts.caller import Caller
 from gateway.contracts.canonical import call_sha256, canonical
-from gateway.contracts.exchange import Exchange
+from gateway.contracts.exchange import Exchange, Resume
 from gateway.contracts.journal import (
     APPROVED,
     Approval,
@@ -33,7 +33,7 @@ from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.runs.event_feed import EventFeed
-from gateway.runs.snapshot import client_of
+from gateway.runs.snapshot import client_of, exchange_of
 from gateway.tools.remembered import REMEMBERED_S, Binding, Judges, Remembered
 
 #: Approvals of one run: it has at most a thousand calls, and each may be asked for anew.
@@ -129,6 +129,21 @@ class Approvals:
         """Return whether tool and policy are still those that the approval is bound to."""
         return self._judges.binding(approval.tool) == Binding(approval.definition_sha256, approval.policy_sha256)
 
+    async def obstacle(self, approval: Approval) -> str | None:
+        """Return why a call that waits cannot run any more, whoever approves it; None: it can. Raises StoreError.
+
+        A tool that is not there is no obstacle: its service may come back.
+        """
+        if approval.client is not None:
+            run = await self._store.run(approval.run_id, tenant=approval.tenant)
+            reason = None if run is None else self._judges.barred(exchange_of(Resume(run), approvals="turn"))
+            if reason is not None:
+                return reason
+        if self.holds(approval) or self._judges.binding(approval.tool) is None:
+            return None
+        verdict = self._judges.edited(approval.tool, orjson.loads(approval.arguments))
+        return verdict.reason if verdict.decision in ("deny", "error") else None
+
     def answering(self, caller: Caller, *, held_s: float | None = None) -> Answering:
         """Return how this caller can answer a question. `held_s`: its answer stays open for so long."""
         may, tenant = "approve" in caller.scopes, caller.tenant
@@ -205,8 +220,11 @@ class Approvals:
         wanted = [(await self.find(approval_id, caller=caller), wish) for approval_id, wish in wishes]
         edits = [self._edited(approval, wish) for approval, wish in wanted]
         for approval, wish in wanted:
-            if wish.approve and approval.state == "pending" and not self.holds(approval):
-                raise await self._reissue(approval)
+            if wish.approve and approval.state == "pending":
+                if (obstacle := await self.obstacle(approval)) is not None:
+                    raise GatewayError("approval_stale", f"This call cannot run any more; reject it. {obstacle}")
+                if not self.holds(approval):
+                    raise await self._reissue(approval)
         writes = [
             self._decision_write(approval, wish, edit, caller)
             for (approval, wish), edit in zip(wanted, edits, strict=True)
@@ -311,8 +329,6 @@ class Approvals:
                 "approval_stale", "The tool of this approval is not there: decide when it is back, or reject it."
             )
         verdict = self._judges.edited(stale.tool, orjson.loads(stale.arguments))
-        if verdict.decision in ("deny", "error"):
-            return GatewayError("approval_stale", f"This call cannot run any more; reject it. {verdict.reason}")
         now_s, asks = self._clock.time(), verdict.decision == "confirm"
         fresh = replace(
             stale,

@@ -48,10 +48,11 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A call that waits for a person."""
+    """A call that waits for a person. `obstacle`: why it cannot run any more, whoever approves it."""
 
     approvals: Sequence[Approval]
     run_id: str
+    obstacle: str | None = None
 
 
 @dataclass(slots=True, eq=False)

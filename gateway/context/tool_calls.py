@@ -264,7 +264,7 @@ class ToolCalls:
                 if pending:
                     is_new = shown is not None and pending[0].id != shown
                     if is_new or self.feed.leaving or loop.time() >= until_s:
-                        return Held(pending, run.id)
+                        return Held(pending, run.id, await self.lane().approvals.obstacle(pending[0]))
                     waits = f"The call of {pending[0].tool} waits for the approval of a person ({pending[0].id})."
                     run.progressed(CallProgress(waits))
                     left_s = min(LOOK_S, until_s - loop.time())

@@ -103,8 +103,16 @@ def decision_of(answer: ElicitResult, sha256: str) -> Decision | None:
     return None
 
 
-def held_text(approval: Approval, answering: Answering) -> str:
-    """Return the result of a call that waits: it has not run, how to decide, and how to get the result."""
+def held_text(approval: Approval, answering: Answering, *, obstacle: str | None = None) -> str:
+    """Return the result of a call that waits: it has not run, how to decide, and how to get the result.
+
+    With an `obstacle`, which no approval removes, a person can only reject it.
+    """
+    if obstacle is not None:
+        return (
+            f"This call has NOT run, and cannot run any more: {obstacle}\n\n{call_text(shown(approval))}\n\n"
+            f"Nobody can approve it. A person can reject it: `gateway approvals reject {approval.id}`."
+        )
     how = f"Ask a person to decide: `gateway approvals approve {approval.id}` or `reject`"
     if answering.console_url is not None:
         how += f", or in a browser <{approval_link(answering.console_url, approval.id)}>"

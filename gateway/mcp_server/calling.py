@@ -138,7 +138,7 @@ class Calling:
             found = await self.calls.outcome(run, wait_s=wait_s, shown=was_shown, progressed=progress.tell)
             if isinstance(found, Done):
                 return self._result(ctx, visit, run, found)
-            question = self._question(ctx, visit, found)
+            question = None if found.obstacle is not None else self._question(ctx, visit, found)
             if question is None:
                 break
             if question.approval.id == was_shown:
@@ -233,7 +233,7 @@ class Calling:
         """Return the result of a call that has not run, and stays owed to its client."""
         answering, approval = self.answering(visit.identity.caller), held.approvals[0]
         meta = {"twolane/run": held.run_id, "twolane/approval": approval.id}
-        return {**text_result(held_text(approval, answering), ok=False), "_meta": meta}
+        return {**text_result(held_text(approval, answering, obstacle=held.obstacle), ok=False), "_meta": meta}
 
     def _withdraw(self, ctx: Any, run: CallRun) -> None:
         """Cancel the call of a client that has cancelled its request; one that only left may come back for it."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import orjson
 from mcp_types import CallToolRequestParams
@@ -17,9 +17,7 @@ from gateway.mcp_server.listing import Listing, Narrowing, Offer
 from gateway.mcp_server.results import text_result
 from gateway.mcp_server.services import with_addresses
 from gateway.mcp_server.visit import CURRENT, Visit, visit_of
-
-#: The scope of `POST /workflows/{name}/runs`, which a caller needs besides that of tools.
-WORKFLOW_SCOPE: Final = "context"
+from gateway.tools.rights import WORKFLOW_SCOPE
 
 
 @dataclass(slots=True, kw_only=True)

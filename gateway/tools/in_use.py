@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from gateway.contracts.exchange import Exchange
 from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json
 from gateway.tools.judge import Judge
@@ -39,3 +40,7 @@ class InUse:
     def edited(self, tool: str, arguments: Json) -> Verdict:
         """Return the verdict as `Judges` defines it."""
         return self.judge.edited(tool, arguments)
+
+    def barred(self, exchange: Exchange) -> str | None:
+        """Return the reason as `Judges` defines it."""
+        return self.judge.barred(exchange)

@@ -19,6 +19,7 @@ from gateway.errors import contained
 from gateway.tools.catalog import Catalog, CatalogEntry
 from gateway.tools.gate import ABSENT, Gate, RiskClaim, take_risk_level
 from gateway.tools.remembered import Binding
+from gateway.tools.rights import Refusal
 from gateway.tools.schema import Schemas
 from gateway.workflows.templates import Values, filled_object
 
@@ -31,11 +32,12 @@ _UNKNOWN = Verdict("error", "unknown_tool", "unknown_tool")
 
 
 class Judge:
-    """The tools and the gate of one configuration."""
+    """The tools and the gate of one configuration, and whether the key of an MCP client may still make its call."""
 
-    def __init__(self, catalog: Catalog, gate: Gate) -> None:
+    def __init__(self, catalog: Catalog, gate: Gate, *, barred: Refusal = lambda _: None) -> None:
         self.catalog = catalog
         self.gate = gate
+        self.barred = barred
         self._schemas = Schemas()
 
     def plan(
@@ -77,6 +79,9 @@ class Judge:
         entry = self.catalog.find(planned.call.tool, exchange)
         if entry is None or planned.spec is None or entry.spec.name != planned.spec.name:
             return replace(planned, refusal=_GONE)
+        if (reason := self.barred(exchange)) is not None:
+            verdict = Verdict("deny", "operator", "not_allowed", reason)
+            return replace(planned, spec=entry.spec, verdict=verdict, refusal=_denied(verdict))
         level = ABSENT if planned.risk_level is None else planned.risk_level
         claim, client_asks = RiskClaim(planned.call.arguments, level), exchange.asks_first(entry.spec.name)
         verdict = self.verdict(entry, claim, tainted=tainted, asked_for=asked_for, client_asks=client_asks)

@@ -43,6 +43,10 @@ class Judges(Protocol):
         """Return the verdict on a call whose arguments a person has put in the place of the model's."""
         ...
 
+    def barred(self, exchange: Exchange) -> str | None:
+        """Return why the key of an MCP client may not make its call any more; None: it may."""
+        ...
+
 
 class Remembered:
     """The remembered decisions of one configuration; those for a conversation last `kept_s` seconds."""

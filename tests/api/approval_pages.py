@@ -17,6 +17,7 @@ from gateway.api.runs import RunPages
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.previews import Previews
 from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import Approval, Change, DecisionResult, DecisionWrite, RunEvent, StoredRun
 from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json, StoreError
@@ -101,6 +102,9 @@ class Judges:
 
     def edited(self, tool: str, arguments: Json) -> Verdict:
         return Verdict("deny" if self.refuses else "confirm", "default", "unknown_command", "it is not on the list")
+
+    def barred(self, exchange: Exchange) -> str | None:
+        return None
 
 
 @dataclass

@@ -59,6 +59,9 @@ class Judges:
     def edited(self, tool: str, arguments: Json) -> Verdict:
         return Verdict(self.decision, "default", "unknown_command", "it is not on the list")
 
+    def barred(self, exchange: Exchange) -> str | None:
+        return None
+
 
 @dataclass
 class Room:

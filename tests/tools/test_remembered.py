@@ -29,6 +29,9 @@ class Judges:
     def edited(self, tool: str, arguments: Json) -> Verdict:
         return Verdict("confirm", "default", tool, str(arguments))
 
+    def barred(self, exchange: Exchange) -> str | None:
+        return None
+
 
 @pytest.fixture
 async def store() -> AsyncIterator[SqliteStore]:
