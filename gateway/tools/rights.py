@@ -1,4 +1,4 @@
-"""What a key may call by the configuration in use, asked anew before a call of an MCP client runs."""
+"""The rights of MCP clients by the configuration in use, looked at anew before each of their calls runs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
