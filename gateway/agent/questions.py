@@ -11,8 +11,8 @@ from gateway.agent.parts import AgentParts
 from gateway.agent.progress import Progress
 from gateway.approvals import chat_texts as spoken
 from gateway.approvals import texts
-from gateway.approvals.approvals import approval_view
 from gateway.approvals.escaping import Language
+from gateway.approvals.view import approval_view
 from gateway.contracts.calls import PlannedCall
 from gateway.contracts.canonical import canonical
 from gateway.contracts.exchange import Chunk, Exchange

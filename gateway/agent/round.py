@@ -58,8 +58,9 @@ from gateway.agent.progress import Progress
 from gateway.agent.questions import Questions, Reports
 from gateway.approvals import chat_texts as spoken
 from gateway.approvals import texts
-from gateway.approvals.approvals import Approvals, approval_view, was_rejected
+from gateway.approvals.approvals import Approvals, was_rejected
 from gateway.approvals.escaping import Language
+from gateway.approvals.view import approval_view
 from gateway.contracts.calls import CallOutcome, PlannedCall
 from gateway.contracts.exchange import Chunk, Exchange
 from gateway.contracts.journal import Approval, ApprovalState, AskedAlreadyError, Grant, RunState, StepState

@@ -7,7 +7,7 @@ import orjson
 from aiohttp import web
 
 from gateway.agent.model_calls import model_calls_of
-from gateway.approvals.approvals import approval_view
+from gateway.approvals.view import approval_view
 from gateway.contracts.journal import APPROVED, Approval, AuditRow, StoredRun, StoredStep
 from gateway.contracts.lists import Tally
 from gateway.contracts.store import Json

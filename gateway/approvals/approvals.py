@@ -12,8 +12,9 @@ from typing import Literal
 
 import orjson
 
-from gateway.approvals.check_word import check_word, new_approval_id, new_secret
+from gateway.approvals.check_word import new_approval_id, new_secret
 from gateway.approvals.texts import Answering
+from gateway.approvals.view import approval_view
 from gateway.contracts.caller import Caller
 from gateway.contracts.canonical import call_sha256, canonical
 from gateway.contracts.exchange import Exchange, Resume
@@ -380,40 +381,6 @@ def _ruled(how: DecisionResult, approval: Approval | None, *, alone: bool) -> Ap
 def not_found() -> GatewayError:
     """Return the error of a missing approval. An approval of another tenant gets the same answer."""
     return GatewayError("approval_not_found", "There is no such approval.")
-
-
-def word_of(approval: Approval) -> str:
-    """Return the check word that a decision in a chat brings, of the call as it is stored."""
-    return check_word(approval.secret, approval.id, call_sha256(approval.tool, approval.arguments))
-
-
-def approval_view(approval: Approval) -> Json:
-    """Return an approval as clients see it: in events, in answers, in notices."""
-    return {
-        "id": approval.id,
-        "run_id": approval.run_id,
-        "step": approval.step,
-        "conversation": approval.conversation,
-        "asked_by": approval.caller,
-        "user": approval.user,
-        "client": None if approval.client is None else orjson.loads(approval.client),
-        "tool": approval.tool,
-        "arguments": orjson.loads(approval.arguments),
-        "sha256": approval.sha256,
-        "check_word": word_of(approval),
-        "basis": approval.basis,
-        "rule": approval.rule,
-        "reason": approval.reason,
-        "state": approval.state,
-        "created_at": approval.created_s,
-        "expires_at": approval.expires_s,
-        "decided_at": approval.decided_s,
-        "decided_by": approval.decided_by,
-        "via": approval.via,
-        "comment": approval.comment,
-        "edited_arguments": None if approval.edited is None else orjson.loads(approval.edited),
-        "remember": approval.remember,
-    }
 
 
 def _event(approval: Approval, kind: str, facts: Json, *, now_s: float) -> RunEvent:

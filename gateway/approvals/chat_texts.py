@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import orjson
 
 from gateway.approvals import texts
-from gateway.approvals.approvals import approval_view, word_of
 from gateway.approvals.escaping import Language
+from gateway.approvals.view import approval_view, word_of
 from gateway.contracts.journal import Approval, StoredStep
 from gateway.contracts.store import Json
 

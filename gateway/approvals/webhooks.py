@@ -18,8 +18,8 @@ from typing import Final
 import aiohttp
 import orjson
 
-from gateway.approvals.approvals import approval_view
 from gateway.approvals.texts import approval_link
+from gateway.approvals.view import approval_view
 from gateway.approvals.webhook_message import EVENT, approval_notice, webhook_headers, webhook_key
 from gateway.config import ConfigError, Problem
 from gateway.config.schema.approvals import Notify

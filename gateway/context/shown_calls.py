@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway import strict_json
-from gateway.approvals.approvals import word_of
 from gateway.approvals.chat_replies import REPLY_CHARS, ChatDecision, named_approvals
 from gateway.approvals.check_word import ID, WORD, is_word_of
+from gateway.approvals.view import word_of
 from gateway.contracts.canonical import canonical
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import Approval, Journal

@@ -28,8 +28,7 @@ from gateway.contracts.plugin import Clock, Counters, Enhancer, Host, LoopLimits
 from gateway.contracts.store import Store, StoreError
 from gateway.errors import contained
 from gateway.keys.in_use import KeysInUse
-from gateway.keys.terms import caller_of
-from gateway.lanes.keys import Key, KeyRing, StoredKeys
+from gateway.lanes.keys import StoredKeys
 from gateway.limits.budgets import Budgets
 from gateway.limits.limiter import Limiter
 from gateway.limits.meters import Meters
@@ -49,11 +48,11 @@ from gateway.runs.leases import Leases
 from gateway.runs.live import JOINABLE_S, LiveRuns
 from gateway.server.context_tools import built, gate_of, load_tools
 from gateway.server.lanes.limits import build_limiter
+from gateway.server.lanes.rights import barred, key_ring
 from gateway.tools.catalog import Catalog
 from gateway.tools.in_use import Equipment, InUse
 from gateway.tools.judge import Judge
 from gateway.tools.results import Results
-from gateway.tools.rights import ClientRights, Refusal
 from gateway.tools.runner import Runner
 from gateway.upstream.group import Group
 from gateway.usage.ledger import Ledger
@@ -210,7 +209,7 @@ async def build_context_lane(settings: Settings, *, groups: Sequence[Group], sha
     catalog = await load_tools(settings, host, shared.results, problems, services=shared.mcp_servers.services)
     gate = gate_of(settings, host, problems, at_hand=True, names=catalog.by_key())
     host.tools = catalog
-    judge = Judge(catalog, gate, barred=_barred(settings, shared.keys.accepted))
+    judge = Judge(catalog, gate, barred=barred(settings, shared.keys.accepted))
     runner = Runner(shared.results, counters=counters, clock=clock)
     parts = _parts(settings, shared)
     host.runs = AgentLoops(parts)
@@ -284,7 +283,7 @@ def _parts(settings: Settings, shared: Shared) -> AgentParts:
         expires_s=request_key.expires,
         on_reject=request_key.on_reject,
         remembered_s=request_key.remembered,
-        deciders=_key_ring(settings, shared.keys.accepted).deciders,
+        deciders=key_ring(settings, shared.keys.accepted).deciders,
         console_url=settings.console_url,
     )
     return AgentParts(
@@ -332,20 +331,6 @@ def _core(settings: Settings, upstreams: Sequence[Upstream], clock: Clock, limit
 
 def _approval_modes(settings: Settings) -> ApprovalModes:
     return ApprovalModes(settings.approvals.mode, settings.approvals.chains)
-
-
-def _key_ring(settings: Settings, stored: StoredKeys) -> KeyRing:
-    keys = [Key(bytes.fromhex(key.sha256), caller_of(key)) for key in settings.keys]
-    return KeyRing(keys, stored=stored if settings.runtime_keys.enabled else None)
-
-
-def _barred(settings: Settings, stored: StoredKeys) -> Refusal:
-    """Return what finds why a call of an MCP client may not run any more."""
-    serve = settings.mcp.serve
-    if serve is None:
-        return lambda exchange: None if exchange.call is None else "This gateway serves no MCP clients any more."
-    keys = _key_ring(settings, stored)
-    return ClientRights(keys, served=serve.tools, serves_workflows=serve.has_workflow_tools).refusal
 
 
 def _earlier(store: Store, clock: Clock) -> Callable[[RequestKey, Caller], Awaitable[StoredRun | None]]:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from gateways import until
 
-from gateway.approvals.approvals import word_of
+from gateway.approvals.view import word_of
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError

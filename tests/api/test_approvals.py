@@ -6,7 +6,7 @@ import time
 import pytest
 from gateways import until
 
-from gateway.approvals.approvals import word_of
+from gateway.approvals.view import word_of
 from gateway.contracts.canonical import call_sha256
 from gateway.contracts.journal import Move
 from gateway.contracts.tools import NoPreview, Preview, ToolCall

@@ -4,7 +4,8 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-from gateway.approvals.approvals import Decision, approval_view
+from gateway.approvals.approvals import Decision
+from gateway.approvals.view import approval_view
 from gateway.contracts.caller import Caller
 from gateway.contracts.canonical import call_sha256
 from gateway.contracts.journal import Change, Move

@@ -2,8 +2,8 @@
 
 import orjson
 
-from gateway.approvals.approvals import approval_view, word_of
 from gateway.approvals.chat_texts import shown, still_pending_text, turn_text, waiting
+from gateway.approvals.view import approval_view, word_of
 from tests.plugins.stores.records import approval
 
 FIRST = approval("ap_1", created_s=100.0, expires_s=1000.0)

@@ -19,7 +19,7 @@ from api.approval_pages import Ledger, Wall
 from gateways import until
 from unanswered_ports import refusing_port
 
-from gateway.approvals.approvals import approval_view
+from gateway.approvals.view import approval_view
 from gateway.approvals.webhooks import DUTY, DUTY_S, PATIENCE, WAITING, RetryPolicy, Webhooks, webhooks_of
 from gateway.config import ConfigError
 from gateway.config.schema.approvals import Notify

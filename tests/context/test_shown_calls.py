@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.approvals.approvals import word_of
 from gateway.approvals.chat_replies import ChatDecision
 from gateway.approvals.check_word import new_approval_id
+from gateway.approvals.view import word_of
 from gateway.context.shown_calls import is_of_what_was_shown
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange

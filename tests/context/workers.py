@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from gateway.approvals.approvals import word_of
 from gateway.approvals.chat_replies import ChatDecision
+from gateway.approvals.view import word_of
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.chain import Chain, Link, fold
 from gateway.context.lane import ContextLane

@@ -1,0 +1,40 @@
+"""The rights of callers as a configuration has them."""
+
+from dataclasses import replace
+
+from gateway.config import Settings
+from gateway.lanes.keys import StoredKeys
+from gateway.server.lanes.rights import barred, key_ring
+from tests.tools.doubles import exchange
+
+CALL = replace(exchange("here.echo"), call={"tool": "here.echo", "arguments": {}})
+KEYS = [
+    {"name": "anna", "sha256": "a" * 64, "scopes": ["context", "approve"], "tenant": "team"},
+    {"name": "bob", "sha256": "b" * 64, "scopes": ["context"], "tenant": "team"},
+]
+
+
+def settings(**further: object) -> Settings:
+    return Settings.model_validate({"keys": KEYS, **further})
+
+
+def test_those_decide_whose_keys_may() -> None:
+    """In their own tenant."""
+    keys = key_ring(settings(), StoredKeys())
+
+    assert list(keys.deciders("team")) == ["anna"]
+    assert list(keys.deciders("others")) == []
+
+
+def test_without_the_endpoint_no_call_of_its_clients_runs() -> None:
+    """Other requests are none of its."""
+    refusal = barred(settings(), StoredKeys())
+
+    assert refusal(CALL) == "This gateway serves no MCP clients any more."
+    assert refusal(replace(CALL, call=None)) is None
+
+
+def test_the_tools_of_the_endpoint_are_those_that_may_run() -> None:
+    """By the settings in use."""
+    assert barred(settings(mcp={"serve": {"tools": ["here.*"]}}), StoredKeys())(CALL) is None
+    assert "mcp.serve" in (barred(settings(mcp={"serve": {"tools": ["there.*"]}}), StoredKeys())(CALL) or "")
