@@ -14,7 +14,7 @@ from gateway.limits.usage import Used
 
 LIMITS: Final = "/context/limits"
 #: Scopes that see the limits of their own key and tenant; `admin` sees all.
-SCOPES: Final = ("context", "passthrough", "approve", "admin")
+SCOPES: Final = ("context", "approve", "admin")
 
 
 class LimitPages:
