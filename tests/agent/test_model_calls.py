@@ -103,7 +103,7 @@ def test_a_run_of_an_earlier_version_has_none(progress: bytes) -> None:
 
 
 def test_an_entry_of_an_earlier_version_names_no_upstream() -> None:
-    """What it has stays as it was."""
+    """The entry stays as it was stored."""
     (entry,) = model_calls_of(orjson.dumps({"model_calls": [[0, 1.5, 0.25, "m", 3, None]]}))
     assert list(entry.values()) == [0, 1.5, 0.25, "m", 3, None, None, None]
 

@@ -21,7 +21,7 @@ def wanted(**facts: object) -> WantedCall:
 
 
 def test_the_client_and_the_order_of_arguments_make_no_difference() -> None:
-    """Whoever asks with the same key and the same words wants the same call."""
+    """Two requests with the same key and the same arguments are the same call."""
     assert fingerprint_of(wanted()) == fingerprint_of(wanted(arguments={"y": 2, "x": 1}, client={"name": "other"}))
 
 

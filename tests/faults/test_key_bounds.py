@@ -162,7 +162,7 @@ async def test_a_key_reaches_its_upstreams_only(request_of: bytes) -> None:
 
 @pytest.mark.parametrize("by_model", [False, True])
 async def test_a_key_that_is_bound_to_models_passes_nothing_through(by_model: bool) -> None:
-    """Nobody checks which model a request is for, whatever chooses its upstream: 403 that says so."""
+    """The lane checks no model, whatever chooses the upstream, so it answers 403 and gives the reason."""
     keys = bound(models=["m"])
     async with through(UPSTREAM, keys=keys, passthrough={"by_model": by_model}) as (gateway, upstream):
         for request in (get(b"/v1/models", MINE), post(CHAT, b"/v1/chat/completions", MINE)):

@@ -17,7 +17,7 @@ BODY = b'{"model": "m", "messages": []}'
 
 @dataclass
 class Several:
-    """What a test looks at. Endpoints are named a, b, c and so on."""
+    """A gateway before several endpoints, which are named a, b, c and so on."""
 
     gateway: LocalGateway
     endpoints: Sequence[FakeUpstream]

@@ -37,7 +37,7 @@ CHUNKED = ("Transfer-Encoding", "chunked")
 
 @dataclass
 class Said:
-    """What the upstream said of a request: its answer's payload, how it is sent, and its tokens."""
+    """An answer of the upstream: its payload, how it is sent, and its tokens."""
 
     body: bytes
     stream: bool = False

@@ -32,7 +32,7 @@ class Ahead(SystemClock):
 
 @dataclass
 class Keyring:
-    """What a test looks at."""
+    """The keys of a gateway, with the store and the clock behind them."""
 
     gateway: LocalGateway
     upstream: FakeUpstream

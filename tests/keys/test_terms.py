@@ -43,7 +43,7 @@ def test_a_name_and_a_tenant_are_those_of_the_columns() -> None:
     "terms", ["{}", "no", '{"name":"ci","scopes":["from the future"]}', '{"name":"ci","scopes":["context"],"x":1}']
 )
 def test_terms_of_another_version_are_none(terms: str) -> None:
-    """Nobody guesses what they allow."""
+    """Terms that cannot be read are refused."""
     with pytest.raises(ValidationError):
         key_of(key("ci", terms=terms))
 

@@ -71,7 +71,7 @@ def test_any_object_has_the_model_that_a_parser_sees(
 
 @given(st.binary(max_size=200), st.integers(1, 20))
 def test_any_bytes_are_read_without_an_error(body: bytes, size: int) -> None:
-    """What is no JSON has no model."""
+    """A body that is no JSON has no model."""
     found(b'{"' + body, size)
     found(body, size)
 
