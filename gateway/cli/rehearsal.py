@@ -20,6 +20,7 @@ from gateway.registry.find import PluginProblem
 from gateway.registry.stores import build_store, scratch_store, store_address
 from gateway.runs.live import LiveRuns
 from gateway.server.context_lane import Assembled, build_context_lane, build_shared
+from gateway.server.lanes.rights import key_ring
 from gateway.server.lanes.upstreams import build_groups
 from gateway.telemetry.counters import ContextCounters
 from gateway.telemetry.metrics import Metrics
@@ -68,6 +69,7 @@ async def _assembled(loaded: Loaded, stack: AsyncExitStack) -> Assembled:
     assembled = await build_context_lane(
         loaded.settings,
         groups=build_groups(loaded.settings.upstreams, metrics=Metrics(), clock=clock.monotonic),
+        keys=key_ring(loaded.settings),
         shared=build_shared(
             store,
             runs=LiveRuns(clock=clock),

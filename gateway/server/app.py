@@ -319,7 +319,9 @@ class Gateway:
         )
 
     async def _assemble(self, loaded: Loaded, router: Router) -> Assembled:
-        assembled = await build_context_lane(loaded.settings, groups=router.groups, shared=self._shared)
+        assembled = await build_context_lane(
+            loaded.settings, groups=router.groups, keys=router.keys, shared=self._shared
+        )
         warning = asyncio.get_running_loop().create_task(note_obstacles(assembled))
         self._tasks.append(warning)
         warning.add_done_callback(self._tasks.remove)

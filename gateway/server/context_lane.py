@@ -28,7 +28,7 @@ from gateway.contracts.plugin import Clock, Counters, Enhancer, Host, LoopLimits
 from gateway.contracts.store import Store, StoreError
 from gateway.errors import contained
 from gateway.keys.in_use import KeysInUse
-from gateway.lanes.keys import StoredKeys
+from gateway.lanes.keys import KeyRing, StoredKeys
 from gateway.limits.budgets import Budgets
 from gateway.limits.limiter import Limiter
 from gateway.limits.meters import Meters
@@ -48,7 +48,7 @@ from gateway.runs.leases import Leases
 from gateway.runs.live import JOINABLE_S, LiveRuns
 from gateway.server.context_tools import built, gate_of, load_tools
 from gateway.server.lanes.limits import build_limiter
-from gateway.server.lanes.rights import barred, key_ring
+from gateway.server.lanes.rights import barred
 from gateway.tools.catalog import Catalog
 from gateway.tools.in_use import Equipment, InUse
 from gateway.tools.judge import Judge
@@ -200,7 +200,9 @@ def make_servers(store: Store, *, worker: str, counters: Counters, clock: Clock)
     return McpServers(store, build=build, worker=worker, counters=counters, clock=clock)
 
 
-async def build_context_lane(settings: Settings, *, groups: Sequence[Group], shared: Shared) -> Assembled:
+async def build_context_lane(
+    settings: Settings, *, groups: Sequence[Group], keys: KeyRing, shared: Shared
+) -> Assembled:
     """Build the lane and its services. Raises ConfigError with every problem that was found."""
     problems: list[Problem] = []
     store, counters, clock = shared.store, shared.counters, shared.clock
@@ -209,9 +211,9 @@ async def build_context_lane(settings: Settings, *, groups: Sequence[Group], sha
     catalog = await load_tools(settings, host, shared.results, problems, services=shared.mcp_servers.services)
     gate = gate_of(settings, host, problems, at_hand=True, names=catalog.by_key())
     host.tools = catalog
-    judge = Judge(catalog, gate, barred=barred(settings, shared.keys.accepted))
+    judge = Judge(catalog, gate, barred=barred(settings, keys))
     runner = Runner(shared.results, counters=counters, clock=clock)
-    parts = _parts(settings, shared)
+    parts = _parts(settings, keys, shared)
     host.runs = AgentLoops(parts)
     limiter = limiter_of(settings, shared)
     core = _core(settings, _upstreams(settings, groups), clock, limiter)
@@ -271,7 +273,7 @@ def _bare(runs: Runs) -> Handler:
     return handle
 
 
-def _parts(settings: Settings, shared: Shared) -> AgentParts:
+def _parts(settings: Settings, keys: KeyRing, shared: Shared) -> AgentParts:
     """Build the services that the agent loop needs."""
     request_key = settings.approvals
     approvals = Approvals(
@@ -283,7 +285,7 @@ def _parts(settings: Settings, shared: Shared) -> AgentParts:
         expires_s=request_key.expires,
         on_reject=request_key.on_reject,
         remembered_s=request_key.remembered,
-        deciders=key_ring(settings, shared.keys.accepted).deciders,
+        deciders=keys.deciders,
         console_url=settings.console_url,
     )
     return AgentParts(

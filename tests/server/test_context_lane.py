@@ -22,6 +22,7 @@ from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases
 from gateway.runs.live import JOINABLE_S, LiveRuns
 from gateway.server.context_lane import Assembled, Shared, build_context_lane, make_servers, open_store
+from gateway.server.lanes.rights import key_ring
 from gateway.server.lanes.upstreams import build_groups
 from gateway.telemetry.counters import ContextCounters
 from gateway.telemetry.metrics import Metrics
@@ -45,6 +46,7 @@ async def assembled(folder: Path, store: SqliteStore | None = None, **content: o
     return await build_context_lane(
         settings,
         groups=build_groups(settings.upstreams, metrics=Metrics(), clock=ManualClock()),
+        keys=key_ring(settings),
         shared=Shared(
             store=store,
             runs=LiveRuns(clock=CLOCK),

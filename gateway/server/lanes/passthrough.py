@@ -10,14 +10,14 @@ from gateway.config import ConfigError, Problem, Settings
 from gateway.config.prices import prices_of
 from gateway.config.schema.upstreams import Upstream
 from gateway.http.request_head import HeadLimits
-from gateway.keys.terms import caller_of
 from gateway.lanes.classify import CONSOLE, PROMPTS, SERVICES, WORKFLOWS
 from gateway.lanes.door import Door
-from gateway.lanes.keys import Key, KeyRing, LentKeys, StoredKeys
+from gateway.lanes.keys import KeyRing, LentKeys, StoredKeys
 from gateway.lanes.router import Limits, Router, Timeouts
 from gateway.lanes.routes import Route
 from gateway.limits.limiter import Limiter
 from gateway.mcp_server.auth.protected_resource import WELL_KNOWN, metadata_paths
+from gateway.server.lanes.rights import key_ring
 from gateway.server.lanes.upstreams import build_groups, endpoints_of
 from gateway.telemetry.metrics import Metrics
 from gateway.usage.tokens import Recorded
@@ -58,7 +58,7 @@ def build_router(
     return Router(
         routes=routes,
         groups=build_groups(upstreams, metrics=metrics, clock=clock),
-        keys=KeyRing(_keys(settings), lent=lent, stored=stored if settings.runtime_keys.enabled else None, now_s=now_s),
+        keys=key_ring(settings, stored=stored, lent=lent, now_s=now_s),
         metrics=metrics,
         door=door(settings),
         own_paths=ours | {path for path in own_paths if not any(r.matches(path) for r in routes)},
@@ -138,10 +138,6 @@ def _is_wildcard(host: str) -> bool:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
         return False
-
-
-def _keys(settings: Settings) -> list[Key]:
-    return [Key(bytes.fromhex(key.sha256), caller_of(key)) for key in settings.keys]
 
 
 def _limits(settings: Settings) -> Limits:

@@ -1,21 +1,32 @@
-"""The rights of callers by a configuration, where they are looked up anew: who may decide, and what may still run."""
+"""The rights of callers by a configuration: its keys, and what of the calls of MCP clients may still run."""
+
+import time
+from collections.abc import Callable
 
 from gateway.config import Settings
 from gateway.keys.terms import caller_of
-from gateway.lanes.keys import Key, KeyRing, StoredKeys
+from gateway.lanes.keys import Key, KeyRing, LentKeys, StoredKeys
 from gateway.tools.rights import ClientRights, Refusal
 
 
-def key_ring(settings: Settings, stored: StoredKeys) -> KeyRing:
-    """Return the keys of a configuration, with those that were made while the gateway runs if it allows them."""
+def key_ring(
+    settings: Settings,
+    *,
+    stored: StoredKeys | None = None,
+    lent: LentKeys | None = None,
+    now_s: Callable[[], float] = time.time,
+) -> KeyRing:
+    """Return the keys of a configuration, with those that were made while the gateway runs if it allows them.
+
+    `stored`, `lent` and `now_s`: see `KeyRing`.
+    """
     keys = [Key(bytes.fromhex(key.sha256), caller_of(key)) for key in settings.keys]
-    return KeyRing(keys, stored=stored if settings.runtime_keys.enabled else None)
+    return KeyRing(keys, lent=lent, stored=stored if settings.runtime_keys.enabled else None, now_s=now_s)
 
 
-def barred(settings: Settings, stored: StoredKeys) -> Refusal:
-    """Return what finds why a call of an MCP client may not run any more."""
+def barred(settings: Settings, keys: KeyRing) -> Refusal:
+    """Return what finds why a call of an MCP client may not run any more, by the `keys` of this configuration."""
     serve = settings.mcp.serve
     if serve is None:
         return lambda exchange: None if exchange.call is None else "This gateway serves no MCP clients any more."
-    keys = key_ring(settings, stored)
     return ClientRights(keys, served=serve.tools, serves_workflows=serve.has_workflow_tools).refusal

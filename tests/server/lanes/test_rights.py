@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from gateway.config import Settings
-from gateway.lanes.keys import StoredKeys
 from gateway.server.lanes.rights import barred, key_ring
+from gateway.tools.rights import Refusal
 from tests.tools.doubles import exchange
 
 CALL = replace(exchange("here.echo"), call={"tool": "here.echo", "arguments": {}})
@@ -18,9 +18,14 @@ def settings(**further: object) -> Settings:
     return Settings.model_validate({"keys": KEYS, **further})
 
 
+def refusal_of(**further: object) -> Refusal:
+    found = settings(**further)
+    return barred(found, key_ring(found))
+
+
 def test_those_decide_whose_keys_may() -> None:
     """In their own tenant."""
-    keys = key_ring(settings(), StoredKeys())
+    keys = key_ring(settings())
 
     assert list(keys.deciders("team")) == ["anna"]
     assert list(keys.deciders("others")) == []
@@ -28,7 +33,7 @@ def test_those_decide_whose_keys_may() -> None:
 
 def test_without_the_endpoint_no_call_of_its_clients_runs() -> None:
     """Other requests are none of its."""
-    refusal = barred(settings(), StoredKeys())
+    refusal = refusal_of()
 
     assert refusal(CALL) == "This gateway serves no MCP clients any more."
     assert refusal(replace(CALL, call=None)) is None
@@ -36,5 +41,5 @@ def test_without_the_endpoint_no_call_of_its_clients_runs() -> None:
 
 def test_the_tools_of_the_endpoint_are_those_that_may_run() -> None:
     """By the settings in use."""
-    assert barred(settings(mcp={"serve": {"tools": ["here.*"]}}), StoredKeys())(CALL) is None
-    assert "mcp.serve" in (barred(settings(mcp={"serve": {"tools": ["there.*"]}}), StoredKeys())(CALL) or "")
+    assert refusal_of(mcp={"serve": {"tools": ["here.*"]}})(CALL) is None
+    assert "mcp.serve" in (refusal_of(mcp={"serve": {"tools": ["there.*"]}})(CALL) or "")
