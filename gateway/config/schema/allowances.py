@@ -1,13 +1,12 @@
 """The section that limits a key, a tenant, a model or an upstream."""
 
-import math
 from typing import Annotated
 
 from pydantic import Field
 
 from gateway.config.schema.section import Section
 from gateway.config.values.scalars import Flag, counted
-from gateway.config.values.value import Value, kind_of
+from gateway.config.values.units import priced
 from gateway.contracts.allowance import Allowance
 
 #: A worker can count more than that in a quarter of a second.
@@ -15,22 +14,9 @@ _MOST = 1_000_000_000
 _MOST_TOKENS = 1_000_000_000_000
 
 
-def _parse_cost(value: object) -> float:
-    if isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            raise ValueError("expected an amount such as 25 or 0.5") from None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"expected an amount such as 25 or 0.5, found {kind_of(value)}")
-    if not (math.isfinite(value) and 0 <= value <= _MOST):
-        raise ValueError(f"must be between 0 and {_MOST}")
-    return float(value)
-
-
 Count = Annotated[int, counted(1, _MOST)]
 Tokens = Annotated[int, counted(1, _MOST_TOKENS)]
-Cost = Annotated[float, Value(kind="amount", parse=_parse_cost, json_type="number")]
+Cost = Annotated[float, priced(_MOST, kind="amount", example="an amount such as 25 or 0.5")]
 
 
 class AllowanceSettings(Section):

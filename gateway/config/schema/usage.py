@@ -1,6 +1,5 @@
 """The section about usage, and the file of prices."""
 
-import math
 import re
 from typing import Annotated
 
@@ -8,25 +7,10 @@ from pydantic import Field
 
 from gateway.config.schema.section import Section
 from gateway.config.values.scalars import ExistingFile, Flag, counted, matching, parse_label
-from gateway.config.values.value import Value, kind_of
+from gateway.config.values.units import priced
+from gateway.config.values.value import Value
 
-_MOST = 1_000_000
-
-
-def _parse_price(value: object) -> float:
-    if isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            raise ValueError("expected a number such as 0.15") from None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"expected a number such as 0.15, found {kind_of(value)}")
-    if not (math.isfinite(value) and 0 <= value <= _MOST):
-        raise ValueError(f"must be between 0 and {_MOST}")
-    return float(value)
-
-
-Amount = Annotated[float, Value(kind="number", parse=_parse_price, json_type="number")]
+Amount = Annotated[float, priced(1_000_000, kind="number", example="a number such as 0.15")]
 Glob = Annotated[str, Value(kind="glob", parse=parse_label)]
 Currency = Annotated[
     str,

@@ -1,4 +1,7 @@
-"""Durations and sizes as people write them: `500ms 10s 5m 24h`, `32KiB 1MiB`. Plain numbers are seconds and bytes."""
+"""Durations and sizes as people write them: `500ms 10s 5m 24h`, `32KiB 1MiB`. Plain numbers are seconds and bytes.
+
+Shares are `20%` or 0.2, and amounts of money plain numbers.
+"""
 
 import re
 from collections.abc import Callable
@@ -103,6 +106,24 @@ Share = Annotated[
     float,
     Value(kind="share", parse=parse_share, write=format_share, json_type="number", pattern=r"^[0-9.]+%?$|" + REFERENCE),
 ]
+
+
+def priced(high: int, *, kind: str, example: str) -> Value:
+    """Return the type of an amount of money from 0 to `high`, which messages call `example`."""
+
+    def parse(value: object) -> float:
+        if isinstance(value, str):
+            try:
+                value = float(value)
+            except ValueError:
+                raise ValueError(f"expected {example}") from None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"expected {example}, found {kind_of(value)}")
+        if not 0 <= value <= high:
+            raise ValueError(f"must be between 0 and {high}")
+        return float(value)
+
+    return Value(kind=kind, parse=parse, json_type="number")
 
 
 def sized(low_bytes: int, high_bytes: int) -> Value:

@@ -21,6 +21,8 @@ def test_a_section_is_an_allowance() -> None:
         ("tokens_per_day", True, "expected a whole number"),
         ("cost_per_day", "much", "expected an amount such as 25 or 0.5"),
         ("cost_per_day", float("nan"), "must be between 0 and"),
+        ("cost_per_day", "inf", "must be between 0 and"),
+        pytest.param("cost_per_day", 10**400, "must be between 0 and", id="cost_per_day-huge"),
         ("cost_per_month", True, "expected an amount"),
     ],
 )
