@@ -11,7 +11,7 @@ that a Response repeats. Parsing a whole answer to find that out would cost more
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import Final, NamedTuple
 
@@ -69,9 +69,10 @@ def of_whole(head: bytes, tail: bytes | None = None) -> Said:
 
 def of_stream(head: bytes, tail: bytes | None = None) -> Said:
     """Read an event stream: its beginning and its end, or all of it as `head`."""
-    first = _first_words(head)
+    begins = _events(head)
+    first = _first_words(head, begins)
     last, partial = None, False
-    for text in reversed(_last_texts(head, tail)[-EVENTS:]):
+    for text in reversed((begins if tail is None else _last_texts(tail))[-EVENTS:]):
         if _USAGE in text and (event := _parsed(text)) is not None and (last := _usage_in(event)) is not None:
             partial = event.get("type") == "message_start"
             break
@@ -91,7 +92,7 @@ def text_tokens(head: bytes, tail: bytes | None, length: int) -> int:
 
     Four UTF-8 bytes are a token, and an event with a text is at least one.
     """
-    texts = _last_texts(head, tail)
+    texts = _events(head) if tail is None else _last_texts(tail)
     last = texts[-EVENTS:]
     last = last[:: max(len(last) // SAMPLES, 1)]
     tokens = sum(max(size / 4, 1) for size in map(_text_size, last) if size)
@@ -105,9 +106,9 @@ class _Words(NamedTuple):
     usage: object
 
 
-def _first_words(head: bytes) -> _Words:
+def _first_words(head: bytes, texts: Sequence[bytes]) -> _Words:
     """Return the model that the first events name, and the usage with which an answer begins (`message_start`)."""
-    for text in _events(head)[:EVENTS]:
+    for text in texts[:EVENTS]:
         if _MODEL_KEY not in text or (event := _parsed(text)) is None:
             continue
         inner = event.get("message") or event.get("response")
@@ -136,10 +137,8 @@ def _of_long_event(tail: bytes) -> dict[str, object] | None:
     return usage if isinstance(usage, dict) else None
 
 
-def _last_texts(head: bytes, tail: bytes | None) -> list[bytes]:
+def _last_texts(tail: bytes) -> list[bytes]:
     """Return the data of the events at the end of a stream that are here whole."""
-    if tail is None:
-        return _events(head)
     begins = _END_OF_EVENT.search(tail)
     return _events(tail[begins.end() :]) if begins is not None else []
 
