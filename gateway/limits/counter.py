@@ -62,6 +62,8 @@ class Counter:
 
     def empty_s(self, now_s: float) -> float:
         """Return when all that is used will have left the window, in seconds from now."""
+        if not self.used(now_s):
+            return 0.0
         tick, rows = int(now_s / TICK_S), (self._mine, *self._others)
         for then in range(tick, tick - TICKS, -1):
             if any(_between(row, then, then) for row in rows):

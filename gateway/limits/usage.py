@@ -25,18 +25,17 @@ class Used:
 def used_of(rule: Rule, now_s: float) -> Iterator[Used]:
     """Yield each limit of a rule, with what is used of it in all workers."""
     allowance, meter = rule.allowance, rule.meter
-    facts: list[tuple[Limit, float | None, float, float | None]] = [
-        (
-            "requests_per_minute",
-            allowance.requests_per_minute,
-            meter.requests.used(now_s),
-            meter.requests.empty_s(now_s),
-        ),
-        ("tokens_per_minute", allowance.tokens_per_minute, meter.tokens.used(now_s), meter.tokens.empty_s(now_s)),
-        ("concurrent", allowance.concurrent, meter.requests.present(), None),
-    ]
+
+    def told(limit: Limit, most: float, used: float, resets_s: float | None = None) -> Used:
+        return Used(rule.scope, rule.name, limit, most, used, resets_s, allowance.soft)
+
+    if (most := allowance.requests_per_minute) is not None:
+        yield told("requests_per_minute", most, meter.requests.used(now_s), meter.requests.empty_s(now_s))
+    if (most := allowance.tokens_per_minute) is not None:
+        yield told("tokens_per_minute", most, meter.tokens.used(now_s), meter.tokens.empty_s(now_s))
+    if (most := allowance.concurrent) is not None:
+        yield told("concurrent", most, meter.requests.present())
     if rule.has_budget:
-        facts += rule.budget.used(rule.scope, rule.id, allowance)
-    for limit, most, used, resets_s in facts:
-        if most is not None:
-            yield Used(rule.scope, rule.name, limit, most, used, resets_s, allowance.soft)
+        for limit, figure, used, resets_s in rule.budget.used(rule.scope, rule.id, allowance):
+            if figure is not None:
+                yield told(limit, figure, used, resets_s)
