@@ -1,17 +1,14 @@
 """The limits of one key, tenant, model or upstream, as the operator set them."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, TypeAlias, get_args
 
-FIGURES: Final = (
-    "requests_per_minute",
-    "tokens_per_minute",
-    "concurrent",
-    "tokens_per_day",
-    "tokens_per_month",
-    "cost_per_day",
-    "cost_per_month",
-)
+#: A limit of a day or a month, by the name of its setting.
+BudgetLimit: TypeAlias = Literal["tokens_per_day", "tokens_per_month", "cost_per_day", "cost_per_month"]
+#: A limit, by the name of its setting.
+Limit: TypeAlias = Literal["requests_per_minute", "tokens_per_minute", "concurrent", BudgetLimit]
+BUDGETS: Final[tuple[BudgetLimit, ...]] = get_args(BudgetLimit)
+LIMITS: Final[tuple[Limit, ...]] = get_args(Limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +30,7 @@ class Allowance:
 
     def exceeded_by(self, other: "Allowance | None") -> str | None:
         """Return the first figure that `other` has larger, or not at all; None: it is within this one."""
-        for name in FIGURES:
+        for name in LIMITS:
             most = getattr(self, name)
             given = None if other is None or (other.soft and not self.soft) else getattr(other, name)
             if most is not None and (given is None or given > most):
@@ -43,5 +40,4 @@ class Allowance:
     @property
     def has_budget(self) -> bool:
         """Return whether something is limited for a day or a month."""
-        sums = (self.tokens_per_day, self.tokens_per_month, self.cost_per_day, self.cost_per_month)
-        return any(one is not None for one in sums)
+        return any(getattr(self, name) is not None for name in BUDGETS)

@@ -1,14 +1,18 @@
 """The use of budgets today and this month (UTC), by all replicas."""
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
-from gateway.contracts.allowance import Allowance
-from gateway.limits.rule import Limit, Scope
+from gateway.contracts.allowance import BUDGETS, Allowance, BudgetLimit
+
+Scope: TypeAlias = Literal["key", "tenant", "model", "upstream"]
 
 
 class Spent(NamedTuple):
-    """The tokens and the cost of a day, and of the month with that day. Costs are in the currency of the prices."""
+    """The tokens and the cost of a day, and of the month with that day, in the order of `BUDGETS`.
+
+    Costs are in the currency of the prices.
+    """
 
     tokens_day: int = 0
     tokens_month: int = 0
@@ -16,7 +20,6 @@ class Spent(NamedTuple):
     cost_month: float = 0.0
 
 
-_LIMITS: Final[tuple[Limit, ...]] = ("tokens_per_day", "tokens_per_month", "cost_per_day", "cost_per_month")
 _NOTHING: Final = Spent()
 
 
@@ -31,17 +34,15 @@ class Budgets:
         """Use these sums from now on."""
         self._spent = spent
 
-    def over(self, scope: Scope, name: str, allowance: Allowance) -> Limit | None:
+    def over(self, scope: Scope, name: str, allowance: Allowance) -> BudgetLimit | None:
         """Return the first budget of a rule that is used up; None: there is none."""
-        for limit, most, used, _ in self.used(scope, name, allowance):
+        for limit, most, used in self.used(scope, name, allowance):
             if most is not None and used >= most:
                 return limit
         return None
 
-    def used(
-        self, scope: Scope, name: str, allowance: Allowance
-    ) -> list[tuple[Limit, float | None, float, float | None]]:
-        """Return each budget of a rule: the limit, its figure, what is used, and None (it ends with its period)."""
+    def used(self, scope: Scope, name: str, allowance: Allowance) -> list[tuple[BudgetLimit, float | None, float]]:
+        """Return each budget of a rule: the limit, its figure (None: not limited), and what is used."""
         self.wanted = True
         spent = self._spent.get((scope, name), _NOTHING)
-        return [(limit, getattr(allowance, limit), used, None) for limit, used in zip(_LIMITS, spent, strict=True)]
+        return [(limit, getattr(allowance, limit), used) for limit, used in zip(BUDGETS, spent, strict=True)]

@@ -17,9 +17,10 @@ from gateway.contracts.allowance import Allowance
 from gateway.contracts.caller import Caller
 from gateway.contracts.plugin import Counters
 from gateway.errors import GatewayError
+from gateway.limits.budgets import Budgets, Scope
 from gateway.limits.meters import Meters
 from gateway.limits.refusal import fields_of, refusal
-from gateway.limits.rule import Budget, Over, Rule, Scope, key_id
+from gateway.limits.rule import Over, Rule, key_id
 from gateway.limits.usage import Used, used_of
 
 log = logging.getLogger("gateway")
@@ -70,7 +71,7 @@ class Limiter:
         meters: Meters,
         *,
         clock: Callable[[], float],
-        budget: Budget,
+        budgets: Budgets,
         counters: Counters,
         has_ledger: bool = True,
         tenants: Mapping[str, Allowance] = _NONE,
@@ -79,7 +80,7 @@ class Limiter:
     ) -> None:
         self._meters = meters
         self._clock = clock
-        self._budget = budget
+        self._budgets = budgets
         self._counters = counters
         self._has_ledger = has_ledger
         self._tenants, self._models, self._upstreams = tenants, models, upstreams
@@ -165,7 +166,7 @@ class Limiter:
                 "has to set 'usage.enabled', or take the budget away.",
             )
         own = own or name
-        return Rule(scope, name, allowance, self._meters.of(scope, own), self._budget, own)
+        return Rule(scope, name, allowance, self._meters.of(scope, own), self._budgets, own)
 
     def _note(self, over: Over, now_s: float) -> None:
         """Count and log a limit that is reached."""

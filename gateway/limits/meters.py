@@ -3,8 +3,9 @@
 import logging
 
 from gateway.errors import GatewayError
+from gateway.limits.budgets import Scope
 from gateway.limits.counter import Counter
-from gateway.limits.rule import Meter, Scope
+from gateway.limits.rule import Meter
 from gateway.limits.shared import SharedCounters
 
 log = logging.getLogger("gateway")

@@ -15,8 +15,8 @@ from typing import Final
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import StoreError
 from gateway.contracts.usage import COST_UNITS, Dimension, StoredUsage, UsageStore
-from gateway.limits.budgets import Budgets, Spent
-from gateway.limits.rule import Scope, key_id
+from gateway.limits.budgets import Budgets, Scope, Spent
+from gateway.limits.rule import key_id
 
 log = logging.getLogger("gateway")
 

@@ -2,22 +2,12 @@
 
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple
 
-from gateway.contracts.allowance import Allowance
+from gateway.contracts.allowance import Allowance, Limit
+from gateway.limits.budgets import Budgets, Scope
 from gateway.limits.counter import Counter
 
-Scope: TypeAlias = Literal["key", "tenant", "model", "upstream"]
-#: A limit, by the name of its setting.
-Limit: TypeAlias = Literal[
-    "requests_per_minute",
-    "tokens_per_minute",
-    "concurrent",
-    "tokens_per_day",
-    "tokens_per_month",
-    "cost_per_day",
-    "cost_per_month",
-]
 #: How long a client waits for one of the requests under way to end.
 BUSY_S: Final = 1.0
 #: So much of the mean is that of the latest request.
@@ -35,20 +25,6 @@ class Over(NamedTuple):
     rule: "Rule"
     limit: Limit
     wait_s: float | None
-
-
-class Budget(Protocol):
-    """The use of budgets by all replicas (`gateway.limits.budgets`)."""
-
-    def over(self, scope: Scope, name: str, allowance: Allowance) -> Limit | None:
-        """Return the first budget of a rule that is used up; None: there is none."""
-        ...
-
-    def used(
-        self, scope: Scope, name: str, allowance: Allowance
-    ) -> list[tuple[Limit, float | None, float, float | None]]:
-        """Return each budget of a rule: the limit, its figure, what is used, and None (it ends with its period)."""
-        ...
 
 
 class Meter:
@@ -81,7 +57,7 @@ class Rule:
     name: str
     allowance: Allowance
     meter: Meter
-    budget: Budget
+    budgets: Budgets
     id: str
     has_budget: bool = field(init=False)  # kept, because each request asks
 
@@ -171,7 +147,7 @@ class Rule:
         return Over(self, "tokens_per_minute", self.meter.tokens.wait_s(over, now_s)) if over > 0 else None
 
     def _used_up(self) -> Over | None:
-        limit = self.budget.over(self.scope, self.id, self.allowance)
+        limit = self.budgets.over(self.scope, self.id, self.allowance)
         return None if limit is None else Over(self, limit, None)
 
     def _wanted(self, least: int, most: int) -> int:

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gateway.limits.rule import Limit, Rule, Scope
+from gateway.contracts.allowance import Limit
+from gateway.limits.budgets import Scope
+from gateway.limits.rule import Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,6 @@ def used_of(rule: Rule, now_s: float) -> Iterator[Used]:
     if (most := allowance.concurrent) is not None:
         yield told("concurrent", most, meter.requests.present())
     if rule.has_budget:
-        for limit, figure, used, resets_s in rule.budget.used(rule.scope, rule.id, allowance):
+        for limit, figure, used in rule.budgets.used(rule.scope, rule.id, allowance):
             if figure is not None:
-                yield told(limit, figure, used, resets_s)
+                yield told(limit, figure, used)

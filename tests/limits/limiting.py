@@ -41,7 +41,7 @@ class Workers:
     def limiter(self, place: int) -> Limiter:
         """A worker that starts at this place."""
         meters = Meters(self.memory, place=place)
-        return Limiter(meters, clock=self.clock, budget=self.budgets, counters=self.counters, **self._scopes)
+        return Limiter(meters, clock=self.clock, budgets=self.budgets, counters=self.counters, **self._scopes)
 
 
 def caller(name: str = "ci", tenant: str = "team", **limits: object) -> Caller:

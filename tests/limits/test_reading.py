@@ -25,7 +25,7 @@ def used(day: str, tokens: int, *, key: str = "ci", model: str = "gpt-4.1", cost
 
 
 def sums(budgets: Budgets, scope: str, name: str) -> list[float]:
-    return [spent for _, _, spent, _ in budgets.used(scope, name, ALL)]  # type: ignore[arg-type]
+    return [spent for _, _, spent in budgets.used(scope, name, ALL)]  # type: ignore[arg-type]
 
 
 async def _store(*rows: StoredUsage) -> Store:

@@ -17,7 +17,7 @@ def build_limiter(settings: Settings, *, meters: Meters, budgets: Budgets, clock
     return Limiter(
         meters,
         clock=clock.monotonic,
-        budget=budgets,
+        budgets=budgets,
         counters=counters,
         has_ledger=settings.usage.enabled,
         tenants=_allowances(settings.limits.tenants),
