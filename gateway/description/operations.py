@@ -279,7 +279,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
     _get("/context/tools", "listTools", "List the tools in use, those of MCP servers included", "Operating",
          paged("Tool"), parameters=(_BEHIND, _MANY)),
     _get("/context/limits", "listLimits", "List the limits of the key and its tenant, or with `admin` all",
-         "Operating", paged("Limit"), scopes=(*_LOOKS, "admin")),
+         "Operating", listing("Limit"), scopes=(*_LOOKS, "admin")),
     _get("/context/usage", "getUsage", "Get sums of usage, of the key's own tenant, or with `admin` of all",
          "Operating", ref("Usage"), scopes=(*_LOOKS, "admin"), parameters=_OF_USAGE),
     _get("/context/status", "getStatus", "Get versions, upstreams, configuration, problems and recent figures",

@@ -5,16 +5,14 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.api.request import Authorise, query_of
+from gateway.api.request import VIEWING, Authorise, query_of
 from gateway.api.site import Route, readable
-from gateway.api.views import json_answer
+from gateway.api.views import list_answer
 from gateway.contracts.caller import Caller
 from gateway.contracts.store import Json
 from gateway.limits.usage import Used
 
 LIMITS: Final = "/context/limits"
-#: Scopes that see the limits of their own key and tenant; `admin` sees all.
-SCOPES: Final = ("context", "approve", "admin")
 
 
 class LimitPages:
@@ -29,9 +27,9 @@ class LimitPages:
         return [*readable(LIMITS, self._get)]
 
     async def _get(self, request: web.Request) -> web.Response:
-        caller = self._authorise(request, *SCOPES)
+        caller = self._authorise(request, *VIEWING, "admin")
         query_of(request)
-        return json_answer({"object": "list", "data": [limit_view(one) for one in self._used(caller)]})
+        return list_answer([limit_view(one) for one in self._used(caller)])
 
 
 def limit_view(used: Used) -> Json:
