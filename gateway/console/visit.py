@@ -59,7 +59,7 @@ ENTRIES: Final = (
     Entry(path="/memories", name="Memories", scopes=("context", "admin")),
     Entry(path="/remembered", name="Remembered", scopes=VIEWING),
     Entry(path="/keys", name="Keys", scopes=ADMIN),
-    Entry(path="/usage", name="Usage", scopes=("context", "approve", "admin")),
+    Entry(path="/usage", name="Usage", scopes=(*VIEWING, *ADMIN)),
     Entry(path="/status", name="Status", scopes=ADMIN),
 )
 

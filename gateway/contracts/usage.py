@@ -2,11 +2,13 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias, get_args
 
 #: What usage can be summed by.
 Dimension: TypeAlias = Literal["day", "tenant", "key", "model", "upstream", "lane"]
-DIMENSIONS: Final[tuple[Dimension, ...]] = ("day", "tenant", "key", "model", "upstream", "lane")
+DIMENSIONS: Final[tuple[Dimension, ...]] = get_args(Dimension)
+#: What is counted, besides the cost.
+COUNTS: Final = ("requests", "rejected", "cut", "estimated", "input", "cached", "output", "reasoning")
 #: Units of cost in one of the currency.
 COST_UNITS: Final = 1_000_000_000
 

@@ -13,14 +13,13 @@ from gateway.api.approvals import STATES as APPROVAL_STATES
 from gateway.api.approvals import Batch
 from gateway.api.decisions import DecisionBody
 from gateway.api.mcp_services import Acceptance
-from gateway.api.operating.usage import COUNTS
 from gateway.api.prompts import PromptBody
 from gateway.api.runs import STATES as RUN_STATES
 from gateway.api.runs import SettlementBody
 from gateway.api.workflows import RunBody
 from gateway.config.schema.keys import KeyTerms
 from gateway.config.schema.mcp import McpServer
-from gateway.contracts.usage import DIMENSIONS
+from gateway.contracts.usage import COUNTS, DIMENSIONS
 from gateway.description.shapes import (
     NUMBER,
     OBJECT,

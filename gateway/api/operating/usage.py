@@ -8,29 +8,26 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.api.request import Authorise, query_of, word_of
+from gateway.api.request import VIEWING, Authorise, query_of, word_of
 from gateway.api.site import Route, readable
 from gateway.api.views import json_answer
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json, Store
-from gateway.contracts.usage import COST_UNITS, DIMENSIONS, Dimension, StoredUsage
+from gateway.contracts.usage import COST_UNITS, COUNTS, DIMENSIONS, Dimension, StoredUsage
 from gateway.errors import GatewayError
 
 USAGE: Final = "/context/usage"
-#: Scopes that see the usage of their own tenant; `admin` sees all.
-SCOPES: Final = ("context", "approve", "admin")
 FORMATS: Final = ("json", "csv")
 #: Days of an answer that names none, today included.
 DAYS: Final = 30
 #: More rows are nothing to read.
 ROWS_MOST: Final = 20_000
-COUNTS: Final = ("requests", "rejected", "cut", "estimated", "input", "cached", "output", "reasoning")
 #: What spreadsheets take for the beginning of a formula. Upstreams name models.
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 class UsagePages:
-    """The page of one worker. `flush` stores what this worker has recorded."""
+    """The page of one worker, on which `admin` sees the usage of all tenants. `flush` stores what it has recorded."""
 
     def __init__(
         self,
@@ -52,7 +49,7 @@ class UsagePages:
         return [*readable(USAGE, self._get)]
 
     async def _get(self, request: web.Request) -> web.Response:
-        caller = self._authorise(request, *SCOPES)
+        caller = self._authorise(request, *VIEWING, "admin")
         query = query_of(request, "from", "to", "by", "format")
         today = datetime.fromtimestamp(self._clock.time(), UTC).date()
         until = _day_of(query.get("to"), "to") or today
@@ -97,10 +94,9 @@ def _table(found: Sequence[StoredUsage], by: Sequence[Dimension]) -> web.Respons
     rows.writerow([*by, *COUNTS, "cost", "currency"])
     for usage in found:
         view = usage_view(usage, by)
-        cost = view.pop("cost")
-        view["cost"] = "" if cost is None else f"{cost:.9f}"
+        cost = "" if view["cost"] is None else f"{view['cost']:.9f}"
         names = [_plain(str(view[name])) for name in by]
-        rows.writerow([*names, *(view[name] for name in COUNTS), view["cost"], view["currency"] or ""])
+        rows.writerow([*names, *(view[name] for name in COUNTS), cost, view["currency"] or ""])
     headers = {"Content-Disposition": 'attachment; filename="usage.csv"'}
     return web.Response(text=text.getvalue(), content_type="text/csv", charset="utf-8", headers=headers)
 

@@ -8,9 +8,9 @@ from gateway.cli.commands import Commands
 from gateway.cli.formatting import View, list_lines, views
 from gateway.cli.operator.arguments import add_asking, json_option
 from gateway.cli.operator.remote import Remote
+from gateway.contracts.usage import COUNTS, DIMENSIONS
 
 PATH: Final = ("context", "usage")
-_COLUMNS: Final = ("requests", "rejected", "cut", "estimated", "input", "cached", "output", "reasoning")
 _NAME_CHARS: Final = 60
 
 
@@ -19,7 +19,7 @@ def add(commands: Commands) -> None:
     p = add_asking(commands, "usage", listed, "show who used how many tokens, and what they cost")
     p.add_argument("--from", dest="since", metavar="DAY", help="first day in UTC (default: 30 days up to the last one)")
     p.add_argument("--to", dest="until", metavar="DAY", help="last day (default: today)")
-    text = "sum by some of day, tenant, key, model, upstream, lane, with commas between them (default: day)"
+    text = f"sum by some of {', '.join(DIMENSIONS)}, with commas between them (default: day)"
     p.add_argument("--by", default="day", metavar="NAMES", help=text)
     json_option(p)
 
@@ -35,7 +35,7 @@ def listed(remote: Remote, *, since: str | None, until: str | None, by: str, as_
         yield "usage is not recorded: set usage.enabled in gateway.yaml"
     if found:
         names = [str(name) for name in _names(answer)]
-        rows = [[*names, *_COLUMNS, "cost"], *(_cells(view, names) for view in found)]
+        rows = [[*names, *COUNTS, "cost"], *(_cells(view, names) for view in found)]
         yield from _table(rows, left=len(names))
     else:
         yield "none"
@@ -51,7 +51,7 @@ def _cells(view: View, names: Sequence[str]) -> list[str]:
     cost = view.get("cost")
     paid = f"{cost:.4f} {shown(str(view.get('currency')), 3)}" if isinstance(cost, int | float) else "-"
     named = [shown(str(view.get(name) or "-"), _NAME_CHARS) for name in names]
-    return [*named, *(str(view.get(name, 0)) for name in _COLUMNS), paid]
+    return [*named, *(str(view.get(name, 0)) for name in COUNTS), paid]
 
 
 def _table(rows: Sequence[Sequence[str]], *, left: int) -> Iterator[str]:

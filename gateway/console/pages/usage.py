@@ -10,10 +10,10 @@ from aiohttp import web
 
 from gateway.console.rendering import shown_amount
 from gateway.console.translation import Translate
-from gateway.console.visit import Page, Visit
+from gateway.console.visit import ADMIN, VIEWING, Page, Visit
 from gateway.contracts.store import Json
+from gateway.contracts.usage import COUNTS
 
-SCOPES: Final = ("context", "approve", "admin")
 #: What the table is summed by, in words.
 KINDS: Final[Mapping[str, str]] = {
     "model": "Model",
@@ -62,7 +62,7 @@ class UsageReport:
     """The page of usage."""
 
     def pages(self) -> tuple[Page, ...]:
-        return (Page("GET", "/usage", self._usage, SCOPES),)
+        return (Page("GET", "/usage", self._usage, (*VIEWING, *ADMIN)),)
 
     async def _usage(self, visit: Visit) -> web.Response:
         kind = visit.query.get("by", "")
@@ -126,8 +126,7 @@ def chart_of(rows: Sequence[Json], *, since: str, days: int, t: Translate) -> Da
 
 def sums_of(rows: Sequence[Json]) -> Mapping[str, int]:
     """Return the sums of all rows."""
-    names = ("requests", "rejected", "cut", "estimated", "input", "cached", "output", "reasoning")
-    return {name: sum(row[name] for row in rows) for name in names}
+    return {name: sum(row[name] for row in rows) for name in COUNTS}
 
 
 def costs_of(rows: Sequence[Json]) -> Sequence[tuple[str, float]]:
