@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Collection, Sequence
-from functools import partial
 from typing import Final
 
 from gateway.plugin import DIMENSIONS, Dimension, StoredUsage
@@ -47,7 +46,7 @@ class SqliteUsage(SqliteWork):
         return await self._all(USAGE, statement, (since, until, *(() if tenant is None else (tenant,))))
 
     async def prune_usage(self, *, before: str) -> int:
-        return await self._write(partial(_prune, before=before))
+        return await self._write(lambda c: c.execute(_PRUNE, (before,)).rowcount)
 
 
 def _select(by: Collection[Dimension], *, of_one: bool) -> str:
@@ -57,7 +56,3 @@ def _select(by: Collection[Dimension], *, of_one: bool) -> str:
     listed = ", ".join(groups)
     # Only names of columns are put together here.
     return f"SELECT {', '.join(columns)} FROM usage WHERE {where} GROUP BY {listed} ORDER BY {listed}"  # noqa: S608
-
-
-def _prune(connection: sqlite3.Connection, *, before: str) -> int:
-    return connection.execute(_PRUNE, (before,)).rowcount
