@@ -368,7 +368,7 @@ class SqliteStore(SqliteMemories, SqliteResponses, SqliteKeys, SqliteUsage):
         return await self._revoke(journal.DELETE_ASK, (ask.tenant, ask.caller, ask.conversation), audit)
 
     async def _revoke(self, statement: str, values: Values, audit: Sequence[AuditLine]) -> bool:
-        revoke = partial(transactions.revoke, statement=statement, values=values, audit=audit)
+        revoke = partial(transactions.audited, statement=statement, values=values, audit=audit)
         return await self._write(revoke, lasts=Lasts.FOR_SURE)
 
     # Events and the audit log.

@@ -73,7 +73,7 @@ def write(connection: sqlite3.Connection, *, change: Change) -> None:
             connection.execute(journal.AWAITS, (run.tenant, run.id, run.id, run.updated_s + AWAITED_S))
     if run.state in ENDED:
         _undecided(connection, journal.CANCEL_APPROVALS, (run.tenant, run.id), now_s=run.updated_s)
-    append(connection, change.events, change.audit)
+    _append(connection, change.events, change.audit)
 
 
 def _hold_key(connection: sqlite3.Connection, run: StoredRun, *, instead_of: str | None) -> None:
@@ -146,7 +146,7 @@ def _decide(connection: sqlite3.Connection, write: DecisionWrite) -> Approval:
     decided = APPROVALS.fact(connection.execute(journal.DECIDE, (state, *decision, *key)).fetchone())
     if write.grant is not None:
         connection.execute(journal.ADD_GRANT, GRANTS.values(write.grant))
-    append(connection, write.events, write.audit)
+    _append(connection, write.events, write.audit)
     return decided
 
 
@@ -185,7 +185,7 @@ def cancel(
     if not connection.execute(journal.CANCEL_RUN, (now_s, tenant, run_id)).rowcount:
         return False
     _undecided(connection, journal.CANCEL_APPROVALS, (tenant, run_id), now_s=now_s)
-    append(connection, events, audit)
+    _append(connection, events, audit)
     return True
 
 
@@ -193,16 +193,16 @@ def late(
     connection: sqlite3.Connection, *, step: StoredStep, events: Sequence[RunEvent], audit: Sequence[AuditLine]
 ) -> None:
     connection.execute(journal.LATE_STEP, (step.late, step.tenant, step.run_id, step.number))
-    append(connection, events, audit)
+    _append(connection, events, audit)
 
 
-def revoke(
+def audited(
     connection: sqlite3.Connection, *, statement: str, values: Sequence[object], audit: Sequence[AuditLine]
 ) -> bool:
-    """Execute the deletion `statement`, and write `audit` only if it deleted something. Return whether it did."""
-    was_there = connection.execute(statement, values).rowcount > 0
-    append(connection, (), audit if was_there else ())
-    return was_there
+    """Execute a statement, and write `audit` only if it changed a row. Return whether it did."""
+    is_changed = connection.execute(statement, values).rowcount > 0
+    _append(connection, (), audit if is_changed else ())
+    return is_changed
 
 
 def reissue(connection: sqlite3.Connection, *, old_id: str, approval: Approval, events: Sequence[RunEvent]) -> bool:
@@ -214,7 +214,7 @@ def reissue(connection: sqlite3.Connection, *, old_id: str, approval: Approval, 
     connection.execute(journal.REPLACE_APPROVAL, (approval.id, *place))
     now_s = approval.created_s
     old = _resolved(tenant, approval.run_id, old_id, state="cancelled", now_s=now_s)
-    append(connection, (old, *events), [_line(replace(approval, state="cancelled"), now_s=now_s)])
+    _append(connection, (old, *events), [_line(replace(approval, state="cancelled"), now_s=now_s)])
     return True
 
 
@@ -229,7 +229,7 @@ def _undecided(
     rows = connection.execute(statement, values).fetchall()
     ended = sorted(map(APPROVALS.fact, rows), key=attrgetter("created_s", "id"))
     events = [_resolved(a.tenant, a.run_id, a.id, state=a.state, now_s=now_s) for a in ended]
-    append(connection, events, [_line(approval, now_s=now_s) for approval in ended])
+    _append(connection, events, [_line(approval, now_s=now_s) for approval in ended])
     return ended
 
 
@@ -260,8 +260,7 @@ def _resolved(tenant: str, run_id: str, approval_id: str, *, state: str, now_s: 
     return RunEvent(tenant=tenant, run_id=run_id, type="approval.resolved", data=data, created_s=now_s)
 
 
-def append(connection: sqlite3.Connection, events: Iterable[RunEvent], audit: Sequence[AuditLine]) -> None:
-    """Write events and audit lines behind the last ones."""
+def _append(connection: sqlite3.Connection, events: Iterable[RunEvent], audit: Sequence[AuditLine]) -> None:
     connection.executemany(journal.ADD_EVENT, (EVENTS.values(event)[:-1] for event in events))
     if not audit:
         return

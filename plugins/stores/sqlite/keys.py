@@ -1,6 +1,5 @@
 """The keys of the SQLite store: the methods of `KeyStore`, on the threads of the store."""
 
-import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -8,7 +7,7 @@ from functools import partial
 from gateway.plugin import Adding, AuditLine, StoredKey
 
 from .commits import Lasts
-from .journal_transactions import append
+from .journal_transactions import audited
 from .rows import Rows
 from .thread import SqliteWork
 
@@ -30,9 +29,7 @@ REVOKE = f"""UPDATE keys SET revoked_s = ?1, revoked_by = ?2 WHERE tenant = ?3 A
 #: By this count each process sees that a key has changed.
 CHANGES = "SELECT coalesce(max(value), 0) FROM counters WHERE name = 'keys'"
 CHANGED = "INSERT INTO counters VALUES ('keys', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1"
-USED = """UPDATE keys SET used_s = (SELECT value FROM json_each(?1) WHERE key = keys.id)
-    WHERE id IN (SELECT key FROM json_each(?1))
-    AND coalesce(used_s, 0) < (SELECT value FROM json_each(?1) WHERE key = keys.id)"""
+USED = "UPDATE keys SET used_s = ?2 WHERE id = ?1 AND coalesce(used_s, 0) < ?2"
 PRUNE = """DELETE FROM keys WHERE number IN
     (SELECT number FROM keys WHERE coalesce(revoked_s, expires_s) < ? LIMIT ?)"""
 
@@ -65,7 +62,7 @@ class SqliteKeys(SqliteWork):
         return int(await self._read(lambda c: c.execute(CHANGES).fetchone()[0]))
 
     async def note_key_use(self, used_s: Mapping[str, float]) -> None:
-        await self._write(lambda c: c.execute(USED, (json.dumps(dict(used_s)),)).rowcount)
+        await self._write(lambda c: c.executemany(USED, used_s.items()).rowcount)
 
 
 def add(connection: sqlite3.Connection, *, key: StoredKey, most: int, audit: Sequence[AuditLine]) -> Adding:
@@ -91,11 +88,10 @@ def changed(
     connection: sqlite3.Connection, *, statement: str, values: Sequence[object], audit: Sequence[AuditLine]
 ) -> bool:
     """Execute a statement, and if it changed a row, count that and write `audit`. Return whether it did."""
-    if not connection.execute(statement, values).rowcount:
-        return False
-    connection.execute(CHANGED)
-    append(connection, (), audit)
-    return True
+    is_changed = audited(connection, statement=statement, values=values, audit=audit)
+    if is_changed:
+        connection.execute(CHANGED)
+    return is_changed
 
 
 def prune_keys(connection: sqlite3.Connection, *, before_s: float, limit: int) -> int:
