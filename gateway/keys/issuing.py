@@ -69,7 +69,7 @@ class KeyIssuer:
     async def rotate(self, key_id: str, *, tenant: str, grace_s: float | None, by: Caller | None, via: Via) -> Issued:
         """Make a key with the terms of another one, which stays valid for `grace_s` seconds; None: as configured."""
         self._check_enabled()
-        old = await self._found(key_id, tenant=tenant)
+        old = await self.found(key_id, tenant=tenant)
         issued = self._issued(terms := stored_terms(old), by)
         self._check_width(terms, by)
         until_s = issued.key.created_s + (self._settings().runtime_keys.grace if grace_s is None else grace_s)
@@ -84,7 +84,7 @@ class KeyIssuer:
 
     async def revoke(self, key_id: str, *, tenant: str, by: Caller | None, via: Via) -> StoredKey:
         """Revoke a key: it opens nothing any more. Return it as it was."""
-        key = await self._found(key_id, tenant=tenant)
+        key = await self.found(key_id, tenant=tenant)
         author, now_s = _author(by), self._clock.time()
         audit = [self._line(key, "revoked", by, via)]
         if not await self._store.revoke_key(key_id, tenant=tenant, by=author, now_s=now_s, audit=audit):
@@ -92,7 +92,8 @@ class KeyIssuer:
         self._log(key, "revoked", by)
         return key
 
-    async def _found(self, key_id: str, *, tenant: str) -> StoredKey:
+    async def found(self, key_id: str, *, tenant: str) -> StoredKey:
+        """Return a key of a tenant. Raises GatewayError (key_not_found) where it has none with this id."""
         key = await self._store.key(key_id, tenant=tenant)
         if key is None:
             raise GatewayError(

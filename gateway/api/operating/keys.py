@@ -82,10 +82,7 @@ class KeyPages:
     async def _show(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, _SCOPE)
         query_of(request)
-        key = await self._store.key(request.match_info["id"], tenant=caller.tenant)
-        if key is None:
-            raise GatewayError("key_not_found", f"The gateway has no key with this id: GET {KEYS} lists all keys.")
-        return json_answer(self._view(key))
+        return json_answer(self._view(await self._issuer.found(request.match_info["id"], tenant=caller.tenant)))
 
     async def _create(self, request: web.Request) -> web.Response:
         caller = self._authorise(request, _SCOPE)
