@@ -5,13 +5,14 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from gateway import strict_json
 from gateway.cli.commands import Commands, add_printing, configuration, own_arguments
 from gateway.cli.operator.remote import Remote, given_key
 from gateway.config import Address
 
+URL_HELP: Final = "the gateway's address (default: as configured); its key: GATEWAY_API_KEY"
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
@@ -29,7 +30,7 @@ def add_asking(
         return function(remote_of(args, admin=admin), **own_arguments(args))
 
     parser = add_printing(commands, name, lines, text)
-    parser.add_argument("--url", help="the gateway's address (default: as configured); its key: GATEWAY_API_KEY")
+    parser.add_argument("--url", help=URL_HELP)
     return parser
 
 

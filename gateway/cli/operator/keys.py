@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from gateway.cli.commands import Commands, WrongUsage, add_group, add_printing, configuration, own_arguments
 from gateway.cli.formatting import CommandError, View, list_lines, time_of, word
-from gateway.cli.operator.arguments import add_asking, json_option, remote_of
+from gateway.cli.operator.arguments import URL_HELP, add_asking, json_option, remote_of
 from gateway.cli.operator.remote import Remote
 from gateway.clock import SystemClock
 from gateway.config import Loaded
@@ -64,7 +64,7 @@ def add(commands: Commands) -> None:
 def _ways(parser: argparse.ArgumentParser, *, prints: bool = True) -> None:
     """Add the options that say where the keys are."""
     way = parser.add_mutually_exclusive_group()
-    way.add_argument("--url", help="the gateway's address (default: as configured); its key: GATEWAY_API_KEY")
+    way.add_argument("--url", help=URL_HELP)
     way.add_argument(
         "--store", action="store_true", help="in the configured store itself, whether or not a gateway runs"
     )
