@@ -69,7 +69,7 @@ def assemble(
     inbox = Inbox(rendering, live := Live(lambda *news: inbox.news_of(*news), is_valid=is_valid))
     others = (
         *(RunList(now_s), RunPages(live, now_s), Workflows(), Playground(), Prompts(), Memories(), Remembered()),
-        *(Tools(), ServiceForm(), Services(), Keys(now_s), UsageReport(), Status()),
+        *(Tools(), ServiceForm(), Services(), Keys(now_s), UsageReport(now_s), Status()),
     )
     pages = (*inbox.pages(), *(page for each in others for page in each.pages()))
     signing = Sessions(secret, lifetime_s=lifetime_s, now_s=now_s)

@@ -1,9 +1,9 @@
 """The page of usage: the tokens of each day as a chart, and who used them as a table."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 from aiohttp import web
@@ -59,7 +59,10 @@ class DayChart:
 
 
 class UsageReport:
-    """The page of usage."""
+    """The page of usage. `now_s` returns the Unix time."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
 
     def pages(self) -> tuple[Page, ...]:
         return (Page("GET", "/usage", self._usage, (*VIEWING, *ADMIN)),)
@@ -68,9 +71,9 @@ class UsageReport:
         kind = visit.query.get("by", "")
         by = kind if kind in KINDS else "model"
         days = next((span for span in SPANS if str(span) == visit.query.get("days")), USUAL_DAYS)
-        latest = await visit.api.get("context", "usage", by="day")
-        since = (date.fromisoformat(latest["to"]) - timedelta(days=days - 1)).isoformat()
-        span = {"from": since, "to": latest["to"]}
+        until = datetime.fromtimestamp(self._now_s(), UTC).date()
+        since = (until - timedelta(days=days - 1)).isoformat()
+        span = {"from": since, "to": until.isoformat()}
         daily = await visit.api.get("context", "usage", by="day", **span)
         found = await visit.api.get("context", "usage", by=by, **span)
         rows = sorted(found["data"], key=lambda row: (-(row["input"] + row["output"]), -row["requests"]))
