@@ -8,6 +8,7 @@ one that was tried, after a pause.
 
 import random
 from collections.abc import Sequence
+from copy import copy
 from typing import Final
 
 from gateway.upstream.group import NOTHING_DONE, Group
@@ -153,11 +154,8 @@ class Tries:
         member = self.home.choose(self.sticky, self.model, without=self._tried)
         if member is None or not self.home.budget.take():
             return None
-        second = Tries.__new__(Tries)
-        second._fallbacks = ()
-        second.home = self.home
-        second.sticky, second.model, second.pause_s = self.sticky, self.model, 0.0
-        second._twice, second._tried, second._reason, second._chosen = self._twice, self._tried, "hedge", None
+        second = copy(self)  # `_tried` is that of both
+        second._fallbacks, second._chosen, second.pause_s, second._reason = (), None, 0.0, "hedge"
         second.use(self.home, member)
         return second
 
