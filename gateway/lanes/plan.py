@@ -88,18 +88,21 @@ class Plan:
 class Ways:
     """The ways of a request to the endpoints of its upstream and of the fallbacks.
 
-    A plan for each is made when it is first used, and kept. `twice`: sending the request twice does no harm. `sticky`:
-    what belongs at the same endpoint (`balance: sticky`). `fallbacks` are those that the caller may use.
+    A plan for each is made when it is first used, and kept; `first` is that of the first endpoint. `twice`: sending the
+    request twice does no harm. `sticky`: what belongs at the same endpoint (`balance: sticky`). `fallbacks` are those
+    that the caller may use.
     """
 
     __slots__ = ("_make", "_plans", "fallbacks", "group", "sticky", "twice")
 
-    def __init__(self, group: Group, make: Callable[[Group, Member], Plan], *, twice: bool, sticky: bytes) -> None:
+    def __init__(
+        self, group: Group, first: Plan, make: Callable[[Group, Member], Plan], *, twice: bool, sticky: bytes
+    ) -> None:
         self.group = group
         self.twice = twice
         self.sticky = sticky
         self._make = make
-        self._plans: dict[Member, Plan] = {}
+        self._plans: dict[Member, Plan] = {group.members[0]: first}
         self.fallbacks = tuple(fallback for fallback in group.fallbacks if self._allowed(fallback))
 
     def to(self, group: Group, member: Member) -> Plan:
@@ -151,9 +154,7 @@ class ModelWays:
             group = next(named, group)
         ways = self._found.get(group)
         if ways is None:
-            ways = self._ways_to(group)
-            ways.to(group, group.members[0])
-            self._found[group] = ways
+            ways = self._found[group] = self._ways_to(group)
         return ways
 
 

@@ -200,19 +200,20 @@ class Router:
         twice = may_run_twice(head, path_of(plain))
 
         def ways_to(group: Group) -> Ways:
-            caller = make(group, group.members[0]).caller
-            sticky = head.value(_CONVERSATION) or (b"" if self.keys.is_empty else caller.name.encode())
-            return Ways(group, make, twice=twice, sticky=sticky)
+            first = make(group, group.members[0])
+            sticky = head.value(_CONVERSATION) or (b"" if self.keys.is_empty else first.caller.name.encode())
+            return Ways(group, first, make, twice=twice, sticky=sticky)
 
         if route.by_model and (head.length or head.chunked):
             plan = self._first_allowed(make, (group, *(served for served, _ in self._served)))
             plan = replace(plan, splice=_kind(ByModel, plan.meter), by_model=ModelWays(group, self._served, ways_to))
             return self._limited(plan, None)
-        plan = make(group, group.members[0])
         if group.plain:
-            return self._limited(plan, group)
+            return self._limited(make(group, group.members[0]), group)
+        ways = ways_to(group)
+        plan = ways.to(group, group.members[0])
         kind = Balanced if group.rules.hedge_s is None else Hedging
-        return self._limited(replace(plan, splice=_kind(kind, plan.meter), ways=ways_to(group)), group)
+        return self._limited(replace(plan, splice=_kind(kind, plan.meter), ways=ways), group)
 
     def _limited(self, plan: Plan, group: Group | None) -> Plan:
         """Return the plan with the limits of its requests. Raises GatewayError (overloaded): they cannot be counted.
