@@ -193,7 +193,7 @@ def upstream_head(head: RequestHead, target: bytes, endpoint: Endpoint, identity
         if field.name == b"host":
             out.append(_with_value(field, endpoint.authority))
         elif field.name == credential:
-            out.append(_with_value(field, _credential_value(endpoint, credential)))
+            out.append(_with_value(field, endpoint.credential(credential)))
             credential = b""
         elif field.name == b"content-length":
             start = field.line.index(field.value, len(field.name) + 1)
@@ -205,7 +205,7 @@ def upstream_head(head: RequestHead, target: bytes, endpoint: Endpoint, identity
         elif field.name not in drop and not _is_ours(field.name):
             out.append(field.line)
     if credential:
-        out.append(b"%b: %b\r\n" % (credential.title(), _credential_value(endpoint, credential)))
+        out.append(b"%b: %b\r\n" % (credential.title(), endpoint.credential(credential)))
     out.append(b"\r\n")
     return b"".join(parts), b"".join(after)
 
@@ -221,11 +221,6 @@ def _credential_header(head: RequestHead, endpoint: Endpoint) -> bytes:
     if endpoint.auth_header is not None:
         return endpoint.auth_header
     return next((name for name in CREDENTIAL_HEADERS if head.value(name) is not None), CREDENTIAL_HEADERS[0])
-
-
-def _credential_value(endpoint: Endpoint, header: bytes) -> bytes:
-    key = endpoint.api_key or b""
-    return b"Bearer " + key if header == b"authorization" else key
 
 
 def _with_value(field: Field, value: bytes) -> bytes:

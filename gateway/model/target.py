@@ -43,7 +43,7 @@ class Target:
 
     def path(self, path: bytes) -> bytes:
         """Return an API path at the upstream: its base path replaces `/v1`."""
-        return (self.pool.endpoint.base_path or b"/v1") + path
+        return self.pool.endpoint.path(path)
 
     def url(self, path: bytes) -> str:
         """Return the URL of a path of the API, for people."""

@@ -45,7 +45,4 @@ def list_request(target: Target, lines: bytes) -> bytes:
 
 def own_credential(clients: bytes, endpoint: Endpoint, *, header: bytes) -> bytes:
     """Return the client's credential, or the upstream's own key in `auth_header`, else in `header`."""
-    if endpoint.api_key is None:
-        return clients
-    name = endpoint.auth_header or header
-    return b"%b: %b%b\r\n" % (name.title(), b"Bearer " if name == b"authorization" else b"", endpoint.api_key)
+    return clients if endpoint.api_key is None else endpoint.credential_line(header)

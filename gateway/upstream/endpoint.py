@@ -27,3 +27,19 @@ class Endpoint:
     first_byte_s: float = 600.0
     idle_s: float = 300.0
     stream: Literal["usage", "plain", "never"] = "usage"
+
+    def path(self, path: bytes) -> bytes:
+        """Return a path of the API at this endpoint: its base path replaces `/v1`."""
+        return (self.base_path or b"/v1") + path
+
+    def credential(self, header: bytes) -> bytes:
+        """Return the value with which a header carries the key. The name of the header is in lower case."""
+        key = self.api_key or b""
+        return b"Bearer " + key if header == b"authorization" else key
+
+    def credential_line(self, header: bytes) -> bytes:
+        """Return the header line that carries the key in `auth_header`, else in `header`; none if there is no key."""
+        if self.api_key is None:
+            return b""
+        name = self.auth_header or header
+        return b"%b: %b\r\n" % (name.title(), self.credential(name))

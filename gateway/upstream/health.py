@@ -86,17 +86,6 @@ class HealthChecks:
 
 
 def _request(endpoint: Endpoint, path: bytes) -> bytes:
-    target = (endpoint.base_path or b"/v1") + path
-    credential = b""
-    if endpoint.api_key is not None:
-        name = endpoint.auth_header or b"authorization"
-        credential = b"%b: %b%b\r\n" % (
-            name.title(),
-            b"Bearer " if name == b"authorization" else b"",
-            endpoint.api_key,
-        )
-    return b"GET %b HTTP/1.1\r\nHost: %b\r\n%bAccept: application/json\r\n\r\n" % (
-        target,
-        endpoint.authority,
-        credential,
-    )
+    credential = endpoint.credential_line(b"authorization")
+    lines = b"GET %b HTTP/1.1\r\nHost: %b\r\n" % (endpoint.path(path), endpoint.authority)
+    return lines + credential + b"Accept: application/json\r\n\r\n"

@@ -19,3 +19,25 @@ def test_facts_do_not_change() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         endpoint.port = 2  # type: ignore[misc]
     assert (endpoint.base_path, endpoint.tls, endpoint.connect_s, endpoint.idle_s) == (b"", None, 5.0, 300.0)
+
+
+@pytest.mark.parametrize(
+    ("auth_header", "line"),
+    [
+        (None, b"Authorization: Bearer sk-secret\r\n"),
+        (b"authorization", b"Authorization: Bearer sk-secret\r\n"),
+        (b"x-api-key", b"X-Api-Key: sk-secret\r\n"),
+    ],
+)
+def test_its_key_goes_where_the_configuration_says(auth_header: bytes | None, line: bytes) -> None:
+    """Else into the header that is asked for; without a key there is no line."""
+    facts = Endpoint(name="up", host="h", port=1, authority=b"h:1", auth_header=auth_header)
+    assert facts.credential_line(b"authorization") == b""
+    assert dataclasses.replace(facts, api_key=b"sk-secret").credential_line(b"authorization") == line
+
+
+def test_its_base_path_replaces_the_version() -> None:
+    """That is `/v1` where its URL has no path."""
+    facts = Endpoint(name="up", host="h", port=1, authority=b"h:1")
+    assert facts.path(b"/models") == b"/v1/models"
+    assert dataclasses.replace(facts, base_path=b"/x/v2").path(b"/models") == b"/x/v2/models"
