@@ -38,10 +38,16 @@ class Cost:
 
 
 class Grown:
-    """This checkout's gateway in `folder`, with a store in a file unless `config` says otherwise."""
+    """This checkout's gateway in `folder`, with a store in a file unless `config` says otherwise.
 
-    def __init__(self, folder: Path, config: Mapping[str, object], *, workers: int = 1) -> None:
+    `core`: it runs on this one only.
+    """
+
+    def __init__(
+        self, folder: Path, config: Mapping[str, object], *, workers: int = 1, core: int | None = None
+    ) -> None:
         self.folder = folder
+        self._core = core
         self.store = folder / "gateway.db"
         folder.mkdir(exist_ok=True)
         logging = {"logging": {"access": False, "level": "warning"}}
@@ -62,24 +68,24 @@ class Grown:
 
     def start(self) -> float:
         """Start the gateway, and return the seconds until it was ready."""
-        self._running = Running(self._system, folder=self.folder)
+        self._running = Running(self._system, core=self._core, folder=self.folder)
         return self._running.await_ready(READY)
 
     def kill(self) -> None:
         """Kill the gateway (SIGKILL): it cannot finish anything."""
-        self._started.kill()
+        self.running.kill()
 
     def memory_mb(self) -> float:
-        return kernel.memory_mb(self._started.processes)
+        return kernel.memory_mb(self.running.processes)
 
     def cpu_s(self) -> float:
         """Return the CPU time of all its processes since the start, in seconds."""
-        return kernel.cpu_s(self._started.processes)
+        return kernel.cpu_s(self.running.processes)
 
     @contextmanager
     def measured(self) -> Iterator[Cost]:
         """Measure the CPU time of all its processes, and the longest hold of one worker's event loop."""
-        cost, processes = Cost(), self._started.processes
+        cost, processes = Cost(), self.running.processes
         command = (sys.executable, "-m", "bench.probe", str(self.port), str(processes[0]))
         probe = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
         try:
@@ -96,13 +102,14 @@ class Grown:
     @contextmanager
     def counted(self) -> Iterator[Cost]:
         """Measure the CPU time of all its processes, without a probe: its requests would be a part of the figure."""
-        cost, processes = Cost(), self._started.processes
+        cost, processes = Cost(), self.running.processes
         before_s = kernel.cpu_s(processes)
         yield cost
         cost.cpu_s = kernel.cpu_s(processes) - before_s
 
     @property
-    def _started(self) -> Running:
+    def running(self) -> Running:
+        """Return the started gateway as the load client knows it."""
         assert self._running is not None, "not started"
         return self._running
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from bench import (
     growth_console,
+    growth_features,
     growth_mcp,
     growth_requests,
     growth_responses,
@@ -43,6 +44,7 @@ _SUBJECTS: Final[Mapping[str, tuple[Callable[..., None], Mapping[str, Any]]]] = 
         {"items": [10, 1000, 10_000], "megabytes": [1, 10]},
     ),
     "mcp": (growth_mcp.measure, {"tools": [20, 200], "services": 20, "clients": 100, "calls": 1000, "rounds": 30}),
+    "features": (growth_features.measure, {"rounds": 60, "seconds": 0.25, "requests": 100}),
     "console": (
         growth_console.measure,
         {"runs": 1_000_000, "requests": 200, "inboxes": 200, "seconds": 30.0, "starts": 10},
@@ -56,6 +58,7 @@ _QUICK: Final[Mapping[str, Mapping[str, Any]]] = {
     "requests": {"memories": [500], "messages": [10, 100]},
     "responses": {"items": [10, 100], "megabytes": [1]},
     "mcp": {"tools": [20], "services": 3, "clients": 5, "calls": 20, "rounds": 2},
+    "features": {"rounds": 2, "seconds": 0.1, "requests": 16, "pairs": 1},
     "console": {"runs": 10_000, "requests": 16, "inboxes": 20, "seconds": 3.0, "starts": 1},
 }
 

@@ -11,6 +11,7 @@ from bench.growth_runs import CHAT, config
 from bench.model import ROUNDS, Model
 from bench.run import compile_programs
 from bench.systems import Running, System, free_port
+from bench.turns import in_turns
 from bench.workloads import SATURATED
 
 #: Requests of one round of one gateway; the gateways take turns.
@@ -43,13 +44,12 @@ def measure(folder: Path, *, rounds: int) -> None:
 
 
 def _row(what: str, gateways: Mapping[str, Grown], requests: Sequence[bytes], *, rounds: int, connections: int) -> None:
-    spent_us: dict[str, list[float]] = {name: [] for name in gateways}
-    for number in range(rounds + 1):
-        for name, gateway in gateways.items():
-            with gateway.counted() as cost:
-                in_turn(gateway.port, requests, connections=connections)
-            if number:  # the first round only warms up
-                spent_us[name].append(cost.cpu_s / len(requests) * 1e6)
+    def spent(gateway: Grown) -> float:
+        with gateway.counted() as cost:
+            in_turn(gateway.port, requests, connections=connections)
+        return cost.cpu_s / len(requests) * 1e6
+
+    spent_us = in_turns(gateways, spent, rounds=rounds)
     ratio = median(one / other for one, other in zip(spent_us["with"], spent_us["without"], strict=True))
     calmest = " beside ".join(f"{min(spent_us[name]):.0f}" for name in ("with", "without"))
     facts = f"{ratio:.2f} x (median of the rounds), {calmest} us of CPU in the calmest"

@@ -9,7 +9,8 @@
  * The model's name gives the stream's shape: bench-64x10ms is 64 events 10 ms apart, 0ms all at once. Every event is
  * a send() of its own, as model servers write them, and says when it was written: its text is an '@' and the nanosecond
  * of CLOCK_MONOTONIC in 19 digits. The last one has a finish reason. Paced streams start out of step: the first event
- * goes at once, the second after 0.5 to 1.5 intervals.
+ * goes at once, the second after 0.5 to 1.5 intervals. A stream ends with its usage if the body says
+ * "include_usage":true.
  *
  * A request must fit in REQUEST_BYTES, its body needs a Content-Length, and nobody pipelines behind a stream.
  */
@@ -40,6 +41,7 @@ struct connection {
     char *unsent; /* what the socket did not take yet */
     size_t unsent_bytes;
     int events_sent, events_wanted; /* of the stream under way; both 0 otherwise */
+    bool tells_usage;               /* the stream does, at its end */
     nanoseconds interval, due;
     int stream; /* its place in streams[], or -1 */
 };
@@ -60,6 +62,12 @@ static const char EVENT[] =
     "data: {\"id\":\"chatcmpl-bench0123456789\",\"object\":\"chat.completion.chunk\",\"created\":1760000000,"
     "\"model\":\"bench\",\"service_tier\":\"default\",\"system_fingerprint\":\"fp_0123456789\",\"choices\":[{"
     "\"index\":0,\"delta\":{\"content\":\" @%019lld\"},\"logprobs\":null,\"finish_reason\":%s}]}\n\n";
+
+static const char USAGE[] =
+    "data: {\"id\":\"chatcmpl-bench0123456789\",\"object\":\"chat.completion.chunk\",\"created\":1760000000,"
+    "\"model\":\"bench\",\"service_tier\":\"default\",\"system_fingerprint\":\"fp_0123456789\",\"choices\":[],"
+    "\"usage\":{\"prompt_tokens\":120,\"completion_tokens\":96,\"total_tokens\":216,"
+    "\"prompt_tokens_details\":{\"cached_tokens\":0},\"completion_tokens_details\":{\"reasoning_tokens\":0}}}\n\n";
 
 static const char STREAM_END[] = "e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n";
 
@@ -154,12 +162,16 @@ static bool put(struct connection *c, const char *bytes, size_t size) {
     return true;
 }
 
+static bool put_chunk(struct connection *c, const char *event) {
+    char chunk[sizeof EVENT + sizeof USAGE];
+    return put(c, chunk, snprintf(chunk, sizeof chunk, "%zx\r\n%s\r\n", strlen(event), event));
+}
+
 static bool put_event(struct connection *c) {
-    char event[sizeof EVENT + 32], chunk[sizeof event + 16];
+    char event[sizeof EVENT + 32];
     bool last = ++c->events_sent == c->events_wanted;
-    int event_bytes = snprintf(event, sizeof event, EVENT, now(), last ? "\"stop\"" : "null");
-    int chunk_bytes = snprintf(chunk, sizeof chunk, "%x\r\n%s\r\n", event_bytes, event);
-    return put(c, chunk, chunk_bytes);
+    snprintf(event, sizeof event, EVENT, now(), last ? "\"stop\"" : "null");
+    return put_chunk(c, event);
 }
 
 /* Sends the next event of a stream (all that are left when they are not paced) and its end after the last. */
@@ -170,7 +182,7 @@ static bool stream_on(struct connection *c) {
     if (c->events_sent == c->events_wanted) {
         c->events_sent = c->events_wanted = 0;
         stream_leave(c);
-        return put(c, STREAM_END, sizeof STREAM_END - 1);
+        return (!c->tells_usage || put_chunk(c, USAGE)) && put(c, STREAM_END, sizeof STREAM_END - 1);
     }
     if (c->events_sent == 1) {
         c->due = now() + (nanoseconds)(c->interval * (0.5 + drand48()));
@@ -189,6 +201,7 @@ static bool stream_start(struct connection *c, const char *body) {
         interval_ms = 0;
     }
     c->events_sent = 0;
+    c->tells_usage = strstr(body, "\"include_usage\":true") || strstr(body, "\"include_usage\": true");
     c->interval = interval_ms * 1000000LL;
     return put(c, STREAM_HEAD, sizeof STREAM_HEAD - 1) && stream_on(c);
 }

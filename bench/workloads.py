@@ -29,13 +29,18 @@ USER_PROMPT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """One kind of load. `rate`: requests a second at even distances; 0 is a closed loop on all `connections`."""
+    """One kind of load. `rate`: requests a second at even distances; 0 is a closed loop on all `connections`.
+
+    `asks_usage`: a stream ends with its usage.
+    """
 
     path: str = "/v1/chat/completions"
     model: str = "bench"
     stream: bool = False
+    asks_usage: bool = False
     connections: int
     rate: int = 0
+    key: str = CLIENT_KEY
 
     def request(self, port: int) -> bytes:
         """Return the request as openai-python sends it."""
@@ -54,7 +59,7 @@ class Workload:
             "X-Stainless-Arch: x64\r\n"
             "X-Stainless-Runtime: CPython\r\n"
             "X-Stainless-Runtime-Version: 3.13.5\r\n"
-            f"Authorization: Bearer {CLIENT_KEY}\r\n"
+            f"Authorization: Bearer {self.key}\r\n"
             "X-Stainless-Async: false\r\n"
             "x-stainless-retry-count: 0\r\n"
             "x-stainless-read-timeout: 600\r\n"
@@ -66,7 +71,9 @@ class Workload:
     def _body(self) -> dict[str, object]:
         if self.path.endswith("/embeddings"):
             return {"input": USER_PROMPT, "model": self.model, "encoding_format": "float"}
-        more = {"model": self.model, "temperature": 0.7, "stream": self.stream}
+        more: dict[str, object] = {"model": self.model, "temperature": 0.7, "stream": self.stream}
+        if self.asks_usage:
+            more["stream_options"] = {"include_usage": True}
         asked = {"role": "user", "content": USER_PROMPT}
         if self.path.endswith("/responses"):
             return {"instructions": SYSTEM_PROMPT, "input": [asked], "max_output_tokens": 256, **more}
