@@ -37,9 +37,15 @@ class Bridge:
         self._app = app
         self._running: set[asyncio.Task[None]] = set()
 
-    async def answered(self, visit: Visit, body: bytes) -> web.StreamResponse:
-        """Pass a request with this body on, and return its answer once it has been written whole."""
-        answer = _Answer(visit, body)
+    async def answered(
+        self, visit: Visit, body: bytes, *, ended: Callable[[], None] | None = None
+    ) -> web.StreamResponse:
+        """Pass a request with this body on, and return its answer once it has been written whole.
+
+        With `ended`, the application is not told that the client has left. It answers to the end, then `ended` is
+        called.
+        """
+        answer = _Answer(visit, body, outlives=ended is not None)
         token = CURRENT.set(visit)
         try:
             running = asyncio.get_running_loop().create_task(self._app(scope_of(visit), answer.receive, answer.send))
@@ -47,6 +53,8 @@ class Bridge:
             CURRENT.reset(token)
         self._running.add(running)
         running.add_done_callback(self._ended)
+        if ended is not None:
+            running.add_done_callback(lambda _: ended())
         try:
             await asyncio.shield(running)
         finally:
@@ -94,10 +102,14 @@ def _user(name: str, tenant: str) -> AuthenticatedUser:
 
 
 class _Answer:
-    """The two channels of an application: what it receives, and the answer that it sends."""
+    """The two channels of an application: what it receives, and the answer that it sends.
 
-    def __init__(self, visit: Visit, body: bytes) -> None:
+    `outlives`: an application may go on for a client that has left; what it sends is dropped.
+    """
+
+    def __init__(self, visit: Visit, body: bytes, *, outlives: bool) -> None:
         self._visit = visit
+        self._over = asyncio.Event() if outlives else visit.gone
         self._body: bytes | None = body
         self._status = 0
         self._headers: list[tuple[bytes, bytes]] = []
@@ -108,16 +120,18 @@ class _Answer:
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
-        await self._visit.gone.wait()
+        await self._over.wait()
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
-        if self._visit.gone.is_set():
-            return
-        try:
-            await self._send(message)
-        except ConnectionResetError:
+        if not self._visit.gone.is_set():
+            try:
+                await self._send(message)
+            except ConnectionResetError:
+                self._visit.gone.set()
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
             self._visit.gone.set()
+            self._over.set()  # whoever watches for that ends by itself: a cancelled task is garbage in a cycle
 
     async def _send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -139,8 +153,6 @@ class _Answer:
             self._ended = True
         if brought:
             await self._deliver(brought)
-        if not more:
-            self._visit.gone.set()  # whoever watches for that ends by itself: a cancelled task is garbage in a cycle
 
     async def _deliver(self, brought: list[bytes]) -> None:
         """Report the results that have just been written, unless the client left before the kernel had them."""

@@ -6,7 +6,6 @@ of host, origin, key and size.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack
 from typing import Final
 
 import orjson
@@ -128,29 +127,28 @@ class Door:
         await check_values(body, limit=most_values)
         visit = Visit(request, head, identity, request.match_info.get("service"))
         visit.note(key=identity.caller.name)
-        session_id = visit.session_id
-        with ExitStack() as taken:
-            if request.method == "POST":
-                message: object = None
-                try:
-                    message = await read_message(body, most_values=most_values)
-                    check_message(message)
-                    if self._under_way is not None and session_id is not None and _is_of_older_era(request):
-                        taken.enter_context(self._under_way.taken(owner_of(visit), session_id, message))
-                except GatewayError as error:
-                    return web.json_response(refusal_of(error, message), status=error.facts.status)
-                self._calling.answers.mark(session_id, head, message)
-                body = orjson.dumps(message)
-            return await self._passed_on(visit, body)
+        session_id, ended = visit.session_id, None
+        if request.method == "POST":
+            message: object = None
+            try:
+                message = await read_message(body, most_values=most_values)
+                check_message(message)
+                if self._under_way is not None and session_id is not None and _is_of_older_era(request):
+                    ended = self._under_way.take(owner_of(visit), session_id, message)
+            except GatewayError as error:
+                return web.json_response(refusal_of(error, message), status=error.facts.status)
+            self._calling.answers.mark(session_id, head, message)
+            body = orjson.dumps(message)
+        return await self._passed_on(visit, body, ended)
 
-    async def _passed_on(self, visit: Visit, body: bytes) -> web.StreamResponse:
+    async def _passed_on(self, visit: Visit, body: bytes, ended: Callable[[], None] | None) -> web.StreamResponse:
         method, session_id = visit.request.method, visit.session_id
         if method == "GET":
             self._streams.add(visit)
         elif method == "DELETE" and session_id is not None:
             self._calling.ending.add(session_id)
         try:
-            return await self._bridge.answered(visit, body)
+            return await self._bridge.answered(visit, body, ended=ended)
         finally:
             self._streams.discard(visit)
             if method == "DELETE" and session_id is not None:

@@ -20,6 +20,14 @@ from gateway.testing.local import LocalGateway
 ROOT: Final = Path(__file__).parents[2]
 Era = Literal["legacy", "auto"]
 ERAS: Final[tuple[Era, ...]] = ("legacy", "auto")
+OLDER: Final = "2025-11-25"
+ACCEPT: Final = {"Accept": "application/json, text/event-stream"}
+INITIALIZE: Final = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": OLDER, "capabilities": {}, "clientInfo": {"name": "probe", "version": "7"}},
+}
 both_eras = pytest.mark.parametrize("era", ERAS)
 
 
@@ -66,11 +74,22 @@ class World:
             is_json = response.content_type == "application/json"
             return response.status, await (response.json() if is_json else response.text())
 
-    async def sent(self, path: str, body: str, **headers: str) -> Any:
-        """Send a body as it is, and return the JSON of the answer."""
+    async def sent(self, path: str, body: str, **headers: str) -> tuple[int, Any]:
+        """Send a body as it is, and return the status and the JSON of the answer."""
         session = aiohttp.ClientSession(self.gateway.base_url)
         async with session, session.post(path, data=body, headers=headers) as response:
-            return await response.json()
+            return response.status, await response.json()
+
+    async def session(self, *, key: str | None = None) -> dict[str, str]:
+        """Open a session of the older era, and return the fields of a request in it."""
+        fields, http = {**ACCEPT, **_bearer(key)}, aiohttp.ClientSession(self.gateway.base_url)
+        async with http, http.post("/mcp", json=INITIALIZE, headers=fields) as response:
+            await response.read()
+            session_id = response.headers["Mcp-Session-Id"]
+        fields = {**ACCEPT, "Mcp-Session-Id": session_id, "MCP-Protocol-Version": OLDER}
+        begun = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        assert (await self.post("/mcp", begun, key=key, **fields))[0] == 202
+        return fields
 
     async def decide(self, decision: str, *, key: str | None = None) -> Json:
         """Decide on the one call that waits, as a person does elsewhere."""

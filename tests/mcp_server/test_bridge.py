@@ -10,7 +10,7 @@ from gateways import until_read
 from gateway.contracts.store import Json
 from gateway.testing.peer import Peer, connect
 from tests.e2e.test_garbage import REQUESTS, STRAY, uncollected
-from tests.mcp_server.serving import World, keys, world
+from tests.mcp_server.serving import OLDER, World, keys, world
 
 CALL = {
     "jsonrpc": "2.0",
@@ -67,22 +67,7 @@ async def test_a_client_that_leaves_ends_its_call() -> None:
         await until_read(made.approvals, lambda pending: not pending)
 
 
-OLDER = "2025-11-25"
 BEARER = {"Authorization": "Bearer agent", "Accept": HEADERS["Accept"], "Content-Type": "application/json"}
-
-
-async def session_of(made: World) -> dict[str, str]:
-    """The header of a session of the older era."""
-    params = {"protocolVersion": OLDER, "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
-    begin = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
-    async with aiohttp.ClientSession(made.gateway.base_url, headers=BEARER) as session:
-        async with session.post("/mcp", json=begin) as response:
-            await response.read()
-            field = {"Mcp-Session-Id": response.headers["Mcp-Session-Id"]}
-        begun = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        async with session.post("/mcp", json=begun, headers=field) as response:
-            assert response.status == 202
-    return field
 
 
 async def reads_the_beginning(made: World, peer: Peer, version: str, meta: Json) -> None:
@@ -96,7 +81,7 @@ async def reads_the_beginning(made: World, peer: Peer, version: str, meta: Json)
         **BEARER,
         "MCP-Protocol-Version": version,
         "Mcp-Name": "here__picture",
-        **(await session_of(made) if version == OLDER else {}),
+        **(await made.session(key="agent") if version == OLDER else {}),
     }
     head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     await peer.send(f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body)

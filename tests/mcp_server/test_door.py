@@ -6,24 +6,13 @@ from typing import Any, Final
 
 import aiohttp
 import pytest
-from gateways import samples, until_read
+from gateways import samples, until, until_read
 from mcp.client import Client
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.run import GatewayProcess
-from tests.mcp_server.serving import Era, World, both_eras, keys, texts, world
+from tests.mcp_server.serving import ACCEPT, INITIALIZE, Era, World, both_eras, keys, texts, world
 
-ACCEPT = {"Accept": "application/json, text/event-stream"}
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "probe", "version": "7"},
-    },
-}
 #: Fields and the `_meta` of a call of the newer era.
 NEWER: Final = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "here__echo"}
 META: Final = {
@@ -33,18 +22,10 @@ META: Final = {
 }
 
 
-async def _session(made: World) -> dict[str, str]:
-    """Open a session of the older era, and return the fields of a request in it."""
-    async with aiohttp.ClientSession() as http, http.post(made.url, json=INITIALIZE, headers=ACCEPT) as response:
-        fields = {"Mcp-Session-Id": response.headers["Mcp-Session-Id"], "MCP-Protocol-Version": "2025-11-25"}
-    await made.post("/mcp", {"jsonrpc": "2.0", "method": "notifications/initialized"}, **ACCEPT, **fields)
-    return fields
-
-
 async def _call(made: World, fields: dict[str, str], request_id: int | str, text: str) -> tuple[int, Any]:
     params = {"name": "here__echo", "arguments": {"text": text}, "_meta": META}
     body = {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
-    return await made.post("/mcp", body, **ACCEPT, **fields)
+    return await made.post("/mcp", body, **{**ACCEPT, **fields})
 
 
 async def test_without_the_section_there_is_no_endpoint() -> None:
@@ -105,7 +86,7 @@ async def test_a_session_belongs_to_its_key_and_there_are_so_many() -> None:
 async def test_an_id_under_way_in_a_session_is_refused(again: int | str) -> None:
     """Nothing runs for it, the first call gets its answer, and the id is free afterwards and in other sessions."""
     async with world() as made:
-        first, other = await _session(made), await _session(made)
+        first, other = await made.session(), await made.session()
         held = asyncio.create_task(_call(made, first, 7, "first"))
         await until_read(made.approvals, lambda found: len(found) == 1)
         status, answer = await _call(made, first, again, "second")
@@ -120,10 +101,38 @@ async def test_an_id_under_way_in_a_session_is_refused(again: int | str) -> None
             assert text in json.dumps((await free)[1])
 
 
+@pytest.mark.parametrize("end", ["decided", "cancelled", "session deleted"])
+async def test_an_id_stays_taken_until_its_call_has_ended(end: str) -> None:
+    """Although its client left: a call with the same id would get the result of the first one."""
+    async with world(logging={"access": True}) as made:
+        session = await made.session()
+        left = asyncio.create_task(_call(made, session, 7, "first"))
+        await until_read(made.approvals)
+        left.cancel()
+        await until(lambda: '"here.echo"' in made.gateway.logged())  # its request is over
+        status, answer = await _call(made, session, 7, "second")
+        assert (status, answer["error"]["data"]["param"]) == (400, "id")
+        if end == "decided":
+            await made.decide("approve")
+        elif end == "cancelled":
+            withdrawn = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
+            assert (await made.post("/mcp", withdrawn, **session))[0] == 202
+            await until_read(made.approvals, lambda found: not found)
+        else:
+            async with aiohttp.ClientSession() as http, http.delete(made.url, headers=session) as response:
+                assert response.status == 200
+            assert (await _call(made, session, 7, "third"))[0] == 404
+            await made.decide("approve")
+            session = await made.session()
+        free = asyncio.create_task(until_read(lambda: _call(made, session, 7, "third"), lambda got: got[0] == 200))
+        await made.decide("approve")
+        assert "third" in json.dumps((await free)[1])
+
+
 async def test_requests_of_the_newer_era_may_share_an_id() -> None:
     """Each has its own stream, whatever session its client names."""
     async with world() as made:
-        first = await _session(made)
+        first = await made.session()
         held = [asyncio.create_task(_call(made, {**first, **NEWER}, 7, text)) for text in ("first", "second")]
         await until_read(made.approvals, lambda found: len(found) == 2)
         for pending in await made.approvals():

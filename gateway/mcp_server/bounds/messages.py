@@ -4,8 +4,7 @@ What two parsers would read as two things is refused: repeated keys, numbers tha
 characters. What passes is written anew for the SDK. So what is approved, what runs and what is on record are the same.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from gateway import strict_json
@@ -54,20 +53,18 @@ def check_message(message: object) -> None:
 
 
 class UnderWay:
-    """The ids of the requests that are being answered in sessions of the older era.
+    """The ids of the requests that the SDK answers in sessions of the older era, also of those whose client has left.
 
-    The SDK finds the stream of an answer by its id as a text: of two requests with one, only the last is answered.
+    The SDK finds the stream of an answer by its id as a text: of two requests with one, the last gets the first answer.
     """
 
     def __init__(self) -> None:
         self._ids: set[tuple[tuple[str, str], str, str]] = set()
 
-    @contextmanager
-    def taken(self, owner: tuple[str, str], session_id: str, message: object) -> Iterator[None]:
-        """Take the id of a request for as long as it is answered. Raises GatewayError (invalid_field): it is taken."""
+    def take(self, owner: tuple[str, str], session_id: str, message: object) -> Callable[[], None]:
+        """Take the id of a request, and return what frees it. Raises GatewayError (invalid_field): it is taken."""
         if not isinstance(message, Mapping) or "method" not in message or "id" not in message:
-            yield
-            return
+            return _nothing
         key = (owner, session_id, str(message["id"]))
         if key in self._ids:
             raise GatewayError(
@@ -77,10 +74,11 @@ class UnderWay:
                 param="id",
             )
         self._ids.add(key)
-        try:
-            yield
-        finally:
-            self._ids.discard(key)
+        return lambda: self._ids.discard(key)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _is_id(value: object) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from gateway.errors import GatewayError
 from gateway.mcp_server.bounds.messages import SHORT, STATE, check_message, read_message
 from gateway.strict_json import DEPTH_LIMIT
-from tests.mcp_server.serving import World, texts, world
+from tests.mcp_server.serving import OLDER, World, texts, world
 
 PREFIX = "io.modelcontextprotocol/"
 META = {
@@ -19,7 +19,7 @@ META = {
 
 
 async def called(made: World, params: str, name: str, request_id: str = "1", *, version: str = "2026-07-28") -> Any:
-    """Send a call with this JSON text in its parameters, and return what is answered."""
+    """Send a call with this JSON text in its parameters, in the older era within a session; return its refusal."""
     body = f'{{"jsonrpc": "2.0", "id": {request_id}, "method": "tools/call", "params": {params}}}'
     fields = {
         "Accept": "application/json, text/event-stream",
@@ -27,11 +27,14 @@ async def called(made: World, params: str, name: str, request_id: str = "1", *, 
         "MCP-Protocol-Version": version,
         "Mcp-Method": "tools/call",
         "Mcp-Name": name,
+        **(await made.session() if version == OLDER else {}),
     }
-    return await made.sent("/mcp", body, **fields)
+    status, answer = await made.sent("/mcp", body, **fields)
+    assert status == 400
+    return answer
 
 
-@pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
+@pytest.mark.parametrize("version", ["2026-07-28", OLDER])
 async def test_what_has_no_one_reading_is_refused(calm: dict[str, object], version: str) -> None:
     """With the reason and the place; the gateway does not fail, and nothing runs."""
     meta = json.dumps(META)
@@ -114,7 +117,7 @@ async def test_whole_values_pass() -> None:
         check_message(message)
 
 
-@pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
+@pytest.mark.parametrize("version", ["2026-07-28", OLDER])
 async def test_the_id_of_a_request_is_a_string_or_an_integer(calm: dict[str, object], version: str) -> None:
     """Any other is refused, and no call is lost without a word."""
     params = json.dumps({"name": "here__echo", "arguments": {"text": "a"}, "_meta": META})
@@ -122,5 +125,6 @@ async def test_the_id_of_a_request_is_a_string_or_an_integer(calm: dict[str, obj
         for request_id in ("null", "true", "[1]", "9.5", "9.0", "1e2"):
             answer = await called(made, params, "here__echo", request_id, version=version)
             assert (answer["id"], answer["error"]["code"], answer["error"]["data"]["param"]) == (None, -32600, "id")
-            assert "a string or an integer" in answer["error"]["message"]
+            expected = "The 'id' of a request is a string or an integer: send one of these."
+            assert answer["error"]["message"] == expected
         assert (await made.get("/context/runs"))["data"] == []
