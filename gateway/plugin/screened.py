@@ -8,6 +8,7 @@ import orjson
 
 from gateway.contracts.exchange import Chunk, Emit, Pause, Reply
 from gateway.contracts.store import Json
+from gateway.dialects.beside import Gathered
 
 #: Changes a text, or returns it as it is.
 Change: TypeAlias = Callable[[str], str]
@@ -136,30 +137,43 @@ class _Calls:
     """The calls of one answer, put together from their pieces."""
 
     def __init__(self) -> None:
-        self._by_index: dict[object, Json] = {}
-        self._function_call: Json = {}
+        self._by_index: dict[object, tuple[Json, _Function]] = {}
+        self._function_call = _Function()
 
     def add(self, name: str, value: Any) -> None:
         """Add what a chunk has under `tool_calls` or `function_call`."""
         if name == "function_call":
-            _add_function(self._function_call, value or {})
+            self._function_call.add(value or {})
             return
         for place, piece in enumerate(value or ()):
-            call = self._by_index.setdefault(piece.get("index", place), {})
-            function = call.setdefault("function", {})
+            call, function = self._by_index.setdefault(piece.get("index", place), ({}, _Function()))
             call |= {key: part for key, part in piece.items() if key != "function" and part is not None}
-            _add_function(function, piece.get("function") or {})
+            function.add(piece.get("function") or {})
 
     def whole(self) -> Json:
         """Return the fields of a message with these calls; {}: there is none."""
-        calls = {"tool_calls": [*self._by_index.values()]} if self._by_index else {}
-        return {**calls, "function_call": self._function_call} if self._function_call else calls
+        calls = [{"function": function.whole(), **call} for call, function in self._by_index.values()]
+        told: Json = {"tool_calls": calls} if calls else {}
+        older = self._function_call.whole()
+        return {**told, "function_call": older} if older else told
 
 
-def _add_function(function: Json, piece: Json) -> None:
-    for key, part in piece.items():
-        known = function.get(key)
-        function[key] = known + part if isinstance(known, str) and isinstance(part, str) else part
+class _Function:
+    """The name and the arguments of a call: texts are continued, null adds nothing, anything else is replaced."""
+
+    def __init__(self) -> None:
+        self._texts = Gathered()
+        self._others: Json = {}
+
+    def add(self, piece: Json) -> None:
+        for key, part in piece.items():
+            if isinstance(part, str):
+                self._texts.add(key, part)
+            elif part is not None:
+                self._others[key] = part
+
+    def whole(self) -> Json:
+        return {**self._others, **self._texts.whole()}
 
 
 @dataclass(slots=True)

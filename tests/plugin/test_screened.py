@@ -90,6 +90,18 @@ def test_calls_are_told_once_they_are_whole() -> None:
     assert told == [delta({}), delta({}), delta({"tool_calls": [whole], "seen": True}, "tool_calls")]
 
 
+def test_null_takes_nothing_away_from_a_call() -> None:
+    """Some servers send null for the name with each further piece of the arguments."""
+    pieces = {"name": "f", "arguments": "{"}, {"name": None, "arguments": "}"}, {"name": None, "arguments": None}
+    whole = {"name": "f", "arguments": "{}"}
+    calls = [delta({"tool_calls": [{"index": 0, "function": piece}]}) for piece in pieces]
+    ended = delta({"tool_calls": [{"index": 0, "function": whole}], "seen": True}, "tool_calls")
+    assert answered([*calls, delta({}, "tool_calls")])[-1] == ended
+    older = [delta({"function_call": piece}) for piece in pieces]
+    ended = delta({"function_call": whole, "seen": True}, "function_call")
+    assert answered([*older, delta({}, "function_call")])[-1] == ended
+
+
 def test_a_filter_ends_the_answer() -> None:
     assert answered(["ab", "c!", "d"]) == ["A", "BC", "ended by stop"]
     assert answered([delta({"content": "ab!"}, "stop")]) == [delta({"content": "AB"}), "ended by stop"]
