@@ -6,7 +6,7 @@ Positions in folded text map back to the text as it was written (`Folded.span`).
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -116,15 +116,22 @@ class Hit:
     phrase: str
 
 
-class Phrases:
-    """Finds any number of phrases in one pass. Each is literal text; empty ones and giants are ignored."""
+def fold_phrase(phrase: str) -> str:
+    """`phrase` as it is looked for; "" for one that is never found."""
+    folded = fold(phrase).text.strip()
+    return folded if len(folded) <= PHRASE_LIMIT else ""
 
-    def __init__(self, phrases: Iterable[str]) -> None:
+
+class Phrases:
+    """Finds any number of phrases in one pass. Each is literal text; empty ones and giants are ignored.
+
+    `folded` folds a phrase as the texts are folded: "" for one that is never found.
+    """
+
+    def __init__(self, phrases: Iterable[str], *, folded: Callable[[str], str] = fold_phrase) -> None:
         self._automaton = ahocorasick.Automaton()
-        for phrase in phrases:
-            folded = fold_phrase(phrase)
-            if folded:
-                self._automaton.add_word(folded, folded)
+        for phrase in filter(None, map(folded, phrases)):
+            self._automaton.add_word(phrase, phrase)
         if len(self._automaton):
             self._automaton.make_automaton()
 
@@ -135,12 +142,6 @@ class Phrases:
                 start = last + 1 - len(phrase)
                 if is_whole(text, start, last + 1):
                     yield Hit(start, last + 1, phrase)
-
-
-def fold_phrase(phrase: str) -> str:
-    """`phrase` as it is looked for; "" for one that is never found."""
-    folded = fold(phrase).text.strip()
-    return folded if len(folded) <= PHRASE_LIMIT else ""
 
 
 class Spans:

@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Final, Literal
 
-import ahocorasick
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from gateway.plugin import Emit, Exchange, GatewayError, Handler, Host, Json, Plugin, Reply
 from gateway.plugin.patterns import checked
 from gateway.plugin.screen import ALIKE, Finder, Rule, Screen, Span, screened
 from gateway.plugin.screened import Ended, changed_body, changed_calls, screened_reply
-from gateway.plugin.text import is_whole
+from gateway.plugin.text import Phrases
 
 #: Longest phrase.
 _PHRASE_CHARS: Final = 256
@@ -73,16 +72,11 @@ class PhraseRule:
         self.name = name
         self._phrases = sorted({_folded(phrase) for phrase in phrases})
         self._longest = max(map(len, self._phrases), default=0)
-        self._automaton = ahocorasick.Automaton()
-        for phrase in self._phrases:
-            self._automaton.add_word(phrase, len(phrase))
-        if self._phrases:
-            self._automaton.make_automaton()
+        self._found = Phrases(phrases, folded=_folded)
 
     def finder(self, text: str) -> Finder:
         """Return the finder of these phrases. Of those that begin together it finds the longest."""
-        hits = ((last + 1 - size, -last - 1) for last, size in (self._automaton.iter(text) if self._phrases else ()))
-        found = sorted((start, end) for start, end in hits if is_whole(text, start, -end))
+        found = sorted((hit.start, -hit.end) for hit in self._found.hits(text))
 
         def find(at: int) -> Span | None:
             place = bisect_left(found, (at, -len(text) - 1))
