@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
-from gateway.plugin.screen import Finder, Span
+from gateway.plugin.screen import Pattern
 
 _PLACEHOLDER: Final = re.compile(r"\[[A-Z][A-Z0-9_]{0,39}_[0-9]{1,6}\]")
 #: No placeholder is longer.
@@ -37,22 +38,16 @@ def placeholders_in(text: str) -> list[str]:
     return _PLACEHOLDER.findall(text)
 
 
-class PlaceholderRule:
+@dataclass(frozen=True, slots=True)
+class PlaceholderRule(Pattern):
     """The rule that finds placeholders in an answer (`gateway.plugin.screen.Rule`)."""
 
-    name = "placeholder"
-
-    def finder(self, text: str) -> Finder:
-        """Return the finder of placeholders."""
-
-        def find(at: int) -> Span | None:
-            found = _PLACEHOLDER.search(text, at)
-            return None if found is None else found.span()
-
-        return find
+    name: str = "placeholder"
+    regex: re.Pattern[str] = _PLACEHOLDER
+    width: int = _WIDTH
 
     def settled(self, text: str) -> int:
         """Return where the last bracket that is open stands, else the end."""
-        begin = max(0, len(text) - _WIDTH)
+        begin = max(0, len(text) - self.width)
         opened = text.rfind("[", begin)
         return len(text) if opened < 0 or "]" in text[opened:] else opened
