@@ -4,10 +4,12 @@ Python's engine goes back and tries again. How often it can, is bounded here bef
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from re import _constants as ops  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
+
+from pydantic import AfterValidator, Field
 
 from gateway.plugin.screen import Pattern
 
@@ -30,6 +32,17 @@ def checked(name: str, pattern: str) -> Pattern:
         return _checked(name, pattern)
     except ValueError as error:
         raise ValueError(f"the pattern {name!r} {error}") from None
+
+
+def _all_checked(patterns: Mapping[str, str]) -> Mapping[str, str]:
+    for name, pattern in patterns.items():
+        checked(name, pattern)
+    return patterns
+
+
+#: The name of a rule, and an operator's patterns by the names of their rules, as fields of a stage's configuration.
+RuleName: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+Patterns: TypeAlias = Annotated[Mapping[RuleName, str], AfterValidator(_all_checked)]
 
 
 def _checked(name: str, pattern: str) -> Pattern:

@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from gateway.plugin import Emit, Exchange, GatewayError, Handler, Host, Json, Plugin, Reply
-from gateway.plugin.patterns import checked
+from gateway.plugin.patterns import Patterns, RuleName, checked
 from gateway.plugin.screen import ALIKE, Finder, Rule, Screen, Span, screened
 from gateway.plugin.screened import Ended, changed_body, changed_calls, screened_reply
 from gateway.plugin.text import Phrases
@@ -21,7 +21,6 @@ from gateway.plugin.text import Phrases
 #: Longest phrase.
 _PHRASE_CHARS: Final = 256
 _NO_TOKENS: Final[Json] = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
-_Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 _Phrase = Annotated[str, Field(min_length=1, max_length=_PHRASE_CHARS)]
 
 
@@ -33,10 +32,10 @@ class Config(BaseModel):
     mode: Literal["enforce", "shadow"] = Field(
         default="enforce", description="`shadow` changes nothing, and counts what it finds."
     )
-    phrases: Mapping[_Name, tuple[_Phrase, ...]] = Field(
+    phrases: Mapping[RuleName, tuple[_Phrase, ...]] = Field(
         default={}, description="Words and phrases, by the names of their rules."
     )
-    patterns: Mapping[_Name, str] = Field(default={}, description="Regular expressions, by the names of their rules.")
+    patterns: Patterns = Field(default={}, description="Regular expressions, by the names of their rules.")
     requests: bool = Field(default=True, description="Look into requests.")
     answers: bool = Field(default=True, description="Look into answers.")
     on_block: Literal["completion", "error"] = Field(
@@ -56,13 +55,6 @@ class Config(BaseModel):
                 if not _folded(phrase):
                     raise ValueError(f"phrase {number} of {name!r} has no visible character")
         return phrases
-
-    @field_validator("patterns")
-    @classmethod
-    def _are_safe(cls, patterns: Mapping[str, str]) -> Mapping[str, str]:
-        for name, pattern in patterns.items():
-            checked(name, pattern)
-        return patterns
 
 
 class PhraseRule:
