@@ -1,7 +1,7 @@
 """The fields that a model sends beside its text and calls: thoughts, a refusal, images, audio, annotations, and so on.
 
 Clients get all of it, without ids of approvals (gateway/dialects/imitation.py). `Gathered` puts together what came in
-pieces, as clients do; `ECHOED` is what the model must see again in its next round.
+pieces, as clients do; `ECHOED` is what the model must see again in its next round, and `OPAQUE` what nobody changes.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ Json = dict[str, Any]
 #: Fields of an answer that its model needs in the next round: its thoughts, and their signatures.
 ECHOED: Final = frozenset(("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks", "extra_content"))
 #: Texts that nobody reads: changed, they would be worth nothing.
-_OPAQUE: Final = frozenset(
+OPAQUE: Final = frozenset(
     ("data", "signature", "encrypted_content", "thought_signature", "b64_json", "id", "type", "format")
 )
 #: Texts that each piece repeats, where others are continued.
@@ -68,7 +68,7 @@ class Beside:
     def _fields(self, path: tuple[object, ...], fields: Mapping[str, object]) -> Json:
         return {
             key: self._text((*path, key), value)
-            if isinstance(value, str) and key not in _OPAQUE
+            if isinstance(value, str) and key not in OPAQUE
             else safe(value, key=key)
             for key, value in fields.items()
         }
@@ -171,7 +171,7 @@ def safe(value: object, *, key: str = "", level: int = 0) -> object:
     if level > _LEVELS:
         raise TooDeepError
     if isinstance(value, str):
-        return value if key in _OPAQUE else defused(value)
+        return value if key in OPAQUE else defused(value)
     if isinstance(value, dict):
         return {name: safe(inner, key=name, level=level + 1) for name, inner in value.items()}
     if isinstance(value, list):

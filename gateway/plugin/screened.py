@@ -8,19 +8,14 @@ import orjson
 
 from gateway.contracts.exchange import Chunk, Emit, Pause, Reply
 from gateway.contracts.store import Json
-from gateway.dialects.beside import Gathered
+from gateway.dialects.beside import OPAQUE, Gathered
 
 #: Changes a text, or returns it as it is.
 Change: TypeAlias = Callable[[str], str]
 
 _CALLS: Final = ("tool_calls", "function_call")
 #: Texts that are ids, signatures or data: changed, they would be worth nothing.
-_OPAQUE: Final = frozenset(
-    (
-        *("b64_json", "data", "encrypted_content", "format", "id", "index"),
-        *("name", "role", "signature", "thought_signature", "type", "url"),
-    )
-)
+_OPAQUE: Final = OPAQUE | {"index", "name", "role", "url"}
 
 
 class TextFilter(Protocol):
