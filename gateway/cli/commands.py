@@ -1,4 +1,4 @@
-"""Helpers that every command of `gateway` is declared with: its parser, example, configuration and printed lines."""
+"""Helpers that every command of `gateway` is declared with: parser, example, configuration, files, printed lines."""
 
 import argparse
 import io
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from gateway.cli.formatting import CommandError
 from gateway.config import Loaded, load
 from gateway.registry.check import check_plugins
 from gateway.server.lanes.passthrough import check_files
@@ -142,6 +143,17 @@ def configuration(args: argparse.Namespace, *, checked: bool = True) -> Loaded:
     for warning in (*loaded.warnings, *found):
         print(f"warning: {warning}", file=sys.stderr)
     return loaded
+
+
+def write_new(file: Path, text: str) -> None:
+    """Write a file that is not there yet. Raises CommandError if it is, or if it cannot be written."""
+    try:
+        with file.open("x", encoding="utf-8") as opened:
+            opened.write(text)
+    except FileExistsError:
+        raise CommandError(f"{str(file)!r} is there already: it stays as it is") from None
+    except OSError as error:
+        raise CommandError(f"{str(file)!r} cannot be written: {error.strerror}") from None
 
 
 def print_now(text: str) -> None:

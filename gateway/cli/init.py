@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from gateway.cli.commands import DEFAULT_FILE, Commands, add_printing
-from gateway.cli.formatting import CommandError
+from gateway.cli.commands import DEFAULT_FILE, Commands, add_printing, write_new
 
 #: In the package where it is installed, in the folder above in a checkout.
 _PLACES: Final = (Path(__file__).parent.with_name("gateway.yaml"), Path(__file__).parent.parent.parent / "gateway.yaml")
@@ -30,13 +29,7 @@ def write_configuration(file: Path) -> Iterator[str]:
     template = next(place for place in _PLACES if place.is_file()).read_text(encoding="utf-8")
     if template.startswith(_SCHEMA):  # the schema stays where the template is
         template = template.partition("\n#\n")[2]
-    try:
-        with file.open("x", encoding="utf-8") as written:
-            written.write(template)
-    except FileExistsError:
-        raise CommandError(f"{str(file)!r} is there already: it stays as it is") from None
-    except OSError as error:
-        raise CommandError(f"{str(file)!r} cannot be written: {error.strerror}") from None
+    write_new(file, template)
     yield f"wrote {file}"
     yield ""
     yield "It is complete as it is: the built-in demo model answers, without a key and without a network."

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from gateway.approvals.escaping import shown
-from gateway.cli.commands import Commands, add_group, add_printing
+from gateway.cli.commands import Commands, add_group, add_printing, write_new
 from gateway.cli.formatting import CommandError
 from gateway.cli.litellm.translation import translated
 
@@ -39,7 +39,7 @@ def _import(args: argparse.Namespace) -> Iterator[str]:
     if args.output is None:
         yield text.rstrip()
     else:
-        _write(args.output, text)
+        write_new(args.output, text)
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     if args.output is not None:
@@ -76,13 +76,3 @@ def _read(file: Path) -> dict[str, Any]:
     if not isinstance(config, dict) or not isinstance(config.get("model_list"), list):
         raise CommandError(f"{str(file)!r} is no configuration of a LiteLLM proxy: it has no list 'model_list'")
     return config
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        with file.open("x", encoding="utf-8") as opened:
-            opened.write(text)
-    except FileExistsError:
-        raise CommandError(f"{str(file)!r} is there already: it stays as it is") from None
-    except OSError as error:
-        raise CommandError(f"{str(file)!r} cannot be written: {error.strerror}") from None
