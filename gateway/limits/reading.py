@@ -7,10 +7,10 @@ is read each second, while there are requests with budgets.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Final, TypeAlias
 
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import StoreError
@@ -24,6 +24,9 @@ EVERY_S: Final = 1.0
 #: How long the sums of the days before this one are taken for right.
 EARLIER_S: Final = 3600.0
 _BY: Final[tuple[Dimension, ...]] = ("tenant", "key", "model", "upstream")
+#: The tokens and the cost, in units of `COST_UNITS`, of what a rule counts.
+Sums: TypeAlias = Mapping[tuple[Scope, str], Sequence[int]]
+_NOTHING: Final = (0, 0)
 
 
 class BudgetReader:
@@ -36,8 +39,8 @@ class BudgetReader:
         self._budgets = budgets
         self._models = models
         self._clock = clock
-        self._earlier: Sequence[StoredUsage] = ()
-        self._earlier_day = ""
+        self._earlier: Sums = {}
+        self._earlier_of: tuple[str, Sequence[str]] = "", ()  # the day, and the patterns of models
         self._earlier_s = 0.0
         self._failed = False
 
@@ -53,44 +56,46 @@ class BudgetReader:
         """Read the sums now. If the store fails, those that were read last stay in use."""
         now_s = self._clock.time()
         today = datetime.fromtimestamp(now_s, UTC).date()
-        day = today.isoformat()
+        day, models = today.isoformat(), tuple(self._models())
         try:
-            if day != self._earlier_day or now_s - self._earlier_s >= EARLIER_S:
-                self._earlier = await self._sums(today.replace(day=1).isoformat(), (today - timedelta(1)).isoformat())
-                self._earlier_day, self._earlier_s = day, now_s
-            latest = await self._sums(day, day)
+            if self._earlier_of != (day, models) or now_s - self._earlier_s >= EARLIER_S:
+                rows = await self._rows(today.replace(day=1).isoformat(), (today - timedelta(1)).isoformat())
+                self._earlier = sums_of(rows, models=models)
+                self._earlier_of, self._earlier_s = (day, models), now_s
+            latest = sums_of(await self._rows(day, day), models=models)
         except StoreError as error:
             if not self._failed:
                 log.error("budgets cannot be read, so those of the last moment stay in use: %s", error)
             self._failed = True
             return
         self._failed = False
-        self._budgets.replace(spent_of(latest, self._earlier, models=tuple(self._models())))
+        self._budgets.replace(spent_of(latest, self._earlier))
 
-    async def _sums(self, since: str, until: str) -> Sequence[StoredUsage]:
+    async def _rows(self, since: str, until: str) -> Sequence[StoredUsage]:
         return await self._store.usage(since=since, until=until, by=_BY, tenant=None) if since <= until else ()
 
 
-def spent_of(
-    today: Sequence[StoredUsage], earlier: Sequence[StoredUsage], *, models: Sequence[str]
-) -> dict[tuple[Scope, str], Spent]:
-    """Return what was spent by each key, tenant and upstream, and of the models of each pattern."""
-    sums: defaultdict[tuple[Scope, str], list[float]] = defaultdict(lambda: [0, 0, 0.0, 0.0])
-    for rows, is_today in ((today, True), (earlier, False)):
-        for row in rows:
-            tokens, cost = row.input + row.output, row.cost / COST_UNITS
-            patterns = [pattern for pattern in models if fnmatchcase(row.model, pattern)]
-            scopes: list[tuple[Scope, str]] = [
-                ("key", key_id(row.tenant, row.key)),
-                ("tenant", row.tenant),
-                ("upstream", row.upstream),
-                *(("model", pattern) for pattern in patterns),
-            ]
-            for scope in scopes:
-                found = sums[scope]
-                found[1] += tokens
-                found[3] += cost
-                if is_today:
-                    found[0] += tokens
-                    found[2] += cost
-    return {scope: Spent(int(found[0]), int(found[1]), found[2], found[3]) for scope, found in sums.items()}
+def sums_of(rows: Sequence[StoredUsage], *, models: Sequence[str]) -> Sums:
+    """Return what was used by each key, tenant and upstream, and of the models of each pattern."""
+    sums: defaultdict[tuple[Scope, str], list[int]] = defaultdict(lambda: [0, 0])
+    for row in rows:
+        scopes: list[tuple[Scope, str]] = [
+            ("key", key_id(row.tenant, row.key)),
+            ("tenant", row.tenant),
+            ("upstream", row.upstream),
+            *(("model", pattern) for pattern in models if fnmatchcase(row.model, pattern)),
+        ]
+        for scope in scopes:
+            found = sums[scope]
+            found[0] += row.input + row.output
+            found[1] += row.cost
+    return sums
+
+
+def spent_of(today: Sums, earlier: Sums) -> dict[tuple[Scope, str], Spent]:
+    """Return what was spent of each budget, of the sums of today and of the days of its month before."""
+    spent = {}
+    for scope in today.keys() | earlier.keys():
+        (tokens, cost), (tokens_before, cost_before) = today.get(scope, _NOTHING), earlier.get(scope, _NOTHING)
+        spent[scope] = Spent(tokens, tokens + tokens_before, cost / COST_UNITS, (cost + cost_before) / COST_UNITS)
+    return spent
