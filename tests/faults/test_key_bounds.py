@@ -8,10 +8,10 @@ from functional.test_upgrades import HANDSHAKE, SWITCHING, echo
 from functional.through import ask, client_of, error_of, get, post, through
 from gateways import exchange, key
 
-from gateway.clock import SystemClock
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import PATIENCE_S
 from gateway.testing.scripts import answer, serve
+from tests.keys.keyring import Ahead
 
 NAME, OTHER = "gw-bound-5f1d", "gw-free-77c0"
 CHAT = json.dumps({"model": "m", "messages": [{"role": "user", "content": "x"}]}).encode()
@@ -42,15 +42,6 @@ DOORS = {
 }
 
 
-class Set(SystemClock):
-    """A clock whose time of day a test sets."""
-
-    now_s = ENDS_S - 1
-
-    def time(self) -> float:
-        return self.now_s
-
-
 def bound(**bounds: object) -> list[dict[str, object]]:
     scopes = ("passthrough", "context", "approve", "admin", "metrics", "tools")
     return [{**key(NAME, *scopes), **bounds}, key(OTHER, *scopes)]
@@ -59,7 +50,7 @@ def bound(**bounds: object) -> list[dict[str, object]]:
 @pytest.mark.parametrize("door", DOORS)
 async def test_a_key_that_has_ended_opens_nothing(door: str) -> None:
     """401 that says since when, and before that no error about the key."""
-    clock = Set()
+    clock = Ahead(ENDS_S - 1)
     async with through(UPSTREAM, keys=bound(expires=ENDS), clock=clock) as (gateway, _), client_of(gateway) as client:
         if door != "events":
             assert (await exchange(client, DOORS[door])).status == 200
@@ -89,7 +80,7 @@ async def test_a_key_opens_in_its_networks() -> None:
 
 async def test_a_remembered_plan_ends_with_its_key() -> None:
     """On the same connection with the same head, at the very time; a key without an end is not touched."""
-    clock = Set()
+    clock = Ahead(ENDS_S - 1)
     async with through(UPSTREAM, keys=bound(expires=ENDS), clock=clock) as (gateway, upstream):
         async with client_of(gateway) as client:
             assert [(await exchange(client, get(b"/v1/x", MINE))).status for _ in range(2)] == [200, 200]
@@ -101,7 +92,7 @@ async def test_a_remembered_plan_ends_with_its_key() -> None:
 
 async def test_a_tunnel_ends_with_its_key() -> None:
     """It would have no end of its own. One of another key goes on."""
-    clock = Set()
+    clock = Ahead(ENDS_S - 1)
     async with (
         through(echo, keys=bound(expires=ENDS), clock=clock) as (gateway, _),
         client_of(gateway) as mine,
@@ -120,7 +111,7 @@ async def test_a_tunnel_ends_with_its_key() -> None:
 
 async def test_the_events_of_a_tenant_end_with_their_key() -> None:
     """At the next event; nothing of it is sent."""
-    clock = Set()
+    clock = Ahead(ENDS_S - 1)
     keys = [{**each, "tenant": "acme"} for each in bound(expires=ENDS)]
     config = {"keys": keys, "tools": {"demo_note": {}}, "workflows": {"folder": "workflows"}}
     async with LocalGateway(config, clock=clock) as gateway, aiohttp.ClientSession(gateway.base_url) as session:

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import json
 import signal
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
@@ -175,9 +176,8 @@ async def test_each_request_of_a_connection_is_checked() -> None:
         assert len(upstream.requests) == 3
 
 
-async def test_a_revoked_key_does_not_open_any_more() -> None:
-    """From the reload on, also on a connection that has used it; a stream under way goes on to its end."""
-    finish = asyncio.Event()
+def streaming_until(finish: asyncio.Event) -> Callable[[Peer], Awaitable[None]]:
+    """An upstream whose answers come at once, but for `/stream`, whose second event waits."""
 
     async def script(peer: Peer) -> None:
         while True:
@@ -189,9 +189,16 @@ async def test_a_revoked_key_does_not_open_any_more() -> None:
             else:
                 await peer.send(answer(200, b"ok"))
 
+    return script
+
+
+async def test_a_revoked_key_does_not_open_any_more() -> None:
+    """From the reload on, also on a connection that has used it; a stream under way goes on to its end."""
+    finish = asyncio.Event()
+
     other = "another-key"
     async with (
-        through(script, keys=[key(OURS), key(other)]) as (gateway, upstream),
+        through(streaming_until(finish), keys=[key(OURS), key(other)]) as (gateway, upstream),
         client_of(gateway) as client,
         client_of(gateway) as streaming,
     ):

@@ -5,13 +5,14 @@ import json
 from pathlib import Path
 
 import aiohttp
+from faults.test_keys import streaming_until
 from functional.test_upgrades import HANDSHAKE, SWITCHING, echo
 from functional.through import client_of, get, post
 from gateways import all_workers, config, exchange, key, until_read
 
-from gateway.testing.peer import Peer, connect
+from gateway.testing.peer import connect
 from gateway.testing.run import GatewayProcess
-from gateway.testing.scripts import LAST_CHUNK, answer, chunk, event, head, serve
+from gateway.testing.scripts import LAST_CHUNK, answer, event, serve
 from gateway.testing.upstream import FakeUpstream
 from tests.keys.keyring import EVERYTHING, ROOT, keyring
 
@@ -57,21 +58,15 @@ async def test_all_workers_and_gateways_follow(tmp_path: Path) -> None:
         await until_read(lambda: statuses(first, made["key"]), lambda found: found == {401})
 
 
-async def test_an_open_answer_goes_on_and_a_tunnel_ends(tmp_path: Path) -> None:
+async def test_an_open_answer_goes_on_and_a_tunnel_ends() -> None:
     """The stream comes whole; the next request on its connection is refused, though its plan was remembered."""
     finish = asyncio.Event()
 
-    async def script(peer: Peer) -> None:
-        while True:
-            request = await peer.read_request(timeout_s=None)
-            if request.target.endswith(b"/stream"):
-                await peer.send(head(200, [("Transfer-Encoding", "chunked")]) + chunk(event("1")))
-                await finish.wait()
-                await peer.send(chunk(event("2")) + LAST_CHUNK)
-            else:
-                await peer.send(answer(200, b"ok"))
-
-    async with keyring() as ring, FakeUpstream(script) as streaming, FakeUpstream(echo) as echoing:
+    async with (
+        keyring() as ring,
+        FakeUpstream(streaming_until(finish)) as streaming,
+        FakeUpstream(echo) as echoing,
+    ):
         upstreams = [
             {"name": "up", "base_url": streaming.base_url},
             {"name": "echo", "base_url": echoing.base_url, "paths": ["/v1/realtime"]},

@@ -24,7 +24,8 @@ START_S = 4_000_000_000.0
 class Ahead(SystemClock):
     """A clock whose time of day a test sets."""
 
-    now_s = START_S
+    def __init__(self, now_s: float = START_S) -> None:
+        self.now_s = now_s
 
     def time(self) -> float:
         return self.now_s
