@@ -150,16 +150,16 @@ class Exchange:
 
     def allows(self, tool: str) -> bool:
         """Return whether the model may call the tool of this inside name, as far as the request says."""
-        if self.no_tools or (self.only_tools and not _fits(tool, self.only_tools)):
+        if self.no_tools or (self.only_tools and not fits(tool, self.only_tools)):
             return False
-        return all(_fits(tool, patterns) for patterns in self.within)
+        return all(fits(tool, patterns) for patterns in self.within)
 
     def asks_first(self, tool: str) -> bool:
         """Return whether the client wants a person to approve each call of the tool of this inside name."""
-        return bool(self.ask_first) and _fits(tool, self.ask_first)
+        return bool(self.ask_first) and fits(tool, self.ask_first)
 
 
-def _fits(tool: str, patterns: Sequence[str]) -> bool:
+def fits(tool: str, patterns: Sequence[str]) -> bool:
     """Return whether one of these names and globs means the tool. A name is compared first: there may be a thousand."""
     return tool in patterns or any(fnmatchcase(tool, pattern) for pattern in patterns if has_magic(pattern))
 

@@ -22,7 +22,7 @@ from gateway.contracts.store import Json
 from gateway.contracts.tools import is_of_service, model_name
 from gateway.mcp.facing import Facing
 from gateway.tools.catalog import Catalog, CatalogEntry
-from gateway.tools.rights import means
+from gateway.tools.rights import all_allowed
 from gateway.workflows.definition import Workflow
 
 log = logging.getLogger("gateway")
@@ -73,7 +73,7 @@ class Narrowing:
         if offer.workflow is not None and not self.workflows:
             return False
         names = (offer.inside, *offer.tools)
-        return all(means(patterns, name) for patterns in self.lists if patterns for name in names)
+        return all(all_allowed(patterns, names) for patterns in self.lists)
 
     def allows_service(self, name: str) -> bool:
         """Return whether the request may use all of a service: what it has beside its tools has no other narrowing.

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Final, TypeAlias
 
-from gateway.contracts.exchange import Exchange
+from gateway.contracts.exchange import Exchange, fits
 from gateway.lanes.keys import KeyRing
 
 #: The scope of calls, and that of `POST /workflows/{name}/runs`, which a workflow as a tool needs besides it.
@@ -16,9 +15,9 @@ WORKFLOW_SCOPE: Final = "context"
 Refusal: TypeAlias = Callable[[Exchange], str | None]
 
 
-def means(patterns: Sequence[str], name: str) -> bool:
-    """Return whether a list of names and globs means the tool of this inside name."""
-    return name in patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
+def all_allowed(patterns: Sequence[str], names: Sequence[str]) -> bool:
+    """Return whether a list of names and globs, unless it is empty, means each of the tools of these inside names."""
+    return not patterns or all(fits(name, patterns) for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class ClientRights:
             return None
         is_workflow, caller = exchange.workflow is not None, exchange.caller
         names = (exchange.call["tool"], *exchange.only_tools)
-        if not _all_meant(self.served, names) or (is_workflow and not self.serves_workflows):
+        if not all_allowed(self.served, names) or (is_workflow and not self.serves_workflows):
             return "MCP clients may not use this tool any more (mcp.serve)."
         callers = [key.caller for key in self.keys.named(caller.name)]
         if not callers:
@@ -53,10 +52,6 @@ class ClientRights:
         callers = [one for one in callers if needed <= one.scopes]
         if not callers:
             return f"The key {caller.name!r} lacks a scope that the call needs: {', '.join(sorted(needed))}."
-        if not any(_all_meant(one.bounds.tools, names) for one in callers):
+        if not any(all_allowed(one.bounds.tools, names) for one in callers):
             return f"The key {caller.name!r} may not use this tool any more (keys[].tools)."
         return None
-
-
-def _all_meant(patterns: Sequence[str], names: Sequence[str]) -> bool:
-    return not patterns or all(means(patterns, name) for name in names)

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.contracts.caller import Bounds, Caller
 from gateway.lanes.keys import Key, KeyRing
-from gateway.tools.rights import ClientRights, means
+from gateway.tools.rights import ClientRights, all_allowed
 
 from .doubles import exchange
 
@@ -69,4 +69,5 @@ def test_chats_are_not_calls_of_mcp_clients() -> None:
 
 def test_names_and_globs_mean_tools() -> None:
     """A name means itself, whatever it looks like."""
-    assert means(("a.*",), "a.b") and means(("a[1]",), "a[1]") and not means(("a.*",), "b.a")
+    assert all_allowed(("a.*",), ["a.b"]) and all_allowed(("a[1]",), ["a[1]"]) and not all_allowed(("a.*",), ["b.a"])
+    assert all_allowed((), ["a.b"]) and not all_allowed(("a.*",), ["a.b", "b.a"])
