@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from operator import is_not
 from typing import Any, Final
 
 from mcp_types.methods import validate_server_result
@@ -142,9 +143,9 @@ class Listing:
 
     def every(self) -> Sequence[Offer]:
         """Return all tools: the same object until one of them changes."""
-        catalog, services, workflows = self._catalog(), self._services(), self._workflows()
-        made_of, was = (catalog, services, workflows), None if self._taken is None else self._taken.made_of
-        if self._taken is None or was is None or any(one is not other for one, other in zip(made_of, was, strict=True)):
+        made_of = self._catalog(), self._services(), self._workflows()
+        if self._taken is None or any(map(is_not, made_of, self._taken.made_of)):
+            catalog, _, workflows = made_of
             self._taken = _Taken(made_of, (*_offers(catalog), *self._workflow_offers(catalog, workflows)))
         return self._taken.offers
 
