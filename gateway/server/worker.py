@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import uvloop
 
+from gateway.clock import until_set
 from gateway.server.app import Gateway
 from gateway.server.sockets import steer_to_successor, stop_steering
 from gateway.server.systemd import notify
@@ -89,8 +90,7 @@ class Worker:
         while not self._stopping.is_set():
             for sock in sockets:
                 stop_steering(sock)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), SPREAD_S)
+            await until_set(self._stopping, SPREAD_S)
         for sock in sockets:
             steer_to_successor(sock, ours=self._shared)
         await asyncio.sleep(HAND_OVER_S)

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from gateway.clock import until_set
 from gateway.mcp.transport.lines import Lines
 
 #: The variables that a server gets of the gateway's own environment.
@@ -152,8 +153,7 @@ class ServerProcess:
         self._over.set()
 
     async def _over_within(self, limit_s: float) -> bool:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._over.wait(), limit_s)
+        await until_set(self._over, limit_s)
         return self._over.is_set()
 
     def _kill(self) -> None:
