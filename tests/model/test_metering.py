@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import AnsweredBy, Chunk, Emit, Exchange, Pause, Reply
+from gateway.contracts.exchange import AnsweredBy, Chunk, Emit, Exchange, Handler, Pause, Reply
 from gateway.errors import GatewayError
 from gateway.model.answering import By
 from gateway.model.metering import metered
@@ -15,11 +15,13 @@ from gateway.usage.tokens import Tokens, Usage
 from tests.agent.doubles import samples
 
 ASKED = [{"role": "user", "content": "x" * 25}]  # 53 bytes as JSON: 14 tokens
+EXCHANGE = Exchange(id="run_1", body={"messages": ASKED}, caller=Caller("ci", "acme", frozenset()), chain="c")
 
 
-async def spent(chunks: Sequence[Chunk], *, fails: bool = False) -> tuple[dict[str, float], list[Chunk]]:
-    """What is counted by type for an answer of these chunks, and what is handed on of it."""
-    counters, told = ContextCounters(), list[Chunk]()
+def answers(
+    chunks: Sequence[Chunk], *, by: AnsweredBy | None = None, fails: bool = False, refused: bool = False
+) -> Handler:
+    """A model that answers with these chunks, and then breaks off if it `fails`; or that does not answer."""
 
     async def stream(emit: Emit) -> None:
         for chunk in chunks:
@@ -31,15 +33,22 @@ async def spent(chunks: Sequence[Chunk], *, fails: bool = False) -> tuple[dict[s
         pass
 
     async def core(_: Exchange) -> Reply:
-        return Reply(stream, release)
+        if refused:
+            raise GatewayError("upstream_error", "no")
+        return Reply(stream, release, by=by)
+
+    return core
+
+
+async def spent(chunks: Sequence[Chunk], *, fails: bool = False) -> tuple[dict[str, float], list[Chunk]]:
+    """What is counted by type for an answer of these chunks, and what is handed on of it."""
+    counters, told = ContextCounters(), list[Chunk]()
 
     def emit(chunk: Chunk) -> Pause | None:
         told.append(chunk)
         return None
 
-    caller = Caller("ci", "acme", frozenset())
-    exchange = Exchange(id="run_1", body={"messages": ASKED}, caller=caller, chain="c")
-    reply = await metered(core, counters)(exchange)
+    reply = await metered(answers(chunks, fails=fails), counters)(EXCHANGE)
     try:
         await reply.stream(emit)
     except ConnectionError:
@@ -85,24 +94,9 @@ async def recorded_of(
 ) -> list[tuple[object, ...]]:
     """What the ledger hears of one call."""
     heard: list[tuple[object, ...]] = []
-
-    async def stream(emit: Emit) -> None:
-        for chunk in chunks:
-            emit(chunk)
-        if fails:
-            raise ConnectionError
-
-    async def release() -> None:
-        pass
-
-    async def core(_: Exchange) -> Reply:
-        if refused:
-            raise GatewayError("upstream_error", "no")
-        return Reply(stream, release, by=by)
-
-    exchange = Exchange(id="run_1", body={"messages": ASKED}, caller=Caller("ci", "acme", frozenset()), chain="c")
+    core = answers(chunks, by=by, fails=fails, refused=refused)
     with suppress(ConnectionError, GatewayError):
-        reply = await metered(core, ContextCounters(), lambda *facts: heard.append(facts))(exchange)
+        reply = await metered(core, ContextCounters(), lambda *facts: heard.append(facts))(EXCHANGE)
         await reply.stream(lambda _: None)
     return heard
 
