@@ -70,6 +70,11 @@ class Models:
     groups: list[Group]
     clock: ManualClock = field(default_factory=ManualClock)
 
+    @property
+    def asked(self) -> list[int]:
+        """How many requests each upstream has read."""
+        return [len(upstream.requests) for upstream in self.upstreams]
+
     def outcomes(self) -> dict[str, int]:
         return dict(self.groups[0].tally.outcomes)
 

@@ -25,10 +25,6 @@ HALF = sends(STREAM + framed(b"data: {"))
 BEGUN = sends(STREAM + framed(b"data: " + orjson.dumps(chunk("Hel")) + b"\n\n"))
 
 
-def asked(answering: Models) -> list[int]:
-    return [len(upstream.requests) for upstream in answering.upstreams]
-
-
 async def by(answering: Models, request: Exchange) -> tuple[list[Chunk], str, str]:
     """The answer, and who gave it."""
     reply = await answering.core(request)
@@ -59,7 +55,7 @@ async def test_the_next_one_answers_in_the_place_of_one_that_fails(
     async with models(each=scripts, aliases=FAST) as answering:
         chunks, upstream, model = await by(answering, exchange(model="fast"))
         assert chunks[:2] == ["Hel", "lo"]
-        assert asked(answering) == requests
+        assert answering.asked == requests
         last = sum(requests) - 1
         assert (upstream, model) == (f"up{last}", FAST["fast"][last][0])
         for up, (name, _) in zip(answering.upstreams, FAST["fast"], strict=True):
@@ -81,7 +77,7 @@ async def test_what_another_one_would_not_help_is_told(failure: bytes) -> None:
     async with models(each=(serve(failure), NEVER), aliases=PAIR) as answering:
         with pytest.raises(GatewayError) as failed:
             await answering.ask(exchange(model="fast"))
-        assert "'up0'" in failed.value.message and asked(answering) == [1, 0]
+        assert "'up0'" in failed.value.message and answering.asked == [1, 0]
         assert failed.value.settled is (b"hould" in failure)
 
 
@@ -93,7 +89,7 @@ async def test_nothing_is_sent_again_behind_the_first_chunk() -> None:
         with pytest.raises(GatewayError, match="in the middle of its answer"):
             await reply.stream(chunks.append)  # type: ignore[arg-type,func-returns-value]
         await reply.release()
-        assert chunks == ["Hel"] and asked(answering) == [1, 0]
+        assert chunks == ["Hel"] and answering.asked == [1, 0]
 
 
 async def test_the_last_failure_is_told() -> None:
@@ -102,7 +98,7 @@ async def test_the_last_failure_is_told() -> None:
         with pytest.raises(GatewayError) as failed:
             await answering.ask(exchange(model="fast"))
         assert failed.value.facts.status == 429 and failed.value.retry_after_s == 7
-        assert "'up2' answered 429" in failed.value.message and asked(answering) == [1, 1, 1]
+        assert "'up2' answered 429" in failed.value.message and answering.asked == [1, 1, 1]
 
 
 async def test_one_that_nobody_listens_at_costs_nothing() -> None:
@@ -139,7 +135,7 @@ async def test_who_is_gone_is_not_answered_by_the_next_one() -> None:
         await reply.release()
         with pytest.raises(GatewayError, match="given up"):
             await told(reply)
-        assert asked(answering) == [1, 0]
+        assert answering.asked == [1, 0]
         assert answering.outcomes() == {"cancelled": 1}
 
 
@@ -179,4 +175,4 @@ async def test_a_stream_that_says_nothing_but_its_role_has_begun() -> None:
     async with models(each=(role, serve(stream(chunk(finish="stop")))), aliases=PAIR) as answering:
         with pytest.raises(GatewayError):
             await answering.ask(exchange(model="fast"))
-        assert asked(answering) == [1, 0]
+        assert answering.asked == [1, 0]

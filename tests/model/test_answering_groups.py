@@ -33,10 +33,6 @@ CUT = sends(STREAM)
 RETRIES = GroupRules(retry=RetryRules())
 
 
-def asked(answering: Models) -> list[int]:
-    return [len(upstream.requests) for upstream in answering.upstreams]
-
-
 def is_idle(answering: Models) -> bool:
     """Whether every place was given back."""
     return not any(member.inflight for group in answering.groups for member in group.members)
@@ -68,7 +64,7 @@ async def test_another_endpoint_answers_in_the_place_of_one_that_fails(
         assert (await told(reply))[:2] == ["Hel", "lo"]
         await reply.release()
         assert reply.by is not None and (reply.by.upstream, reply.by.endpoint) == ("up0", f"e{len(scripts) - 1}")
-        assert asked(answering) == requests and is_idle(answering)
+        assert answering.asked == requests and is_idle(answering)
         assert answering.groups[0].tally.retries[reason] >= 1
 
 
@@ -88,7 +84,7 @@ async def test_nothing_is_sent_again_without_a_reason(first: Script, rules: Grou
     """No rule, another failure, tries or budget used up, the upstream says so, a first chunk is out."""
     async with models(each=(first, FINE), endpoints=True, rules=rules) as answering:
         await refused(answering)
-        assert asked(answering) == [1, 0]
+        assert answering.asked == [1, 0]
 
 
 async def test_a_silent_endpoint_and_one_that_nobody_listens_at() -> None:
@@ -102,7 +98,7 @@ async def test_a_silent_endpoint_and_one_that_nobody_listens_at() -> None:
         await answering.upstreams[1].__aexit__(None, None, None)
         await answering.ask()
         assert dict(answering.groups[0].tally.retries) == {"timeout": 1, "connect": 1}
-        assert asked(answering) == [1, 0, 1] and is_idle(answering)
+        assert answering.asked == [1, 0, 1] and is_idle(answering)
         assert answering.outcomes() == {"timeout": 1, "connect": 1, "ok": 1}
 
 
@@ -110,7 +106,7 @@ async def test_tries_are_bounded() -> None:
     """However many endpoints there are."""
     async with models(each=(BUSY,) * 5, endpoints=True, rules=RETRIES) as answering:
         assert (await refused(answering)).facts.status == 503
-        assert sum(asked(answering)) == 3
+        assert sum(answering.asked) == 3
 
 
 async def test_an_endpoint_that_asks_for_a_pause_gets_it() -> None:
@@ -118,16 +114,16 @@ async def test_an_endpoint_that_asks_for_a_pause_gets_it() -> None:
     async with models(each=(LIMITED, FINE), endpoints=True, rules=RETRIES, api_key=SECRET) as answering:
         for _ in range(3):
             await answering.ask()
-        assert asked(answering) == [1, 3]
+        assert answering.asked == [1, 3]
         answering.clock.advance(7)
         await answering.ask()
         await answering.ask()
-        assert asked(answering)[0] == 2
+        assert answering.asked[0] == 2
     async with models(each=(LIMITED,), endpoints=True, rules=RETRIES, api_key=SECRET) as answering:
         for _ in range(2):
             error = await refused(answering)
             assert (error.code, error.retry_after_s) == ("upstream_limited", 7)
-        assert asked(answering) == [1]
+        assert answering.asked == [1]
 
 
 async def test_without_rules_a_pause_is_the_clients_affair() -> None:
@@ -135,7 +131,7 @@ async def test_without_rules_a_pause_is_the_clients_affair() -> None:
     async with models(LIMITED, api_key=SECRET) as answering:
         for _ in range(2):
             assert (await refused(answering)).retry_after_s == 7
-        assert asked(answering) == [2]
+        assert answering.asked == [2]
 
 
 async def test_an_endpoint_that_is_out_gets_nothing_until_a_probe_works() -> None:
@@ -149,11 +145,11 @@ async def test_an_endpoint_that_is_out_gets_nothing_until_a_probe_works() -> Non
         error = await refused(answering)
         assert error.code == "circuit_open" and error.retry_after_s == 10.0 and "breaker is open" in error.message
         await answering.ask(exchange(model="fast"))
-        assert asked(answering) == [2, 1]
+        assert answering.asked == [2, 1]
         answering.clock.advance(10)
         await answering.ask()
         await answering.ask(exchange(model="fast"))
-        assert asked(answering) == [4, 1] and is_idle(answering)
+        assert answering.asked == [4, 1] and is_idle(answering)
 
 
 async def test_an_answer_that_is_cut_counts_against_its_endpoint() -> None:
@@ -190,7 +186,7 @@ async def test_an_error_that_comes_as_an_event_is_what_its_status_says(
         first.fallbacks = (second,)
         with suppress(GatewayError):
             await answering.ask(exchange(model="fast"))
-        assert asked(answering) == requests and is_idle(answering)
+        assert answering.asked == requests and is_idle(answering)
         assert first.members[0].breaker.state(answering.clock()) == state
 
 
@@ -225,7 +221,7 @@ async def test_a_call_waits_for_a_place() -> None:
         reply = await second
         assert (await told(reply))[:2] == ["Hel", "lo"]
         await reply.release()
-        assert is_idle(answering) and sum(asked(answering)) == 2
+        assert is_idle(answering) and sum(answering.asked) == 2
 
 
 async def test_a_conversation_stays_at_its_endpoint() -> None:
@@ -261,7 +257,7 @@ async def test_a_fallback_answers_for_an_upstream_that_is_out() -> None:
         await told(reply)
         await reply.release()
         assert reply.by is not None and (reply.by.upstream, reply.by.model) == ("up2", "small")
-        assert asked(answering)[1] == 1
+        assert answering.asked[1] == 1
 
 
 # A call that a run makes again.
@@ -274,7 +270,7 @@ async def test_a_call_that_is_made_again_is_sent_once() -> None:
         for again, requests in ((1, [0, 1]), (2, [1, 1]), (3, [1, 2])):
             with pytest.raises(GatewayError):
                 await answering.ask(replace(exchange(model="fast"), again=again))
-            assert asked(answering) == requests
+            assert answering.asked == requests
 
 
 async def test_a_call_that_is_made_again_takes_its_place_in_the_budget() -> None:
@@ -284,7 +280,7 @@ async def test_a_call_that_is_made_again_takes_its_place_in_the_budget() -> None
             assert (await refused(answering, again=again + 1)).code == "upstream_error"
         error = await refused(answering, again=ALWAYS + 1)
         assert error.code == "upstream_unavailable" and "retry.budget" in error.message
-        assert asked(answering) == [ALWAYS] and answering.groups[0].tally.refused["budget"] == 1
+        assert answering.asked == [ALWAYS] and answering.groups[0].tally.refused["budget"] == 1
 
 
 async def test_what_cannot_be_sent_goes_to_the_next_candidate_also_then() -> None:
@@ -294,4 +290,4 @@ async def test_what_cannot_be_sent_goes_to_the_next_candidate_also_then() -> Non
     async with models(each=(BUSY, FINE), rules=rules, aliases=aliases) as answering:
         await refused(answering)
         chunks: list[Chunk] = await answering.ask(replace(exchange(model="fast"), again=2))
-        assert chunks[:2] == ["Hel", "lo"] and asked(answering) == [1, 1]
+        assert chunks[:2] == ["Hel", "lo"] and answering.asked == [1, 1]
