@@ -4,8 +4,8 @@ import json
 
 import aiohttp
 import pytest
-from functional.test_upgrades import HANDSHAKE, SWITCHING, echo
 from functional.through import ask, client_of, error_of, get, post, through
+from functional.tunnels import HANDSHAKE, SWITCHING, echo
 from gateways import exchange, key
 
 from gateway.testing.local import LocalGateway

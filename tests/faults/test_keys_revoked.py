@@ -6,8 +6,8 @@ from pathlib import Path
 
 import aiohttp
 from faults.test_keys import streaming_until
-from functional.test_upgrades import HANDSHAKE, SWITCHING, echo
 from functional.through import client_of, get, post
+from functional.tunnels import HANDSHAKE, SWITCHING, echo
 from gateways import all_workers, config, exchange, key, until_read
 
 from gateway.testing.peer import connect

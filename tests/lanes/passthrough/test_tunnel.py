@@ -3,25 +3,11 @@
 import asyncio
 
 import pytest
+from functional.tunnels import SWITCHING, echo, joined
 from gateways import until_still
 from lanes.assembled import Lane, assembled
 
 from gateway.testing.peer import Peer
-
-HANDSHAKE = b"GET /v1/ws HTTP/1.1\r\nHost: gw\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-
-
-async def echo(peer: Peer) -> None:
-    await peer.read_request()
-    await peer.send(SWITCHING)
-    while data := await peer.read_some(timeout_s=None):
-        await peer.send(data)
-
-
-async def joined(client: Peer) -> None:
-    await client.send(HANDSHAKE)
-    assert await client.read_head() == SWITCHING
 
 
 async def test_it_ends_after_a_silence() -> None:
