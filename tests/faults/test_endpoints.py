@@ -6,7 +6,7 @@ import socket
 
 import pytest
 from functional.several import BODY, STORES, chat, several
-from functional.through import ask, client_of, error_of, post
+from functional.through import ask, client_of, error_of, listener_of, post, sweeps
 from gateways import until
 
 from gateway.testing.peer import PEER_LEFT, Peer
@@ -78,7 +78,9 @@ async def test_a_slow_answer_is_awaited_and_asked_for_once() -> None:
     async with several(slow, serve(ok()), timeouts={"first_byte": "2m"}) as up, client_of(up.gateway) as client:
         await client.send(chat())
         await up.endpoints[0].wait_requests(1)
-        await asyncio.sleep(0.6)  # a sweep has looked at it
+        listener = listener_of(up.gateway)
+        swept = sweeps(listener)
+        await until(lambda: sweeps(listener) > swept)
         go_on.set()
         assert (await client.read_response()).status == 200
         assert up.counts == [1, 0] and not up.group.tally.retries

@@ -68,6 +68,11 @@ def listener_of(gateway: LocalGateway) -> Listener:
     return gateway.gateway._listeners[DATA]
 
 
+def sweeps(listener: Listener) -> float:
+    """How often it has looked at its deadlines."""
+    return sum(listener.metrics.loop_lag.values()[:-1])
+
+
 def get(target: bytes = b"/v1/x", *lines: bytes, method: bytes = b"GET", version: bytes = b"1.1") -> bytes:
     """A request without a body; `lines` are header lines without their CRLF."""
     return b"\r\n".join([b"%b %b HTTP/%b" % (method, target, version), b"Host: gw.example", *lines, b"", b""])

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from functional.several import BODY, STORES, chat, several
+from functional.several import BODY, CHAT, STORES, Several, chat, several
 from functional.through import ask, client_of, post
 from gateways import until
 
@@ -11,6 +11,10 @@ from gateway.testing.peer import Peer
 from gateway.testing.scripts import answer, serve
 
 BUSY = answer(503, b"busy")
+
+
+def targets(up: Several) -> list[bytes]:
+    return [request.target for endpoint in up.endpoints for request in endpoint.requests]
 
 
 async def silent(peer: Peer) -> None:
@@ -116,10 +120,15 @@ async def test_what_may_not_happen_twice_has_no_rival() -> None:
         await go_on.wait()
         await peer.send(answer(200, b"first"))
 
-    async with several(late, silent, hedge="1ms") as up, client_of(up.gateway) as client:
+    async with (
+        several(late, silent, hedge="1ms") as up,
+        client_of(up.gateway) as client,
+        client_of(up.gateway) as other,
+    ):
         await client.send(post(BODY, STORES))
         await up.endpoints[0].wait_requests(1)
-        await asyncio.sleep(0.05)  # the hedge would have come by now
-        assert up.counts == [1, 0]
+        await other.send(chat())
+        await until(lambda: targets(up).count(CHAT) == 2)  # by the time of its hedge the first would have had one
+        assert up.group.tally.retries == {"hedge": 1} and targets(up).count(STORES) == 1
         go_on.set()
         assert (await client.read_response()).payload == b"first"
