@@ -8,6 +8,7 @@ from gateway.console.client import ApiClient
 from gateway.console.live import Live
 from gateway.console.pages.inbox import Inbox
 from gateway.console.pages.keys import Keys
+from gateway.console.pages.limits import Limits
 from gateway.console.pages.memories import Memories
 from gateway.console.pages.playground import Playground
 from gateway.console.pages.prompts import Prompts
@@ -69,7 +70,7 @@ def assemble(
     inbox = Inbox(rendering, live := Live(lambda *news: inbox.news_of(*news), is_valid=is_valid))
     others = (
         *(RunList(now_s), RunPages(live, now_s), Workflows(), Playground(), Prompts(), Memories(), Remembered()),
-        *(Tools(), ServiceForm(), Services(), Keys(now_s), UsageReport(now_s), Status()),
+        *(Tools(), ServiceForm(), Services(), Keys(now_s), UsageReport(now_s), Limits(now_s), Status()),
     )
     pages = (*inbox.pages(), *(page for each in others for page in each.pages()))
     signing = Sessions(secret, lifetime_s=lifetime_s, now_s=now_s)

@@ -60,6 +60,7 @@ ENTRIES: Final = (
     Entry(path="/remembered", name="Remembered", scopes=VIEWING),
     Entry(path="/keys", name="Keys", scopes=ADMIN),
     Entry(path="/usage", name="Usage", scopes=(*VIEWING, *ADMIN)),
+    Entry(path="/limits", name="Limits", scopes=(*VIEWING, *ADMIN)),
     Entry(path="/status", name="Status", scopes=ADMIN),
 )
 
@@ -105,6 +106,13 @@ class Visit:
         if self.may(*VIEWING):
             pending = (await self.api.get("context", "summary"))["pending"]
         return self.answer(template, status=status, **{"title": self.t(title), "pending": pending, **values})
+
+    async def page_in_parts(self, template: str, *, part: str, title: str, **values: Any) -> web.Response:
+        """Return a page, or only the part of it that an open page asks for again and again."""
+        values["live"] = self.query.get("live") != "off"
+        if "HX-Request" in self.request.headers:
+            return self.answer(part, **values)
+        return await self.page(template, title=title, **values)
 
     def answer(self, template: str, *, status: int = 200, **values: Any) -> web.Response:
         """Return a page, or a part of one, that needs nothing of the API."""

@@ -250,7 +250,12 @@ def _answers_of_operating() -> dict[str, Schema]:
             **some("until_hash", "problem"),
         ),
         "Limit": record(
-            **texts("scope", "name", "limit"), used=NUMBER, most=NUMBER, soft=TRUTH, resets_in_s=maybe(NUMBER)
+            **texts("scope", "name", "limit"),
+            **dict.fromkeys(("used", "most"), NUMBER),
+            tenant=maybe(TEXT),
+            resets_in_s=maybe(NUMBER),
+            soft=TRUTH,
+            over=WHOLE,
         ),
         "Usage": record(**usage, **texts("from", "to"), data=many(extended(sums, optional=True, **texts(*DIMENSIONS)))),
         "GatewayStatus": record(

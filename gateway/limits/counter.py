@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gateway.limits.shared import FIRST, LAST, NOW, TICK_S, TICKS, SharedCounters
+from gateway.limits.shared import FIRST, LAST, NOW, OVER, TICK_S, TICKS, SharedCounters
 
 #: The most that one tick of one worker counts. More in a quarter of a second is counted as this.
 MOST: Final = (1 << 31) - 1
@@ -84,6 +84,17 @@ class Counter:
     def present(self) -> int:
         """Return how many are under way."""
         return self._mine[NOW] + sum(row[NOW] for row in self._others)
+
+    # Requests over a limit, by its number in `LIMITS`.
+
+    def note_over(self, limit: int) -> None:
+        """Count a request over a limit."""
+        at = OVER + limit
+        self._mine[at] = min(self._mine[at] + 1, MOST)
+
+    def over(self, limit: int) -> int:
+        """Return how many requests were over a limit since the gateway started."""
+        return self._mine[OVER + limit] + sum(row[OVER + limit] for row in self._others)
 
     def _sum(self, tick: int, at: int) -> int:
         """Return what is used. The latest two ticks of other workers are read anew: they may still write to them."""

@@ -173,6 +173,7 @@ class Limiter:
         rule = over.rule
         is_soft = rule.allowance.soft
         self._counters.count("limit_exceeded" if is_soft else "limit_refused", scope=rule.scope, limit=over.limit)
+        rule.meter.note_over(over.limit)
         if now_s - rule.meter.told_s >= LOG_S:
             rule.meter.told_s = now_s
             does = "and refuses nothing, being soft" if is_soft else "and refuses requests"

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Final, NamedTuple
 
-from gateway.contracts.allowance import Allowance, Limit
+from gateway.contracts.allowance import LIMITS, Allowance, Limit
 from gateway.limits.budgets import Budgets, Scope
 from gateway.limits.counter import Counter
 
@@ -45,6 +45,14 @@ class Meter:
         """Take the tokens of a request into the mean."""
         self.mean += (tokens - self.mean) * _SHARE if self.mean else tokens
 
+    def note_over(self, limit: Limit) -> None:
+        """Count a request over a limit."""
+        self.requests.note_over(LIMITS.index(limit))
+
+    def over(self, limit: Limit) -> int:
+        """Return how many requests were over a limit since the gateway started."""
+        return self.requests.over(LIMITS.index(limit))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rule:
@@ -63,6 +71,11 @@ class Rule:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "has_budget", self.allowance.has_budget)
+
+    @property
+    def tenant(self) -> str | None:
+        """Return the tenant of a key; None for other scopes."""
+        return self.id.partition("\0")[0] if self.scope == "key" else None
 
     def take(self, now_s: float, tokens: int | None, *, enters: bool, reserves: bool) -> tuple[int, Over | None]:
         """Take a place for a request. Return the tokens that are reserved for it, and the limit that is reached.

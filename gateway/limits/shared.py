@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Final
 
+from gateway.contracts.allowance import LIMITS
+
 #: The length of a tick and of a window.
 TICK_S: Final = 0.25
 WINDOW_S: Final = 60.0
@@ -28,8 +30,9 @@ TICKS: Final = int(WINDOW_S / TICK_S) + 1
 COUNTERS: Final = 16_384
 ROWS_BYTES: Final = 256 << 20
 _DIGEST_BYTES: Final = 16
-#: Words of a row: the last tick that was written, what is under way, and the ticks.
-LAST, NOW, FIRST = 0, 1, 2
+#: Words of a row: the last tick that was written, what is under way, requests over each limit, and the ticks.
+LAST, NOW, OVER = 0, 1, 2
+FIRST: Final = OVER + len(LIMITS)
 _WORDS: Final = FIRST + TICKS
 _ROW_BYTES: Final = 4 * (_WORDS + (-_WORDS) % 16)
 

@@ -12,16 +12,20 @@ from gateway.limits.rule import Rule
 class Used:
     """A limit and what is used of it.
 
-    `resets_s`: when nothing of that counts any more, in seconds; None: with its period, or its requests.
+    `tenant` is that of a key; others have none. `resets_s`: when nothing of that counts any more, in seconds; None:
+    with its period, or its requests. `over`: requests that exceeded it since the gateway started. They were refused,
+    unless it is `soft`.
     """
 
     scope: Scope
     name: str
+    tenant: str | None
     limit: Limit
     most: float
     used: float
     resets_s: float | None
     soft: bool
+    over: int
 
 
 def used_of(rule: Rule, now_s: float) -> Iterator[Used]:
@@ -29,7 +33,8 @@ def used_of(rule: Rule, now_s: float) -> Iterator[Used]:
     allowance, meter = rule.allowance, rule.meter
 
     def told(limit: Limit, most: float, used: float, resets_s: float | None = None) -> Used:
-        return Used(rule.scope, rule.name, limit, most, used, resets_s, allowance.soft)
+        over = meter.over(limit)
+        return Used(rule.scope, rule.name, rule.tenant, limit, most, used, resets_s, allowance.soft, over)
 
     if (most := allowance.requests_per_minute) is not None:
         yield told("requests_per_minute", most, meter.requests.used(now_s), meter.requests.empty_s(now_s))

@@ -42,6 +42,11 @@ async def gateway(tmp_path: Path) -> AsyncIterator[GatewayProcess]:
         "workflows": {"folder": str(tmp_path / "workflows")},
         "mcp": {"servers": {"clock": {"command": program, "args": rest, "description": "Tells the time"}}},
         "store": f"sqlite:///{tmp_path}/gateway.db",
+        "usage": {"enabled": True},
+        "limits": {
+            "tenants": {"local": {"requests_per_minute": 10, "concurrent": 4, "tokens_per_month": 100_000}},
+            "models": {"demo": {"requests_per_minute": 3, "tokens_per_minute": 20_000, "soft": True}},
+        },
     }
     async with GatewayProcess(config(None, **sections)) as process:
         yield process
@@ -91,6 +96,7 @@ async def furnished(gateway: GatewayProcess) -> dict[str, str]:
         "keys": "/keys",
         "key-new": "/keys/new",
         "usage": "/usage",
+        "limits": "/limits",
         "status": "/status",
     }
 
@@ -142,6 +148,21 @@ async def test_a_run_as_it_happens(gateway: GatewayProcess, visit: Visit) -> Non
         await api(gateway, f"/context/approvals/{approval['id']}", {"decision": "approve"})
         await expect(page.locator("h1 .badge, .head .badge").first).to_have_text("completed")
         await expect(page.get_by_role("heading", name="Answer")).to_be_visible()
+
+
+async def test_limits_as_they_are_used(gateway: GatewayProcess, visit: Visit) -> None:
+    """The table follows what happens, and the keyboard stays where it is; until its reader stops that."""
+    async with visit("/console/limits") as page:
+        first = page.get_by_role("row").nth(1)
+        await expect(first).to_contain_text("0 of 10")
+        await page.get_by_role("region", name="Limits").focus()
+        await chat(gateway, "Say hello")
+        await expect(first).to_contain_text("1 of 10")
+        await expect(page.get_by_role("region", name="Limits")).to_be_focused()
+        await page.get_by_role("link", name="Stop that").focus()
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("link", name="Keep it up to date")).to_be_visible()
+        assert await page.locator("[hx-get]").count() == 0
 
 
 async def test_start_a_workflow_and_decide(gateway: GatewayProcess, visit: Visit, tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ import yaml
 
 import gateway.console
 from gateway.console.pages.inbox import BASES
+from gateway.console.pages.limits import RENEWED, SCOPES, WORDS
 from gateway.console.pages.services import PARTS
 from gateway.console.pages.status import FIGURES
 from gateway.console.pages.tools import SOURCES
+from gateway.console.pages.usage import KINDS
 from gateway.console.site import REFUSALS
 from gateway.console.translation import CHINESE, FILE
 from gateway.console.visit import DONE, ENTRIES
@@ -43,6 +45,7 @@ def test_every_text_is_translated() -> None:
     states = {state for states in (RunState, ApprovalState, StepState) for state in states.__args__}
     shown = texts() | set(DONE.values()) | set(BASES.values()) | {entry.name for entry in ENTRIES} | states
     shown |= set(PARTS.values()) | set(SOURCES.values()) | {title for _, title, _ in FIGURES}
+    shown |= {*KINDS.values(), *SCOPES.values(), *WORDS.values(), *RENEWED.values()}
     shown |= set(REFUSALS.values()) | {"valid", "expired", "revoked"}
     assert len(shown) > 300
     assert shown - CHINESE.keys() == set()

@@ -131,7 +131,7 @@ def test_a_soft_limit_refuses_nothing_and_counts(caplog: pytest.LogCaptureFixtur
     for hold in holds:
         hold.end()
     limiter = workers.limiters[0]
-    assert [one.used for one in limiter.used(limiter.of_caller(caller(**key)))] == [4, 0]
+    assert [(one.used, one.over) for one in limiter.used(limiter.of_caller(caller(**key)))] == [(4, 0), (0, 3)]
 
 
 def test_refusals_are_counted_and_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
@@ -141,6 +141,22 @@ def test_refusals_are_counted_and_logged_once_a_minute(caplog: pytest.LogCapture
         refused(workers, key=key)
     assert workers.counters.counts == {("limit_refused", "key", "requests_per_minute"): 5}
     assert caplog.messages == ["the limit requests_per_minute: 1 of the key 'ci' is reached, and refuses requests"]
+
+
+def test_all_workers_see_whose_requests_were_refused_and_by_which_limit() -> None:
+    """Also those of a worker that is gone. Keys of the same name in two tenants are two."""
+    workers, key = Workers(2), {"requests_per_minute": 1, "tokens_per_minute": 100}
+    admitted(workers, key=key, tokens=100)
+    refused(workers, key=key)
+    workers.limiters[0] = workers.limiter(0)
+    limiter = workers.limiters[1]
+    rules = limiter.of_all([caller(**key), caller(tenant="other", **key)])
+    assert [(one.tenant, one.limit, one.over) for one in limiter.used(rules)] == [
+        ("team", "requests_per_minute", 1),
+        ("team", "tokens_per_minute", 0),
+        ("other", "requests_per_minute", 0),
+        ("other", "tokens_per_minute", 0),
+    ]
 
 
 def test_figures_change_and_counts_stay() -> None:

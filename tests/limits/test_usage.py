@@ -18,7 +18,7 @@ def test_each_limit_is_shown_with_what_is_used_of_it() -> None:
     rule = Rule("tenant", "t", allowance, meter, budgets, "t")
     rule.take(BEGAN_S, None, enters=True, reserves=True)
     assert list(used_of(rule, BEGAN_S + 1.0)) == [
-        Used("tenant", "t", "requests_per_minute", 5, 1, 59.25, soft=True),
-        Used("tenant", "t", "concurrent", 2, 1, None, soft=True),
-        Used("tenant", "t", "tokens_per_day", 100, 7, None, soft=True),
+        Used("tenant", "t", None, "requests_per_minute", 5, 1, 59.25, soft=True, over=0),
+        Used("tenant", "t", None, "concurrent", 2, 1, None, soft=True, over=0),
+        Used("tenant", "t", None, "tokens_per_day", 100, 7, None, soft=True, over=0),
     ]

@@ -37,9 +37,11 @@ def limit_view(used: Used) -> Json:
     return {
         "scope": used.scope,
         "name": used.name,
+        "tenant": used.tenant,
         "limit": used.limit,
         "most": used.most,
         "used": used.used,
         "resets_in_s": None if used.resets_s is None else round(used.resets_s, 3),
         "soft": used.soft,
+        "over": used.over,
     }

@@ -26,7 +26,11 @@ def listed(remote: Remote, *, as_json: bool) -> Iterator[str]:
 
 def _lines(view: View) -> Iterator[str]:
     whose = f"{view.get('scope')} {shown(str(view.get('name')), _NAME_CHARS)}"
+    if (tenant := view.get("tenant")) not in (None, view.get("name")):
+        whose += f" of {shown(str(tenant), _NAME_CHARS)}"
     resets_s = view.get("resets_in_s")
     rest = f", empty in {resets_s:g} s" if isinstance(resets_s, int | float) and resets_s else ""
     soft = ", soft" if view.get("soft") else ""
-    yield f"{whose}: {view.get('used')} of {view.get('most')} {str(view.get('limit')).replace('_', ' ')}{rest}{soft}"
+    over = f", {over} requests {'over it' if soft else 'refused'}" if (over := view.get("over")) else ""
+    what = str(view.get("limit")).replace("_", " ")
+    yield f"{whose}: {view.get('used')} of {view.get('most')} {what}{rest}{soft}{over}"

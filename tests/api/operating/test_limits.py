@@ -41,12 +41,12 @@ async def test_each_sees_what_concerns_it() -> None:
             ("tenant", "requests_per_minute", 1, 9),
         ]
         assert 0 < own[0]["resets_in_s"] <= 60.25
-        assert own[1]["resets_in_s"] is None
+        assert (own[1]["resets_in_s"], own[1]["over"]) == (None, 0)
         everything = await seen(gateway, "root")
-        assert [(one["scope"], one["name"], one["soft"]) for one in everything] == [
-            ("key", "ann", False),
-            ("key", "ann", False),
-            ("key", "eve", True),
-            ("tenant", "team", False),
+        assert [(one["scope"], one["name"], one["tenant"], one["soft"]) for one in everything] == [
+            ("key", "ann", "team", False),
+            ("key", "ann", "team", False),
+            ("key", "eve", "eve", True),
+            ("tenant", "team", None, False),
         ]
         assert await seen(gateway, "metrics", status=403) is None

@@ -1,0 +1,91 @@
+"""The page of limits: bars of what is used now, and the requests that were over a limit."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.console.pages.limits import SHOWN, bar_of, fullest
+from tests.console.browsing import CHAT, key, served
+
+ASKED = {"model": "demo", "messages": [{"role": "user", "content": "Say hello"}]}
+
+
+def limit(used: float, most: float, name: str = "requests_per_minute") -> dict[str, Any]:
+    return {"scope": "key", "name": "ci", "limit": name, "used": used, "most": most}
+
+
+@pytest.mark.parametrize(
+    ("used", "most", "width", "level"),
+    [
+        (0, 9, 0, ""),
+        (12, 60, 20, ""),
+        (48, 60, 80, "near"),
+        (9, 9, 100, "full"),
+        (12, 9, 100, "full"),
+        (0, 0, 100, "full"),
+    ],
+)
+def test_a_bar_is_as_long_as_what_is_used(used: float, most: float, width: float, level: str) -> None:
+    """It ends at its limit, also where a soft one is exceeded."""
+    bar = bar_of(limit(used, most))
+    assert (bar.width, bar.level) == (width, level)
+
+
+def test_figures_have_the_form_of_what_they_count() -> None:
+    """Costs have two places, tokens groups of three digits; budgets say when they begin anew."""
+    cost, tokens = bar_of(limit(171.304, 500, "cost_per_month")), bar_of(limit(1200, 100_000, "tokens_per_day"))
+    assert (cost.used, cost.most, cost.renewed) == ("171.30", "500.00", "next month (UTC)")
+    assert (tokens.used, tokens.most, tokens.renewed) == ("1\u202f200", "100\u202f000", "tomorrow (UTC)")
+
+
+def test_of_too_many_the_fullest_are_shown() -> None:
+    few = [bar_of(limit(used, 10)) for used in (1, 9, 5)]
+    assert fullest(few) == few
+    many = [bar_of(limit(used, SHOWN * 2)) for used in range(SHOWN + 5)]
+    assert [bar.share for bar in fullest(many)] == [bar.share for bar in reversed(many[5:])]
+
+
+async def test_a_reader_sees_what_is_used_and_what_was_refused(tmp_path: Path) -> None:
+    """A key without `admin` sees its own limits and its tenant's; names are texts."""
+    keys = [key("root"), {**key("ci", "context"), "limits": {"requests_per_minute": 2}}]
+    limits = {"tenants": {"team": {"concurrent": 5}, "<b>x</b>": {"requests_per_minute": 1}}}
+    async with served(tmp_path, *keys, limits=limits) as browser:
+        ci = await browser.signed_in("ci")
+        statuses = [(await ci.api().post(CHAT, ASKED)).status for _ in range(3)]
+        assert statuses == [200, 200, 429]
+        page = await ci.get("/console/limits")
+        assert (page.status, page.heading) == (200, "Limits")
+        for text in (
+            "Key ci",
+            "requests per minute",
+            "reached",
+            "2 of 2",
+            "1, refused",
+            "requests under way",
+            "0 of 5",
+        ):
+            assert text in page.main, text
+        assert "<b>" not in page.main
+        everything = await (await browser.signed_in("root")).get("/console/limits")
+        assert "Tenant <b>x</b>" in everything.main and "2 of 2" in everything.main
+
+
+async def test_an_open_page_asks_for_its_table_until_its_reader_stops_that(tmp_path: Path) -> None:
+    limits = {"tenants": {"team": {"concurrent": 5}}}
+    async with served(tmp_path, key("root"), limits=limits) as browser:
+        root = await browser.signed_in("root")
+        (table,) = (await root.get("/console/limits")).root.all("table")
+        assert (table.attributes["hx-get"], table.attributes["hx-trigger"]) == ("/console/limits", "every 2s")
+        part = await root.get("/console/limits", HX_Request="true")
+        assert part.html.lstrip().startswith('<table class="stacked bars" id="limits" hx-get=')
+        (still,) = (await root.get("/console/limits?live=off")).root.all("table")
+        assert "hx-get" not in still.attributes
+
+
+async def test_without_limits_the_page_says_so(tmp_path: Path) -> None:
+    async with served(tmp_path, key("root")) as browser:
+        page = await (await browser.signed_in("root")).get("/console/limits")
+        assert "Nothing that your key may see has limits." in page.main
+        keys = await (await browser.signed_in("root")).get("/console/keys")
+        assert "/console/limits" in keys.links
