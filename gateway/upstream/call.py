@@ -5,6 +5,7 @@ connection cannot look like an answer here either. The body is decoded of its ch
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
@@ -22,10 +23,18 @@ Take: TypeAlias = Callable[[bytes], Callable[[], Awaitable[None]] | None]
 
 
 class UpstreamCall:
-    """A request under way; a turn of its upstream connection. Close it whatever happens: `close` is idempotent."""
+    """A request under way; a turn of its upstream connection. Close it whatever happens: `close` is idempotent.
 
-    def __init__(self, pool: Pool, *, method: bytes = b"POST") -> None:
+    `silence_s` replaces the limits of the endpoint for the first byte and between bytes; `math.inf`: there is none.
+    `is_once`: the request may have an effect as soon as it is sent, so it is never sent again.
+    """
+
+    def __init__(
+        self, pool: Pool, *, method: bytes = b"POST", silence_s: float | None = None, is_once: bool = False
+    ) -> None:
         self._pool = pool
+        self._silence_s = silence_s
+        self._is_once = is_once
         self._upstream: UpstreamConnection | None = None
         self._heads = ResponseHeads(method)
         self._head: ResponseHead | None = None
@@ -51,13 +60,14 @@ class UpstreamCall:
     async def send(self, request: bytes) -> ResponseHead:
         """Send a whole request; return the head of the answer. Raises GatewayError (upstream_error, upstream_timeout).
 
-        A reused connection that closes before it answers anything costs nothing: the request goes over a fresh one.
+        A reused connection that closes before it answers anything costs nothing: the request goes over a fresh one,
+        unless it is to be sent once.
         """
         upstream = self._pool.take()
         if upstream is not None:
             self._attach(upstream, request)
             head = await self._await_head()
-            if head is not None or self._began or not upstream.reused:
+            if head is not None or self._began or not upstream.reused or self._is_once:
                 return self._have(head)
             self._failure = None
         self._attach(await self._pool.connect(), request)
@@ -251,7 +261,7 @@ class UpstreamCall:
     def _begin_reading(self) -> None:
         if not self._reading:
             self._reading = True
-            idle_s = self._pool.endpoint.idle_s
+            idle_s = self._pool.endpoint.idle_s if self._silence_s is None else self._silence_s
             self._allow(idle_s, f"was silent for {idle_s:g} s")
 
     def _held(self) -> bytes:
@@ -267,7 +277,7 @@ class UpstreamCall:
         upstream.begin(self, request)
 
     async def _await_head(self) -> ResponseHead | None:
-        limit_s = self._pool.endpoint.first_byte_s
+        limit_s = self._pool.endpoint.first_byte_s if self._silence_s is None else self._silence_s
         self._allow(limit_s, f"did not answer within {limit_s:g} s")
         while self._head is None and self._failure is None:
             await self._wait()
@@ -299,7 +309,8 @@ class UpstreamCall:
         if self._timer is not None:
             self._timer.cancel()
         self._limit = limit_s, meaning
-        self._timer = self._loop.call_later(limit_s, self._look)
+        if limit_s < math.inf:
+            self._timer = self._loop.call_later(limit_s, self._look)
 
     def _look(self) -> None:
         limit_s, meaning = self._limit

@@ -1,6 +1,7 @@
 """A request of our own: its answer is whole, or an error; its connection goes back, or is gone."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from gateway.errors import GatewayError
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import answer, chunk, head, ok, serve
+from gateway.testing.upstream import Script
 from gateway.upstream.call import TURN_BYTES, Take, UpstreamCall
 from gateway.upstream.pool import Pool
 
@@ -17,8 +19,8 @@ ASK = b"POST /v1/x HTTP/1.1\r\nHost: u\r\nContent-Length: 2\r\n\r\n{}"
 CHUNKED = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])
 
 
-async def fetch(pool: Pool) -> tuple[int, bytes]:
-    call = UpstreamCall(pool)
+async def fetch(pool: Pool, *, silence_s: float | None = None, is_once: bool = False) -> tuple[int, bytes]:
+    call = UpstreamCall(pool, silence_s=silence_s, is_once=is_once)
     try:
         status = (await call.send(ASK)).status
         return status, await rest(call)
@@ -31,6 +33,17 @@ async def rest(call: UpstreamCall) -> bytes:
     while piece := await call.more():
         pieces.append(piece)
     return b"".join(pieces)
+
+
+async def silent(peer: Peer) -> None:
+    await peer.read_request()
+    await peer.wait_end()
+
+
+async def stops(peer: Peer) -> None:
+    await peer.read_request()
+    await peer.send(CHUNKED + chunk(b"x"))
+    await peer.wait_end()
 
 
 async def test_an_answer_is_read_whole_and_the_connection_used_again() -> None:
@@ -103,6 +116,23 @@ async def test_a_stale_connection_costs_nothing() -> None:
         assert len(upstream.connections) == 2
 
 
+async def test_a_request_that_is_sent_once() -> None:
+    """It may have had an effect before its connection closed, so it does not go over another one."""
+
+    async def closes(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(ok())
+        await peer.read_head()
+
+    async with pooled(closes, serve(answer(200, b"again"))) as (pool, upstream, _):
+        await fetch(pool)
+        with pytest.raises(GatewayError, match="it did not answer") as failed:
+            await fetch(pool, is_once=True)
+        assert failed.value.code == "upstream_error"
+        assert len(upstream.connections) == 1
+        assert await fetch(pool, is_once=True) == (200, b"again")
+
+
 async def test_an_answer_on_accept_is_the_answer() -> None:
     """Before the request was read, or could be sent: the call has it, and the connection is not used again."""
 
@@ -117,22 +147,42 @@ async def test_an_answer_on_accept_is_the_answer() -> None:
 
 async def test_silence_has_a_limit() -> None:
     """Before the head, and within the body."""
-
-    async def silent(peer: Peer) -> None:
-        await peer.read_request()
-        await peer.wait_end()
-
-    async def stops(peer: Peer) -> None:
-        await peer.read_request()
-        await peer.send(CHUNKED + chunk(b"x"))
-        await peer.wait_end()
-
     for script, limits in ((silent, {"first_byte_s": 0.05}), (stops, {"idle_s": 0.05})):
         async with pooled(script, **limits) as (pool, upstream, _):
             with pytest.raises(GatewayError) as failed:
                 await fetch(pool)
             assert failed.value.code == "upstream_timeout"
             await upstream.wait_open(0)
+
+
+async def test_a_call_with_a_limit_of_its_own() -> None:
+    """For the first byte and within the body, in place of the endpoint's."""
+    for script in (silent, stops):
+        async with pooled(script) as (pool, upstream, _):
+            with pytest.raises(GatewayError, match=r"0\.05 s") as failed:
+                await fetch(pool, silence_s=0.05)
+            assert failed.value.code == "upstream_timeout"
+            await upstream.wait_open(0)
+
+
+@pytest.mark.parametrize(("before", "other"), [(b"", silent), (CHUNKED + chunk(b"x"), stops)])
+async def test_a_call_without_a_limit(before: bytes, other: Script) -> None:
+    """It waits on, past the endpoint's limits, at which another call ends."""
+    over = asyncio.Event()
+
+    async def slow(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(before)
+        await over.wait()
+        await peer.send((CHUNKED + chunk(b"x")).removeprefix(before) + b"0\r\n\r\n")
+
+    async with pooled(slow, other, first_byte_s=0.05, idle_s=0.05) as (pool, upstream, _):
+        waiting = asyncio.create_task(fetch(pool, silence_s=math.inf))
+        await upstream.wait_requests(1)
+        with pytest.raises(GatewayError):
+            await fetch(pool)
+        over.set()
+        assert await waiting == (200, b"x")
 
 
 async def test_a_call_that_is_closed_ends_its_connection() -> None:

@@ -43,7 +43,6 @@ from gateway.cli.operator.remote import message_of
 from gateway.mcp.transport.guarded_network import GuardedNetwork
 
 MAX_BYTES: Final = 32 << 20  # of one answer or event
-_CONNECT_S = 10.0
 _FAREWELL_S = 2.0
 #: Where a client listens, the gateway is asked again this often while it is away.
 _AGAIN_S: Final = 1.0
@@ -64,7 +63,7 @@ async def relay(url: str, key: str | None) -> None:
     client = httpx2.AsyncClient(
         transport=session,
         headers={"Accept-Encoding": "identity"} | ({} if key is None else {"Authorization": f"Bearer {key}"}),
-        timeout=httpx2.Timeout(_CONNECT_S, read=None),  # a call may wait for a person, and a stream has no end
+        timeout=None,  # a call may wait for a person, and a stream has no end
         trust_env=False,
     )
     async with AsyncExitStack() as stack:

@@ -7,17 +7,20 @@
 
 import asyncio
 import ipaddress
+import math
 import re
 import socket
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, Self, TypeAlias
 
 import httpx2
 
+from gateway.errors import GatewayError
+from gateway.http.fields import TOKEN, VALUE
 from gateway.http.public_address import is_public
 from gateway.json_values import SERVICE_VALUES_LIMIT, ValueCounter
-from gateway.mcp.transport.web_connection import Answer, BrokenError, HeadError, WebConnection, written
+from gateway.mcp.transport.guarded_pool import GuardedPool
+from gateway.upstream.call import UpstreamCall
 
 # Addresses where a machine's provider answers with the machine's own credentials, and no MCP server runs.
 _NEVER = tuple(
@@ -27,14 +30,17 @@ _NEVER = tuple(
 _EVENT_END = re.compile(rb"\n\n|\r\n\r\n|\r\r")
 #: The beginning of a failure's text after which the server's effects are unknown.
 CLOSED = "Connection closed"
-#: Idle connections to one origin, and how long one is kept.
-_MOST_IDLE: Final = 20
-_IDLE_S: Final = 30.0
+#: The head of a request, as `gateway.http` reads it.
+_HEAD: Final = re.compile(rb"[A-Z]++ [!-~]++ HTTP/1\.1\r\n(?:" + TOKEN + rb"++:" + VALUE + rb"*+\r\n)++\r\n")
 _PORTS: Final = {"http": 80, "https": 443}
 
 #: The addresses of a name; raises OSError.
 Resolve: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
 _Origin: TypeAlias = tuple[str, str, int]
+
+
+class HeadError(ValueError):
+    """The error of a request head that HTTP cannot carry. Nothing was sent."""
 
 
 class GuardedNetwork(httpx2.AsyncBaseTransport):
@@ -46,16 +52,14 @@ class GuardedNetwork(httpx2.AsyncBaseTransport):
         self._resolve = resolve or addresses_of
         self._tls = httpx2.create_ssl_context()
         self._tls.set_alpn_protocols(["http/1.1"])
-        self._open: set[WebConnection] = set()
-        self._idle: dict[_Origin, list[WebConnection]] = {}  # the last one used at the end
+        self._pools: dict[_Origin, GuardedPool] = {}
 
     async def __aenter__(self) -> Self:
         return self
 
     async def aclose(self) -> None:
-        self._idle.clear()
-        for connection in tuple(self._open):
-            connection.abort()
+        for pool in self._pools.values():
+            pool.end()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request and return its response.
@@ -67,59 +71,38 @@ class GuardedNetwork(httpx2.AsyncBaseTransport):
             raise httpx2.ConnectError("its address begins with neither http:// nor https://")
         origin = url.scheme, url.raw_host.decode("ascii"), url.port or _PORTS[url.scheme]
         try:
-            head = written(request.method, url.raw_path, request.headers.raw)
+            whole = written(request.method, url.raw_path, request.headers.raw) + await request.aread()
         except HeadError:
             raise httpx2.ReadError("the request has a header that HTTP cannot carry") from None
-        whole = head + await request.aread()
-        connection = self._taken(origin) or await self._connected(origin, wait_s=times.get("connect"))
+        read_s = times.get("read")
+        call = UpstreamCall(
+            self._pool(origin),
+            method=request.method.encode(),
+            silence_s=math.inf if read_s is None else read_s,
+            is_once=True,  # it may be a call, which may run as soon as it is sent
+        )
         try:
-            answer = await connection.ask(whole, method=request.method, wait_s=times.get("read"))
+            head = await call.send(whole)
         except BaseException as error:
-            connection.abort()
-            if isinstance(error, BrokenError | TimeoutError):
+            call.close()
+            if isinstance(error, GatewayError):
                 raise httpx2.ReadError(f"{CLOSED}: the server gave no answer") from None
             raise
-        headers = httpx2.Headers(answer.fields)
+        headers = httpx2.Headers([(field.name, field.value) for field in head.fields])
         is_stream = headers.get("content-type", "").lower().startswith("text/event-stream")
-        limit_bytes = None if is_stream else self._max_bytes
-        body = _Body(answer, limit_bytes=limit_bytes, left=lambda: self._left(origin, answer))
         if headers.get("content-encoding", "identity").lower() != "identity":
-            await body.aclose()
+            call.close()
             raise httpx2.ReadError("the server packed its answer, which it was not asked for")
-        return httpx2.Response(answer.head.status, headers=headers, stream=body)
+        body = _Body(call, limit_bytes=None if is_stream else self._max_bytes)
+        return httpx2.Response(head.status, headers=headers, stream=body)
 
-    def _taken(self, origin: _Origin) -> WebConnection | None:
-        """Return the idle connection that was used last, if one still is usable."""
-        idle, now_s = self._idle.get(origin, []), asyncio.get_running_loop().time()
-        while idle:
-            connection = idle.pop()
-            if connection.rests_until_s > now_s and connection.is_usable():
-                return connection
-            connection.abort()
-        return None
-
-    def _left(self, origin: _Origin, answer: Answer) -> None:
-        """Keep the connection of an answer that is read, if it may carry another request."""
-        connection = answer.connection
-        if not answer.leaves_clean or connection not in self._open:
-            connection.abort()
-            return
-        idle_s = _IDLE_S if answer.head.idle_timeout_s is None else min(_IDLE_S, answer.head.idle_timeout_s - 1.0)
-        connection.rests_until_s = asyncio.get_running_loop().time() + idle_s
-        idle = self._idle.setdefault(origin, [])
-        idle.append(connection)
-        if len(idle) > _MOST_IDLE:
-            idle.pop(0).abort()
-
-    async def _connected(self, origin: _Origin, *, wait_s: float | None) -> WebConnection:
-        """Connect to an allowed address of a host. Raises httpx2.ConnectError."""
-        try:
-            async with asyncio.timeout(wait_s):
-                return await self._first(await self._allowed(origin[1]), origin)
-        except TimeoutError:
-            raise httpx2.ConnectError("it cannot be reached in time") from None
-        except OSError as error:
-            raise httpx2.ConnectError(_unreachable(error)) from None
+    def _pool(self, origin: _Origin) -> GuardedPool:
+        pool = self._pools.get(origin)
+        if pool is None:
+            scheme, host, port = origin
+            tls = self._tls if scheme == "https" else None
+            pool = self._pools[origin] = GuardedPool(host, port, tls=tls, allowed=self._allowed)
+        return pool
 
     async def _allowed(self, host: str) -> Sequence[str]:
         """Return the addresses of a host that a connection may lead to. Raises httpx2.ConnectError for none."""
@@ -134,33 +117,18 @@ class GuardedNetwork(httpx2.AsyncBaseTransport):
             raise httpx2.ConnectError(f"its address is none of the public internet: {way_out}")
         return allowed
 
-    async def _first(self, addresses: Sequence[str], origin: _Origin) -> WebConnection:
-        """Connect to the first of some addresses that accepts. Raises OSError."""
-        scheme, host, port = origin
-        tls, failure = self._tls if scheme == "https" else None, OSError()
-        for address in addresses:
-            try:
-                return await WebConnection.to(address, port, tls=tls, host=host, among=self._open)
-            except OSError as error:
-                failure = error
-        raise failure
-
 
 class _Body(httpx2.AsyncByteStream):
-    """An answer's body. Its problems are a StreamError, which the SDK takes for that of one answer only.
+    """An answer's body. Its problems are a StreamError, which the SDK takes for that of one answer only."""
 
-    `left` is called once it is read, or will not be.
-    """
-
-    def __init__(self, answer: Answer, *, limit_bytes: int | None, left: Callable[[], None]) -> None:
-        self._answer = answer
+    def __init__(self, call: UpstreamCall, *, limit_bytes: int | None) -> None:
+        self._call = call
         self._limit_bytes = limit_bytes
-        self._leave: Callable[[], None] | None = left
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size_bytes, counter = 0, ValueCounter()
         try:
-            async for piece in self._answer.pieces():
+            while piece := await self._call.more():
                 size_bytes += len(piece)
                 if self._limit_bytes is None:
                     counter = _counted(counter, piece)
@@ -171,13 +139,20 @@ class _Body(httpx2.AsyncByteStream):
                 if self._limit_bytes is not None and size_bytes > self._limit_bytes:
                     raise httpx2.StreamError(f"it is longer than {self._limit_bytes} bytes")
                 yield piece
-        except (BrokenError, TimeoutError):
+        except GatewayError:
             raise httpx2.StreamError(f"{CLOSED}: the answer broke off") from None
 
     async def aclose(self) -> None:
-        leave, self._leave = self._leave, None
-        if leave is not None:
-            leave()
+        self._call.close()
+
+
+def written(method: str, target: bytes, fields: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """Return the head of a request. Raises HeadError."""
+    lines = b"".join([b"%b: %b\r\n" % field for field in fields])
+    head = b"%b %b HTTP/1.1\r\n%b\r\n" % (method.encode(), target, lines)
+    if _HEAD.fullmatch(head) is None or head.count(b"\r\n") != len(fields) + 2:
+        raise HeadError
+    return head
 
 
 def _counted(counter: ValueCounter, piece: bytes) -> ValueCounter:
@@ -220,10 +195,3 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _unreachable(error: OSError) -> str:
-    """Return the text of a failed connection, in our words only: the system's own may name addresses."""
-    if isinstance(error, ssl.SSLError):
-        return "its certificate or its TLS is not valid"
-    return "it does not accept connections"

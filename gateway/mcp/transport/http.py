@@ -23,7 +23,6 @@ from gateway.mcp.transport.oauth import Tokens
 from gateway.mcp.types import Endpoint, Streams
 
 MAX_BYTES = 32 << 20  # of one answer or event, as of a line over standard output
-_CONNECT_S = 10.0
 _FAREWELL_S = 2.0
 
 
@@ -47,7 +46,7 @@ class HttpTransport:
         client = httpx2.AsyncClient(
             transport=_Answering(web, tokens=self._tokens(web), lost=self._lost),
             headers={**endpoint.headers, "Accept-Encoding": "identity"},
-            timeout=httpx2.Timeout(_CONNECT_S, read=None),  # a call has its own time, a stream has none
+            timeout=None,  # a call has its own time, a stream has none, and a connection that of its pool
             trust_env=False,
         )
         async with AsyncExitStack() as stack:

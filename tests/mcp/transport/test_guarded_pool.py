@@ -10,13 +10,14 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from gateway.mcp.transport.guarded_network import GuardedNetwork
-from gateway.mcp.transport.web_connection import HeadError, written
+from gateway.mcp.transport.guarded_network import GuardedNetwork, HeadError, written
 from tests.certificates import self_signed
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 #: Ends the connection, in place of an answer.
 END = b""
+#: Announces an answer, which does not come.
+LATER = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 @dataclass
@@ -27,6 +28,7 @@ class Server:
     url: str = ""
     connections: int = 0
     requests: list[bytes] = field(default_factory=list)
+    asked: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))  # by each request
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -36,6 +38,7 @@ class Server:
                 head = await reader.readuntil(b"\r\n\r\n")
                 size = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0] or b"0")
                 self.requests.append(head + await reader.readexactly(size))
+                self.asked.release()
                 answer = self.answers.pop(0)
                 if answer == END:
                     break
@@ -97,13 +100,41 @@ async def test_a_connection_that_is_not_used_again(answer: bytes) -> None:
     assert server.connections == 2
 
 
-async def test_an_answer_that_nobody_reads() -> None:
-    """The rest of it is not taken for the next one."""
-    async with serving() as (server, client):
+@pytest.mark.parametrize(("answer", "connections"), [(HELLO, 1), (HELLO.replace(b"5", b"10"), 2)])
+async def test_an_answer_that_nobody_reads(answer: bytes, connections: int) -> None:
+    """It is not taken for the next one, nor is the rest of one that is not whole yet."""
+    async with serving(answer.replace(b"hello", b"stray")) as (server, client):
         async with client.stream("POST", server.url, content="x"):
             pass
         assert await texts(server, client, 1) == ["hello"]
-    assert server.connections == 2
+    assert server.connections == connections
+
+
+async def test_many_idle_connections() -> None:
+    """So many are kept, and no more."""
+    async with serving(*[HELLO] * 60) as (server, client):
+        for _ in range(2):
+            answers = await asyncio.gather(*(client.post(server.url, content="x") for _ in range(25)))
+            assert [answer.text for answer in answers] == ["hello"] * 25
+    assert server.connections == 30
+
+
+async def test_a_network_that_is_closed() -> None:
+    """Whoever waits for an answer is told, and no cut answer looks whole, even if it ends with its connection."""
+    async with (
+        serving(b"HTTP/1.1 200 OK\r\n\r\nhel", LATER) as (server, client),
+        client.stream("POST", server.url, content="x") as response,
+    ):
+        pieces = response.aiter_bytes()
+        assert await anext(pieces) == b"hel"
+        rest, waiting = (asyncio.ensure_future(one) for one in (anext(pieces), client.post(server.url)))
+        for _ in range(2):
+            await server.asked.acquire()
+        await client.aclose()
+        with pytest.raises(httpx2.StreamError, match=r"^Connection closed: the answer broke off$"):
+            await rest
+        with pytest.raises(httpx2.ReadError, match="the server gave no answer"):
+            await waiting
 
 
 async def test_an_answer_without_a_body() -> None:
@@ -162,7 +193,7 @@ async def test_chunks_that_break_off(rest: bytes) -> None:
 
 async def test_a_server_that_is_silent() -> None:
     """The client's own limit holds."""
-    async with serving(b"HTTP/1.1 100 Continue\r\n\r\n") as (server, client):
+    async with serving(LATER) as (server, client):
         with pytest.raises(httpx2.ReadError, match="the server gave no answer"):
             await client.post(server.url, timeout=0.05)
 
