@@ -59,6 +59,7 @@ from gateway.lanes.plan import REPEATABLE, ModelWays, Plan, Ways, may_run_twice,
 from gateway.lanes.plans import Plans
 from gateway.lanes.routes import Route, RouteTable, path_of, resolve_alias
 from gateway.limits.limiter import Limiter
+from gateway.limits.rule import Rule
 from gateway.telemetry.metrics import Metrics
 from gateway.upstream.group import Group
 from gateway.upstream.member import Member
@@ -195,7 +196,7 @@ class Router:
 
     def _plan(self, head: RequestHead, target: bytes, cut: int) -> Plan:
         route, plain = self._way(target)
-        group = self.groups[route.index]
+        group, limiter = self.groups[route.index], self._limiter
         make = partial(self._plan_for, head, target, cut, route, plain)
         twice = may_run_twice(head, path_of(plain))
 
@@ -207,24 +208,28 @@ class Router:
         if route.by_model and (head.length or head.chunked):
             plan = self._first_allowed(make, (group, *(served for served, _ in self._served)))
             plan = replace(plan, splice=_kind(ByModel, plan.meter), by_model=ModelWays(group, self._served, ways_to))
-            return self._limited(plan, None)
+            return self._limited(plan, is_open=limiter is not None and limiter.has_targets)
         if group.plain:
-            return self._limited(make(group, group.members[0]), group)
+            own = () if limiter is None else limiter.of_upstream(group.name)
+            return self._limited(make(group, group.members[0]), own)
         ways = ways_to(group)
         plan = ways.to(group, group.members[0])
         kind = Balanced if group.rules.hedge_s is None else Hedging
-        return self._limited(replace(plan, splice=_kind(kind, plan.meter), ways=ways), group)
+        plan = replace(plan, splice=_kind(kind, plan.meter), ways=ways)
+        has_more = limiter is not None and any(limiter.has_upstream(one.name) for one in (group, *ways.fallbacks))
+        return self._limited(plan, is_open=has_more)
 
-    def _limited(self, plan: Plan, group: Group | None) -> Plan:
-        """Return the plan with the limits of its requests. Raises GatewayError (overloaded): they cannot be counted.
+    def _limited(self, plan: Plan, rules: Sequence[Rule] = (), *, is_open: bool = False) -> Plan:
+        """Return the plan with the limits of its requests: those of the caller, and `rules`.
 
-        `group` None: the body of a request names its upstream and model, and so their limits.
+        `is_open`: there are more, of the upstream to which a request goes, or of the model that its body names.
+        Raises GatewayError (overloaded): they cannot be counted.
         """
         limiter = self._limiter
         if limiter is None:
             return plan
-        rules = limiter.of_caller(plan.caller) + (() if group is None else limiter.of_target(group.name, None))
-        if not rules and (group is not None or not limiter.has_targets):
+        rules = (*limiter.of_caller(plan.caller), *rules)
+        if not rules and not is_open:
             return plan
         admission = Admission(limiter, rules, takes_tokens=plan.meter is not None and plan.meter.asks)
         return replace(plan, splice=limited(plan.splice), admission=admission)

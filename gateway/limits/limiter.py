@@ -1,6 +1,6 @@
 """The limits of one worker: which rules a request has, whether they have room for it, and what it used.
 
-1. `of_caller` and `of_target` return the rules of a request. The lanes do that once for equal requests.
+1. `of_caller`, `of_model` and `of_upstream` return the rules of a request. The lanes do that once for equal requests.
 2. `admit` takes a place in all rules, or in none and raises. The `Hold` gives the places back, once.
 3. Tokens are reserved at the beginning, by an estimate, and corrected at the end.
 
@@ -10,6 +10,7 @@ Limits fail closed: where a rule cannot be counted, its requests are refused.
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import repeat
 from types import MappingProxyType
 from typing import Final
 
@@ -47,6 +48,13 @@ class Hold:
         self._since_s = since_s
         #: A soft limit that the request exceeds, such as `requests_per_minute; scope=key`.
         self.over_soft: str | None = None
+
+    def withdraw(self) -> None:
+        """Take back all that was taken: another limit refuses the request, which so uses nothing. Idempotent."""
+        rules, self._rules = self._rules, ()
+        now_s = self._clock()
+        for rule, reserved in zip(rules, self._reserved or repeat(0), strict=False):
+            rule.undo(reserved, since_s=self._since_s, now_s=now_s, entered=self._entered)
 
     def end(self, tokens: int | None = None) -> None:
         """Give the places back. `tokens` are those that were used; None: not known. Idempotent."""
@@ -102,15 +110,19 @@ class Limiter:
             rules.append(self._rule("tenant", caller.tenant, allowance))
         return tuple(rules)
 
-    def of_target(self, upstream: str, model: str | None) -> tuple[Rule, ...]:
-        """Return the rules of an upstream, and of a model, whose patterns all count. Raises as `of_caller`."""
-        rules: list[Rule] = []
-        if model is not None:
-            matching = ((one, a) for one, a in self._models.items() if fnmatchcase(model, one))
-            rules += [self._rule("model", pattern, allowance) for pattern, allowance in matching]
-        if (allowance := self._upstreams.get(upstream)) is not None:
-            rules.append(self._rule("upstream", upstream, allowance))
-        return tuple(rules)
+    def has_upstream(self, upstream: str) -> bool:
+        """Return whether an upstream has limits."""
+        return upstream in self._upstreams
+
+    def of_model(self, model: str) -> tuple[Rule, ...]:
+        """Return the rules of a model: all whose patterns match count. Raises as `of_caller`."""
+        matching = ((one, allowance) for one, allowance in self._models.items() if fnmatchcase(model, one))
+        return tuple(self._rule("model", pattern, allowance) for pattern, allowance in matching)
+
+    def of_upstream(self, upstream: str) -> tuple[Rule, ...]:
+        """Return the rules of an upstream. Raises as `of_caller`."""
+        allowance = self._upstreams.get(upstream)
+        return () if allowance is None else (self._rule("upstream", upstream, allowance),)
 
     def admit(
         self, rules: Sequence[Rule], *, tokens: int | None = None, enters: bool = True, reserves: bool = True
@@ -129,7 +141,7 @@ class Limiter:
                 self._note(over, now_s)
                 if not rule.allowance.soft:
                     for earlier, its in zip(rules, reserved, strict=False):
-                        earlier.undo(its, now_s, entered=enters)
+                        earlier.undo(its, since_s=now_s, now_s=now_s, entered=enters)
                     raise refusal(over, rules, now_s)
                 over_soft = over_soft or f"{over.limit}; scope={rule.scope}"
             reserved.append(taken)

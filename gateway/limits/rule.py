@@ -89,16 +89,16 @@ class Rule:
         if tokens is not None and (over is None or is_soft):
             reserved, lacking = self._reserve(tokens, now_s) if reserves else (0, self._room(tokens, now_s))
             if lacking is not None and enters and not is_soft:
-                self._withdraw(now_s)
+                self._withdraw(now_s, now_s)
             over = over or lacking
         return reserved, over
 
-    def undo(self, reserved: int, since_s: float, *, entered: bool) -> None:
+    def undo(self, reserved: int, *, since_s: float, now_s: float, entered: bool) -> None:
         """Take back what was taken at `since_s`, because another rule refuses the request."""
         if entered:
-            self._withdraw(since_s)
+            self._withdraw(since_s, now_s)
         if reserved:
-            self.meter.tokens.correct(-reserved, since_s=since_s, now_s=since_s)
+            self.meter.tokens.correct(-reserved, since_s=since_s, now_s=now_s)
 
     def leave(self) -> None:
         """Count a request as over."""
@@ -128,13 +128,13 @@ class Rule:
         if most is not None and (used := requests.add(1, now_s)) > most:
             over = over or Over(self, "requests_per_minute", requests.wait_s(used - most, now_s))
             if not allowance.soft:
-                self._withdraw(now_s)
+                self._withdraw(now_s, now_s)
         return over
 
-    def _withdraw(self, entered_s: float) -> None:
+    def _withdraw(self, since_s: float, now_s: float) -> None:
         self.leave()
         if self.allowance.requests_per_minute is not None:
-            self.meter.requests.correct(-1, since_s=entered_s, now_s=entered_s)
+            self.meter.requests.correct(-1, since_s=since_s, now_s=now_s)
 
     def _reserve(self, least: int, now_s: float) -> tuple[int, Over | None]:
         """Reserve tokens. Return them, and the limit that is reached; then they are reserved only where soft."""

@@ -150,7 +150,7 @@ class Answering:
     def _begun(self) -> Tries:
         """Return the tries of the next candidate.
 
-        Raises GatewayError if its upstream has no budget for this call, or the limits of one of both have no room.
+        Raises GatewayError if its upstream has no budget for this call, or the limits of the model have no room.
         """
         candidate = self._candidate = self._left.pop(0)
         group, again = candidate.upstream.group, self._exchange.again
@@ -160,13 +160,14 @@ class Answering:
             raise GatewayError("upstream_unavailable", text)
         caller, model = self._exchange.caller, candidate.named(self._exchange.body)
         if self._limits is not None:
-            self._limits.ask(group.name, model)
+            self._limits.ask(model)
         return Tries(
             group,
             twice=True,
             sticky=b"" if again else _sticky(self._exchange),
             model=model or None,
             fallbacks=[fallback for fallback in group.fallbacks if caller.may_use_upstream(fallback.name)],
+            enter=None if self._limits is None else self._limits.enter,
         )
 
     # One try.

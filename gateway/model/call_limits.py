@@ -1,9 +1,12 @@
 """The places of one call of a model in the limits of its caller, and of the model and the upstream that are asked."""
 
+from collections.abc import Sequence
+
 import orjson
 
 from gateway.contracts.exchange import Exchange
 from gateway.limits.limiter import BYTES_A_TOKEN, Hold, Limiter
+from gateway.limits.rule import Rule
 
 
 class CallLimits:
@@ -14,23 +17,41 @@ class CallLimits:
         self._limiter = limiter
         self._body = exchange.body
         self._least: int | None = None
-        self._holds: list[Hold] = []
-        if rules := limiter.of_caller(exchange.caller):
-            self._holds.append(limiter.admit(rules, tokens=self._tokens(), enters=False))
-        self._asked: Hold | None = None
+        self._model: Hold | None = None
+        self._upstream: Hold | None = None
+        self._has_entered = False  # an upstream had room, since the model was asked for
+        self._caller = self._taken(limiter.of_caller(exchange.caller), enters=False)
 
-    def ask(self, upstream: str, model: str) -> None:
-        """Take the places at a model and its upstream, in place of those asked before. Raises as the constructor."""
-        if self._asked is not None:
-            self._asked.end(0)
-            self._asked = None
-        if rules := self._limiter.of_target(upstream, model):
-            self._asked = self._limiter.admit(rules, tokens=self._tokens())
+    def ask(self, model: str) -> None:
+        """Take the places at a model, in place of those at the one before. Raises as the constructor."""
+        self._leave(0)
+        self._model = self._taken(self._limiter.of_model(model))
+
+    def enter(self, upstream: str) -> None:
+        """Take the places at an upstream, in place of those at the one before. Raises as the constructor."""
+        before, self._upstream = self._upstream, self._taken(self._limiter.of_upstream(upstream))
+        if before is not None:
+            before.end(0)
+        self._has_entered = True
 
     def end(self, tokens: int | None) -> None:
         """Give the places back. `tokens` were used; None: nobody knows. Idempotent."""
-        for hold in (*self._holds, *(() if self._asked is None else (self._asked,))):
-            hold.end(tokens)
+        self._leave(tokens)
+        if self._caller is not None:
+            self._caller.end(tokens)
+
+    def _leave(self, tokens: int | None) -> None:
+        """Give the places at the model and the upstream back; what no upstream was sent was no request of the model."""
+        if self._model is not None and not self._has_entered:
+            self._model.withdraw()
+        for hold in (self._model, self._upstream):
+            if hold is not None:
+                hold.end(tokens)
+        self._model = self._upstream = None
+        self._has_entered = False
+
+    def _taken(self, rules: Sequence[Rule], *, enters: bool = True) -> Hold | None:
+        return self._limiter.admit(rules, tokens=self._tokens(), enters=enters) if rules else None
 
     def _tokens(self) -> int:
         if self._least is None:

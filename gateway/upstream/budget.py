@@ -29,10 +29,15 @@ class RetryBudget:
         self._fade()
         self._requests += 1
 
+    @property
+    def has_room(self) -> bool:
+        """Return whether one may be sent again now."""
+        self._fade()
+        return self._retries + 1 <= max(self._requests * self._part, ALWAYS if self._part else 0)
+
     def take(self) -> bool:
         """Count one that is sent again. Return False if there is no room: do not send it then."""
-        self._fade()
-        if self._retries + 1 > max(self._requests * self._part, ALWAYS if self._part else 0):
+        if not self.has_room:
             return False
         self._retries += 1
         return True

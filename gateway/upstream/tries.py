@@ -7,10 +7,11 @@ one that was tried, after a pause.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Final
 
+from gateway.errors import GatewayError
 from gateway.upstream.group import NOTHING_DONE, Group
 from gateway.upstream.member import Member
 
@@ -27,15 +28,19 @@ LONGEST_PAUSE_S: Final = 2.0
 class Tries:
     """The tries of one request. `twice`: sending it twice is harmless. `sticky` and `model`: see `Group.choose`.
 
-    `fallbacks` are those that the caller may use; None: all. `group` and `member` are those of the try under way;
-    `member` is None between two.
+    `fallbacks` are those that the caller may use; None: all. `enter` takes the places of the request in the limits of
+    an upstream, by its name, in place of those at the one before; it raises GatewayError where there is no room, and
+    the upstream is passed over. `group` and `member` are those of the try under way; `member` is None between two.
     """
 
     __slots__ = (
         "_chosen",
+        "_enter",
+        "_entered",
         "_fallbacks",
         "_probe",
         "_reason",
+        "_refusal",
         "_tried",
         "_twice",
         "group",
@@ -54,9 +59,13 @@ class Tries:
         sticky: bytes = b"",
         model: str | None = None,
         fallbacks: Sequence[Group] | None = None,
+        enter: Callable[[str], None] | None = None,
     ) -> None:
         self.home = self.group = group
         self._fallbacks = group.fallbacks if fallbacks is None else fallbacks
+        self._enter = enter
+        self._entered: Group | None = None  # where the request has its places
+        self._refusal: GatewayError | None = None  # of the limits of `home`
         self.sticky = sticky
         self.model = model
         self.member: Member | None = None
@@ -76,12 +85,15 @@ class Tries:
     def begin(self) -> Member | None:
         """Return the endpoint of the next try, with a place at it. None: await `home.place(self)` for one.
 
-        Raises GatewayError if none can take it: circuit_open, upstream_limited, overloaded, upstream_unavailable.
+        Raises GatewayError if none can take it: circuit_open, upstream_limited, overloaded, upstream_unavailable, or
+        what `enter` raised for `home`.
         """
         self.home.serve_queue()  # a breaker or a pause may be over, and others wait for longer
         found, self._chosen = self._chosen, None
         if found is None or found[1].obstacle(self.home.clock()) is not None:
             found = self._next()
+        if found is None and self._refusal is not None:
+            raise self._refusal
         if found is None and (not self.home.busy(self.model) or self.home.rules.queue is None):
             raise self.home.unavailable(self.model)
         if found is None:
@@ -134,12 +146,15 @@ class Tries:
             return False
         if not (self._twice or reason == "connect" or reason in NOTHING_DONE):
             return False
+        is_bounded = reason != "connect"
+        if is_bounded and not self.home.budget.has_room:
+            self.home.tally.refused["budget"] += 1
+            return False
         found = self._next()
         if found is None:
             return False
-        if reason != "connect" and not self.home.budget.take():
-            self.home.tally.refused["budget"] += 1
-            return False
+        if is_bounded:
+            self.home.budget.take()
         self._reason, self._chosen = reason, found
         is_new = found[1] not in self._tried
         pause_s = min(PAUSE_S * 2.0 ** (len(self._tried) - 1), LONGEST_PAUSE_S)
@@ -147,9 +162,12 @@ class Tries:
         return True
 
     def beside(self) -> "Tries | None":
-        """Return a second try of the same request beside the one under way (hedging), with a place; None: no room."""
+        """Return a second try of the same request beside the one under way (hedging), with a place; None: no room.
+
+        A request that a fallback has gets none: its own upstream could not take it.
+        """
         rules = self.home.rules.retry
-        if not self._twice or rules is None or len(self._tried) >= rules.tries:
+        if not self._twice or self.group is not self.home or rules is None or len(self._tried) >= rules.tries:
             return None
         member = self.home.choose(self.sticky, self.model, without=self._tried)
         if member is None or not self.home.budget.take():
@@ -161,16 +179,31 @@ class Tries:
 
     def _next(self) -> tuple[Group, Member] | None:
         """Return where the next try goes, or None: it would have to wait, or nobody can take it."""
-        home = self.home
-        if (member := home.choose(self.sticky, self.model, without=self._tried)) is not None:
+        home, self._refusal = self.home, None
+        member = home.choose(self.sticky, self.model, without=self._tried)
+        if member is not None and self._enters(home):
             return home, member
-        if home.busy(self.model) and home.has_room:
+        if self._refusal is None and home.busy(self.model) and home.has_room and self._enters(home):
             return None
         for group in self._fallbacks:
-            if (member := group.choose(self.sticky, self.model, without=self._tried)) is not None:
+            member = group.choose(self.sticky, self.model, without=self._tried)
+            if member is not None and self._enters(group):
                 return group, member
-        member = home.choose(self.sticky, self.model) if self._tried else None
-        return None if member is None else (home, member)
+        member = home.choose(self.sticky, self.model) if self._tried and self._refusal is None else None
+        return (home, member) if member is not None and self._enters(home) else None
+
+    def _enters(self, group: Group) -> bool:
+        """Return whether the limits of an upstream have room; then the request has its places there, else as before."""
+        if self._enter is None or group is self._entered:
+            return True
+        try:
+            self._enter(group.name)
+        except GatewayError as error:
+            if group is self.home:
+                self._refusal = error
+            return False
+        self._entered = group
+        return True
 
 
 def _fault(reason: str) -> bool | None:

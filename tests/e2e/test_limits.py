@@ -9,7 +9,7 @@ from gateways import until_read
 from gateway.clock import SystemClock
 from gateway.testing.clock import ManualClock
 
-from .models import Json, calls, says
+from .models import Json, Model, calls, refuses, says
 from .talking import World, desk, talking
 
 WRITE = calls("file_operations", operation="write", path="new.txt", content="x")
@@ -102,6 +102,42 @@ async def test_each_call_of_a_model_is_a_request_at_its_upstream(tmp_path: Path)
         refused = await world.chat("Hello?")
         assert refused.status == 429
         assert refused.error["message"].startswith("The upstream 'up'")
+
+
+async def test_a_fallback_has_limits_of_its_own() -> None:
+    """It takes what its upstream has no room for; if neither has, the client hears of the upstream that it was for."""
+    few = {"requests_per_minute": 1}
+    async with Model(says("Own.")) as own, Model(says("Rented.")) as rented:
+        upstreams = [
+            {"name": "own", "base_url": own.upstream.base_url, "limits": few, "fallback": ["rented"]},
+            {"name": "rented", "base_url": rented.upstream.base_url, "limits": few, "paths": ["/rented/"]},
+        ]
+        async with talking(upstreams=upstreams, limits={"models": {"m": {"requests_per_minute": 3}}}) as world:
+            answers = [await world.chat(f"Hello {n}?") for n in range(6)]
+            assert [one.text for one in answers[:2]] == ["Own.", "Rented."]
+            assert {one.status for one in answers[2:]} == {429}
+            assert answers[-1].error["message"].startswith("The upstream 'own' has reached its limit of 1")
+            assert answers[1].headers["X-Context-Upstream"] == "rented"
+
+
+async def test_a_fallback_without_room_is_passed_over() -> None:
+    """The answer that the upstream gave is the client's."""
+    async with Model(*[refuses(503, "down")] * 3) as own, Model(says("Rented.")) as rented:
+        once = {"breaker": {"failures": 0}, "retry": {"tries": 2, "on": ["503"]}}
+        upstreams = [
+            {"name": "own", "base_url": own.upstream.base_url, "fallback": ["rented"], **once},
+            {
+                "name": "rented",
+                "base_url": rented.upstream.base_url,
+                "limits": {"requests_per_minute": 1},
+                "paths": ["/rented/"],
+            },
+        ]
+        async with talking(upstreams=upstreams) as world:
+            assert (await world.chat("Hello?")).text == "Rented."
+            refused = await world.chat("Hello again?")
+            assert (refused.status, refused.error["code"]) == (503, "upstream_error")
+            assert await world.counted(REFUSED % ("requests_per_minute", "upstream")) == 1
 
 
 @pytest.mark.parametrize(("pattern", "status"), [("m", 429), ("m*", 429), ("other", 200)])

@@ -42,9 +42,13 @@ async def several(
     *scripts: Script | Sequence[Script],
     more: Sequence[dict[str, object]] = (),
     each: dict[str, object] | None = None,
+    settings: dict[str, object] | None = None,
     **rules: object,
 ) -> AsyncIterator[Several]:
-    """`rules` are those of the upstream, `each` is added to each endpoint, `more` are further upstreams."""
+    """`rules` are those of the upstream, `each` is added to each endpoint, `more` are further upstreams.
+
+    `settings` are added to the configuration itself.
+    """
     async with AsyncExitStack() as stack:
         endpoints = [
             await stack.enter_async_context(FakeUpstream(*(one if isinstance(one, Sequence) else (one,))))
@@ -55,8 +59,13 @@ async def several(
             for name, endpoint in zip("abcdefgh", endpoints, strict=False)
         ]
         upstream = {"name": "up", "endpoints": entries, "timeouts": PATIENT, **rules}
-        config = {"upstreams": [upstream, *more], "allowed_hosts": HOSTS, "workflows": NO_WORKFLOWS}
-        yield Several(await stack.enter_async_context(LocalGateway({**config, "logging": {"access": True}})), endpoints)
+        config: dict[str, object] = {
+            "upstreams": [upstream, *more],
+            "allowed_hosts": HOSTS,
+            "workflows": NO_WORKFLOWS,
+        }
+        config |= {"logging": {"access": True}, **(settings or {})}
+        yield Several(await stack.enter_async_context(LocalGateway(config)), endpoints)
 
 
 def chat(*lines: bytes) -> bytes:

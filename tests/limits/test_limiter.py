@@ -26,7 +26,8 @@ def admitted(workers: Workers, place: int = 0, *, key: dict[str, object], tokens
 
 def test_a_caller_without_limits_has_no_rules() -> None:
     limiter = Workers().limiters[0]
-    assert limiter.of_caller(caller()) == () == limiter.of_target("up", "gpt")
+    assert limiter.of_caller(caller()) == limiter.of_model("gpt") == limiter.of_upstream("up") == ()
+    assert not limiter.has_upstream("up")
 
 
 def test_requests_of_a_minute_are_counted_over_all_workers() -> None:
@@ -114,12 +115,11 @@ def test_a_rule_that_refuses_leaves_the_others_as_they_were() -> None:
 def test_all_patterns_that_match_a_model_count() -> None:
     models = {"gpt-*": Allowance(requests_per_minute=9), "*": Allowance(requests_per_minute=9)}
     limiter = Workers(models=models, upstreams={"up": Allowance(concurrent=1)}).limiters[0]
-    assert [(rule.scope, rule.name) for rule in limiter.of_target("up", "gpt-4.1")] == [
-        ("model", "gpt-*"),
-        ("model", "*"),
-        ("upstream", "up"),
-    ]
-    assert [rule.name for rule in limiter.of_target("other", "llama")] == ["*"]
+    assert [(rule.scope, rule.name) for rule in limiter.of_model("gpt-4.1")] == [("model", "gpt-*"), ("model", "*")]
+    assert [rule.name for rule in limiter.of_model("llama")] == ["*"]
+    assert [(rule.scope, rule.name) for rule in limiter.of_upstream("up")] == [("upstream", "up")]
+    assert limiter.has_upstream("up") and not limiter.has_upstream("other")
+    assert limiter.of_upstream("other") == ()
 
 
 def test_a_soft_limit_refuses_nothing_and_counts(caplog: pytest.LogCaptureFixture) -> None:

@@ -17,14 +17,15 @@ def _exchange() -> Exchange:
 
 def _used(workers: Workers) -> dict[str, float]:
     limiter = workers.limiters[0]
-    rules = limiter.of_caller(WHO) + limiter.of_target("up", "gpt")
+    rules = limiter.of_caller(WHO) + limiter.of_model("gpt") + limiter.of_upstream("up")
     return {f"{one.scope} {one.limit}": one.used for one in limiter.used(rules)}
 
 
 def test_a_call_takes_tokens_of_its_caller_and_a_request_of_its_upstream() -> None:
     workers = Workers(upstreams={"up": Allowance(requests_per_minute=5, concurrent=1)})
     limits = CallLimits(workers.limiters[0], _exchange())
-    limits.ask("up", "gpt")
+    limits.ask("gpt")
+    limits.enter("up")
     assert _used(workers)["key tokens_per_minute"] > 100  # the messages, at four bytes a token
     limits.end(70)
     limits.end(None)
@@ -36,15 +37,39 @@ def test_a_call_takes_tokens_of_its_caller_and_a_request_of_its_upstream() -> No
     }
 
 
-def test_the_next_model_takes_the_place_of_the_one_before() -> None:
-    """A fallback after a failure: one call is under way, not two."""
+def test_the_next_upstream_takes_the_place_of_the_one_before() -> None:
+    """A fallback, or the next model of an alias: one call is under way, not two."""
     limits_of = {"up": Allowance(concurrent=1), "other": Allowance(concurrent=1)}
     workers = Workers(upstreams=limits_of)
     limits = CallLimits(workers.limiters[0], _exchange())
-    limits.ask("up", "gpt")
-    limits.ask("other", "gpt")
+    limits.ask("gpt")
+    limits.enter("up")
+    limits.enter("other")
     assert _used(workers)["upstream concurrent"] == 0
-    limits.ask("up", "gpt")
+    limits.ask("gpt-mini")
+    limits.enter("up")
+    other = CallLimits(workers.limiters[0], _exchange())
     with pytest.raises(GatewayError, match="The upstream 'up' has 1 requests under way"):
-        CallLimits(workers.limiters[0], _exchange()).ask("up", "gpt")
-    limits.end(0)
+        other.enter("up")
+    other.enter("other")
+    for one in (limits, other):
+        one.end(0)
+
+
+def test_what_is_sent_to_no_upstream_is_no_request_of_its_model() -> None:
+    """All upstreams were out, or had no room."""
+    limits_of: dict[str, dict[str, Allowance]] = {
+        "models": {"gpt": Allowance(requests_per_minute=5, concurrent=5, tokens_per_minute=5000)},
+        "upstreams": {"up": Allowance(requests_per_minute=1)},
+    }
+    workers = Workers(**limits_of)
+    first, second, third = (CallLimits(workers.limiters[0], _exchange()) for _ in range(3))
+    for call in (first, second, third):
+        call.ask("gpt")
+    first.enter("up")
+    with pytest.raises(GatewayError, match="The upstream 'up' has reached its limit of 1 requests per minute"):
+        second.enter("up")
+    for call in (first, second, third):
+        call.end(0)
+    used = _used(workers)
+    assert (used["model requests_per_minute"], used["model concurrent"], used["model tokens_per_minute"]) == (1, 0, 0)

@@ -111,6 +111,71 @@ def test_a_fallback_takes_what_its_upstream_cannot() -> None:
     assert names(of, ["500"]) in ("a", "b")
 
 
+class Rooms:
+    """Upstreams that have room for so many requests; where a request has its places."""
+
+    def __init__(self, **room: int) -> None:
+        self.room = room
+        self.taken: list[str] = []
+
+    def enter(self, upstream: str) -> None:
+        if not self.room[upstream]:
+            raise GatewayError("rate_limit_exceeded", upstream)
+        self.room[upstream] -= 1
+        self.taken.append(upstream)
+
+
+def with_fallbacks(clock: ManualClock) -> Group:
+    of = group("ab", clock, breaker=BreakerRules(failures=1), retry=RETRY)
+    of.fallbacks = (group("x", clock, name="first"), group("y", clock, name="second"))
+    return of
+
+
+def test_limits_of_an_upstream_are_asked_where_the_request_goes() -> None:
+    """Once for all tries at its endpoints. One without room is passed over."""
+    of, rooms = with_fallbacks(ManualClock()), Rooms(up=1, first=0, second=1)
+    tries = Tries(of, twice=True, enter=rooms.enter)
+    found = ""
+    for reason in ("reset", "reset", "500"):
+        begun = tries.begin()
+        assert begun is not None
+        found += begun.name
+        tries.again(reason)
+    assert (found, rooms.taken) == ("aby", ["up", "second"])
+
+
+def test_an_upstream_without_room_is_left_to_its_fallbacks() -> None:
+    """The answer of its limits is the one that the client gets if they have none either, or are out."""
+    clock = ManualClock()
+    of, rooms = with_fallbacks(clock), Rooms(up=0, first=1, second=0)
+    begun = Tries(of, twice=True, enter=rooms.enter).begin()
+    assert begun is not None and begun.name == "x"
+    with pytest.raises(GatewayError, match="up"):
+        Tries(of, twice=True, enter=rooms.enter).begin()
+    assert rooms.taken == ["first"]
+    assert of.queued == 0
+
+
+def test_what_is_not_sent_again_takes_no_place() -> None:
+    """The budget of retries is asked before the limits of a fallback."""
+    of, rooms = group("a", ManualClock(), retry=RETRY), Rooms(up=99, first=99)
+    of.fallbacks = (group("x", ManualClock(), name="first"),)
+    for _ in range(ALWAYS + 2):
+        tries = Tries(of, twice=True, enter=rooms.enter)
+        tries.begin()
+        if tries.again("429"):
+            tries.begin()
+    assert rooms.taken.count("first") == of.tally.retries["fallback"] == ALWAYS
+
+
+def test_a_request_that_a_fallback_has_is_not_hedged() -> None:
+    """Its own upstream had no room for it."""
+    of, rooms = with_fallbacks(ManualClock()), Rooms(up=0, first=1)
+    tries = Tries(of, twice=True, enter=rooms.enter)
+    tries.begin()
+    assert tries.beside() is None and rooms.taken == ["first"]
+
+
 def test_a_stale_connection_is_no_fault() -> None:
     """An upstream may close what is idle."""
     of = group("ab", ManualClock(), breaker=BreakerRules(failures=1), retry=RETRY)

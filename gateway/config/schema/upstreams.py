@@ -192,8 +192,8 @@ class Upstream(Section):
     fallback: tuple[Name, ...] = Field(
         default=(),
         description=(
-            "Upstreams that take its requests, in this order, while none of its endpoints can. They must know the "
-            "same models: the request goes there as it is."
+            "Upstreams that take its requests, in this order, while none of its endpoints can, or its limits have no "
+            "room. They must know the same models: the request goes there as it is."
         ),
     )
 

@@ -13,6 +13,7 @@ of an answer was forwarded, an interim answer included; the request that is sent
 """
 
 import asyncio
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
@@ -37,6 +38,8 @@ _REASONS: Final = {"connect": "connect", "timeout": "timeout"}
 class Balanced(Splice):
     """A passthrough transaction with a choice of endpoints."""
 
+    #: Takes the places of the request in the limits of an upstream (`Tries`).
+    _enter: Callable[[str], None] | None = None
     # Each turn begins with these, too.
     _ways: Ways
     _tries: Tries | None = None
@@ -59,7 +62,12 @@ class Balanced(Splice):
         """Begin the tries, with what is here of the body."""
         self._ways = ways
         self._tries = tries = Tries(
-            ways.group, twice=ways.twice, sticky=ways.sticky, model=model, fallbacks=ways.fallbacks
+            ways.group,
+            twice=ways.twice,
+            sticky=ways.sticky,
+            model=model,
+            fallbacks=ways.fallbacks,
+            enter=self._enter,
         )
         if ways.group.rules.retry is not None:
             self._kept = []
@@ -137,10 +145,10 @@ class Balanced(Splice):
         self._sent, self._stale, self._seen = True, upstream.reused, b""
         super()._attach(upstream, data)
 
-    def _refuse(self, error: GatewayError) -> None:
+    def _refuse(self, error: GatewayError, *, outcome: str = "unavailable") -> None:
         """Answer for an upstream that cannot take the request."""
         if self._under_way and not self._give_last():
-            super()._fail(error, outcome="unavailable")
+            super()._fail(error, outcome=outcome)
 
     def _again(self, reason: str, outcome: str, *, head: ResponseHead | None = None, clean: bool = False) -> bool:
         """End a try without a good answer. Return whether another one follows.

@@ -2,13 +2,18 @@
 
 A request takes its places before anything else happens, and gives them back when its account is closed: that happens
 exactly once, however the transaction ends. A tunnel keeps them to its own end. What is relayed is never changed.
+
+Where there is a choice of upstreams, the places at an upstream are taken when the request is about to go there, and
+given back when it goes on to a fallback.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from gateway.errors import GatewayError
 from gateway.http.response_head import ResponseHead
 from gateway.lanes.passthrough.accounting import Accounting
+from gateway.lanes.passthrough.balanced import Balanced
 from gateway.lanes.passthrough.by_model import ByModel
 from gateway.lanes.passthrough.splice import Splice
 from gateway.lanes.passthrough.tunnel import Tunnel
@@ -17,10 +22,14 @@ from gateway.lanes.transaction import Clients
 from gateway.limits.limiter import BYTES_A_TOKEN, Hold, Limiter
 from gateway.limits.rule import Rule
 
+#: The outcome of a request without room.
+LIMITED: Final = "limited"
+_REFUSALS: Final = ("rate_limit_exceeded", "insufficient_quota")
+
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The rules of a plan's requests, and the way to those that the body of a request decides.
+    """The rules of a plan's requests, and the way to those of the upstream and the model that a request goes to.
 
     `takes_tokens`: a model answers the requests.
     """
@@ -33,9 +42,14 @@ class Admission:
         """Take the places of a request whose body has `length` bytes. Raises GatewayError (429)."""
         return self._admit(self.rules, length)
 
-    def admit_to(self, upstream: str, model: str | None, length: int) -> Hold:
-        """Take the places at the upstream and the model that the body names. Raises GatewayError (429)."""
-        return self._admit(self.limiter.of_target(upstream, model or ""), length)
+    def admit_for(self, model: str | None, length: int) -> Hold:
+        """Take the places at the model that the body names. Raises GatewayError (429)."""
+        return self._admit(self.limiter.of_model(model or ""), length)
+
+    def admit_to(self, upstream: str, length: int) -> Hold | None:
+        """Take the places at an upstream, if it has limits. Raises GatewayError (429)."""
+        rules = self.limiter.of_upstream(upstream)
+        return self._admit(rules, length) if rules else None
 
     def _admit(self, rules: tuple[Rule, ...], length: int) -> Hold:
         return self.limiter.admit(rules, tokens=length // BYTES_A_TOKEN if self.takes_tokens else None)
@@ -45,14 +59,24 @@ class LimitedAccounting(Accounting):
     """The account of one transaction, with its places."""
 
     holds: tuple[Hold, ...] = ()
+    at: Hold | None = None  # the places at the upstream, where that is chosen
+
+    def take_holds(self) -> tuple[Hold, ...]:
+        """Return all places, which from now on are those of whoever takes them."""
+        holds = self.holds if self.at is None else (*self.holds, self.at)
+        self.holds, self.at = (), None
+        return holds
 
     def close(
         self, outcome: str, listener: Clients, *, error: GatewayError | None = None, request_id: str | None = None
     ) -> None:
         super().close(outcome, listener, error=error, request_id=request_id)
         is_unused = error is not None or not self.sent_at
-        for hold in self.holds:
-            hold.end(0 if is_unused else self.tokens)
+        for hold in self.take_holds():
+            if outcome == LIMITED:
+                hold.withdraw()
+            else:
+                hold.end(0 if is_unused else self.tokens)
 
 
 class LimitedTunnel(Tunnel):
@@ -80,11 +104,13 @@ class Limiting(Splice):
 
     _account: LimitedAccounting
     _tunnels = LimitedTunnel
+    _admission: Admission
     _length = 0
 
     def _begin(self, digits: bytes, body: bytes) -> None:
         plan = self._plan
         assert plan.admission is not None
+        self._admission = plan.admission
         self._length = int(digits) if digits else plan.length
         try:
             self._account.holds = (plan.admission.admit(self._length),)
@@ -99,24 +125,35 @@ class Limiting(Splice):
 
     def _refuse_limited(self, error: GatewayError) -> None:
         if self._under_way:
-            self._fail(error, outcome="limited")
+            self._fail(error, outcome=LIMITED)
 
     def _switch(self, head: ResponseHead, data: bytes, came: float) -> None:
-        holds, self._account.holds = self._account.holds, ()
+        holds = self._account.take_holds()
         super()._switch(head, data, came)
         tunnel = self._client.transaction
         assert isinstance(tunnel, LimitedTunnel)
         tunnel.holds = holds
 
 
-class LimitingByModel(Limiting, ByModel):
+class LimitingBalanced(Limiting, Balanced):
+    """A splice with limits and a choice of upstreams, each of which may have limits."""
+
+    def _enter(self, upstream: str) -> None:
+        account = self._account
+        before, account.at = account.at, self._admission.admit_to(upstream, self._length)
+        if before is not None:
+            before.end(0)
+
+    def _refuse(self, error: GatewayError, *, outcome: str = "unavailable") -> None:
+        super()._refuse(error, outcome=LIMITED if error.code in _REFUSALS else outcome)
+
+
+class LimitingByModel(LimitingBalanced, ByModel):
     """A splice with limits, some of which the model in the body decides."""
 
     def _go_ways(self, ways: Ways, pieces: list[bytes], *, model: str | None = None) -> None:
-        admission = self._plan.admission
-        assert admission is not None
         try:
-            self._account.holds += (admission.admit_to(ways.group.name, model, self._length),)
+            self._account.holds += (self._admission.admit_for(model, self._length),)
         except GatewayError as error:
             self._pending = [b"", *pieces]
             self._refuse_soon(error)
@@ -124,6 +161,7 @@ class LimitingByModel(Limiting, ByModel):
             super()._go_ways(ways, pieces, model=model)
 
 
+_LIMITING: Final = ((ByModel, LimitingByModel), (Balanced, LimitingBalanced), (Splice, Limiting))
 _KINDS: dict[type[Splice], type[Splice]] = {}
 
 
@@ -131,6 +169,6 @@ def limited(kind: type[Splice]) -> type[Splice]:
     """Return the class of transactions of this kind that have limits."""
     if kind not in _KINDS:
         accounts = type(f"Limited{kind._accounts.__name__}", (LimitedAccounting, kind._accounts), {})
-        limiting = LimitingByModel if issubclass(kind, ByModel) else Limiting
+        limiting = next(one for of, one in _LIMITING if issubclass(kind, of))
         _KINDS[kind] = type(f"Limited{kind.__name__}", (limiting, kind), {"_accounts": accounts})
     return _KINDS[kind]

@@ -1,15 +1,17 @@
 """Limits in passthrough: what is refused never goes upstream, and nothing of what is relayed is changed."""
 
+import asyncio
+
 import pytest
-from functional.several import CHAT
-from functional.through import FINE, client_of, error_of, get, post, through
+from functional.several import CHAT, several
+from functional.through import FINE, ask, client_of, error_of, get, post, through
 from gateways import exchange, key, scrape, until, until_read
 
 from gateway.clock import SystemClock
 from gateway.testing.clock import ManualClock
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import Peer
-from gateway.testing.scripts import answer, head
+from gateway.testing.scripts import answer, head, serve
 from gateway.testing.upstream import FakeUpstream
 
 KEY = "sk-limited"
@@ -185,3 +187,71 @@ async def test_limits_of_models_hold_where_the_body_chooses() -> None:
         assert (first.status, refused.status, other.status) == (200, 429, 200)
         assert error_of(refused)["message"].startswith("The model 'm' has reached its limit of 1 requests per minute")
         assert len(upstream.requests) == 2
+
+
+RENTED = serve(answer(200, b"rented"))
+DOWN = serve(answer(503, b"down", [("x-note", "mine")]))
+ASKED = post(BODY, CHAT, OURS)
+
+
+def fallbacks(*upstreams: FakeUpstream, **limits: object) -> dict[str, object]:
+    """The rules of an upstream with these fallbacks, the first of which has limits, and what there is besides."""
+    names = [f"rented-{n}" for n in range(len(upstreams))]
+    more = [{"name": name, "base_url": one.base_url} for name, one in zip(names, upstreams, strict=True)]
+    more[0] |= {"limits": limits}
+    return {"fallback": names, "more": more, "breaker": {"failures": 0}}
+
+
+@pytest.mark.parametrize("by_model", [False, True])
+async def test_a_request_that_a_fallback_takes_counts_there(*, by_model: bool) -> None:
+    """One without room is passed over; where all are, the client gets the answer that the upstream gave."""
+    settings: dict[str, object] = {"passthrough": {"by_model": by_model}, "keys": keys(requests_per_minute=100)}
+    async with FakeUpstream(RENTED) as first, FakeUpstream(serve(answer(200, b"last"))) as second:
+        rules = fallbacks(first, second, requests_per_minute=2)
+        async with several(DOWN, settings=settings, **rules) as up:  # type: ignore[arg-type]
+            answers = [(await ask(up.gateway, ASKED)).payload for _ in range(3)]
+        assert answers == [b"rented", b"rented", b"last"]
+    async with FakeUpstream(RENTED) as first:
+        rules = fallbacks(first, requests_per_minute=1) | {"limits": {"requests_per_minute": 2}}
+        async with several(DOWN, settings=settings, **rules) as up:  # type: ignore[arg-type]
+            answers = [(await ask(up.gateway, ASKED)).payload for _ in range(2)]
+            assert answers == [b"rented", b"down"]
+            assert up.counts == [1 + 3]  # which is tried again, and counts as one request of its upstream
+
+
+@pytest.mark.parametrize("by_model", [False, True])
+async def test_an_upstream_without_room_is_left_to_its_fallback(*, by_model: bool) -> None:
+    """If that has none either, the client hears of the first, and its key has spent nothing."""
+    settings: dict[str, object] = {"passthrough": {"by_model": by_model}, "keys": keys(requests_per_minute=4)}
+    async with FakeUpstream(RENTED) as rented:
+        rules = fallbacks(rented, requests_per_minute=1) | {"limits": {"requests_per_minute": 2}}
+        async with several(FINE, settings=settings, **rules) as up:  # type: ignore[arg-type]
+            answers = [await ask(up.gateway, ASKED) for _ in range(9)]
+            assert [one.status for one in answers] == [200] * 3 + [429] * 6
+            assert [one.payload for one in answers[:3]] == [b"fine", b"fine", b"rented"]
+            assert error_of(answers[-1])["message"].startswith("The upstream 'up' has reached its limit of 2 requests")
+
+
+async def test_a_place_moves_along_with_its_request() -> None:
+    """What a fallback answers takes no place at the upstream that it was for, and one at the fallback."""
+    release = asyncio.Event()
+
+    async def slow(peer: Peer) -> None:
+        await peer.read_request()
+        await release.wait()
+        await peer.send(answer(200, b"slow"))
+
+    async def fails_once(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(answer(503, b"down"))
+        while await peer.read_request():
+            await peer.send(answer(200, b"fine"))
+
+    async with FakeUpstream(slow, FINE) as rented:
+        rules = fallbacks(rented, concurrent=1) | {"limits": {"concurrent": 1}}
+        async with several(fails_once, **rules) as up:  # type: ignore[arg-type]
+            first = asyncio.create_task(ask(up.gateway, post(BODY, CHAT)))
+            await until(lambda: rented.requests)
+            assert (await ask(up.gateway, post(BODY, CHAT))).payload == b"fine"
+            release.set()
+            assert (await first).payload == b"slow"

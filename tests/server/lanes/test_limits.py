@@ -29,7 +29,7 @@ def test_each_section_becomes_a_rule() -> None:
         limits={"tenants": {"team": few}, "models": {"gpt-*": {"concurrent": 2}}},
         upstreams=[{"name": "up", "base_url": "http://127.0.0.1:1/v1", "limits": {"tokens_per_minute": 5}}],
     )
-    rules = limiter.of_caller(caller()) + limiter.of_target("up", "gpt-4.1")
+    rules = limiter.of_caller(caller()) + limiter.of_model("gpt-4.1") + limiter.of_upstream("up")
     assert [(rule.scope, rule.name) for rule in rules] == [("tenant", "team"), ("model", "gpt-*"), ("upstream", "up")]
     assert limiter.has_targets and limiter.counts_tokens(caller())
 
