@@ -61,6 +61,25 @@ def loads(text: str, *, most_values: int = VALUES_LIMIT) -> Any:
     return value
 
 
+def read(content: bytes, *, most_values: int = VALUES_LIMIT) -> Any:
+    """Return the value of a JSON text in UTF-8. Raises StrictJsonError as `loads` does.
+
+    A text that a compact serializer writes again byte for byte has one reading: it needs no closer look.
+    """
+    if not holds_more(content, most_values):
+        try:
+            value = orjson.loads(content)
+            if orjson.dumps(value) == content and not _is_deep(content, value):
+                return value
+        except (ValueError, TypeError):
+            pass
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise StrictJsonError("it is not UTF-8") from None
+    return loads(text, most_values=most_values)
+
+
 def check_keys(content: bytes) -> None:
     """Check that no object in a JSON text, which another parser has read, has a key twice. Raises RepeatedKeyError."""
     json.loads(content.decode(), object_pairs_hook=_object, parse_int=len, parse_float=len)
@@ -77,6 +96,23 @@ def nesting(text: str) -> int:
         elif character != '"':
             depth -= 1
     return deepest
+
+
+def _is_deep(content: bytes, value: object) -> bool:
+    """Return whether a value, which was read from `content`, is nested deeper than the limit."""
+    if content.count(b"{") + content.count(b"[") <= DEPTH_LIMIT:
+        return False
+    level, depth = [value], -1
+    while level:
+        depth += 1
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+            if isinstance(inner, dict | list)
+        ]
+    return depth >= DEPTH_LIMIT
 
 
 def _fault(text: str) -> tuple[str, str]:

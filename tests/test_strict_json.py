@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.json_values import VALUES_LIMIT
-from gateway.strict_json import DEPTH_LIMIT, RepeatedKeyError, StrictJsonError, loads, nesting
+from gateway.strict_json import DEPTH_LIMIT, RepeatedKeyError, StrictJsonError, loads, nesting, read
 
 VALUES = st.recursive(
     st.none()
@@ -24,8 +24,10 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_json_is_read_as_it_is(value: object) -> None:
-    """What is JSON has its value."""
+    """What is JSON has its value, from bytes as well as from a text, however it is written."""
     assert loads(json.dumps(value)) == value
+    for content in (json.dumps(value).encode(), json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()):
+        assert read(content) == value and repr(read(content)) == repr(loads(content.decode()))
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,8 @@ def test_what_has_no_one_reading_is_refused(text: str, reason: str) -> None:
     """The reason names what is wrong."""
     with pytest.raises(StrictJsonError, match=reason):
         loads(text)
+    with pytest.raises(StrictJsonError, match=reason):
+        read(text.encode())
 
 
 @pytest.mark.parametrize(
@@ -75,6 +79,21 @@ def test_an_error_has_the_place_of_what_no_json_holds(text: str, place: str) -> 
     with pytest.raises(StrictJsonError) as failed:
         loads(text)
     assert failed.value.place == place and (not place or str(failed.value).endswith(f"(at {place})"))
+
+
+@given(VALUES, st.integers(0, 2 * DEPTH_LIMIT))
+def test_bytes_are_read_as_their_text_is(value: object, depth: int) -> None:
+    """Also those that a compact serializer wrote, which are read in a quicker way."""
+    for number in range(depth):
+        value = [value] if number % 2 else {"a": value}
+    content = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    found = []
+    for reading in (lambda: loads(content), lambda: read(content.encode())):
+        try:
+            found.append(repr(reading()))
+        except StrictJsonError as error:
+            found.append(str(error))
+    assert found[0] == found[1]
 
 
 def test_as_deep_as_the_limit() -> None:

@@ -27,6 +27,7 @@ Every behaviour lists the tools named below and answers them rightly, in threads
     wrong-shape               the result of every call is a string
     wrong-content             the content of every call's result is no list of blocks
     bad-utf8                  every call's answer holds bytes that are no UTF-8
+    as-it-is                  answers every call with the line that its argument is, and ID in it becomes the call's id
     result-last               writes `{"result": ..., "jsonrpc": ..., "id": ...}`, as servers in JavaScript do
   Noise
     garbage                   a banner, a blank line, a traceback, colours, bad UTF-8, NUL around every message
@@ -212,6 +213,12 @@ class BadUtf8(Server):
         self.write(line.replace(b"?", b"\xfc") + b"\n")
 
 
+class AsItIs(Server):
+    def call(self, message: Json) -> None:
+        line = message["params"]["arguments"]["text"]
+        self.write(line.replace("ID", str(message["id"])).encode() + b"\n")
+
+
 class ResultLast(Server):
     def answer(self, request_id: Any, result: Any) -> None:
         self.send({"result": result, "jsonrpc": "2.0", "id": request_id})
@@ -355,6 +362,7 @@ BEHAVIOURS: Final[dict[str, type[Server]]] = {
     "wrong-shape": WrongShape,
     "wrong-content": WrongContent,
     "bad-utf8": BadUtf8,
+    "as-it-is": AsItIs,
     "result-last": ResultLast,
     "many-values": ManyValues,
     "garbage": Garbage,

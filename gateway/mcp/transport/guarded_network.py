@@ -27,7 +27,6 @@ _NEVER = tuple(
     ipaddress.ip_network(network)
     for network in ("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "::/128", "0.0.0.0/8")
 )
-_EVENT_END = re.compile(rb"\n\n|\r\n\r\n|\r\r")
 #: The beginning of a failure's text after which the server's effects are unknown.
 CLOSED = "Connection closed"
 #: The head of a request, as `gateway.http` reads it.
@@ -44,7 +43,7 @@ class HeadError(ValueError):
 
 
 class GuardedNetwork(httpx2.AsyncBaseTransport):
-    """The connections for one server. `max_bytes` limits every answer but event streams, whose events have a limit."""
+    """The connections for one server. `max_bytes` limits every answer but event streams: `messages` limits events."""
 
     def __init__(self, *, private_networks: bool, max_bytes: int, resolve: Resolve | None = None) -> None:
         self._private_networks = private_networks
@@ -130,14 +129,12 @@ class _Body(httpx2.AsyncByteStream):
         try:
             while piece := await self._call.more():
                 size_bytes += len(piece)
-                if self._limit_bytes is None:
-                    counter = _counted(counter, piece)
-                else:
+                if self._limit_bytes is not None:
                     counter.feed(piece)
-                if counter.count > SERVICE_VALUES_LIMIT:
-                    raise httpx2.StreamError(f"it holds more than {SERVICE_VALUES_LIMIT} values")
-                if self._limit_bytes is not None and size_bytes > self._limit_bytes:
-                    raise httpx2.StreamError(f"it is longer than {self._limit_bytes} bytes")
+                    if counter.count > SERVICE_VALUES_LIMIT:
+                        raise httpx2.StreamError(f"it holds more than {SERVICE_VALUES_LIMIT} values")
+                    if size_bytes > self._limit_bytes:
+                        raise httpx2.StreamError(f"it is longer than {self._limit_bytes} bytes")
                 yield piece
         except GatewayError:
             raise httpx2.StreamError(f"{CLOSED}: the answer broke off") from None
@@ -153,18 +150,6 @@ def written(method: str, target: bytes, fields: Sequence[tuple[bytes, bytes]]) -
     if _HEAD.fullmatch(head) is None or head.count(b"\r\n") != len(fields) + 2:
         raise HeadError
     return head
-
-
-def _counted(counter: ValueCounter, piece: bytes) -> ValueCounter:
-    """Count the values of a piece of an event stream; return the counter. Each event is a text of its own."""
-    first, *events = _EVENT_END.split(piece)
-    counter.feed(first)
-    for event in events:
-        if counter.count > SERVICE_VALUES_LIMIT:
-            break
-        counter = ValueCounter()
-        counter.feed(event)
-    return counter
 
 
 async def addresses_of(host: str) -> list[str]:

@@ -19,6 +19,7 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 from gateway.contracts.plugin import Clock
 from gateway.mcp.transport.guarded_network import CLOSED, GuardedNetwork
 from gateway.mcp.transport.issuer import IssuerError
+from gateway.mcp.transport.messages import strictly
 from gateway.mcp.transport.oauth import Tokens
 from gateway.mcp.types import Endpoint, Streams
 
@@ -111,7 +112,7 @@ class _Answering(httpx2.AsyncBaseTransport):
         if response.status_code >= 400 and not is_json:
             await response.aclose()
             return _failure(response.status_code, f"it answered with HTTP {response.status_code}")
-        return response
+        return strictly(response, limit_bytes=MAX_BYTES)
 
     async def aclose(self) -> None:
         await self._web.aclose()

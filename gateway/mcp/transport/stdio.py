@@ -7,6 +7,7 @@
 """
 
 import asyncio
+import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -17,11 +18,14 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCRequest, RequestId, jsonrpc_message_adapter
+from pydantic import ValidationError
 
 from gateway.json_values import SERVICE_VALUES_LIMIT, holds_more
 from gateway.mcp.transport.lines import ENDS_BYTES, Line, Lines
+from gateway.mcp.transport.messages import REFUSED, read_message
 from gateway.mcp.transport.process import Program, ServerProcess
 from gateway.mcp.types import Streams
+from gateway.strict_json import StrictJsonError
 
 #: The longest line that is read as a message.
 LINE_BYTES: Final = 32 << 20
@@ -29,6 +33,7 @@ LINE_BYTES: Final = 32 << 20
 WRITE_S: Final = 30.0
 
 _READ_BYTES: Final = 1 << 15
+_ID_DIGITS: Final = 18
 _CLOSED: Final = (anyio.ClosedResourceError, anyio.BrokenResourceError)
 # An answer as any serializer writes it: its id stands at its beginning, or at its end.
 _VERSION = rb'"jsonrpc"\s*+:\s*+"2\.0"\s*+'
@@ -124,7 +129,7 @@ class StdioTransport:
     ) -> bool:
         """Deliver lines; return whether there is still a session. Without one the output is only emptied."""
         for line in lines:
-            message = self._message(line)
+            message = await self._message(line)
             try:
                 if message is not None:
                     await to_session.send(message)
@@ -162,28 +167,49 @@ class StdioTransport:
         if lost is not None:
             lost(why)
 
-    def _message(self, line: Line) -> SessionMessage | None:
+    async def _message(self, line: Line) -> SessionMessage | None:
         """Return the session's message for a line; None: it gets none."""
-        too_many = line.whole and holds_more(line.head, SERVICE_VALUES_LIMIT)
-        if line.whole and not too_many and b'"jsonrpc"' in line.head:  # most of a flood does not cost an attempt
-            with suppress(ValueError):
-                return SessionMessage(jsonrpc_message_adapter.validate_json(line.head, by_name=False))
-        self.skipped_lines += 1
-        answered = _answered(line)
-        if answered is None:
-            return None
         problem = "is no JSON-RPC message" if line.whole else f"is longer than {self._line_limit_bytes:,} bytes"
+        too_many = line.whole and holds_more(line.head, SERVICE_VALUES_LIMIT)
         if too_many:
             problem = f"holds more than {SERVICE_VALUES_LIMIT:,} values"
-        return _error(answered, f"the answer {problem}")
+        elif line.whole and b'"jsonrpc"' in line.head:  # most of a flood does not cost an attempt
+            try:
+                value = await read_message(line.head)
+                return SessionMessage(jsonrpc_message_adapter.validate_python(value, by_name=False))
+            except StrictJsonError as error:
+                problem = f"is {REFUSED}: {error}"
+            except ValidationError:
+                pass
+        self.skipped_lines += 1
+        answered = _answered(line, anywhere=not too_many)
+        return None if answered is None else _error(answered, f"the answer {problem}")
 
 
-def _answered(line: Line) -> int | None:
-    """Return the id of the call that a line was to answer, as far as its beginning and its end show; else None."""
+def _answered(line: Line, *, anywhere: bool) -> int | None:
+    """Return the id of the call that a line was to answer, as far as it shows; else None.
+
+    It shows in the beginning and the end of a line; `anywhere`: or wherever it stands in one that is whole.
+    """
     found = _ID_FIRST.match(line.head[:ENDS_BYTES])
     if found is None and _RESULT_FIRST.match(line.head[:ENDS_BYTES]):
         found = _ID_LAST.search((line.head if line.whole else line.tail)[-ENDS_BYTES:])
-    return None if found is None else int(found[1] or found[2])
+    if found is not None:
+        return int(found[1] or found[2])
+    return _named(line.head) if anywhere and line.whole and b'"id"' in line.head else None
+
+
+def _named(content: bytes) -> int | None:
+    """Return the id of an answer that is loose JSON: the first one that is a number, or digits."""
+    try:
+        fields = json.loads(content, object_pairs_hook=list, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        return None
+    pairs = [pair for pair in fields if isinstance(pair, tuple)] if isinstance(fields, list) else []
+    if not any(name in ("result", "error") for name, _ in pairs):
+        return None
+    ids = (value for name, value in pairs if name == "id" and isinstance(value, str) and value.isdecimal())
+    return next((int(value) for value in ids if len(value) <= _ID_DIGITS), None)
 
 
 def _error(request_id: RequestId, text: str) -> SessionMessage:

@@ -19,11 +19,7 @@ STATE: Final = 64 << 10
 async def read_message(content: bytes, *, most_values: int) -> object:
     """Return the JSON value in a body. Raises GatewayError (invalid_json), which names what is wrong and the place."""
     try:
-        text = content.decode()
-    except UnicodeDecodeError:
-        raise GatewayError("invalid_json", "The body is not UTF-8: encode it as UTF-8.") from None
-    try:
-        value: object = await aside(lambda: strict_json.loads(text, most_values=most_values), content=content)
+        value: object = await aside(lambda: strict_json.read(content, most_values=most_values), content=content)
     except strict_json.RepeatedKeyError as error:
         raise GatewayError(
             "invalid_json",

@@ -78,11 +78,14 @@ async def test_garbage_between_messages_is_skipped_and_counted() -> None:
     assert server.transport.skipped_lines > 20
 
 
-@pytest.mark.parametrize("behaviour", ["wrong-shape", "bad-utf8"])
-async def test_an_answer_that_is_no_message_fails_its_call_at_once(behaviour: str) -> None:
+@pytest.mark.parametrize(
+    ("behaviour", "what"),
+    [("wrong-shape", "no JSON-RPC message"), ("bad-utf8", "no JSON with one reading: it is not UTF-8")],
+)
+async def test_an_answer_that_is_no_message_fails_its_call_at_once(behaviour: str, what: str) -> None:
     """M8: and only that one; it counts as skipped."""
     async with connected(behaviour) as server:
-        assert await server.refusal("echo", text="hi") == "the answer is no JSON-RPC message"
+        assert await server.refusal("echo", text="hi") == f"the answer is {what}"
         assert server.transport.skipped_lines == 1
         assert (await server.client.list_tools()).tools
 

@@ -1,0 +1,137 @@
+"""The reading of what an MCP server sends: JSON with one reading, by the reader that clients' messages go through.
+
+Two parsers may read two things in repeated keys, NaN or numbers that are too large. So such a message is refused. What
+passes over HTTP is written anew for the SDK, which reads nothing else of the server.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from typing import Final
+
+import httpx2
+import orjson
+from mcp_types import PARSE_ERROR
+
+from gateway import strict_json
+from gateway.json_values import SERVICE_VALUES_LIMIT
+
+#: What is said of a message that is refused, in front of the reason.
+REFUSED: Final = "no JSON with one reading"
+#: A thread reads what is larger.
+_LARGE_BYTES: Final = 256 << 10
+_EVENT_END: Final = re.compile(rb"\n\n|\n\r\n?|\r\n\n|\r\n\r\n?|\r\r\n?")
+_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+_JSON: Final = "application/json"
+_EVENTS: Final = "text/event-stream"
+_BOM: Final = b"\xef\xbb\xbf"
+_PASSED_ON: Final = (b"event", b"id", b"retry")
+
+
+async def read_message(content: bytes) -> object:
+    """Return the JSON value of a message. Raises StrictJsonError."""
+    if len(content) < _LARGE_BYTES:
+        return strict_json.read(content, most_values=SERVICE_VALUES_LIMIT)
+    return await asyncio.to_thread(strict_json.read, content, most_values=SERVICE_VALUES_LIMIT)
+
+
+def strictly(response: httpx2.Response, *, limit_bytes: int) -> httpx2.Response:
+    """Return an answer of which the SDK gets only messages with one reading. An event has at most so many bytes."""
+    kind = response.headers.get("content-type", "").lower()
+    stream = response.stream
+    assert isinstance(stream, httpx2.AsyncByteStream)
+    if kind.startswith(_JSON):
+        response.stream, read_as = _Whole(stream), _JSON
+    elif kind.startswith(_EVENTS):
+        response.stream, read_as = _Events(stream, limit_bytes=limit_bytes), _EVENTS
+    else:
+        return response
+    if kind != read_as:  # it may name another charset, and what is written anew is UTF-8
+        response.headers["content-type"] = read_as
+    return response
+
+
+class _Whole(httpx2.AsyncByteStream):
+    """An answer that is one message. A message without one reading is a StreamError: the SDK ends one call by it."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        content = b"".join([piece async for piece in self._stream])
+        try:
+            message = await read_message(content)
+        except strict_json.StrictJsonError as error:
+            raise httpx2.StreamError(f"it is {REFUSED}: {error}") from None
+        yield orjson.dumps(message)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _Events(httpx2.AsyncByteStream):
+    """An event stream. In place of an event without one reading comes an error: it ends the call that the stream is of.
+
+    That event may have been the answer, so waiting for another one could take forever.
+    """
+
+    def __init__(self, stream: httpx2.AsyncByteStream, *, limit_bytes: int) -> None:
+        self._stream = stream
+        self._limit_bytes = limit_bytes
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        held, searched, begun = bytearray(), 0, False
+        async for piece in self._stream:
+            held += piece
+            if not begun and len(held) >= len(_BOM):
+                begun = True
+                if held.startswith(_BOM):
+                    del held[: len(_BOM)]
+            for block in _taken(held, searched):
+                if (event := await _again(block)) is not None:
+                    yield event
+            searched = max(len(held) - 3, 0)
+            if len(held) > self._limit_bytes:
+                yield _error(f"it is longer than {self._limit_bytes} bytes")
+                return
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _taken(held: bytearray, searched: int) -> list[bytes]:
+    """Take the events that are whole from the bytes; up to `searched` none ends."""
+    start, blocks = 0, []
+    for end in _EVENT_END.finditer(held, searched):
+        blocks.append(bytes(held[start : end.start()]))
+        start = end.end()
+    del held[:start]
+    return blocks
+
+
+async def _again(block: bytes) -> bytes | None:
+    """Return an event written anew, or an error in its place; None: it says nothing."""
+    data: list[bytes] = []
+    fields = b""
+    for line in _LINE_END.split(block):
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            data.append(value)
+        elif name in _PASSED_ON:
+            fields += b"%b: %b\n" % (name, value)
+    content = b"\n".join(data)
+    if content:
+        try:
+            content = orjson.dumps(await read_message(content))
+        except strict_json.StrictJsonError as error:
+            return _error(f"it is {REFUSED}: {error}")
+    if not data and not fields:
+        return None
+    return b"%bdata: %b\n\n" % (fields, content) if data else fields + b"\n"
+
+
+def _error(reason: str) -> bytes:
+    """Return an event with an error. The SDK inserts the id of the request."""
+    error = {"code": PARSE_ERROR, "message": f"a message of the server is not read: {reason}"}
+    return b"data: %b\n\n" % orjson.dumps({"jsonrpc": "2.0", "id": None, "error": error})

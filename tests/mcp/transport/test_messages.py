@@ -1,0 +1,131 @@
+"""What servers send that has no one reading: it is refused with the reason, ends its call, and nothing hangs."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import httpx2
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from gateway.json_values import SERVICE_VALUES_LIMIT
+from gateway.mcp.transport.http import HttpTransport
+from gateway.mcp.transport.messages import strictly
+from gateway.mcp.types import Config, Endpoint
+from tests.mcp.mcp_host import Clock, Stand, stands
+
+_TEXT: Final = '{"type": "text", "text": "hi"}'
+DEEP: Final = "[" * 130 + "]" * 130
+LOOSE: Final = {
+    '{"jsonrpc": "2.0", "id": ID, "result": {"content": [%s], "structuredContent": {"n": NaN}}}': "NaN is not JSON",
+    '{"jsonrpc": "2.0", "id": ID, "result": {"content": [], "content": [%s]}}': "the key 'content' is there twice",
+    '{"jsonrpc": "2.0", "id": ID, "result": {"content": []}, "result": {"content": [%s]}}': "the key 'result' is there",
+    '{"jsonrpc": "2.0", "result": {"content": [%s]}, "id": ID, "id": ID}': "the key 'id' is there twice",
+    '{"jsonrpc": "2.0", "id": ID, "_": 0, "result": {"content": [%s], "content": []}}': "the key 'content' is there",
+    '{"jsonrpc": "2.0", "id": ID, "result": {"content": [%s], "n": 1e999}}': "a number is too large (at result.n)",
+    '{"jsonrpc": "2.0", "id": ID, "result": {"content": [%s], "n": 18446744073709551616}}': "a number is too large",
+    '{"jsonrpc": "2.0", "id": ID, "result": {"content": [%s], "n": "\\ud800"}}': "half of a character",
+    '{"jsonrpc": "2.0", "id": ID, "result": {"content": [%s], "n": DEEP}}': "nested more than 128 levels deep",
+}
+ANSWERS: Final = {answer.replace("%s", _TEXT).replace("DEEP", DEEP): why for answer, why in LOOSE.items()}
+GOOD: Final = (
+    '{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"hi"}]}}',
+    '{"id": ID, "result": {"content": [{"text": "\\u0068i", "type": "text"}], "n": 1.50}, "jsonrpc": "2.0"}',
+)
+
+
+@asynccontextmanager
+async def scripted(kind: str) -> AsyncIterator[Stand]:
+    """A server over HTTP which answers a call with the argument of the call, as an answer of this type."""
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.method != "POST":
+            return web.Response(status=405)
+        message = json.loads(await request.read())
+        if "id" not in message:
+            return web.Response(status=202)
+        info = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "x", "version": "1"},
+        }
+        results = {"initialize": info, "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}}
+        method, request_id = message["method"], message["id"]
+        if method == "tools/call":
+            written = message["params"]["arguments"]["text"].replace("ID", str(request_id))
+        elif method in results:
+            written = json.dumps({"jsonrpc": "2.0", "id": request_id, "result": results[method]})
+        else:
+            error = {"code": -32601, "message": "unknown"}
+            written = json.dumps({"jsonrpc": "2.0", "id": request_id, "error": error})
+        if kind == "text/event-stream":
+            written = f": ping\r\nid: 1\nretry: 60000\rdata:{written}\r\n\r\n"
+        return web.Response(body=written.encode(), headers={"Content-Type": kind})
+
+    app = web.Application()
+    app.router.add_route("*", "/mcp", answer)
+    async with TestServer(app) as site:
+        endpoint = Endpoint(url=str(site.make_url("/mcp")))
+        facts = Config(name="box", url="http://x.invalid", timeout=60.0)
+        async with Stand(facts, lambda lost: HttpTransport(endpoint, lost=lost, clock=Clock())) as stand:
+            yield stand
+
+
+@pytest.mark.parametrize("way", ["stdio", "application/json", "text/event-stream"])
+async def test_a_message_without_one_reading_ends_its_call(way: str) -> None:
+    """With the service and what was wrong; the next call of the same connection is answered."""
+    async with stands("as-it-is", timeout=60.0) if way == "stdio" else scripted(way) as stand:
+        await stand.running()
+        for answer, why in ANSWERS.items():
+            said = await stand.said("echo", text=answer)
+            assert said.startswith("the service 'box' answered the call of 'echo' with an error: "), said
+            assert "no JSON with one reading" in said and why in said, said
+        for answer in GOOD:
+            assert await stand.said("echo", text=answer) == "hi"
+
+
+async def test_an_event_of_too_many_values_ends_its_call() -> None:
+    """With the reason."""
+    async with scripted("text/event-stream") as stand:
+        await stand.running()
+        many = '{"jsonrpc": "2.0", "id": ID, "result": {"n": [%s0]}}' % ("0," * SERVICE_VALUES_LIMIT)
+        assert f"it holds more than {SERVICE_VALUES_LIMIT} values" in await stand.said("echo", text=many)
+
+
+class _Pieces(httpx2.AsyncByteStream):
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = pieces
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            yield piece
+
+    async def aclose(self) -> None:
+        pass
+
+
+async def _events(*pieces: bytes, limit_bytes: int = 1000) -> list[str]:
+    """The events that the SDK sees of a stream in these pieces: their ids and their data."""
+    request = httpx2.Request("GET", "http://x.invalid")
+    kind = {"content-type": "text/event-stream; charset=utf-16"}
+    response = strictly(httpx2.Response(200, headers=kind, stream=_Pieces(*pieces)), limit_bytes=limit_bytes)
+    response.request = request
+    return [f"{event.event} {event.id} {event.data}" async for event in httpx2.EventSource(response)]
+
+
+async def test_events_are_written_anew_wherever_they_are_cut() -> None:
+    """With any ends of lines; comments and unknown fields are left out."""
+    stream = b'\xef\xbb\xbf: hi\r\n\r\nid: 7\rdata: {"a":\ndata: 1}\n\revent: x\nodd: 1\r\n\ndata\nid: 8\n\n[]'
+    expected = ['message 7 {"a":1}', "x 7 ", "message 8 "]
+    assert await _events(stream) == expected
+    assert await _events(*[bytes([byte]) for byte in stream]) == expected
+    for cut in range(len(stream)):
+        assert await _events(stream[:cut], stream[cut:]) == expected
+
+
+async def test_an_event_without_end_is_an_error() -> None:
+    """And the stream is over."""
+    (event,) = await _events(b"data: ", b"x" * 1000, b"\n\ndata: 1\n\n")
+    assert "it is longer than 1000 bytes" in json.loads(event.removeprefix("message  "))["error"]["message"]
