@@ -9,14 +9,19 @@ MOST: Final = (1 << 31) - 1
 
 
 class Counter:
-    """A counter, opened by the worker at `place`. Times are seconds of the clock that all workers share (monotonic)."""
+    """A counter, opened by the worker at `place`. Times are seconds of the clock that all workers share (monotonic).
 
-    __slots__ = ("_mine", "_mine_sum", "_older", "_others", "_tick", "_waits")
+    Each request counts several times, so what stays the same within a tick is kept: its bounds, and its place.
+    """
+
+    __slots__ = ("_at", "_begins_s", "_ends_s", "_mine", "_mine_sum", "_older", "_others", "_tick", "_waits")
 
     def __init__(self, shared: SharedCounters, number: int, *, place: int) -> None:
         self._mine = shared.row(number, place)
         self._others = tuple(shared.row(number, other) for other in range(shared.places) if other != place)
         self._tick = -TICKS
+        self._begins_s = self._ends_s = float("-inf")
+        self._at = FIRST
         self._mine_sum = 0
         self._older = 0
         self._waits: tuple[int, dict[int, float]] = -1, {}  # of a tick
@@ -25,14 +30,15 @@ class Counter:
 
     def add(self, amount: int, now_s: float) -> int:
         """Add to what was used. Return what is used with it."""
-        tick = int(now_s / TICK_S)
-        if tick != self._tick:
-            self._turn(tick)
-        mine, at = self._mine, FIRST + tick % TICKS
-        amount = min(amount, MOST - mine[at])
-        mine[at] += amount
+        if now_s >= self._ends_s:
+            self._turn(int(now_s / TICK_S))
+        mine, at = self._mine, self._at
+        known = mine[at]
+        if amount > MOST - known:
+            amount = MOST - known
+        mine[at] = known + amount
         self._mine_sum += amount
-        return self._sum(tick, at)
+        return self._sum() if self._others else self._mine_sum
 
     def used(self, now_s: float) -> int:
         """Return what is used."""
@@ -40,14 +46,22 @@ class Counter:
 
     def correct(self, by: int, *, since_s: float, now_s: float) -> None:
         """Correct what was added at `since_s`. Of what left the window since, only more than was thought counts."""
-        tick, then = int(now_s / TICK_S), int(since_s / TICK_S)
-        if tick != self._tick:
-            self._turn(tick)
-        if tick - then >= TICKS:
-            by, then = max(by, 0), tick
-        mine, at = self._mine, FIRST + then % TICKS
-        by = max(min(by, MOST - mine[at]), -mine[at])
-        mine[at] += by
+        if now_s >= self._ends_s:
+            self._turn(int(now_s / TICK_S))
+        at = self._at
+        if since_s < self._begins_s:
+            then = int(since_s / TICK_S)
+            if self._tick - then < TICKS:
+                at = FIRST + then % TICKS
+            elif by < 0:
+                return
+        mine = self._mine
+        known = mine[at]
+        if by > MOST - known:
+            by = MOST - known
+        elif by < -known:
+            by = -known
+        mine[at] = known + by
         self._mine_sum += by
 
     def wait_s(self, over: int, now_s: float) -> float:
@@ -74,8 +88,11 @@ class Counter:
 
     def enter(self) -> int:
         """Count one more under way. Return how many are."""
-        self._mine[NOW] += 1
-        return self.present()
+        mine = self._mine
+        mine[NOW] = present = mine[NOW] + 1
+        for row in self._others:
+            present += row[NOW]
+        return present
 
     def leave(self) -> None:
         """Count one less under way."""
@@ -96,8 +113,9 @@ class Counter:
         """Return how many requests were over a limit since the gateway started."""
         return self._mine[OVER + limit] + sum(row[OVER + limit] for row in self._others)
 
-    def _sum(self, tick: int, at: int) -> int:
+    def _sum(self) -> int:
         """Return what is used. The latest two ticks of other workers are read anew: they may still write to them."""
+        tick, at = self._tick, self._at
         total = self._mine_sum + self._older
         before = FIRST + (tick - 1) % TICKS
         for row in self._others:
@@ -115,7 +133,9 @@ class Counter:
         for passed in range(max(last + 1, tick - TICKS + 1), tick + 1):
             mine[FIRST + passed % TICKS] = 0
         mine[LAST] = tick
-        self._tick = tick
+        self._tick, self._at = tick, FIRST + tick % TICKS
+        self._begins_s = tick * TICK_S
+        self._ends_s = self._begins_s + TICK_S
         self._mine_sum = sum(mine[FIRST:])
         self._older = sum(_between(row, tick - TICKS + 1, tick - 2) for row in self._others)
 

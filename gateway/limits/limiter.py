@@ -10,7 +10,6 @@ Limits fail closed: where a rule cannot be counted, its requests are refused.
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from itertools import repeat
 from types import MappingProxyType
 from typing import Final
 
@@ -36,35 +35,41 @@ _NONE: Final[Mapping[str, Allowance]] = MappingProxyType({})
 class Hold:
     """The places of one request in its rules. `end` gives them back, once."""
 
-    __slots__ = ("_clock", "_entered", "_reserved", "_rules", "_since_s", "over_soft")
+    __slots__ = ("_clock", "_entered", "_settles", "_since_s", "_taken", "over_soft")
 
     def __init__(
-        self, rules: Sequence[Rule], reserved: Sequence[int], entered: bool, clock: Callable[[], float], since_s: float
+        self,
+        taken: Sequence[tuple[Rule, int]],
+        entered: bool,
+        settles: bool,
+        clock: Callable[[], float],
+        since_s: float,
+        over_soft: str | None,
     ) -> None:
-        self._rules = rules
-        self._reserved = reserved
+        self._taken = taken  # the rules, each with the tokens that are reserved
         self._entered = entered
+        self._settles = settles
         self._clock = clock
         self._since_s = since_s
         #: A soft limit that the request exceeds, such as `requests_per_minute; scope=key`.
-        self.over_soft: str | None = None
+        self.over_soft = over_soft
 
     def withdraw(self) -> None:
         """Take back all that was taken: another limit refuses the request, which so uses nothing. Idempotent."""
-        rules, self._rules = self._rules, ()
+        taken, self._taken = self._taken, ()
         now_s = self._clock()
-        for rule, reserved in zip(rules, self._reserved or repeat(0), strict=False):
+        for rule, reserved in taken:
             rule.undo(reserved, since_s=self._since_s, now_s=now_s, entered=self._entered)
 
     def end(self, tokens: int | None = None) -> None:
         """Give the places back. `tokens` are those that were used; None: not known. Idempotent."""
-        rules, self._rules = self._rules, ()
+        taken, self._taken = self._taken, ()
         if self._entered:
-            for rule in rules:
+            for rule, _ in taken:
                 rule.leave()
-        if tokens is not None and self._reserved:
+        if tokens is not None and self._settles and taken:
             now_s = self._clock()
-            for rule, reserved in zip(rules, self._reserved, strict=False):
+            for rule, reserved in taken:
                 rule.settle(reserved, tokens, since_s=self._since_s, now_s=now_s)
 
 
@@ -133,21 +138,19 @@ class Limiter:
         Without `reserves` tokens are only looked at: the calls of models that it makes take them.
         """
         now_s = self._clock()
-        reserved: list[int] = []
+        taken: list[tuple[Rule, int]] = []
         over_soft: str | None = None
         for rule in rules:
-            taken, over = rule.take(now_s, tokens, enters=enters, reserves=reserves)
+            reserved, over = rule.take(now_s, tokens, enters=enters, reserves=reserves)
             if over is not None:
                 self._note(over, now_s)
                 if not rule.allowance.soft:
-                    for earlier, its in zip(rules, reserved, strict=False):
+                    for earlier, its in taken:
                         earlier.undo(its, since_s=now_s, now_s=now_s, entered=enters)
                     raise refusal(over, rules, now_s)
                 over_soft = over_soft or f"{over.limit}; scope={rule.scope}"
-            reserved.append(taken)
-        hold = Hold(rules, reserved if tokens is not None and reserves else (), enters, self._clock, now_s)
-        hold.over_soft = over_soft
-        return hold
+            taken.append((rule, reserved))
+        return Hold(taken, enters, tokens is not None and reserves, self._clock, now_s, over_soft)
 
     def fields(self, rules: Sequence[Rule]) -> Mapping[str, str]:
         """Return the header fields that say how much room the rules have."""

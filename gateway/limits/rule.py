@@ -30,20 +30,23 @@ class Over(NamedTuple):
 class Meter:
     """The counts of a rule. They outlive the rule's figures: a reload may change those.
 
-    `mean` is that of the tokens of the rule's requests in this worker.
+    `mean` is that of the tokens of the rule's requests in this worker, and `expected` the next whole number.
     """
 
-    __slots__ = ("mean", "requests", "tokens", "told_s")
+    __slots__ = ("expected", "mean", "requests", "tokens", "told_s")
 
     def __init__(self, requests: Counter, tokens: Counter) -> None:
         self.requests = requests
         self.tokens = tokens
         self.mean = 0.0
+        self.expected = 0
         self.told_s = float("-inf")  # when the log was told of it last
 
     def learn(self, tokens: int) -> None:
         """Take the tokens of a request into the mean."""
-        self.mean += (tokens - self.mean) * _SHARE if self.mean else tokens
+        mean = self.mean
+        self.mean = mean = mean + (tokens - mean) * _SHARE if mean else tokens
+        self.expected = ceil(mean)
 
     def note_over(self, limit: Limit) -> None:
         """Count a request over a limit."""
@@ -82,15 +85,15 @@ class Rule:
 
         Then nothing is taken, unless the rule is `soft`. The parameters are those of `Limiter.admit`.
         """
-        is_soft, reserved = self.allowance.soft, 0
-        over = self._used_up() if self.has_budget else None
-        if enters and (over is None or is_soft):
+        reserved, over = 0, self._used_up() if self.has_budget else None
+        if enters and (over is None or self.allowance.soft):
             over = self._enter(now_s) or over
-        if tokens is not None and (over is None or is_soft):
+        if tokens is not None and (over is None or self.allowance.soft):
             reserved, lacking = self._reserve(tokens, now_s) if reserves else (0, self._room(tokens, now_s))
-            if lacking is not None and enters and not is_soft:
-                self._withdraw(now_s, now_s)
-            over = over or lacking
+            if lacking is not None:
+                over = over or lacking
+                if enters and not self.allowance.soft:
+                    self._withdraw(now_s, now_s)
         return reserved, over
 
     def undo(self, reserved: int, *, since_s: float, now_s: float, entered: bool) -> None:
@@ -165,4 +168,7 @@ class Rule:
 
     def _wanted(self, least: int, most: int) -> int:
         """Return an estimate. One above the limit would never fit, so such a request waits for an empty window."""
-        return min(max(ceil(self.meter.mean), least, 1), most)
+        wanted = self.meter.expected or 1
+        if least > wanted:
+            wanted = least
+        return min(wanted, most)

@@ -24,7 +24,7 @@ from gateway.usage.tokens import Tokens, tokens_of
 #: So many places of a key are tried, and so many events looked at.
 TRIES: Final = 8
 EVENTS: Final = 64
-#: A whole answer up to this size is read as it is.
+#: A whole answer up to this size is read as it is: it has less than `VALUES_LIMIT` values.
 SHORT_BYTES: Final = 8192
 #: So much of the beginning and of the end is searched for the model, and of the beginning for usage.
 NEAR_BYTES: Final = 4096
@@ -52,11 +52,17 @@ class Said(NamedTuple):
     partial: bool = False
 
 
+_NOTHING: Final = Said()
+
+
 def of_whole(head: bytes, tail: bytes | None = None) -> Said:
     """Read an answer of one JSON object: its beginning and its end, or all of it as `head`."""
     if tail is None and len(head) <= SHORT_BYTES:
-        found = _parsed(head)
-        return Said() if found is None else Said(tokens_of(found.get("usage")), _named(found))
+        try:
+            found = orjson.loads(head)
+        except orjson.JSONDecodeError:
+            return _NOTHING
+        return Said(tokens_of(found.get("usage")), _named(found)) if isinstance(found, dict) else _NOTHING
     end = head if tail is None else tail
     found = _object_from(end, _USAGE) or {}
     tokens = tokens_of(found.get("usage")) or tokens_of(_object_at(head[:NEAR_BYTES], _USAGE))

@@ -62,23 +62,26 @@ class Ledger:
             self._begin_day(now_s)
         if model not in self._models:
             model = self._named(model)
-        tokens = usage.tokens
-        price = self.prices.of(model)
-        row_key = (self._day, tenant, key, model, upstream, lane, "" if price is None else self.prices.currency)
-        rows = self._rows
-        row = rows.get(row_key)
+        prices = self.prices
+        price = prices.of(model) if prices.has_any else None
+        row_key = (self._day, tenant, key, model, upstream, lane, "" if price is None else prices.currency)
+        row = self._rows.get(row_key)
         if row is None:
-            if not rows:
+            if not self._rows:
                 self._wake.set()
-            row = rows[row_key] = [0] * _COUNTS
+            row = self._rows[row_key] = [0] * _COUNTS
+        tokens, rejected, cut, estimated = usage
         row[0] += 1
-        row[1] += usage.rejected
-        row[2] += usage.cut
-        row[3] += usage.estimated
-        row[4] += tokens.input
-        row[5] += tokens.cached
-        row[6] += tokens.output
-        row[7] += tokens.reasoning
+        if rejected or cut or estimated:
+            row[1] += rejected
+            row[2] += cut
+            row[3] += estimated
+        asked, cached, _, answered, reasoning = tokens
+        row[4] += asked
+        row[6] += answered
+        if cached or reasoning:
+            row[5] += cached
+            row[7] += reasoning
         if price is not None:
             row[8] += price.cost(tokens)
 

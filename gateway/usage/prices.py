@@ -42,6 +42,7 @@ class Prices:
     def __init__(self, currency: str = "", prices: Sequence[Price] = ()) -> None:
         self.currency = currency
         self._prices = tuple(prices)
+        self.has_any = bool(prices)
         self._known: dict[str, Price | None] = {}
 
     def of(self, model: str) -> Price | None:

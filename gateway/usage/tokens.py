@@ -45,11 +45,10 @@ def tokens_of(told: object) -> Tokens | None:
     asked, answered = _count(say("prompt_tokens")), _count(say("completion_tokens"))
     if asked is None and answered is None:
         return _by_other_names(told)
-    details = say("prompt_tokens_details")
-    cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
+    cached = _part(say("prompt_tokens_details"), "cached_tokens")
     if cached is None:
         cached = _count(say("prompt_cache_hit_tokens"))  # DeepSeek's word
-    return _tokens(asked, cached, 0, answered, say("completion_tokens_details"))
+    return _tokens(asked, cached, 0, answered, _part(say("completion_tokens_details"), "reasoning_tokens"))
 
 
 def _by_other_names(told: dict[str, object]) -> Tokens | None:
@@ -58,26 +57,30 @@ def _by_other_names(told: dict[str, object]) -> Tokens | None:
     if asked is None and answered is None:
         total = _count(told.get("total_tokens"))
         return None if total is None else Tokens(total)
-    details = told.get("input_tokens_details")
-    cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
+    cached = _part(told.get("input_tokens_details"), "cached_tokens")
     beside, written = _count(told.get("cache_read_input_tokens")), _count(told.get("cache_creation_input_tokens"))
     if beside is not None or written is not None:
         cached, asked = beside, (asked or 0) + (beside or 0) + (written or 0)
-    return _tokens(asked, cached, written, answered, told.get("output_tokens_details"))
+    return _tokens(asked, cached, written, answered, _part(told.get("output_tokens_details"), "reasoning_tokens"))
 
 
 def _tokens(
-    asked: int | None, cached: int | None, written: int | None, answered: int | None, details: object
+    asked: int | None, cached: int | None, written: int | None, answered: int | None, reasoning: int | None
 ) -> Tokens:
-    reasoning = _count(details.get("reasoning_tokens")) if isinstance(details, dict) else None
     asked, answered = asked or 0, answered or 0
-    return Tokens(asked, min(cached or 0, asked), written or 0, answered, min(reasoning or 0, answered))
+    cached = min(cached, asked) if cached else 0
+    return Tokens(asked, cached, written or 0, answered, min(reasoning, answered) if reasoning else 0)
+
+
+def _part(details: object, name: str) -> int | None:
+    """Return the number of tokens that details name."""
+    return _count(details.get(name)) if details is not None and isinstance(details, dict) else None
 
 
 def _count(value: object) -> int | None:
     """Return a number of tokens. Some write it as `12.0`; a text, a bool or a negative number is none."""
     if type(value) is int:
         return value if 0 <= value < MOST else None
-    if isinstance(value, float) and value.is_integer():
+    if value is not None and isinstance(value, float) and value.is_integer():
         return _count(int(value))
     return None

@@ -38,21 +38,18 @@ class Admission:
     rules: tuple[Rule, ...]
     takes_tokens: bool
 
-    def admit(self, length: int) -> Hold:
-        """Take the places of a request whose body has `length` bytes. Raises GatewayError (429)."""
-        return self._admit(self.rules, length)
+    def admit(self, rules: tuple[Rule, ...], length: int) -> Hold:
+        """Take the places of a request whose body has `length` bytes in these rules. Raises GatewayError (429)."""
+        return self.limiter.admit(rules, tokens=length // BYTES_A_TOKEN if self.takes_tokens else None)
 
     def admit_for(self, model: str | None, length: int) -> Hold:
         """Take the places at the model that the body names. Raises GatewayError (429)."""
-        return self._admit(self.limiter.of_model(model or ""), length)
+        return self.admit(self.limiter.of_model(model or ""), length)
 
     def admit_to(self, upstream: str, length: int) -> Hold | None:
         """Take the places at an upstream, if it has limits. Raises GatewayError (429)."""
         rules = self.limiter.of_upstream(upstream)
-        return self._admit(rules, length) if rules else None
-
-    def _admit(self, rules: tuple[Rule, ...], length: int) -> Hold:
-        return self.limiter.admit(rules, tokens=length // BYTES_A_TOKEN if self.takes_tokens else None)
+        return self.admit(rules, length) if rules else None
 
 
 class LimitedAccounting(Accounting):
@@ -110,10 +107,10 @@ class Limiting(Splice):
     def _begin(self, digits: bytes, body: bytes) -> None:
         plan = self._plan
         assert plan.admission is not None
-        self._admission = plan.admission
-        self._length = int(digits) if digits else plan.length
+        self._admission = admission = plan.admission
+        self._length = length = int(digits) if digits else plan.length
         try:
-            self._account.holds = (plan.admission.admit(self._length),)
+            self._account.holds = (admission.admit(admission.rules, length),)
         except GatewayError as error:
             self._refuse_soon(error)
         else:

@@ -80,17 +80,23 @@ class MeteredAccounting(Accounting):
             usage, model = Usage(cut=not is_whole), ""
         else:
             usage, model = self._usage(meter, cut=not is_whole)
-        self.tokens = usage.tokens.input + usage.tokens.output
+        tokens = usage.tokens
+        self.tokens = tokens.input + tokens.output
         meter.recorded(usage, caller.name, caller.tenant, model, plan.pool.endpoint.name, LANE)
 
     def _usage(self, meter: Meter, *, cut: bool) -> tuple[Usage, str]:
         """Return what an answer used, which may have been cut, and the model that it names."""
-        head, tail, length = self._answer()
-        is_stream = not head.lstrip().startswith(b"{")  # whatever its content type says
+        beginning = self.beginning
+        start = len(beginning) - self.sent_bytes
+        if self.kept is None and beginning.startswith(b"\r\n\r\n{", start - 4):  # nearly always
+            head, tail, length, is_stream = beginning[start:], None, self.sent_bytes, False
+        else:
+            head, tail, length = self._answer()
+            is_stream = not head.lstrip().startswith(b"{")  # whatever its content type says
         said = of_stream(head, tail) if is_stream else of_whole(head, tail)
         tokens = said.tokens
         if tokens is not None and not said.partial:
-            return Usage(tokens, cut=cut), said.model
+            return Usage(tokens, False, cut), said.model
         if not meter.asks:
             return Usage(cut=cut), said.model
         answered = 0
