@@ -48,10 +48,11 @@ ROOMS = (
     ("text",),
     ("http",),
     ("plugins",),
+    ("tracing",),
     ("telemetry", "sandbox", "contracts"),
     ("demo",),
 )
-LEAVES = {"clock", "errors", "json_values", "strict_json", "units"}
+LEAVES = {"clock", "errors", "json_values", "strict_json", "trace_context", "units"}
 #: What a plugin may import of ours, besides what stands in its own folder.
 FOR_PLUGINS = {"plugin", "sandbox"}
 #: Arrows upward, each for its reason: processes of tests are forked from one that runs the command.
@@ -73,6 +74,7 @@ MAY_IMPORT_WEB = (
 LAZY = {
     ("gateway/__main__.py", "gateway.cli.main"),
     ("gateway/server/app.py", "gateway.demo.app"),
+    ("gateway/server/lanes/tracing.py", "gateway.tracing.export"),
     ("gateway/server/console.py", "gateway.console.assembly"),
     ("gateway/server/console.py", "gateway.console.site"),
     ("gateway/cli/main.py", "gateway.cli.assess"),

@@ -44,6 +44,7 @@ def check(document: Document) -> None:
     _check_tools(document)
     _check_services(document)
     _check_judged(document)
+    _check_tracing(document)
     check_serve(document)
 
 
@@ -193,6 +194,14 @@ def _check_judged(document: Document) -> None:
         for path in document.matches("risk", section, "*"):
             if (problem := no_such_tool(section, str(path[-1]))) is not None:
                 document.complain(path, problem, key=True)
+
+
+def _check_tracing(document: Document) -> None:
+    """Report settings of traces that nobody gets."""
+    if document.get("tracing", "endpoint") is None:
+        for path in document.matches("tracing", "*"):
+            if path[-1] != "endpoint":
+                document.warn(path, "has no effect without endpoint")
 
 
 def _check_one_of(document: Document, path: KeyPath, *keys: str) -> None:

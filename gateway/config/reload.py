@@ -18,7 +18,7 @@ from gateway.config.schema.settings import Settings
 log = logging.getLogger("gateway")
 
 #: Sections that a reload cannot change.
-_FIXED = ("listen", "workers", "admin", "store")
+_FIXED = ("listen", "workers", "admin", "store", "tracing")
 #: Values that close something. A reload may change them, and drop whole tools, servers, keys and upstreams; what is
 #: left of those keeps its guards, unless the file says otherwise.
 _GUARDS: Sequence[KeyPath] = (

@@ -57,8 +57,10 @@ from gateway.lanes.own_routes import route_of_own
 from gateway.lanes.passthrough.accounting import CLIENT_LEFT, address_of
 from gateway.lanes.passthrough.pace import BodyPace, too_slow
 from gateway.lanes.routes import path_of
+from gateway.lanes.server_spans import trace_of
 from gateway.lanes.transaction import HIGH_WATER_BYTES, LOW_WATER_BYTES, SENDING, Client
 from gateway.lanes.websocket import WebSocketTransaction
+from gateway.trace_context import TraceContext
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _HEAD_END, _LAST_CHUNK = b"\r\n\r\n", b"0\r\n\r\n"
@@ -83,6 +85,11 @@ class Facade(asyncio.Transport):
     def head(self) -> RequestHead:
         """Return the request's head as our grammar read it: credentials and repeats included."""
         return self._turn.head
+
+    @property
+    def trace(self) -> TraceContext | None:
+        """Return the span of the request, where there are traces."""
+        return None if self._turn.trace is None else self._turn.trace.context
 
     @property
     def ends(self) -> bool:
@@ -259,6 +266,7 @@ class LocalTransaction:
         "route",
         "status",
         "streaming",
+        "trace",
         "whole",
     )
 
@@ -274,6 +282,7 @@ class LocalTransaction:
         self._drained: asyncio.Future[bool] | None = None
         self.keep_alive = self.answered = self.whole = self.streaming = False
         self.status = 0
+        self.trace = trace_of(client, head, route=self.route, lane=self.mode)
         self._handler = client.listener.new_handler()
 
     def streams(self, streaming: bool) -> None:
@@ -412,6 +421,8 @@ class LocalTransaction:
         (tally.streamed if self.streaming else tally.answered).observe(duration_s)
         if self.streaming and self.mode == "own":
             listener.listening -= 1
+        if self.trace is not None:
+            self.trace.end(status, duration_s, self.facts)
         if listener.access_log is not None:
             listener.access_log(
                 mode=self.mode,

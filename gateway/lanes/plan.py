@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gateway.lanes.passthrough.limited import Admission
     from gateway.lanes.passthrough.metered import Meter
     from gateway.lanes.passthrough.splice import Splice
+    from gateway.lanes.passthrough.traced import PlanTrace
 
 #: Idempotent by RFC 9110 section 9.2.2: may be sent again when a reused connection turned out to be closed.
 REPEATABLE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
@@ -51,7 +52,7 @@ class Plan:
     configuration adds to passthrough is a class of its own, and costs nothing where the router does not choose it.
     `endpoint` is the name of the endpoint in its upstream, and `ways` are those to all of them; None: the request can
     go to this one only. `by_model`: the body says which ways; the plan itself then only says how to read the request.
-    `meter` is for the usage, `admission` for the limits.
+    `meter` is for the usage, `admission` for the limits, `trace` for traces.
     """
 
     splice: "type[Splice]"
@@ -83,6 +84,7 @@ class Plan:
     by_model: "ModelWays | None" = None
     meter: "Meter | None" = None
     admission: "Admission | None" = None
+    trace: "PlanTrace | None" = None
 
 
 class Ways:
@@ -171,13 +173,16 @@ def may_run_twice(head: RequestHead, path: bytes) -> bool:
     return head.method == b"POST" and _COMPUTES.search(path) is not None
 
 
-def upstream_head(head: RequestHead, target: bytes, endpoint: Endpoint, identity: Identity) -> tuple[bytes, bytes]:
+def upstream_head(
+    head: RequestHead, target: bytes, endpoint: Endpoint, identity: Identity, *, without: frozenset[bytes] = frozenset()
+) -> tuple[bytes, bytes]:
     """Return the head for the upstream, in two parts around the digits of Content-Length (the second may be empty).
 
     It differs from the client's by hop-by-hop fields, Host, X-Context-*, the gateway's key, and the credential where
-    the upstream has one of its own; all other lines are the bytes that came, in their order.
+    the upstream has one of its own; all other lines are the bytes that came, in their order. `without`: names of fields
+    that the gateway writes itself.
     """
-    drop = HOP_BY_HOP | nominated(head.connection) | identity.consumed
+    drop = HOP_BY_HOP | nominated(head.connection) | identity.consumed | without
     credential = b""
     if endpoint.api_key is not None:
         credential = _credential_header(head, endpoint)

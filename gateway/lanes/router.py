@@ -55,12 +55,15 @@ from gateway.lanes.passthrough.hedging import Hedging
 from gateway.lanes.passthrough.limited import Admission, limited
 from gateway.lanes.passthrough.metered import METERED, Meter, meter_of
 from gateway.lanes.passthrough.splice import Splice
+from gateway.lanes.passthrough.traced import traced
 from gateway.lanes.plan import REPEATABLE, ModelWays, Plan, Ways, may_run_twice, upstream_head
 from gateway.lanes.plans import Plans
 from gateway.lanes.routes import Route, RouteTable, path_of, resolve_alias
 from gateway.limits.limiter import Limiter
 from gateway.limits.rule import Rule
 from gateway.telemetry.metrics import Metrics
+from gateway.tracing.tracer import Tracer
+from gateway.tracing.w3c import TRACE_FIELDS
 from gateway.upstream.group import Group
 from gateway.upstream.member import Member
 from gateway.usage.tokens import Recorded
@@ -112,11 +115,12 @@ class Router:
         models: Sequence[tuple[str, ...]] = (),
         recorded: Recorded | None = None,
         limiter: Limiter | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         """`context_upstream` is the index of the upstream that the configuration names for the context lane.
 
         `models` are the patterns of each upstream, for routes by model. `recorded` takes the usage of passthrough
-        requests; None: it is not recorded. `limiter` has their limits; None: there are none.
+        requests; None: it is not recorded. `limiter` has their limits, `tracer` makes traces; None: there are none.
         """
         self.groups = tuple(groups)
         self.door = door
@@ -130,6 +134,7 @@ class Router:
         self._served = tuple((group, patterns) for group, patterns in zip(groups, models, strict=False) if patterns)
         self._recorded = recorded
         self._limiter = limiter
+        self.tracer = tracer
         self._plans = Plans()
         self._by_head = self._plans.by_head
 
@@ -195,6 +200,10 @@ class Router:
             group.close()
 
     def _plan(self, head: RequestHead, target: bytes, cut: int) -> Plan:
+        plan = self._untraced(head, target, cut)
+        return plan if self.tracer is None else traced(plan, self.tracer, head)
+
+    def _untraced(self, head: RequestHead, target: bytes, cut: int) -> Plan:
         route, plain = self._way(target)
         group, limiter = self.groups[route.index], self._limiter
         make = partial(self._plan_for, head, target, cut, route, plain)
@@ -261,7 +270,8 @@ class Router:
         identity = self._caller(head, target, upstream_has_key=endpoint.api_key is not None)
         identity.caller.check_upstream(endpoint.name)
         _check_models(identity.caller)
-        before, after = upstream_head(head, onward, endpoint, identity)
+        without = TRACE_FIELDS if self.tracer is not None and self.tracer.passthrough else frozenset[bytes]()
+        before, after = upstream_head(head, onward, endpoint, identity, without=without)
         if cut < 0 and head.length is not None:
             before, after = before + (head.value(b"content-length") or b"") + after, b""
         prefix = CONTEXT_BASE if target.startswith(CONTEXT_BASE) else route.prefix

@@ -47,6 +47,7 @@ from gateway.server.lanes.passthrough import (
     operators_paths,
     paths_apart,
 )
+from gateway.server.lanes.tracing import open_tracing
 from gateway.server.notices import Notices
 from gateway.server.page_runner import running
 from gateway.server.pruning import Pruner
@@ -86,10 +87,8 @@ class Gateway:
         meters: Meters | None = None,
     ) -> None:
         self._loaded, self._load = loaded, load
-        self._sink = sink
-        self._metrics = metrics
-        self._index, self._meters = index, meters
-        self._agree = agree or alone
+        self._sink, self._metrics = sink, metrics
+        self._index, self._meters, self._agree = index, meters, agree or alone
         self._exposition = exposition or Exposition(metrics)
         self._stack = AsyncExitStack()
         self._listeners: dict[str, Listener] = {}
@@ -102,8 +101,7 @@ class Gateway:
         self._backlog = Backlog(self._clock)
         self._history = History(self._exposition.counts, self._backlog.pending, clock=self._clock)
         self._wrong_keys = WrongKeys(clock=self._clock.monotonic)
-        self._runs = LiveRuns(clock=self._clock)
-        self._lent = LentKeys()
+        self._runs, self._lent = LiveRuns(clock=self._clock), LentKeys()
         # `start` builds these; nothing here is used before.
         self._console: ConsoleEntry
         self._notices: Notices
@@ -169,6 +167,7 @@ class Gateway:
             room=lambda: self._listeners[DATA].room,
             makes_keys=lambda: self._loaded.settings.runtime_keys.enabled,
             meters=self._meters,
+            tracer=open_tracing(self._loaded.settings, self._stack, metrics=self._metrics, sink=self._sink),
         )
         self._resumption, self._kept = build_resumption(shared, lane=lambda: self._current().lane)
         self._notices = Notices(shared, on_duty=self._index == 0)
@@ -316,6 +315,7 @@ class Gateway:
             stored=self._shared.keys.accepted,
             limiter=limiter_of(settings, self._shared),
             now_s=self._clock.time,
+            tracer=self._shared.tracer,
         )
 
     async def _assemble(self, loaded: Loaded, router: Router) -> Assembled:

@@ -54,6 +54,7 @@ from gateway.tools.in_use import Equipment, InUse
 from gateway.tools.judge import Judge
 from gateway.tools.results import Results
 from gateway.tools.runner import Runner
+from gateway.tracing.tracer import Tracer
 from gateway.upstream.group import Group
 from gateway.usage.ledger import Ledger
 from gateway.workflows.definition import Workflow
@@ -101,6 +102,7 @@ class Shared:
     keys: KeysInUse
     meters: Meters
     budgets: Budgets
+    tracer: Tracer | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +145,12 @@ def build_shared(
     room: Callable[[], int | None] = lambda: None,
     makes_keys: Callable[[], bool] = lambda: False,
     meters: Meters | None = None,
+    tracer: Tracer | None = None,
 ) -> Shared:
     """Build the services that requests of all configurations share.
 
     `room`: see `Leases`. `makes_keys` returns whether keys of the store are accepted. `meters` count for limits; None:
-    in this process alone.
+    in this process alone. `tracer` makes traces; None: there are none.
     """
     leases = Leases(store, clock=clock, resume=resume, room=room)
     keys = KeysInUse(store, StoredKeys(), is_on=makes_keys, clock=clock)
@@ -155,7 +158,7 @@ def build_shared(
     ledger = Ledger(store, writer=leases.owner, counters=counters, clock=clock)
     meters = meters or Meters(SharedCounters(places=1), place=0)
     once = (leases, counters, clock, servers, InUse(equipment), Results(), ledger, keys, meters, Budgets())
-    return Shared(store, runs, EventFeed(store), *once)
+    return Shared(store, runs, EventFeed(store), *once, tracer)
 
 
 def build_resumption(shared: Shared, *, lane: Callable[[], ContextLane]) -> tuple[Resumption, KeptResponses]:

@@ -56,6 +56,7 @@ COUNTERS: Mapping[str, Facts] = MappingProxyType(
         "tokens": Facts("Tokens of model calls in the context lane, by the key of the caller", ("key", "type")),
         "tool_calls": Facts("Tool calls by tool and outcome", ("tool", "outcome")),
         "tool_runs": Facts("Calls of MCP clients by outcome", ("outcome",)),
+        "trace_spans": Facts("Spans of traces, by what became of them", ("outcome",)),
         "usage_requests": Facts(
             "Finished requests, and calls of models in the context lane, in the usage", ("lane", "model", "outcome")
         ),

@@ -164,15 +164,15 @@ def _clean(value: object, hidden: list[str], *, limit: int, depth: int = 0) -> o
         return value
     if depth < _DEPTH_LIMIT and isinstance(value, Mapping):
         items = list(value.items())[:limit]
-        return {_text(k, hidden)[:limit]: _clean(v, hidden, limit=limit, depth=depth + 1) for k, v in items}
+        return {without_secrets(k, hidden)[:limit]: _clean(v, hidden, limit=limit, depth=depth + 1) for k, v in items}
     if depth < _DEPTH_LIMIT and isinstance(value, list | tuple):
         return [_clean(item, hidden, limit=limit, depth=depth + 1) for item in value[:limit]]
-    text = _text(value, hidden)
+    text = without_secrets(value, hidden)
     return text if len(text) <= limit else text[:limit] + "..."
 
 
-def _text(value: object, hidden: list[str]) -> str:
-    """Return any value as text in UTF-8, with secrets cut out."""
+def without_secrets(value: object, hidden: list[str]) -> str:
+    """Return any value as text in UTF-8, without `hidden` (the longest first) and what looks like a key."""
     try:
         text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
     except Exception as error:

@@ -98,7 +98,7 @@ def test_the_image_takes_only_what_the_repository_has() -> None:
     """Every COPY source exists, and the package, the plugins and both configurations are among them."""
     sources = copied()
     assert [source for source in sources if not (REPOSITORY / source).exists()] == []
-    requirements = {"requirements.txt", "requirements-mcp.txt"}
+    requirements = {"requirements.txt", "requirements-mcp.txt", "requirements-tracing.txt"}
     needed = {*requirements, "gateway/", "plugins/", "gateway.yaml", "deploy/gateway.container.yaml"}
     assert needed <= set(sources)
 
@@ -128,6 +128,13 @@ def test_the_image_has_the_sdk_for_mcp_and_otherwise_what_everybody_has() -> Non
     plain, image = (pinned(REPOSITORY / name) for name in ("requirements.txt", "requirements-mcp.txt"))
     assert plain <= image <= pinned(REPOSITORY / "requirements-dev.txt")
     assert any(line.startswith("mcp==") for line in image - plain)
+
+
+def test_a_larger_image_sends_traces_too() -> None:
+    """`--build-arg REQUIREMENTS=requirements-tracing.txt` adds the libraries for traces, and changes no other."""
+    image, larger = (pinned(REPOSITORY / f"requirements-{name}.txt") for name in ("mcp", "tracing"))
+    assert image <= larger <= pinned(REPOSITORY / "requirements-dev.txt")
+    assert any(line.startswith("opentelemetry-sdk==") for line in larger - image)
 
 
 def pinned(requirements: Path) -> set[str]:

@@ -18,6 +18,7 @@ SECRETS_WITH_FILES = (
     ("mcp", "servers", "*", "url"),
     ("mcp", "servers", "*", "oauth", "client_secret"),
 )
+HEADERS_WITH_FILES = (("mcp", "servers", "*", "headers"), ("tracing", "headers"))
 COMPANION_SUFFIX = "_file"
 _MAX_SECRET_BYTES = 64 * 1024
 
@@ -26,11 +27,12 @@ def read_companions(document: Document) -> None:
     """Put the content of each `*_file` where the secret itself would stand."""
     for path in list(companions(document)):
         _read_companion(document, path)
-    for path in list(document.matches("mcp", "servers", "*", "headers", "*")):
-        # No header ends like this, so the name is free for the file.
-        if str(path[-1]).endswith(COMPANION_SUFFIX):
-            _read_companion(document, path)
-            document.drop(path)
+    for headers in HEADERS_WITH_FILES:
+        for path in list(document.matches(*headers, "*")):
+            # No header ends like this, so the name is free for the file.
+            if str(path[-1]).endswith(COMPANION_SUFFIX):
+                _read_companion(document, path)
+                document.drop(path)
 
 
 def companions(document: Document) -> Iterator[KeyPath]:

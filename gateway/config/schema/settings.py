@@ -14,6 +14,7 @@ from gateway.config.schema.mcp import Mcp
 from gateway.config.schema.models import ModelAlias
 from gateway.config.schema.section import Section
 from gateway.config.schema.tools import Tools
+from gateway.config.schema.tracing import Tracing
 from gateway.config.schema.upstreams import Upstream
 from gateway.config.schema.usage import Usage
 from gateway.config.values.addresses import Address, BaseUrl, HostName, ListenAddress, Origin, StoreUrl
@@ -128,6 +129,7 @@ class Settings(Section):
     usage: Usage = Field(default_factory=Usage, description="Tokens and costs, by who used them.")
     metrics: Metrics = Field(default_factory=Metrics, description="Metrics.")
     logging: Logging = Field(default_factory=Logging, description="Logs.")
+    tracing: Tracing = Field(default_factory=Tracing, description="Traces, for an OpenTelemetry collector.")
 
     @property
     def is_keyless(self) -> bool:

@@ -24,6 +24,7 @@ class Accounting:
     sent_bytes = 0
     tokens: int | None = None  # that the request used, where that is read
     tries = 0  # where the endpoint was chosen
+    trace_id: str | None = None  # where there are traces
     _overhead_s = 0.0
 
     def __init__(self, plan: Plan, client: Client, began: float) -> None:
@@ -78,4 +79,5 @@ class Accounting:
                 bytes_out=self.sent_bytes,
                 error_code=error and error.code,
                 request_id=request_id,
+                trace_id=self.trace_id,
             )

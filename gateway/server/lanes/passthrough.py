@@ -18,8 +18,10 @@ from gateway.lanes.routes import Route
 from gateway.limits.limiter import Limiter
 from gateway.mcp_server.auth.protected_resource import WELL_KNOWN, metadata_paths
 from gateway.server.lanes.rights import key_ring
+from gateway.server.lanes.tracing import check_tracing
 from gateway.server.lanes.upstreams import build_groups, endpoints_of
 from gateway.telemetry.metrics import Metrics
+from gateway.tracing.tracer import Tracer
 from gateway.usage.tokens import Recorded
 
 ROOT_PATHS = frozenset((b"/", b"/openapi.json"))
@@ -40,11 +42,12 @@ def build_router(
     stored: StoredKeys | None = None,
     limiter: Limiter | None = None,
     now_s: Callable[[], float] = time.time,
+    tracer: Tracer | None = None,
 ) -> Router:
     """Build the router of the data listener.
 
-    `lent` are the tokens of the console, `recorded` takes the usage, `stored` are the keys of the store, and `limiter`
-    has the limits.
+    `lent` are the tokens of the console, `recorded` takes the usage, `stored` are the keys of the store, `limiter` has
+    the limits, and `tracer` makes traces.
 
     `now_s` returns the time (Unix), at which keys end.
     """
@@ -68,6 +71,7 @@ def build_router(
         context_upstream=next((i for i, one in enumerate(upstreams) if one.name == settings.context.upstream), None),
         recorded=recorded if settings.usage.enabled else None,
         limiter=limiter,
+        tracer=tracer,
     )
 
 
@@ -113,10 +117,11 @@ def door(settings: Settings) -> Door:
 
 
 def check_files(settings: Settings) -> None:
-    """Check TLS files, prices and webhook secrets.
+    """Check TLS files, prices, webhook secrets, and the libraries for traces.
 
-    Raises ConfigError for unusable files, and for secrets that cannot sign.
+    Raises ConfigError for unusable files, for secrets that cannot sign, and for libraries that are missing.
     """
+    check_tracing(settings)
     problems: list[Problem] = []
     try:
         prices_of(settings.usage)

@@ -1,0 +1,222 @@
+"""Passthrough transactions with traces. Their spans are made when they are over, of the times that were taken anyway.
+
+Nothing of what is relayed differs, unless `tracing.passthrough` is on: each try then carries the trace context of its
+own span, in place of the client's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from time import perf_counter, time_ns
+from types import MappingProxyType
+from typing import Final
+
+from gateway.errors import GatewayError
+from gateway.http.request_head import RequestHead
+from gateway.http.response_head import ResponseHead
+from gateway.lanes.passthrough.accounting import Accounting
+from gateway.lanes.passthrough.balanced import Balanced
+from gateway.lanes.passthrough.hedging import Hedging
+from gateway.lanes.passthrough.second import Second
+from gateway.lanes.passthrough.splice import Splice
+from gateway.lanes.plan import Plan, Ways
+from gateway.lanes.server_spans import failure_of, method_of, sender_of, server_span
+from gateway.lanes.transaction import Client, Clients
+from gateway.trace_context import TraceContext
+from gateway.tracing.tracer import Record, Tracer
+from gateway.upstream.group import Group
+from gateway.upstream.member import Member
+
+#: Outcomes of requests that no endpoint was asked for.
+_UNASKED: Final = frozenset(("limited", "unavailable"))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTrace:
+    """The traces of a plan's requests: who makes them, and the span that all of them come from, if one is named."""
+
+    tracer: Tracer
+    sender: TraceContext | None
+
+
+@dataclass(slots=True)
+class Try:
+    """A request to an endpoint. Times are perf_counter seconds."""
+
+    plan: Plan
+    context: TraceContext
+    began: float
+    outcome: str = ""
+    ended: float = 0.0
+
+
+class TracedAccounting(Accounting):
+    """The account of one transaction, with its spans."""
+
+    def __init__(self, plan: Plan, client: Client, began: float) -> None:
+        super().__init__(plan, client, began)
+        assert plan.trace is not None
+        self._tracer = plan.trace.tracer
+        self.trace = self._tracer.received(plan.trace.sender)
+        self.trace_id = self.trace.trace_id
+        self._asked: list[Try] = []
+
+    def ask(self, plan: Plan) -> Plan:
+        """Note that a try begins. Return its plan, with the trace context of its span where that is sent on."""
+        context = self._tracer.below(self.trace)
+        if self._tracer.passthrough:
+            plan = _with_fields(plan, context)
+        self._asked.append(Try(plan, context, perf_counter()))
+        return plan
+
+    def asked(self, plan: Plan, outcome: str) -> None:
+        """Note that the oldest try under way with this plan has ended."""
+        for one in self._asked:
+            if one.plan is plan and not one.outcome:
+                one.outcome, one.ended = outcome, perf_counter()
+                return
+
+    def all_asked(self, outcome: str, *, but: Plan | None = None) -> None:
+        """Note that all tries under way have ended, but for one."""
+        for one in self._asked:
+            if not one.outcome and one.plan is not but:
+                one.outcome, one.ended = outcome, perf_counter()
+
+    def close(
+        self, outcome: str, listener: Clients, *, error: GatewayError | None = None, request_id: str | None = None
+    ) -> None:
+        super().close(outcome, listener, error=error, request_id=request_id)
+        if not self.trace.sampled:
+            return
+        if outcome not in _UNASKED:
+            self.asked(self._plan, outcome)
+        self.all_asked("cancelled")
+        plan, now, now_ns = self._plan, perf_counter(), time_ns()
+        attributes = {
+            "twolane.upstream": plan.pool.endpoint.name,
+            "twolane.endpoint": plan.endpoint,
+            "twolane.outcome": outcome,
+            "twolane.tokens": self.tokens,
+            "twolane.key": plan.caller.name,
+        }
+        method, path, route = plan.method, plan.path, plan.route.route
+        began_ns = now_ns - int((now - self._began) * 1e9)
+        facts = (self.trace, began_ns, now_ns, method, path, route, "passthrough", self.status)
+        failure = (error.code if error is not None else "") or ("" if outcome in ("ok", "error") else outcome)
+        self._tracer.send(server_span(*facts, failure=failure, attributes=attributes))
+        for number, one in enumerate(self._asked):
+            if one.outcome not in _UNASKED:
+                self._tracer.send(self._try_span(one, number, now_ns - int(now * 1e9)))
+
+    def _try_span(self, one: Try, number: int, epoch_ns: int) -> Record:
+        """Return the span of a try; `epoch_ns` is the Unix time at which perf_counter was 0."""
+        plan, endpoint = one.plan, one.plan.pool.endpoint
+        status = self.status if plan is self._plan and one is self._asked[-1] and self.sent_bytes else None
+        method = method_of(plan.method)
+        return Record(
+            name=method,
+            kind="client",
+            context=one.context,
+            began_ns=epoch_ns + int(one.began * 1e9),
+            ended_ns=epoch_ns + int(one.ended * 1e9),
+            attributes={
+                "http.request.method": method,
+                "http.request.resend_count": number or None,
+                "http.response.status_code": status,
+                "server.address": endpoint.host,
+                "server.port": endpoint.port,
+                "url.path": plan.path.decode("latin-1"),
+                "twolane.upstream": endpoint.name,
+                "twolane.endpoint": plan.endpoint,
+                "twolane.outcome": one.outcome,
+            },
+            error=failure_of(status or 0, "" if one.outcome in ("ok", "error") else one.outcome),
+        )
+
+
+class TracedWays(Ways):
+    """The ways of one request, which note each try that goes on one."""
+
+    __slots__ = ("_account", "_ways")
+
+    def __init__(self, ways: Ways, account: TracedAccounting) -> None:
+        self.group = ways.group
+        self.twice = ways.twice
+        self.sticky = ways.sticky
+        self.fallbacks = ways.fallbacks
+        self._ways = ways
+        self._account = account
+
+    def to(self, group: Group, member: Member) -> Plan:
+        return self._account.ask(self._ways.to(group, member))
+
+
+class Tracing(Splice):
+    """A splice with traces."""
+
+    _account: TracedAccounting
+
+    def _begin(self, digits: bytes, body: bytes) -> None:
+        self._plan = self._account.ask(self._plan)
+        super()._begin(digits, body)
+
+
+class TracingBalanced(Balanced):
+    """A balanced transaction with traces."""
+
+    _account: TracedAccounting
+
+    def _go_ways(self, ways: Ways, pieces: list[bytes], *, model: str | None = None) -> None:
+        super()._go_ways(TracedWays(ways, self._account), pieces, model=model)
+
+    def _again(self, reason: str, outcome: str, *, head: ResponseHead | None = None, clean: bool = False) -> bool:
+        plan = self._plan
+        follows = super()._again(reason, outcome, head=head, clean=clean)
+        if follows:
+            self._account.asked(plan, outcome)
+        return follows
+
+
+class TracingHedging(TracingBalanced, Hedging):
+    """A hedging transaction with traces, or one by model."""
+
+    def second_failed(self, second: Second, error: GatewayError, *, outcome: str) -> None:
+        self._account.asked(second.plan, outcome)
+        super().second_failed(second, error, outcome=outcome)
+
+    def _adopt(self, second: Second) -> None:
+        self._account.all_asked("cancelled", but=second.plan)
+        super()._adopt(second)
+
+    def _drop_second(self) -> None:
+        if self._second is not None:
+            self._account.asked(self._second.plan, "cancelled")
+        super()._drop_second()
+
+
+#: By the class whose tries they follow, the most special first.
+_TRACING: Final[Mapping[type[Splice], type[Splice]]] = MappingProxyType(
+    {Hedging: TracingHedging, Balanced: TracingBalanced, Splice: Tracing}
+)
+_KINDS: dict[type[Splice], type[Splice]] = {}
+
+
+def traced(plan: Plan, tracer: Tracer, head: RequestHead) -> Plan:
+    """Return the plan of a request whose transactions have traces."""
+    return replace(plan, splice=_traced(plan.splice), trace=PlanTrace(tracer, sender_of(head)))
+
+
+def _traced(kind: type[Splice]) -> type[Splice]:
+    """Return the class of transactions of this kind that have traces."""
+    if kind not in _KINDS:
+        accounts = type(f"Traced{kind._accounts.__name__}", (TracedAccounting, kind._accounts), {})
+        tracing = next(one for base, one in _TRACING.items() if issubclass(kind, base))
+        _KINDS[kind] = type(f"Traced{kind.__name__}", (tracing, kind), {"_accounts": accounts})
+    return _KINDS[kind]
+
+
+def _with_fields(plan: Plan, context: TraceContext) -> Plan:
+    """Return the plan with a trace context at the end of its head, which has none of the client's (`upstream_head`)."""
+    fields = b"".join(b"%b: %b\r\n" % (name.encode(), value.encode()) for name, value in context.fields.items())
+    if plan.after:
+        return replace(plan, after=plan.after[:-2] + fields + b"\r\n")
+    return replace(plan, before=plan.before[:-2] + fields + b"\r\n")

@@ -1,0 +1,208 @@
+"""The way of spans to an OpenTelemetry collector: OTLP over HTTP, in batches, by a thread of the SDK.
+
+Nothing waits for a collector. A queue of `WAITING` spans is between it and the requests; what finds it full is dropped
+and counted. A collector that fails is logged once, and once when it takes spans again. Importing this module loads the
+SDK, so only a gateway with `tracing.endpoint` does.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from ssl import get_default_verify_paths
+from typing import Final, cast
+
+import requests
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags, TraceState
+from opentelemetry.trace.status import Status, StatusCode
+
+from gateway import __version__
+from gateway.telemetry.logs import without_secrets
+from gateway.telemetry.shared_counts import Counted
+from gateway.tracing.tracer import Attribute, Record
+
+log = logging.getLogger("gateway")
+
+#: Spans that wait for the thread, and how many of them go in one request.
+WAITING: Final = 8192
+BATCH: Final = 512
+#: How long a span waits at most while the collector keeps up, and how long the collector may take over a request.
+DELAY_S: Final = 1.0
+TIMEOUT_S: Final = 10.0
+#: How long the last spans may take when the gateway stops.
+LAST_S: Final = 3.0
+#: Longer texts in attributes are cut: models and tools have their names from others.
+TEXT_CHARS: Final = 256
+_FAMILY: Final = "gateway_trace_spans"
+_KINDS: Final = {"internal": SpanKind.INTERNAL, "server": SpanKind.SERVER, "client": SpanKind.CLIENT}
+_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
+_SCOPE: Final = InstrumentationScope("twolane", __version__)
+#: Libraries that would log each failed attempt; what matters of it is logged here.
+_LOUD: Final = ("opentelemetry", "urllib3")
+
+
+@dataclass(frozen=True, slots=True)
+class Collector:
+    """The collector that spans go to. `headers` may hold secrets."""
+
+    url: str
+    headers: Mapping[str, str]
+    ca_file: Path | None
+    service: str
+    instance: str
+
+
+class _Waiting:
+    """A span in the queue of the SDK, which asks for the context of each."""
+
+    __slots__ = ("record",)
+
+    context = SpanContext(1, 1, is_remote=False, trace_flags=_SAMPLED)
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+
+
+class Sending:
+    """The sender of one process's spans, made after its fork: it has a thread. `secrets` are cut out of attributes."""
+
+    def __init__(self, collector: Collector, *, secrets: Callable[[], Iterable[str]]) -> None:
+        for library in _LOUD:
+            logging.getLogger(library).setLevel(logging.CRITICAL)
+        self._put = self._dropped = 0  # by the thread of the loop
+        self._exporter = exporter = _Exporter(collector, secrets)
+        self._queue = BatchSpanProcessor(
+            exporter,
+            max_queue_size=WAITING,
+            schedule_delay_millis=DELAY_S * 1000,
+            max_export_batch_size=BATCH,
+            export_timeout_millis=TIMEOUT_S * 1000,
+        )
+        self._closed = False
+
+    def send(self, record: Record) -> None:
+        """Queue a span. Never blocks."""
+        if self._closed or self._put - self._exporter.taken >= WAITING:
+            self._dropped += 1
+            return
+        self._put += 1
+        self._queue.on_end(cast(ReadableSpan, _Waiting(record)))
+
+    def counted(self) -> Iterator[Counted]:
+        """Yield what became of all spans until now."""
+        exporter = self._exporter
+        for outcome, count in (("sent", exporter.sent), ("failed", exporter.failed), ("dropped", self._dropped)):
+            if count:
+                yield (_FAMILY, (outcome,)), (count,)
+
+    async def close(self) -> None:
+        """Send what waits, for at most `LAST_S`. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        loop, sent = asyncio.get_running_loop(), asyncio.Event()
+
+        def shut_down() -> None:
+            self._queue.shutdown()  # type: ignore[no-untyped-call]
+            with suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(sent.set)
+
+        threading.Thread(target=shut_down, name="trace-flush", daemon=True).start()
+        try:
+            await asyncio.wait_for(sent.wait(), LAST_S)
+        except TimeoutError:
+            self._exporter.shutdown()  # a wait between two attempts ends; an attempt under way ends with the process
+
+
+class _Exporter(SpanExporter):
+    """The exporter that the thread of the SDK calls; it makes spans of the SDK from records. Counts are its own."""
+
+    def __init__(self, collector: Collector, secrets: Callable[[], Iterable[str]]) -> None:
+        self.taken = self.sent = self.failed = 0
+        self._secrets = secrets
+        self._url = collector.url
+        self._is_failing = False
+        self._resource = Resource.create(
+            {
+                "service.name": collector.service,
+                "service.version": __version__,
+                "service.instance.id": collector.instance,
+            }
+        )
+        session = requests.Session()
+        session.trust_env = False  # neither a proxy nor a password that only the environment knows of
+        ca_file = collector.ca_file or get_default_verify_paths().cafile
+        self._otlp = OTLPSpanExporter(
+            endpoint=collector.url,
+            headers=collector.headers,
+            certificate_file=None if ca_file is None else str(ca_file),
+            timeout=TIMEOUT_S,
+            compression=Compression.Gzip,
+            session=session,
+        )
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        waiting = cast(Sequence[_Waiting], spans)
+        self.taken += len(waiting)
+        secrets = sorted(filter(None, self._secrets()), key=len, reverse=True)
+        result = self._otlp.export([self._span_of(one.record, secrets) for one in waiting])
+        if result is SpanExportResult.SUCCESS:
+            self.sent += len(waiting)
+        else:
+            self.failed += len(waiting)
+        is_failing = result is not SpanExportResult.SUCCESS
+        if is_failing and not self._is_failing:
+            log.warning("traces cannot be sent to %s: their spans are dropped until it takes them again", self._url)
+        elif self._is_failing and not is_failing:
+            log.info("traces are sent to %s again", self._url)
+        self._is_failing = is_failing
+        return result
+
+    def shutdown(self) -> None:
+        self._otlp.shutdown()  # type: ignore[no-untyped-call]
+
+    def _span_of(self, record: Record, secrets: list[str]) -> ReadableSpan:
+        context = record.context
+        parent = None
+        if context.parent_id:
+            parent = _context(context.trace_id, context.parent_id, is_remote=context.remote)
+        attributes = {name: _clean(value, secrets) for name, value in record.attributes.items() if value is not None}
+        if record.error:
+            attributes["error.type"] = _clean(record.error, secrets)
+        return ReadableSpan(
+            name=str(_clean(record.name, secrets)),
+            context=_context(context.trace_id, context.span_id, state=context.state),
+            parent=parent,
+            resource=self._resource,
+            attributes=attributes,
+            links=[Link(_context(one.trace_id, one.span_id)) for one in record.links],
+            kind=_KINDS[record.kind],
+            status=Status(StatusCode.ERROR if record.error else StatusCode.UNSET),
+            start_time=record.began_ns,
+            end_time=max(record.ended_ns, record.began_ns),
+            instrumentation_scope=_SCOPE,
+        )
+
+
+def _context(trace_id: str, span_id: str, *, state: str = "", is_remote: bool = False) -> SpanContext:
+    found = TraceState.from_header([state]) if state else None
+    return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote, _SAMPLED, found)
+
+
+def _clean(value: Attribute, secrets: list[str]) -> str | bool | int | float | tuple[str, ...]:
+    """Return a value as it may leave: texts in UTF-8, without secrets, and not long."""
+    if isinstance(value, str):
+        return without_secrets(value, secrets)[:TEXT_CHARS]
+    if isinstance(value, tuple):
+        return tuple(without_secrets(one, secrets)[:TEXT_CHARS] for one in value[:8])
+    assert value is not None
+    return value

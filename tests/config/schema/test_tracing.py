@@ -1,0 +1,44 @@
+"""The section about traces."""
+
+import pytest
+from config.folder import Folder
+
+from gateway.config.schema.tracing import Tracing
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "url"),
+    [
+        (None, None),
+        ("http://c:4318", "http://c:4318/v1/traces"),
+        ("http://c:4318/", "http://c:4318/v1/traces"),
+        ("https://c/otlp", "https://c/otlp/v1/traces"),
+        ("https://c/v1/traces", "https://c/v1/traces"),
+    ],
+)
+def test_the_path_of_traces_is_added(endpoint: str | None, url: str | None) -> None:
+    assert Tracing.model_validate({"endpoint": endpoint}).url == url
+
+
+def test_headers_may_come_from_files_and_are_secrets(folder: Folder) -> None:
+    folder.write("run/token", "Bearer sesame\n")
+    text = "tracing: {endpoint: 'http://c:4318', sample: 10%, headers: {Authorization_file: run/token, X-Team: a}}"
+    tracing = folder.load(text).settings.tracing
+    assert {name: value.reveal() for name, value in tracing.headers.items()} == {
+        "Authorization": "Bearer sesame",
+        "X-Team": "a",
+    }
+    assert tracing.sample == 0.1 and "sesame" not in repr(tracing)
+
+
+def test_without_an_endpoint_nothing_else_has_an_effect(folder: Folder) -> None:
+    loaded = folder.load("tracing: {passthrough: true, propagate: [mcp]}")
+    assert [str(one) for one in loaded.warnings if "tracing" in str(one)] == [
+        "gateway.yaml:1:11 tracing.passthrough: has no effect without endpoint",
+        "gateway.yaml:1:30 tracing.propagate: has no effect without endpoint",
+    ]
+
+
+def test_what_gets_context_is_one_of_three(folder: Folder) -> None:
+    problem = folder.problem("tracing: {endpoint: 'http://c', propagate: [models]}")
+    assert "tracing.propagate[0]: expected one of upstreams, tools, mcp" in problem

@@ -1,0 +1,181 @@
+"""Traces of passthrough requests: one span each, one for each try, and not a byte that differs."""
+
+from collections.abc import Sequence
+
+import pytest
+from collector import SENDER, TRACE, TRACEPARENT, Collector, Seen, tree
+from functional.several import BODY, CHAT, several
+from functional.through import (
+    FINE,
+    HOSTS,
+    NO_WORKFLOWS,
+    PATIENT,
+    ask,
+    client_of,
+    get,
+    post,
+    post_chunked,
+    says,
+    through,
+)
+
+from gateway.testing.local import LocalGateway
+from gateway.testing.peer import Peer
+from gateway.testing.scripts import answer, event, head, serve, sse
+from gateway.testing.upstream import FakeUpstream
+
+PARENT = f"traceparent: {TRACEPARENT}".encode()
+STREAM = head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")]) + sse(
+    [event("one"), event("two"), event("[DONE]")]
+)
+REQUESTS = {
+    "get": get(b"/v1/models?key=hidden", PARENT, b"TraceState: a=b"),
+    "post": post(BODY, CHAT, b"TRACEPARENT:   broken  ", b"X-Odd:\tvalue "),
+    "chunked": post_chunked(b"3\r\nabc\r\n0\r\n\r\n", CHAT, PARENT),
+    "old": get(b"/v1/x", PARENT, version=b"1.0"),
+    "stream": post(BODY, CHAT, PARENT, b"tracestate: congo=t61"),
+}
+
+
+def answers(peer_request: bytes) -> bytes:
+    return STREAM if b"congo" in peer_request else answer(200, b"fine", [("X-Odd", " v ")])
+
+
+async def script(peer: Peer) -> None:
+    while request := await peer.read_request():
+        await peer.send(answers(request.raw_head))
+
+
+async def raw_answers(url: str, requests: Sequence[bytes], **settings: object) -> list[bytes]:
+    entry = {"name": "up", "base_url": url, "timeouts": PATIENT}
+    common = {"upstreams": [entry], "allowed_hosts": HOSTS, "workflows": NO_WORKFLOWS}
+    async with LocalGateway({**common, **settings}) as gateway:
+        return [(await ask(gateway, request)).raw for request in requests]
+
+
+@pytest.mark.parametrize("further", [{}, {"usage": {"enabled": True}}])
+async def test_no_byte_differs_with_traces(further: dict[str, object]) -> None:
+    """What upstreams and clients get, from raw sockets, without traces and with them."""
+    async with Collector() as collector, FakeUpstream(script) as upstream:
+        without = await raw_answers(upstream.base_url, [*REQUESTS.values()], **further)
+        sent = [(one.raw_head, one.raw_body) for one in upstream.requests]
+        upstream.requests.clear()
+        with_traces = await raw_answers(
+            upstream.base_url, [*REQUESTS.values()], tracing={"endpoint": collector.url}, **further
+        )
+        assert [(one.raw_head, one.raw_body) for one in upstream.requests] == sent
+        assert with_traces == without
+        spans = await collector.until(where=lambda spans: len(spans) == 2 * len(REQUESTS))
+        assert {one.trace for one in spans if one.kind == "server"} >= {TRACE}
+        assert "hidden" not in "".join(one.text for one in spans)
+
+
+async def test_a_request_has_a_span_below_its_senders_and_one_for_its_try() -> None:
+    async with Collector() as collector, through(FINE, tracing={"endpoint": collector.url}) as (gateway, upstream):
+        await ask(gateway, post(BODY, CHAT + b"?key=hidden", PARENT, b"tracestate: a=b"))
+        spans = await collector.until("POST /v1/", "POST")
+        assert tree(spans, top=SENDER) == ["POST /v1/", "  POST"]
+        server, client = (next(one for one in spans if one.kind == kind) for kind in ("server", "client"))
+        assert (server.trace, server.state, server.remote, server.failed) == (TRACE, "a=b", True, False)
+        assert server.attributes == {
+            "http.request.method": "POST",
+            "http.route": "/v1/",
+            "http.response.status_code": 200,
+            "url.scheme": "http",
+            "url.path": CHAT.decode(),
+            "twolane.lane": "passthrough",
+            "twolane.upstream": "up",
+            "twolane.outcome": "ok",
+            "twolane.key": "local",
+        }
+        assert client.attributes["server.port"] == upstream.port and not client.remote
+        assert server.began_ns <= client.began_ns <= client.ended_ns <= server.ended_ns
+
+
+async def test_log_lines_have_the_trace() -> None:
+    async with (
+        Collector() as collector,
+        through(FINE, tracing={"endpoint": collector.url}, logging={"access": True}) as (gateway, _),
+    ):
+        await ask(gateway, get(b"/v1/x", PARENT))
+        await ask(gateway, get(b"/context/runs", PARENT))
+        assert gateway.logged().count(f'"trace_id":"{TRACE}"') == 2
+
+
+async def test_what_a_client_marks_as_unsampled_has_no_spans() -> None:
+    async with Collector() as collector, through(FINE, tracing={"endpoint": collector.url}) as (gateway, _):
+        await ask(gateway, get(b"/v1/first", f"traceparent: 00-{TRACE}-{SENDER}-00".encode()))
+        await ask(gateway, get(b"/v1/second"))
+        await collector.until("GET")
+        assert TRACE not in {one.trace for one in collector.spans}
+
+
+async def test_an_error_and_a_client_that_leaves_fail_their_spans() -> None:
+    scripts = says(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"), serve(answer(503, b"no"))
+    async with Collector() as collector, through(*scripts, tracing={"endpoint": collector.url}) as (gateway, _):
+        async with client_of(gateway) as client:
+            await client.send(get(b"/v1/left"))
+            await client.read_until(b"abc")
+        await ask(gateway, get(b"/v1/busy"))
+        spans = await collector.until(where=lambda spans: len(spans) == 4)
+        failed = {(one.attributes["url.path"], one.kind): one.attributes["error.type"] for one in spans if one.failed}
+        assert failed == {
+            ("/v1/left", "server"): "cancelled",
+            ("/v1/left", "client"): "cancelled",
+            ("/v1/busy", "server"): "503",
+            ("/v1/busy", "client"): "503",
+        }
+
+
+def tries_in(spans: Sequence[Seen]) -> list[tuple[str, str]]:
+    clients = sorted((one for one in spans if one.kind == "client"), key=lambda one: one.began_ns)
+    return [(one.attributes["twolane.endpoint"], one.attributes["twolane.outcome"]) for one in clients]
+
+
+async def test_each_try_has_a_span() -> None:
+    async with Collector() as collector:
+        rules: dict[str, object] = {"retry": {"tries": 3, "on": ["503"]}}
+        async with several(
+            serve(answer(503, b"no")), FINE, settings={"tracing": {"endpoint": collector.url}}, **rules
+        ) as one:
+            assert (await ask(one.gateway, post(BODY, CHAT))).status == 200
+            assert one.counts == [1, 1]
+        spans = await collector.until("POST /v1/", where=lambda spans: len(spans) == 3)
+        assert tries_in(spans) == [("a", "error"), ("b", "ok")]
+        assert tree(spans) == ["POST /v1/", "  POST", "  POST"]
+        assert [one.attributes.get("http.request.resend_count") for one in spans if one.kind == "client"] == [None, 1]
+
+
+async def test_a_hedge_has_a_span_for_each_of_both() -> None:
+    silent = says(b"", holds=True)
+    async with Collector() as collector:
+        rules: dict[str, object] = {"retry": {"tries": 2}, "hedge": "50ms"}
+        async with several(silent, FINE, settings={"tracing": {"endpoint": collector.url}}, **rules) as one:
+            assert (await ask(one.gateway, post(BODY, CHAT))).status == 200
+        spans = await collector.until("POST /v1/", where=lambda spans: len(spans) == 3)
+        assert tries_in(spans) == [("a", "cancelled"), ("b", "ok")]
+
+
+@pytest.mark.parametrize("by_model", [False, True])
+async def test_context_is_sent_on_where_that_is_switched_on(by_model: bool) -> None:
+    """It takes the place of the client's; no other byte differs."""
+    async with Collector() as collector, FakeUpstream(script) as upstream:
+        settings: dict[str, object] = {"passthrough": {"by_model": by_model}}
+        await raw_answers(upstream.base_url, [*REQUESTS.values()], **settings)
+        sent = [one.raw_head for one in upstream.requests]
+        upstream.requests.clear()
+        tracing = {"endpoint": collector.url, "passthrough": True}
+        await raw_answers(upstream.base_url, [*REQUESTS.values()], tracing=tracing, **settings)
+        spans = await collector.until(where=lambda spans: len(spans) == 2 * len(REQUESTS))
+        known = {one.id: one for one in spans if one.kind == "client"}
+        for before, request in zip(sent, upstream.requests, strict=True):
+            lines = [*request.raw_head.split(b"\r\n")]
+            traces = [line for line in lines if line.lower().startswith(b"trace")]
+            others = [line for line in before.split(b"\r\n") if not line.lower().startswith(b"trace")]
+            assert [line for line in lines if line not in traces] == others
+            name, _, value = traces[0].decode().partition(": ")
+            assert name == "traceparent" and known[value.split("-")[2]].trace == value.split("-")[1]
+            if b"TRACEPARENT" in before:  # what came with a broken one is dropped with it
+                assert len(traces) == 1
+            elif b"racestate" in before.lower():
+                assert traces[1:] == [b"tracestate: a=b"] or traces[1:] == [b"tracestate: congo=t61"]

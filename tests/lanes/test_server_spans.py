@@ -1,0 +1,47 @@
+"""The spans of our own pages: which requests have one, and what it says."""
+
+import pytest
+from collector import SENDER, TRACE, TRACEPARENT, Collector
+from functional.through import FINE, ask, get, post, through
+
+from gateway.lanes.server_spans import failure_of, method_of
+
+PARENT = f"traceparent: {TRACEPARENT}".encode()
+
+
+async def test_a_page_has_a_span_and_what_monitors_ask_has_none() -> None:
+    async with Collector() as collector, through(FINE, tracing={"endpoint": collector.url}) as (gateway, _):
+        for path in (b"/health/live", b"/metrics", b"/", b"/console"):
+            await ask(gateway, get(path, PARENT))
+        await ask(gateway, get(b"/context/approvals?status=hidden", PARENT))
+        span = await collector.one("GET polling")
+        assert [one.name for one in collector.spans] == ["GET polling"]
+        assert (span.trace, span.parent, span.kind) == (TRACE, SENDER, "server")
+        assert span.attributes["url.path"] == "/context/approvals" and "http.route" not in span.attributes
+        assert "hidden" not in span.text
+
+
+@pytest.mark.parametrize(
+    "fields", [[PARENT, PARENT], [b"traceparent: 00-x"], [b"trace_parent: " + TRACEPARENT.encode()]]
+)
+async def test_context_that_is_not_valid_begins_a_trace(fields: list[bytes]) -> None:
+    async with Collector() as collector, through(FINE, tracing={"endpoint": collector.url}) as (gateway, _):
+        await ask(gateway, get(b"/context/runs", *fields))
+        span = await collector.one("GET polling")
+        assert span.trace != TRACE and span.parent == ""
+
+
+async def test_a_failed_page_and_an_odd_method_have_closed_words() -> None:
+    async with Collector() as collector, through(FINE, tracing={"endpoint": collector.url}) as (gateway, _):
+        await ask(gateway, post(b"{", b"/context/v1/chat/completions", b"Content-Type: application/json"))
+        await ask(gateway, get(b"/v1/x", method=b"BREW"))
+        spans = await collector.until("POST /context/v1/chat/completions", "HTTP /v1/")
+        bad, odd = (next(one for one in spans if one.name.startswith(name)) for name in ("POST", "HTTP"))
+        assert (bad.attributes["http.response.status_code"], bad.failed) == (400, False)
+        assert (bad.attributes["twolane.lane"], bad.attributes["http.route"]) == ("context", bad.name[5:])
+        assert odd.attributes["http.request.method"] == "_OTHER"
+
+
+def test_words() -> None:
+    assert [method_of(one) for one in (b"GET", b"get", b"X")] == ["GET", "_OTHER", "_OTHER"]
+    assert [failure_of(200, ""), failure_of(503, ""), failure_of(503, "why")] == ["", "503", "why"]
