@@ -474,7 +474,7 @@ def test_each_plugin_stands_alone(plugin: str, tmp_path: Path) -> None:
     """It is imported where every other plugin is removed."""
     copy = tmp_path / plugin
     copy.parent.mkdir(parents=True)
-    shutil.copytree(ROOT / "gateway", tmp_path / "gateway", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "gateway").symlink_to(ROOT / "gateway")  # its `plugins` are those that stand beside the link
     if (ROOT / plugin).is_dir():
         shutil.copytree(ROOT / plugin, copy, ignore=shutil.ignore_patterns("__pycache__"))
     else:
