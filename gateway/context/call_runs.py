@@ -104,3 +104,10 @@ def fingerprint_of(wanted: WantedCall) -> str:
         steering={name: value for name, value in named.items() if value is not None},
         content=canonical(wanted.arguments).encode("utf-8", "surrogatepass"),
     )
+
+
+def key_of(wanted: WantedCall) -> str | None:
+    """Return the client's own word for a call as it is stored: the same word of two end users is two."""
+    if wanted.idempotency_key is None or wanted.user is None:
+        return wanted.idempotency_key
+    return f"{wanted.user}\n{wanted.idempotency_key}"

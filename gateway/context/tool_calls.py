@@ -22,7 +22,7 @@ import orjson
 from gateway.approvals import texts
 from gateway.approvals.approvals import Decision
 from gateway.clock import until_set
-from gateway.context.call_runs import CallRun, Done, Held, WantedCall, fingerprint_of
+from gateway.context.call_runs import CallRun, Done, Held, WantedCall, fingerprint_of, key_of
 from gateway.context.lane import ContextLane, new_run_id
 from gateway.contracts.caller import Caller
 from gateway.contracts.canonical import canonical
@@ -86,7 +86,7 @@ class ToolCalls:
         is_keyed, size_bytes = wanted.idempotency_key is not None, len(canonical(wanted.arguments))
         request_key = RequestKey(
             exchange.fingerprint if is_keyed else exchange.id,  # only calls with a key are compared in memory
-            (exchange.caller.tenant, exchange.caller.name, wanted.idempotency_key or "") if is_keyed else None,
+            (exchange.caller.tenant, exchange.caller.name, exchange.idempotency_key or "") if is_keyed else None,
             repeats=False,
             size_bytes=size_bytes,
         )
@@ -332,7 +332,7 @@ def _exchange(lane: ContextLane, wanted: WantedCall) -> Exchange:
         only_tools=wanted.only_tools or (wanted.tool,),
         approvals="reject" if lane.approval_modes.of(None, caller=caller, chain=chain) == "reject" else "turn",
         fingerprint=fingerprint_of(wanted),
-        idempotency_key=wanted.idempotency_key,
+        idempotency_key=key_of(wanted),
         client={name: one_line(value, NAME_CHARS) for name, value in wanted.client.items()},
         call={"tool": wanted.tool, "arguments": wanted.arguments},
         workflow=None if workflow is None else workflow_usage(workflow, wanted.arguments),

@@ -19,7 +19,6 @@ from pydantic import ValidationError
 
 from gateway.approvals.texts import Answering
 from gateway.context.call_runs import CallRun, Done, Held, WantedCall
-from gateway.context.steering import end_user, steering_of
 from gateway.context.tool_calls import ToolCalls
 from gateway.contracts.caller import Caller
 from gateway.contracts.plugin import Clock
@@ -32,7 +31,7 @@ from gateway.mcp_server.auth.answers import Answers
 from gateway.mcp_server.listing import Offer
 from gateway.mcp_server.progress import Progress
 from gateway.mcp_server.results import call_result, run_mark, text_result
-from gateway.mcp_server.visit import Visit, visit_of
+from gateway.mcp_server.visit import Visit, user_of, visit_of
 from gateway.workflows.folder import MAX_STEPS
 
 log = logging.getLogger("gateway")
@@ -96,7 +95,7 @@ class Calling:
             arguments=arguments,
             identity=visit.identity,
             client=client_of(ctx),
-            user=end_user(steering_of(visit.head), {}),
+            user=visit.user,
             idempotency_key=_key_of(params),
             workflow=offer.workflow,
             only_tools=offer.tools,
@@ -105,7 +104,7 @@ class Calling:
         patience_s = self.wait_s()
         if state is not None:
             answer = (params.input_responses or {}).get(_QUESTION)
-            patience_s = await self._take_answer(state, answer, visit.head)
+            patience_s = await self._take_answer(state, answer, visit.head, user=visit.user)
         run = await self.calls.begin(wanted) if state is None else self.calls.rejoin(wanted, state.run_id, state.waiter)
         visit.note(tool=offer.inside, run=run.id)
         progress = Progress(ctx)
@@ -185,7 +184,7 @@ class Calling:
             if not asking.done():
                 return None, 0.0
             answer, head = asking.result()
-            return None, await self._take_answer(_State.about(run, question), answer, head)
+            return None, await self._take_answer(_State.about(run, question), answer, head, user=visit.user)
         finally:
             for task in tasks:
                 task.cancel()
@@ -201,10 +200,10 @@ class Calling:
                 return None, None
             return answer, self.answers.sender(session_id, answer)
 
-    async def _take_answer(self, state: _State, answer: object, head: RequestHead | None) -> float:
+    async def _take_answer(self, state: _State, answer: object, head: RequestHead | None, *, user: str | None) -> float:
         """Decide as the answer to a form says, if its sender may. Return how long to wait for the end of the call.
 
-        `head` is the head of the request that brought the answer.
+        `head` is the head of the request that brought the answer, `user` the end user whose call it is about.
         """
         if not isinstance(answer, ElicitResult):
             return self.wait_s()
@@ -215,12 +214,15 @@ class Calling:
             log.warning("an answer about %s decides nothing: nobody knows who sent it", state.approval_id)
             return 0.0
         try:
-            identity = await self.identify(head)
+            identity, sender = await self.identify(head), user_of(head)
         except GatewayError as error:  # its token has ended meanwhile, or its key is gone
             log.warning("an answer about %s decides nothing: %s", state.approval_id, error.message)
             return 0.0
         if "approve" not in identity.caller.scopes:
             log.warning("an answer of the key %r decides nothing: it lacks 'approve'", identity.caller.name)
+            return 0.0
+        if sender != user:
+            log.warning("an answer about %s decides nothing: it is of another end user", state.approval_id)
             return 0.0
         try:
             await self.calls.decide(state.approval_id, decision, caller=identity.caller)

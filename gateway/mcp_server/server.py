@@ -21,6 +21,7 @@ from gateway.contracts.store import Json, StoreError, unwritten
 from gateway.errors import GatewayError
 from gateway.mcp.blocks import EVENT_BYTES
 from gateway.mcp.words import sent_bytes
+from gateway.mcp_server.bounds.shares import owner_of
 from gateway.mcp_server.changes import Changes
 from gateway.mcp_server.errors import as_mcp_error
 from gateway.mcp_server.visit import visit_of
@@ -144,8 +145,9 @@ def _mark(entry: Json) -> str:
 
 
 def _principal(ctx: Any) -> str:
-    caller = visit_of(ctx).identity.caller
-    return f"{caller.tenant}\n{caller.name}"
+    """Return whom a sealed state is for: the tenant and the name of a key, and the end user."""
+    visit = visit_of(ctx)
+    return "\n".join((*owner_of(visit), visit.user or ""))
 
 
 class _Watch:

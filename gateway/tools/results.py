@@ -8,7 +8,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.risk import Verdict
@@ -16,6 +16,8 @@ from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall, ToolResult, ToolSpec
 
 READ_RESULT: Final = "read_result"
+#: Whose a result is: the tenant and the name of the key, and the end user.
+Owner: TypeAlias = tuple[str, str, str | None]
 #: Characters of long results that are stored, of all runs together; the oldest go first.
 KEPT_CHARS = 32 << 20
 CONTROL = re.compile(
@@ -52,20 +54,25 @@ def clean(text: str) -> str:
     return CONTROL.sub("", text.replace("\r\n", "\n"))
 
 
+def owner_of(exchange: Exchange) -> Owner:
+    """Return whose the results of a run are: nobody else can read on in them."""
+    return exchange.caller.tenant, exchange.caller.name, exchange.user
+
+
 class Results:
-    """The temporary storage of long results, by the run's tenant and id; the tool source of `read_result`."""
+    """The temporary storage of long results, by their owner and id; the tool source of `read_result`."""
 
     def __init__(self, *, kept_chars: int = KEPT_CHARS) -> None:
-        self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
+        self._kept: OrderedDict[tuple[Owner, str], _Kept] = OrderedDict()
         self._size = 0
         self._kept_chars = kept_chars
 
-    def shorten(self, text: str, *, tenant: str, limit_chars: int, untrusted: bool = False) -> str:
+    def shorten(self, text: str, *, owner: Owner, limit_chars: int, untrusted: bool = False) -> str:
         """Return `text`, or its head and tail with the id of the stored whole; `untrusted`: strangers wrote it."""
         if len(text) <= limit_chars:
             return text
         result_id = "res_" + secrets.token_hex(8)
-        self._kept[tenant, result_id] = _Kept(text, untrusted)
+        self._kept[owner, result_id] = _Kept(text, untrusted)
         self._size += len(text)
         while self._size > self._kept_chars and len(self._kept) > 1:
             self._size -= len(self._kept.popitem(last=False)[1].text)
@@ -74,9 +81,9 @@ class Results:
         omitted = len(text) - head - tail
         return f"{text[:head]}\n[... {omitted} characters omitted; id {result_id}]\n{text[-tail:]}"
 
-    def untrusted(self, result_id: object, *, tenant: str) -> bool:
+    def untrusted(self, result_id: object, *, owner: Owner) -> bool:
         """Return whether strangers wrote the result of this id: reading it taints a run as the tool itself does."""
-        kept = self._kept.get((tenant, result_id)) if isinstance(result_id, str) else None
+        kept = self._kept.get((owner, result_id)) if isinstance(result_id, str) else None
         return kept is not None and kept.untrusted
 
     async def list_tools(self) -> Sequence[ToolSpec]:
@@ -87,7 +94,7 @@ class Results:
         return None
 
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
-        kept = self._kept.get((exchange.caller.tenant, call.arguments["id"]))
+        kept = self._kept.get((owner_of(exchange), call.arguments["id"]))
         if kept is None:
             return ToolResult("There is no such result, or it is gone by now. Call the tool again.", ok=False)
         text = kept.text

@@ -11,7 +11,7 @@ from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import contained
 from gateway.tools.call_answer import answer_of
 from gateway.tools.catalog import CatalogEntry
-from gateway.tools.results import Results, clean
+from gateway.tools.results import Results, clean, owner_of
 
 log = logging.getLogger("gateway")
 
@@ -27,7 +27,7 @@ class Runner:
     def taints(self, entry: CatalogEntry, call: ToolCall, exchange: Exchange) -> bool:
         """Return whether strangers wrote the call's result: its tool is untrusted, or it reads on in such a result."""
         if entry.source is self._results:
-            return self._results.untrusted(call.arguments.get("id"), tenant=exchange.caller.tenant)
+            return self._results.untrusted(call.arguments.get("id"), owner=owner_of(exchange))
         return entry.spec.untrusted
 
     async def run(self, entry: CatalogEntry, call: ToolCall, exchange: Exchange, *, limit_chars: int) -> CallOutcome:
@@ -50,7 +50,7 @@ class Runner:
         if not result.ok:
             whole = f"Error: {whole}"
         shown = self._results.shorten(
-            whole, tenant=exchange.caller.tenant, limit_chars=limit_chars, untrusted=self.taints(entry, call, exchange)
+            whole, owner=owner_of(exchange), limit_chars=limit_chars, untrusted=self.taints(entry, call, exchange)
         )
         answer = answer_of(result, shown=shown, whole=whole) if exchange.is_one_call else None
         return CallOutcome(shown, whole, result.ok, answer)

@@ -3,9 +3,11 @@
 import asyncio
 from typing import Any
 
+import httpx2
 import pytest
 from gateways import samples, until_read
 from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestURLParams, ElicitResult, Implementation
 
@@ -166,9 +168,9 @@ async def test_a_decision_elsewhere_ends_the_wait(era: Era) -> None:
 
 
 async def test_a_sealed_state_counts_for_its_call_and_its_caller_only() -> None:
-    """Another call, another key, and a forged one are refused; nothing runs."""
+    """Another call, another key, another end user, and a forged one are refused; nothing runs."""
     async with world(keys=TEAM) as made:
-        async with made.client(key="agent") as agent:
+        async with made.client(key="agent") as agent, made.client(key="boss", user="bob") as bob:
             capable = made.client(key="boss", elicitation_callback=Asked())
             async with capable as asking:
                 asked = await asking.session.call_tool("here__echo", {"text": "ho"}, allow_input_required=True)
@@ -177,6 +179,7 @@ async def test_a_sealed_state_counts_for_its_call_and_its_caller_only() -> None:
                 for client, text, token in (
                     (asking, "other", state),
                     (agent, "ho", state),
+                    (bob, "ho", state),
                     (asking, "ho", state[:-2] + "AA"),
                 ):
                     with pytest.raises(MCPError, match="Invalid or expired requestState"):
@@ -245,6 +248,35 @@ async def test_end_users_of_one_key_make_calls_of_their_own(era: Era) -> None:
         assert {asked["user"] for asked in await made.approvals(key="anna")} == {"ann", "bob"}
 
 
+async def test_an_answer_of_another_end_user_decides_nothing() -> None:
+    """In the session of a program that serves several people: its call waits on."""
+    async with world({"wait": "1s"}, keys=TEAM) as made:
+        fields = {"Authorization": "Bearer boss", "X-Context-User": "ann"}
+        async with httpx2.AsyncClient(headers=fields, timeout=60) as http:
+
+            async def answers(ctx: object, params: Any) -> ElicitResult:
+                http.headers["X-Context-User"] = "bob"
+                return says("approve")
+
+            transport = streamable_http_client(made.url, http_client=http)
+            async with Client(transport, mode="legacy", elicitation_callback=answers) as client:
+                assert "has NOT run" in texts(await client.call_tool("here__echo", {"text": "hi"}))
+        assert await effects(made) == 0
+
+
+async def test_a_long_result_is_read_on_by_its_owner_only(calm: dict[str, object]) -> None:
+    """Not by another key or another end user of the tenant, who learn its id."""
+    async with world(**calm, keys=keys(agent=["tools"], other=["tools"])) as made:
+        async with made.client(key="agent", user="ann") as client:
+            cut = texts(await client.call_tool("here__big", {"bytes": 500_000}))
+            name = cut.partition("; id ")[2].partition("]")[0]
+            assert texts(await client.call_tool("read_result", {"id": name, "length": 5})) == "xxxxx"
+        for key, user in (("agent", "bob"), ("agent", None), ("other", "ann")):
+            async with made.client(key=key, user=user) as client:
+                result = await client.call_tool("read_result", {"id": name})
+                assert result.is_error and "There is no such result" in texts(result)
+
+
 async def waiting(client: Client) -> "asyncio.Task[Any]":
     """A call that waits for a person, as its client was told."""
     told = asyncio.Event()
@@ -281,3 +313,13 @@ async def test_a_call_with_a_word_of_its_own_runs_once(era: Era, calm: dict[str,
             except MCPError as error:
                 refused = error
             assert isinstance(refused, MCPError) or refused.is_error
+
+
+async def test_a_word_of_one_end_user_is_not_that_of_another(calm: dict[str, object]) -> None:
+    """Each of them has a call of its own, also if it is the same one."""
+    async with world(**calm, keys=keys(agent=["tools"], anna=["context"])) as made:
+        word: Any = {"twolane/idempotency-key": "k"}
+        for user, text in (("ann", "hi"), ("bob", "hi"), ("cid", "ho"), (None, "hm"), ("ann", "hi")):
+            async with made.client(key="agent", user=user) as client:
+                assert texts(await client.call_tool("here__echo", {"text": text}, meta=word)) == text
+        assert len((await made.get("/context/runs?kind=tool", key="anna"))["data"]) == 4

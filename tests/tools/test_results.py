@@ -1,14 +1,18 @@
 """Results of tools as the model reads them: clean, short, and the rest within reach of the same tenant only."""
 
 import re
+from dataclasses import replace
+from typing import Final
 
 import orjson
 import pytest
 
 from gateway.contracts.tools import ToolResult
-from gateway.tools.results import READ_RESULT, ReadsOnly, Results, clean
+from gateway.tools.results import READ_RESULT, ReadsOnly, Results, clean, owner_of
 
 from .doubles import call, exchange
+
+OURS: Final = owner_of(exchange())
 
 
 def id_in(shown: str) -> str:
@@ -17,8 +21,8 @@ def id_in(shown: str) -> str:
     return found[1]
 
 
-async def read(results: Results, tenant: str = "t", **arguments: object) -> ToolResult:
-    return await results.call(call(READ_RESULT, **arguments), exchange(tenant=tenant))
+async def read(results: Results, tenant: str = "t", *, user: str | None = None, **arguments: object) -> ToolResult:
+    return await results.call(call(READ_RESULT, **arguments), replace(exchange(tenant=tenant), user=user))
 
 
 @pytest.mark.parametrize(
@@ -44,14 +48,14 @@ def test_control_and_invisible_characters_are_taken_out(text: str, cleaned: str)
 def test_a_short_result_stays_as_it_is() -> None:
     """Up to and including the limit."""
     results = Results()
-    assert results.shorten("x" * 100, tenant="t", limit_chars=100) == "x" * 100
+    assert results.shorten("x" * 100, owner=OURS, limit_chars=100) == "x" * 100
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 256])
 async def test_a_long_result_is_shown_by_its_head_and_tail(limit: int) -> None:
     """With how much is left out, and the id under which the whole can be read."""
     results, text = Results(), "".join(chr(0x4E00 + i) for i in range(1000))
-    shown = results.shorten(text, tenant="t", limit_chars=limit)
+    shown = results.shorten(text, owner=OURS, limit_chars=limit)
     head, note, tail = shown.split("\n")
     assert text.startswith(head) and text.endswith(tail)
     assert len(head) + len(tail) == limit
@@ -62,7 +66,7 @@ async def test_a_long_result_is_shown_by_its_head_and_tail(limit: int) -> None:
 async def test_a_long_result_is_read_in_parts() -> None:
     """By offset and length; behind the end there is a word about its size."""
     results, text = Results(), "abcdefghij" * 3000
-    name = id_in(results.shorten(text, tenant="t", limit_chars=300))
+    name = id_in(results.shorten(text, owner=OURS, limit_chars=300))
     assert (await read(results, id=name)).content == text[:16384]
     assert (await read(results, id=name, offset=29_995)).content == text[29_995:]
     assert (await read(results, id=name, offset=3, length=4)).content == "defg"
@@ -70,23 +74,26 @@ async def test_a_long_result_is_read_in_parts() -> None:
     assert beyond.ok and "30000 characters" in beyond.content
 
 
-async def test_a_result_of_another_tenant_does_not_exist() -> None:
+async def test_a_result_of_another_tenant_key_or_end_user_does_not_exist() -> None:
     """Whoever learns the id."""
     results = Results()
-    name = id_in(results.shorten("secret" * 100, tenant="t", limit_chars=10))
+    name = id_in(results.shorten("secret" * 100, owner=OURS, limit_chars=10))
     stolen = await read(results, "other", id=name)
     unknown = await read(results, id="res_0000000000000000")
     assert stolen == unknown
     assert not stolen.ok and "secret" not in stolen.content
+    assert await read(results, user="bob", id=name) == unknown
+    other = replace(exchange(), caller=replace(exchange().caller, name="d"))
+    assert await results.call(call(READ_RESULT, id=name), other) == unknown
 
 
 async def test_the_oldest_results_go_first() -> None:
     """What is kept has a bound, over all runs; the newest is kept even if it is larger."""
     results = Results(kept_chars=1000)
-    first, second, third = (id_in(results.shorten(letter * 400, tenant="t", limit_chars=10)) for letter in "abc")
+    first, second, third = (id_in(results.shorten(letter * 400, owner=OURS, limit_chars=10)) for letter in "abc")
     assert not (await read(results, id=first)).ok
     assert (await read(results, id=second)).ok and (await read(results, id=third)).ok
-    large = id_in(results.shorten("d" * 5000, tenant="t", limit_chars=10))
+    large = id_in(results.shorten("d" * 5000, owner=OURS, limit_chars=10))
     assert (await read(results, id=large, length=5000)).content == "d" * 5000
     assert not (await read(results, id=third)).ok
 
@@ -94,11 +101,11 @@ async def test_the_oldest_results_go_first() -> None:
 async def test_a_closed_configuration_takes_no_result_with_it() -> None:
     """Twice is once."""
     results = Results(kept_chars=1000)
-    name = id_in(results.shorten("a" * 900, tenant="t", limit_chars=10))
+    name = id_in(results.shorten("a" * 900, owner=OURS, limit_chars=10))
     await results.close()
     await results.close()
     assert (await read(results, id=name)).ok
-    kept = [id_in(results.shorten("b" * 400, tenant="t", limit_chars=10)) for _ in range(2)]
+    kept = [id_in(results.shorten("b" * 400, owner=OURS, limit_chars=10)) for _ in range(2)]
     assert all([(await read(results, id=one)).ok for one in kept])
 
 
@@ -113,12 +120,12 @@ async def test_reading_more_is_a_tool_that_is_always_harmless() -> None:
 async def test_it_is_remembered_who_wrote_a_result() -> None:
     """For its tenant, as long as it is kept; an id that means nothing is nobody's."""
     results = Results(kept_chars=100)
-    theirs = id_in(results.shorten("x" * 100, tenant="t", limit_chars=10, untrusted=True))
-    assert results.untrusted(theirs, tenant="t") and not results.untrusted(theirs, tenant="other")
-    ours = id_in(results.shorten("y" * 100, tenant="t", limit_chars=10))
-    assert not results.untrusted(ours, tenant="t")
+    theirs = id_in(results.shorten("x" * 100, owner=OURS, limit_chars=10, untrusted=True))
+    assert results.untrusted(theirs, owner=OURS) and not results.untrusted(theirs, owner=("other", *OURS[1:]))
+    ours = id_in(results.shorten("y" * 100, owner=OURS, limit_chars=10))
+    assert not results.untrusted(ours, owner=OURS)
     for gone in (theirs, "res_0000000000000000", None, {}):
-        assert not results.untrusted(gone, tenant="t")
+        assert not results.untrusted(gone, owner=OURS)
 
 
 async def test_reading_a_result_needs_nobody() -> None:

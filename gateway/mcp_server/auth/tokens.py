@@ -17,6 +17,7 @@ from gateway.config.values.scalars import parse_label
 from gateway.contracts.caller import Caller
 from gateway.contracts.plugin import Clock
 from gateway.errors import GatewayError
+from gateway.mcp.words import visible
 from gateway.mcp_server.auth.issuer_keys import IssuerKeys, UnknownKeyError
 
 #: Clocks of issuer and gateway may differ by this.
@@ -145,9 +146,12 @@ def _words(value: object) -> Iterator[str]:
 def _label(claims: Mapping[str, Any], name: str) -> str:
     """Return the name that a claim holds. Raises GatewayError (invalid_token)."""
     try:
-        return parse_label(_value(claims, name))
+        label = parse_label(_value(claims, name))
     except ValueError:
-        raise _invalid(f"its claim {name!r} is not a name of 1 to 128 characters") from None
+        label = ""
+    if not label.isprintable() or visible(label) != label or not label:
+        raise _invalid(f"its claim {name!r} is not a name of 1 to 128 visible characters")
+    return label
 
 
 def _forged() -> GatewayError:

@@ -128,6 +128,10 @@ async def test_forged_tokens(issuer: Issuer, tokens: Tokens) -> None:
         ({"sub": None}, "its claim 'sub' is not a name"),
         ({"sub": ""}, "its claim 'sub' is not a name"),
         ({"sub": 5}, "its claim 'sub' is not a text"),
+        *(
+            ({"sub": f"an{odd}na"}, "its claim 'sub' is not a name of 1 to 128 visible characters")
+            for odd in "\u200b\u202e\u00ad\ufeff\u3164\u034f\ufe0f\u2028\u0085\x1b\n\x00\U000e0041"
+        ),
         ({"jti": 5}, "its claim 'jti' is not a text"),
     ],
 )
