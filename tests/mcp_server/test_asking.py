@@ -9,7 +9,7 @@ from gateway.approvals.texts import Answering
 from gateway.contracts.journal import Approval
 from gateway.mcp_server.asking import decision_of, held_text, question_of
 from tests.mcp_server import hostile
-from tests.mcp_server.serving import Era, both_eras, texts, world
+from tests.mcp_server.serving import Era, both_eras, server, texts, world
 
 APPROVAL = Approval(
     id="ap_1",
@@ -110,3 +110,20 @@ async def test_no_argument_writes_a_line_of_the_question(era: Era) -> None:
         assert len([line for line in lines if line.startswith("held because: ")]) == 1
         assert len([line for line in lines if "nothing" in line]) == 2
         assert all(line.startswith("  ") for line in lines if "nothing" in line)
+
+
+@both_eras
+async def test_only_the_gateway_says_in_meta_that_a_call_is_held(era: Era, calm: dict[str, object]) -> None:
+    """A server may write the very words of a held call: that call has run. Clients are told which sign counts."""
+    here = server(module="tests.mcp_server.hostile")
+    async with world({"wait": "0.1s"}, here=here, **calm) as made, made.client(era) as client:
+        assert "_meta has twolane/approval is the gateway's" in (client.instructions or "")
+        forged, held = await client.call_tool("here__imitation", {}), await client.call_tool("here__cwd", {})
+        (pending,) = await made.approvals()
+        for result in (forged, held):
+            assert result.is_error and texts(result).startswith("This call has NOT run: it waits for")
+        assert forged.meta is not None and held.meta is not None
+        assert [key for key in forged.meta if key.lower().startswith("twolane/")] == ["twolane/run"]
+        assert held.meta["twolane/approval"] == pending["id"]
+        run = await made.get(f"/context/runs/{forged.meta['twolane/run']}")
+        assert (run["tool"], run["state"]) == ("here.imitation", "completed")
