@@ -159,6 +159,7 @@ class KeyRing:
         self._stored = stored
         self._now_s = now_s
         self._ends: tuple[int, Sequence[float]] | None = None  # of the keys of a version, in order
+        self._names: tuple[int, Mapping[str, Sequence[Key]]] | None = None  # the keys of a version, by their names
 
     @property
     def is_empty(self) -> bool:
@@ -208,8 +209,13 @@ class KeyRing:
 
     def named(self, name: str) -> Sequence[Key]:
         """Return the keys of this name that have not ended: one that was replaced is valid a while longer."""
-        now_s = self._now_s()
-        return [key for key in self._all() if key.caller.name == name and not key.has_ended(now_s)]
+        now_s, version = self._now_s(), 0 if self._stored is None else self._stored.version
+        if self._names is None or self._names[0] != version:
+            by_name: dict[str, list[Key]] = {}
+            for key in self._all():
+                by_name.setdefault(key.caller.name, []).append(key)
+            self._names = version, by_name
+        return [key for key in self._names[1].get(name, ()) if not key.has_ended(now_s)]
 
     def callers(self) -> Sequence[Caller]:
         """Return the callers that the keys stand for, but for those that have ended."""
