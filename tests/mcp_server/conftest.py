@@ -40,6 +40,7 @@ def calm(tmp_path: Path) -> dict[str, object]:
         "link",
         "hurt",
         "sleep",
+        "wait",
         "progress",
         "fail",
         "cancelled",

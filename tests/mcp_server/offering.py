@@ -1,6 +1,7 @@
 """An MCP server on standard input and output with prompts and resources beside its tools; standard library only."""
 
 import sys
+from pathlib import Path
 from typing import Any, Final
 
 from tests.mcp.behaving import Json, Server, text
@@ -19,6 +20,7 @@ class Offering(Server):
             "outputSchema": {"type": "object", "properties": {"sum": {"type": "number"}}},
             "icons": [{"src": "https://example.com/add.png"}, {"src": "file:///etc/passwd"}],
         }
+        self.tools["wait"] = {**self.tools["echo"], "name": "wait"}
         for name in ("link", "hurt", "picture"):
             self.tools[name] = {**self.tools["echo"], "name": name, "inputSchema": {"type": "object"}}
 
@@ -50,6 +52,9 @@ class Offering(Server):
     def do_picture(self, arguments: Json) -> Json:
         self.do_progress({**arguments, "steps": 3, "pause": 0.06})
         return {"content": [{"type": "image", "mimeType": "image/png", "data": "iVBO" * _QUARTERS}]}
+
+    def do_wait(self, arguments: Json) -> Json:
+        return text(Path(arguments["text"]).read_text())  # of a pipe: it opens once somebody writes to it
 
     def do_hurt(self, arguments: Json) -> Json:
         return {"content": [{"type": "no such kind"}, {"type": "text", "text": "read this"}]}

@@ -1,6 +1,7 @@
 """Held calls whose key may not make them any more after a reload: none runs, whoever approves it."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from gateways import until_read
 
 from gateway.contracts.store import Json
 from tests.mcp_server.serving import World, keys, texts, world
-from tests.mcp_server.test_workflow_tools import CALL, flows, runs
+from tests.mcp_server.test_workflow_tools import CALL, flows
 
 TEAM = keys(agent=["tools", "context"], anna=["context", "approve"], root=["admin"])
 Change = Callable[[Json], Json]
@@ -88,15 +89,17 @@ async def test_a_workflow_is_barred_as_a_tool_is(tmp_path: Path) -> None:
 
 async def test_a_workflow_stops_between_its_steps(calm: Json, tmp_path: Path) -> None:
     """Also before a step that nobody is asked about; the refusal is in the audit log."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
     steps = [
-        {"name": "one", "tool": "here.sleep", "with": {"seconds": 4}},
+        {"name": "one", "tool": "here.wait", "with": {"text": str(pipe)}},
         {"name": "two", "tool": "here.echo", "with": {"text": "hi"}},
     ]
     flow = {"name": "twice", "description": "x", "parameters": {"text": {"required": True}}, "steps": steps}
     async with world(**flows(tmp_path, flow, keys=TEAM, **calm)) as made, made.client(key="agent") as client:
         call = asyncio.create_task(client.call_tool(*CALL))
-        await until_read(lambda: runs(made), lambda found: bool(found))
-        await made.gateway.reload(agent(tools=["here.sleep", "workflow.*"])(made.config))
+        with await asyncio.to_thread(pipe.open, "w"):  # opens once the first step reads it
+            await made.gateway.reload(agent(tools=["here.wait", "workflow.*"])(made.config))
         result = await call
         assert result.is_error and "may not use this tool any more" in texts(result)
         log = (await made.get("/context/audit", key="root"))["data"]
