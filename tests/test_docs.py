@@ -15,6 +15,7 @@ from gateway.telemetry.exposition import Exposition
 from gateway.testing.clock import ManualClock
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import connect
+from gateway.upstream.health import HealthChecks, HealthRules
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/*.md"), *ROOT.glob("bench/*.md")])
@@ -48,7 +49,9 @@ async def test_every_metric_is_documented_with_its_labels() -> None:
         upstream.retries["stale"] += 1
         upstream.refused["busy"] += 1
         upstream.ejections["127.0.0.1:1", "breaker"] += 1
+        upstream.tries["127.0.0.1:1", "ok"] += 1
         several = group("ab", ManualClock())
+        several.checks = HealthChecks(several, HealthRules())
         gateway.metrics.sources.append(lambda: gauges((several,)))
         gateway.metrics.deadlines["head"] += 1
         gateway.metrics.further.append(busy_context().counted)

@@ -50,6 +50,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "keys rotate": "gateway keys rotate key_5c0c2f6d1a4b8e9f01234567 --grace 1h",
     "keys revoke": "gateway keys revoke key_5c0c2f6d1a4b8e9f01234567",
     "limits": "gateway limits --json",
+    "upstreams": "gateway upstreams --json",
     "usage": "gateway usage --by key,model --from 2026-11-01",
     "mcp list": "gateway mcp list",
     "mcp add": 'gateway mcp add time --command "uvx mcp-server-time" --keyword timezone',

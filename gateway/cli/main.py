@@ -28,7 +28,7 @@ from gateway.cli.commands import (
 from gateway.cli.completion import SHELLS, completion
 from gateway.cli.formatting import CommandError
 from gateway.cli.litellm import command as import_litellm
-from gateway.cli.operator import approvals, keys, limits, mcp, memories, runs, usage, workflows
+from gateway.cli.operator import approvals, keys, limits, mcp, memories, runs, upstreams, usage, workflows
 from gateway.config import ConfigError
 
 PROFILES = ("literal", "standard", "hardened")
@@ -166,6 +166,7 @@ def _parser() -> argparse.ArgumentParser:
         memories,
         keys,
         limits,
+        upstreams,
         usage,
         workflows,
         mcp,

@@ -19,6 +19,7 @@ from gateway.console.pages.service_form import ServiceForm
 from gateway.console.pages.services import Services
 from gateway.console.pages.status import Status
 from gateway.console.pages.tools import Tools
+from gateway.console.pages.upstreams import Upstreams
 from gateway.console.pages.usage import UsageReport
 from gateway.console.pages.workflows import Workflows
 from gateway.console.rendering import Rendering
@@ -70,7 +71,8 @@ def assemble(
     inbox = Inbox(rendering, live := Live(lambda *news: inbox.news_of(*news), is_valid=is_valid))
     others = (
         *(RunList(now_s), RunPages(live, now_s), Workflows(), Playground(), Prompts(), Memories(), Remembered()),
-        *(Tools(), ServiceForm(), Services(), Keys(now_s), UsageReport(now_s), Limits(now_s), Status()),
+        *(Tools(), ServiceForm(), Services(), Keys(now_s), UsageReport(now_s), Limits(now_s)),
+        *(Status(), Upstreams(now_s)),
     )
     pages = (*inbox.pages(), *(page for each in others for page in each.pages()))
     signing = Sessions(secret, lifetime_s=lifetime_s, now_s=now_s)

@@ -282,6 +282,8 @@ OPERATIONS: Final[Sequence[Operation]] = (
          "Operating", listing("Limit"), scopes=(*_LOOKS, "admin")),
     _get("/context/usage", "getUsage", "Get sums of usage, of the key's own tenant, or with `admin` of all",
          "Operating", ref("Usage"), scopes=(*_LOOKS, "admin"), parameters=_OF_USAGE),
+    _get("/context/upstreams", "listUpstreams", "List the upstreams: their endpoints, and how requests ended",
+         "Operating", listing("Upstream"), scopes=_ADMIN),
     _get("/context/status", "getStatus", "Get versions, upstreams, configuration, problems and recent figures",
          "Operating", ref("GatewayStatus"), scopes=_ADMIN),
     _get(_KEYS, "listKeys", "List the keys of the tenant, the newest first, then those of the configuration", "Keys",

@@ -13,6 +13,7 @@ from gateway.api.approvals import STATES as APPROVAL_STATES
 from gateway.api.approvals import Batch
 from gateway.api.decisions import DecisionBody
 from gateway.api.mcp_services import Acceptance
+from gateway.api.operating.upstreams import STATES as ENDPOINT_STATES
 from gateway.api.prompts import PromptBody
 from gateway.api.runs import STATES as RUN_STATES
 from gateway.api.runs import SettlementBody
@@ -257,6 +258,7 @@ def _answers_of_operating() -> dict[str, Schema]:
             soft=TRUTH,
             over=WHOLE,
         ),
+        "Upstream": _upstream(),
         "Usage": record(**usage, **texts("from", "to"), data=many(extended(sums, optional=True, **texts(*DIMENSIONS)))),
         "GatewayStatus": record(
             object=only("status"),
@@ -265,19 +267,34 @@ def _answers_of_operating() -> dict[str, Schema]:
             uptime_s=NUMBER,
             workers=WHOLE,
             upstreams=many(
-                record(
-                    **texts("name", "base_url"),
-                    up=maybe(TRUTH),
-                    idle=WHOLE,
-                    busy=WHOLE,
-                    endpoints=many(record(name=TEXT, up=TRUTH, requests=WHOLE)),
-                )
+                record(**texts("name", "base_url"), up=maybe(TRUTH), **dict.fromkeys(("idle", "busy"), WHOLE))
             ),
             configuration=OBJECT,
             problems=many(TEXT),
             history=record(step_s=NUMBER, points=many(point)),
         ),
     }
+
+
+def _upstream() -> Schema:
+    endpoint = record(
+        **texts("name", "url"),
+        state={"enum": list(ENDPOINT_STATES)},
+        retry_in_s=maybe(NUMBER),
+        **dict.fromkeys(("under_way", "concurrent"), maybe(WHOLE)),
+        weight=WHOLE,
+        models=many(TEXT),
+        **dict.fromkeys(("tries", "ejections"), maybe(OBJECT)),
+    )
+    return record(
+        object=only("upstream"),
+        **texts("name", "balance"),
+        fallback=many(TEXT),
+        connections=record(busy=WHOLE, idle=WHOLE),
+        queued=WHOLE,
+        **dict.fromkeys(("requests", "retries", "refused"), OBJECT),
+        endpoints=many(endpoint),
+    )
 
 
 def _error() -> Schema:

@@ -21,6 +21,10 @@ def gauges(groups: Iterable[Group]) -> Iterator[Metric]:
     able = GaugeMetricFamily("gateway_upstream_endpoint_up", "1 while it may get requests", labels=labels)
     busy = GaugeMetricFamily("gateway_upstream_endpoint_requests", "Requests under way", labels=labels)
     state = GaugeMetricFamily("gateway_upstream_breaker_state", "0 closed, 1 half-open, 2 open", labels=labels)
+    wait = GaugeMetricFamily(
+        "gateway_upstream_endpoint_wait_seconds", "Until its breaker or its pause may end", labels=labels
+    )
+    well = GaugeMetricFamily("gateway_upstream_endpoint_healthy", "1 unless its health checks fail", labels=labels)
     queue = GaugeMetricFamily("gateway_upstream_queued_requests", "Requests that wait for a place", labels=["upstream"])
     for group in groups:
         pools, now_s = [member.pool for member in group.members], group.clock()
@@ -35,4 +39,7 @@ def gauges(groups: Iterable[Group]) -> Iterator[Metric]:
             able.add_metric([group.name, member.name], float(member.obstacle(now_s) in (None, "busy")))
             busy.add_metric([group.name, member.name], member.inflight)
             state.add_metric([group.name, member.name], _STATES[member.breaker.state(now_s)])
-    yield from (up, pool, able, busy, state, queue)
+            wait.add_metric([group.name, member.name], member.waits_s(now_s))
+            if group.checks is not None:
+                well.add_metric([group.name, member.name], float(member.healthy))
+    yield from (up, pool, able, busy, state, wait, well, queue)

@@ -18,8 +18,9 @@ from gateway.api.memories import MemoryPages
 from gateway.api.operating.audit import AuditPages, AuditVerifier
 from gateway.api.operating.keys import KeyPages
 from gateway.api.operating.limits import LimitPages
-from gateway.api.operating.status import Status, StatusPages
+from gateway.api.operating.status import StatusPages
 from gateway.api.operating.tools import ToolPages
+from gateway.api.operating.upstreams import UpstreamPages
 from gateway.api.operating.usage import UsagePages
 from gateway.api.prompts import PromptPages
 from gateway.api.remembered import RememberedPages
@@ -50,6 +51,7 @@ from gateway.mcp_server.auth.bearers import Bearers
 from gateway.mcp_server.auth.protected_resource import ProtectedResource
 from gateway.mcp_server.opening import DoorNeeds, open_door
 from gateway.server.context_lane import Assembled, Shared, limiter_of
+from gateway.server.status import StatusFacts
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,7 +65,7 @@ class ApiPages:
     identify: Identify
     admit: Callable[[], None]
     is_of_console: Callable[[RequestHead], bool]
-    status: Callable[[], Awaitable[Status]]
+    facts: StatusFacts
     settings: Callable[[], Settings]
     keys: Callable[[], KeyRing]
     held_open: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
@@ -119,7 +121,7 @@ class ApiPages:
         verifier = AuditVerifier(self.shared.store, clock=self.shared.clock)
         tools = ToolPages(catalog=lambda: self.current().equipment.judge.catalog, authorise=self._authorise)
         audit = AuditPages(verifier, authorise=self._authorise)
-        status = StatusPages(self.status, authorise=self._authorise)
+        status = StatusPages(self.facts.read, authorise=self._authorise)
         keys = KeyPages(
             self.shared.store,
             settings=self.settings,
@@ -135,7 +137,8 @@ class ApiPages:
             clock=self.shared.clock,
         )
         limits = LimitPages(self._used, authorise=self._authorise)
-        pages = (tools, audit, status, keys, usage, limits)
+        upstreams = UpstreamPages(self.facts.upstreams, authorise=self._authorise)
+        pages = (tools, audit, status, keys, usage, limits, upstreams)
         return [route for page in pages for route in page.routes()]
 
     def _used(self, caller: Caller) -> list[Used]:

@@ -333,7 +333,7 @@ class Gateway:
     def _pages(self) -> ApiPages:
         told = (self._exposition, self._history, self._clock, self._started_s, self._demo_url)
         return ApiPages(
-            status=StatusFacts(lambda: self._loaded, self._current, *told).read,
+            facts=StatusFacts(lambda: self._loaded, self._current, *told),
             shared=self._shared,
             resumption=self._resumption,
             kept=self._kept,

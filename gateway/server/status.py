@@ -1,23 +1,22 @@
 """The facts of the status page: from the configuration in use, the numbers of all workers, and the history."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gateway.api.operating.status import EndpointStatus, Status, UpstreamStatus
+from gateway.api.operating.status import Status, UpstreamStatus
+from gateway.api.operating.upstreams import UpstreamFacts
 from gateway.config import Loaded, Settings, redactable
 from gateway.config.shown import shown_settings
 from gateway.config.values.secret import MASK
 from gateway.contracts.plugin import Clock
 from gateway.server.context_lane import Assembled
+from gateway.server.lanes.upstream_facts import UpstreamNumbers, upstream_facts
 from gateway.telemetry.exposition import Exposition
 from gateway.telemetry.history import History
 from gateway.tools.catalog import obstacles_of
 
 log = logging.getLogger("gateway")
-
-_UP, _CONNECTIONS = "gateway_upstream_up", "gateway_upstream_pool_connections"
-_ENDPOINT_UP, _ENDPOINT_REQUESTS = "gateway_upstream_endpoint_up", "gateway_upstream_endpoint_requests"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +35,7 @@ class StatusFacts:
         """Return the facts of this moment."""
         loaded = self.loaded()
         configuration = shown_settings(loaded.settings)
-        numbers: dict[tuple[str, str, str], float] = {}
-        for name, _, labels, value in (await self.exposition.numbers())[1]:
-            if name in (_UP, _CONNECTIONS, _ENDPOINT_UP, _ENDPOINT_REQUESTS):
-                facts = dict(labels)
-                numbers[name, facts["upstream"], facts.get("state", facts.get("endpoint", ""))] = value
+        numbers = UpstreamNumbers(*await self.exposition.numbers())
         return Status(
             now_s=self.clock.time(),
             started_s=self.started_s,
@@ -50,6 +45,11 @@ class StatusFacts:
             problems=list(self._problems(loaded)),
             points=self.history.points(),
         )
+
+    async def upstreams(self) -> Sequence[UpstreamFacts]:
+        """Return the facts of upstreams of this moment."""
+        numbers = UpstreamNumbers(*await self.exposition.numbers())
+        return tuple(upstream_facts(self.loaded().settings, demo_url=self.demo_url, numbers=numbers))
 
     def _upstreams(self, settings: Settings) -> Iterator[tuple[str, str]]:
         for upstream in settings.upstreams:
@@ -66,15 +66,10 @@ class StatusFacts:
             yield text
 
 
-def _upstream(name: str, base_url: str, numbers: dict[tuple[str, str, str], float]) -> UpstreamStatus:
-    up = numbers.get((_UP, name, ""))
-    idle, busy = (int(numbers.get((_CONNECTIONS, name, state), 0)) for state in ("idle", "busy"))
-    endpoints = [
-        EndpointStatus(endpoint, bool(value), int(numbers.get((_ENDPOINT_REQUESTS, name, endpoint), 0)))
-        for (gauge, upstream, endpoint), value in numbers.items()
-        if gauge == _ENDPOINT_UP and upstream == name
-    ]
-    return UpstreamStatus(name, base_url, None if up is None else bool(up), idle, busy, endpoints)
+def _upstream(name: str, base_url: str, numbers: UpstreamNumbers) -> UpstreamStatus:
+    up = numbers.gauge("up", name)
+    idle, busy = (int(numbers.gauge("pool_connections", name, state) or 0) for state in ("idle", "busy"))
+    return UpstreamStatus(name, base_url, None if up is None else bool(up), idle, busy)
 
 
 async def note_obstacles(assembled: Assembled) -> None:

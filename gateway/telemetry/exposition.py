@@ -40,11 +40,13 @@ _LARGEST = frozenset(
         "gateway_runs_stuck",
         "gateway_store_bytes",
         "gateway_upstream_breaker_state",
+        "gateway_upstream_endpoint_wait_seconds",
         "process_max_fds",
     )
 )
 _SMALLEST = frozenset(
     (
+        "gateway_upstream_endpoint_healthy",
         "gateway_upstream_endpoint_up",
         "gateway_upstream_up",
         "gateway_mcp_server_up",

@@ -48,7 +48,11 @@ OUTCOMES, RETRIES, FIRST_BYTE = (
     "gateway_upstream_retries",
     "gateway_upstream_time_to_first_byte_seconds",
 )
-REFUSED, EJECTIONS = "gateway_upstream_refused", "gateway_upstream_endpoint_ejections"
+REFUSED, EJECTIONS, TRIES = (
+    "gateway_upstream_refused",
+    "gateway_upstream_endpoint_ejections",
+    "gateway_upstream_endpoint_tries",
+)
 DISCONNECTS, DEADLINES, RELOADS = "gateway_client_disconnects", "gateway_deadlines", "gateway_config_reloads"
 DROPPED_LINES, LAG = "gateway_log_lines_dropped", "gateway_event_loop_lag_seconds"
 #: By the name without `_total`.
@@ -63,6 +67,7 @@ HTTP_FACTS: Mapping[str, Facts] = MappingProxyType(
         RETRIES: Facts("Requests sent again, or to a fallback", ("upstream", "reason")),
         REFUSED: Facts("Requests not sent, or not sent again", ("upstream", "reason")),
         EJECTIONS: Facts("Endpoints taken out, by what found them failing", ("upstream", "endpoint", "reason")),
+        TRIES: Facts("Requests sent to an endpoint, by what they say of it", ("upstream", "endpoint", "outcome")),
         FIRST_BYTE: Facts("From the request sent to the first byte of the answer", ("upstream",), DURATION_BUCKETS_S),
         DISCONNECTS: Facts("Clients that left before their answer was whole"),
         DEADLINES: Facts("Connections ended by a deadline", ("deadline",)),
@@ -130,16 +135,18 @@ class UpstreamTally:
     """The counts of one upstream. Outcomes: ok, error (5xx), connect, timeout, reset, truncated, invalid, cancelled.
 
     `refused`: why a request was not sent (again): open, pausing, busy, wait, budget. `ejections` are by endpoint and
-    reason.
+    reason, `tries` by endpoint and what they say of it: ok, failed, or none (the client left, or the request may be at
+    fault).
     """
 
-    __slots__ = ("ejections", "first_byte", "outcomes", "refused", "retries")
+    __slots__ = ("ejections", "first_byte", "outcomes", "refused", "retries", "tries")
 
     def __init__(self) -> None:
         self.outcomes: defaultdict[str, int] = defaultdict(int)
         self.retries: defaultdict[str, int] = defaultdict(int)
         self.refused: defaultdict[str, int] = defaultdict(int)
         self.ejections: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self.tries: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.first_byte = Histogram(DURATION_BUCKETS_S)
 
 
@@ -194,6 +201,8 @@ class Metrics:
                 yield (REFUSED, (name, reason)), (count,)
             for (endpoint, reason), count in tally.ejections.items():
                 yield (EJECTIONS, (name, endpoint, reason)), (count,)
+            for (endpoint, outcome), count in tally.tries.items():
+                yield (TRIES, (name, endpoint, outcome)), (count,)
             yield (FIRST_BYTE, (name,)), tally.first_byte.values()
         yield (DISCONNECTS, ()), (self.client_disconnects,)
         for deadline, count in self.deadlines.items():

@@ -198,6 +198,7 @@ class Group:
     def give_back(self, member: Member, *, failed: bool | None, probe: bool) -> None:
         """Give a place back. `failed`: whether the endpoint was at fault; None: the end says nothing about it."""
         member.inflight -= 1
+        self.tally.tries[member.name, _SAID[failed]] += 1
         if failed is None:
             member.breaker.left(probe=probe)
         elif not failed:
@@ -295,6 +296,8 @@ class Group:
         log.warning("endpoint admitted again", extra={"facts": {"upstream": self.name, "endpoint": member.name}})
 
 
+#: The label of a try in the metrics, by whether its endpoint was at fault.
+_SAID: Final[dict[bool | None, str]] = {False: "ok", True: "failed", None: "none"}
 _WHY: dict[Obstacle, str] = {
     "unhealthy": "fails its health checks",
     "open": "failed too often (its breaker is open)",

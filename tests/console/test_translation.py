@@ -11,6 +11,8 @@ from gateway.console.pages.limits import RENEWED, SCOPES, WORDS
 from gateway.console.pages.services import PARTS
 from gateway.console.pages.status import FIGURES
 from gateway.console.pages.tools import SOURCES
+from gateway.console.pages.upstreams import OUTCOMES
+from gateway.console.pages.upstreams import STATES as ENDPOINT_STATES
 from gateway.console.pages.usage import KINDS
 from gateway.console.site import REFUSALS
 from gateway.console.translation import CHINESE, FILE
@@ -45,7 +47,8 @@ def test_every_text_is_translated() -> None:
     states = {state for states in (RunState, ApprovalState, StepState) for state in states.__args__}
     shown = texts() | set(DONE.values()) | set(BASES.values()) | {entry.name for entry in ENTRIES} | states
     shown |= set(PARTS.values()) | set(SOURCES.values()) | {title for _, title, _ in FIGURES}
-    shown |= {*KINDS.values(), *SCOPES.values(), *WORDS.values(), *RENEWED.values()}
+    shown |= {*KINDS.values(), *SCOPES.values(), *WORDS.values(), *RENEWED.values(), *OUTCOMES.values()}
+    shown |= {word for word, _ in ENDPOINT_STATES.values()}
     shown |= set(REFUSALS.values()) | {"valid", "expired", "revoked"}
     assert len(shown) > 300
     assert shown - CHINESE.keys() == set()

@@ -29,5 +29,7 @@ def test_endpoints_are_shown_where_there_are_several() -> None:
         ("endpoint_requests", "up", "b"): 0,
         ("breaker_state", "up", "a"): 0,
         ("breaker_state", "up", "b"): 2,
+        ("endpoint_wait_seconds", "up", "a"): 0,
+        ("endpoint_wait_seconds", "up", "b"): 10,
         ("queued_requests", "up"): 0,
     }

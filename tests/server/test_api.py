@@ -47,6 +47,7 @@ async def test_each_page_is_there_once() -> None:
             "/context/audit/verification",
             "/context/tools",
             "/context/status",
+            "/context/upstreams",
             "/context/ws",
             "/context/v1/responses",
             "/context/v1/responses/compact",

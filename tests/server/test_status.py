@@ -52,17 +52,3 @@ async def test_secrets_are_masked_and_problems_named() -> None:
     assert found["problems"] == ["the tool cannot run with ***"]
     assert found["configuration"]["upstreams"][0]["api_key"] == "***"
     assert [(one["name"], one["base_url"]) for one in found["upstreams"]] == [("up", "http://127.0.0.1:9/v1")]
-
-
-async def test_endpoints_are_shown_one_by_one() -> None:
-    """With those that get no requests."""
-    endpoints = [{"url": "http://127.0.0.1:9/v1", "name": "a"}, {"url": "http://127.0.0.1:10/v1"}]
-    async with LocalGateway({"upstreams": [{"name": "up", "endpoints": endpoints}]}) as made:
-        group = made.gateway._listeners["listen"].router.groups[0]
-        group.found(group.members[0], failing="it answered 500")
-        (up,) = (await status_of(made))["upstreams"]
-    assert up["base_url"] == "http://127.0.0.1:9/v1, http://127.0.0.1:10/v1"
-    assert up["endpoints"] == [
-        {"name": "a", "up": False, "requests": 0},
-        {"name": "127.0.0.1:10", "up": True, "requests": 0},
-    ]

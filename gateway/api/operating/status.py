@@ -19,20 +19,10 @@ STATUS: Final = "/context/status"
 
 
 @dataclass(frozen=True, slots=True)
-class EndpointStatus:
-    """An endpoint in all workers. `up`: each of them sends it requests. `requests` are under way."""
-
-    name: str
-    up: bool
-    requests: int
-
-
-@dataclass(frozen=True, slots=True)
 class UpstreamStatus:
     """An upstream and its connections in all workers. `up`: the last connection attempt of none failed.
 
-    None: no worker has reported it. `endpoints` are those of an upstream with rules or several of them. `base_url` then
-    has the addresses of all.
+    None: no worker has reported it. `base_url` has the addresses of all its endpoints.
     """
 
     name: str
@@ -40,7 +30,6 @@ class UpstreamStatus:
     up: bool | None
     idle: int
     busy: int
-    endpoints: Sequence[EndpointStatus] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +78,6 @@ def status_view(status: Status) -> Json:
                 "up": one.up,
                 "idle": one.idle,
                 "busy": one.busy,
-                "endpoints": [{"name": e.name, "up": e.up, "requests": e.requests} for e in one.endpoints],
             }
             for one in status.upstreams
         ],

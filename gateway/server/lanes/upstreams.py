@@ -27,14 +27,19 @@ def build_groups(upstreams: Sequence[Upstream], *, metrics: Metrics, clock: Call
 
 def endpoints_of(upstream: Upstream) -> list[Endpoint]:
     """Return the endpoints of an upstream. Raises OSError (ssl.SSLError) if the TLS files cannot be used."""
-    given = _given(upstream)
+    given = given_endpoints(upstream)
     tls = _tls(upstream) if any(one.url.startswith("https:") for one in given) else None
     return [_endpoint(upstream, one, tls) for one in given]
 
 
-def _given(upstream: Upstream) -> Sequence[schema.Endpoint]:
+def given_endpoints(upstream: Upstream) -> Sequence[schema.Endpoint]:
     """Return the endpoints as configured, or the one that `base_url` is."""
     return upstream.endpoints or tuple(schema.Endpoint(url=url) for url in upstream.urls)
+
+
+def name_of(endpoint: schema.Endpoint) -> str:
+    """Return the name of an endpoint in its upstream: its own, or its host and port."""
+    return endpoint.name or urlsplit(endpoint.url).netloc
 
 
 def _group(upstream: Upstream, *, metrics: Metrics, clock: Callable[[], float]) -> Group:
@@ -42,13 +47,13 @@ def _group(upstream: Upstream, *, metrics: Metrics, clock: Callable[[], float]) 
     members = [
         Member(
             Pool(facts, clock=clock),
-            name=one.name or facts.authority.decode(),
+            name=name_of(one),
             weight=one.weight,
             most=one.concurrent,
             models=one.models,
             breaker=rules.breaker,
         )
-        for one, facts in zip(_given(upstream), endpoints_of(upstream), strict=True)
+        for one, facts in zip(given_endpoints(upstream), endpoints_of(upstream), strict=True)
     ]
     group = Group(upstream.name, members, tally=metrics.upstream(upstream.name), clock=clock, rules=rules)
     if (health := upstream.health) is not None:

@@ -1,0 +1,108 @@
+"""The page of upstreams: which endpoints get requests, why others do not, and how their requests ended."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, get_args
+
+from aiohttp import web
+
+from gateway.api.request import Authorise, query_of
+from gateway.api.site import Route, readable
+from gateway.api.views import list_answer
+from gateway.contracts.store import Json
+
+UPSTREAMS: Final = "/context/upstreams"
+
+#: What an endpoint does now: `up`, it gets requests; `unhealthy`, its health checks fail; `open` and `half-open`, its
+#: breaker; `pausing`, it asked for a pause; `unreachable`, the last connection attempt failed; `unknown`, no worker
+#: has said anything of it.
+EndpointState: TypeAlias = Literal["up", "unhealthy", "open", "half-open", "pausing", "unreachable", "unknown"]
+STATES: Final[tuple[EndpointState, ...]] = get_args(EndpointState)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointFacts:
+    """An endpoint in all workers: the state is the worst of theirs.
+
+    `retry_in_s`: when breaker or pause let a request through, in seconds; None: at once, or once its health checks
+    pass. `under_way` are requests now, of which each worker sends it `most` at a time (None: any number). `tries` are
+    counted by outcome, `ejections` by reason, since the gateway started. Both, and `under_way`, are None for the
+    single endpoint of an upstream without rules: the numbers of the upstream are its own.
+    """
+
+    name: str
+    url: str
+    state: EndpointState
+    retry_in_s: float | None
+    under_way: int | None
+    most: int | None
+    weight: int
+    models: Sequence[str]
+    tries: Mapping[str, int] | None
+    ejections: Mapping[str, int] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamFacts:
+    """An upstream in all workers. Counts are those since the gateway started: by outcome and by reason.
+
+    `queued`: requests that wait for a place. `fallback`: upstreams that take its requests while it cannot.
+    """
+
+    name: str
+    idle: int
+    busy: int
+    queued: int
+    balance: str
+    fallback: Sequence[str]
+    requests: Mapping[str, int]
+    retries: Mapping[str, int]
+    refused: Mapping[str, int]
+    endpoints: Sequence[EndpointFacts]
+
+
+class UpstreamPages:
+    """The page of one worker. `upstreams` returns the facts of this moment."""
+
+    def __init__(self, upstreams: Callable[[], Awaitable[Sequence[UpstreamFacts]]], *, authorise: Authorise) -> None:
+        self._upstreams = upstreams
+        self._authorise = authorise
+
+    def routes(self) -> list[Route]:
+        """Return (method, path, handler) for `add_route` of aiohttp's router."""
+        return [*readable(UPSTREAMS, self._get)]
+
+    async def _get(self, request: web.Request) -> web.Response:
+        self._authorise(request, "admin")
+        query_of(request)
+        return list_answer([upstream_view(one) for one in await self._upstreams()])
+
+
+def upstream_view(upstream: UpstreamFacts) -> Json:
+    """Return an upstream with its endpoints."""
+    return {
+        "object": "upstream",
+        "name": upstream.name,
+        "balance": upstream.balance,
+        "fallback": list(upstream.fallback),
+        "connections": {"busy": upstream.busy, "idle": upstream.idle},
+        "queued": upstream.queued,
+        "requests": dict(upstream.requests),
+        "retries": dict(upstream.retries),
+        "refused": dict(upstream.refused),
+        "endpoints": [
+            {
+                "name": one.name,
+                "url": one.url,
+                "state": one.state,
+                "retry_in_s": None if one.retry_in_s is None else round(one.retry_in_s, 3),
+                "under_way": one.under_way,
+                "concurrent": one.most,
+                "weight": one.weight,
+                "models": list(one.models),
+                "tries": None if one.tries is None else dict(one.tries),
+                "ejections": None if one.ejections is None else dict(one.ejections),
+            }
+            for one in upstream.endpoints
+        ],
+    }

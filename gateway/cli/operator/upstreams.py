@@ -1,0 +1,57 @@
+"""`gateway upstreams`: shows which endpoints of a running gateway get requests, and why others do not."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from gateway.approvals.escaping import shown
+from gateway.cli.commands import Commands
+from gateway.cli.formatting import View, list_lines, views
+from gateway.cli.operator.arguments import add_asking, json_option
+from gateway.cli.operator.remote import Remote
+
+PATH: Final = ("context", "upstreams")
+_NAME_CHARS: Final = 100
+#: Outcomes of requests that are no failure of an upstream.
+_NO_FAILURE: Final = ("ok", "cancelled")
+
+
+def add(commands: Commands) -> None:
+    """Add `gateway upstreams`."""
+    p = add_asking(commands, "upstreams", listed, "show the upstreams, their endpoints, and how requests ended")
+    json_option(p)
+
+
+def listed(remote: Remote, *, as_json: bool) -> Iterator[str]:
+    """Yield an upstream with its endpoints, a line each, or one JSON object. Raises RemoteError."""
+    return list_lines(views(remote.get(*PATH).get("data")), _lines, as_json=as_json)
+
+
+def _lines(view: View) -> Iterator[str]:
+    requests = _counts(view.get("requests"))
+    failed = sum(count for outcome, count in requests.items() if outcome not in _NO_FAILURE)
+    told = [f"{sum(requests.values())} requests sent", f"{failed} failed"]
+    told += [f"{sum(found)} {what}" for key, what in _SUMS.items() if (found := _counts(view.get(key)).values())]
+    if queued := view.get("queued"):
+        told.append(f"{queued} waiting")
+    yield f"{shown(str(view.get('name')), _NAME_CHARS)}: {', '.join(told)}"
+    yield from map(_endpoint_line, views(view.get("endpoints")))
+
+
+#: Counts of an upstream that are told if there are any.
+_SUMS: Final = {"retries": "sent again", "refused": "not sent"}
+
+
+def _endpoint_line(view: View) -> str:
+    retry_s = view.get("retry_in_s")
+    state = str(view.get("state")) + (f", tried again in {retry_s:g} s" if isinstance(retry_s, int | float) else "")
+    parts = [f"  {shown(str(view.get('name')), _NAME_CHARS)}: {state}"]
+    if (under_way := view.get("under_way")) is not None:
+        tries, ejections = _counts(view.get("tries")), _counts(view.get("ejections"))
+        parts.append(f"{under_way} under way")
+        parts.append(f"{sum(tries.values())} tries, {tries.get('failed', 0)} failed")
+        parts += [f"taken out: {sum(ejections.values())}"] if ejections else []
+    return "; ".join(parts)
+
+
+def _counts(value: object) -> Mapping[str, int]:
+    return value if isinstance(value, dict) else {}

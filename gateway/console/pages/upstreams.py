@@ -1,0 +1,81 @@
+"""The page of upstreams: their endpoints, why some get no requests, and how requests ended."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from gateway.console.visit import ADMIN, Page, Visit
+from gateway.contracts.store import Json
+
+#: States of endpoints: in words, and the class of the badge.
+STATES: Final[Mapping[str, tuple[str, str]]] = {
+    "up": ("gets requests", "running"),
+    "unhealthy": ("fails its health checks", "error"),
+    "open": ("breaker open", "error"),
+    "half-open": ("breaker half-open", "starting"),
+    "pausing": ("pauses, as it asked", "starting"),
+    "unreachable": ("not reachable", "error"),
+    "unknown": ("not asked yet", "stopped"),
+}
+#: Outcomes of requests, in words; the first two are no failures of the upstream.
+OUTCOMES: Final[Mapping[str, str]] = {
+    "ok": "answered",
+    "cancelled": "left by the client",
+    "error": "answered with 5xx",
+    "connect": "no connection",
+    "timeout": "timed out",
+    "reset": "reset",
+    "truncated": "cut",
+    "invalid": "not HTTP",
+    "unavailable": "not sent",
+}
+NO_FAILURES: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownUpstream:
+    """One upstream: the facts of the API, and what they add up to. `outcomes` are those that happened, in words."""
+
+    facts: Json
+    requests: int
+    failed: int
+    outcomes: list[tuple[str, int]]
+    retried: int
+    refused: int
+
+
+class Upstreams:
+    """The page of upstreams, below that of the status. `now_s` returns the Unix time."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+
+    def pages(self) -> tuple[Page, ...]:
+        return (Page("GET", "/status/upstreams", self._upstreams, ADMIN),)
+
+    async def _upstreams(self, visit: Visit) -> web.Response:
+        found = (await visit.api.get("context", "upstreams"))["data"]
+        return await visit.page_in_parts(
+            "upstreams.html",
+            part="upstreams_now.html",
+            title="Upstreams",
+            upstreams=[shown_upstream(one) for one in found],
+            read_at=self._now_s(),
+            states=STATES,
+        )
+
+
+def shown_upstream(facts: Json) -> ShownUpstream:
+    """Return an upstream of the API with its sums."""
+    counts: Mapping[str, int] = facts["requests"]
+    harmless = list(OUTCOMES)[:NO_FAILURES]
+    return ShownUpstream(
+        facts=facts,
+        requests=sum(counts.values()),
+        failed=sum(count for outcome, count in counts.items() if outcome not in harmless),
+        outcomes=[(word, counts[outcome]) for outcome, word in OUTCOMES.items() if counts.get(outcome)],
+        retried=sum(facts["retries"].values()),
+        refused=sum(facts["refused"].values()),
+    )

@@ -1,0 +1,95 @@
+"""The facts of upstreams for people: from the configuration, and the numbers of all workers."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from gateway.api.operating.upstreams import EndpointFacts, EndpointState, UpstreamFacts
+from gateway.config import Settings
+from gateway.config.schema import upstreams as schema
+from gateway.config.schema.upstreams import Upstream
+from gateway.server.lanes.upstreams import given_endpoints, name_of
+from gateway.telemetry.metrics import EJECTIONS, OUTCOMES, REFUSED, RETRIES, TRIES
+from gateway.telemetry.page_text import Gauge
+from gateway.telemetry.shared_counts import Counts
+
+_PREFIX: Final = "gateway_upstream_"
+#: States of a breaker that is not closed, as its gauge has them.
+_BREAKER: Final[Mapping[float, EndpointState]] = {1.0: "half-open", 2.0: "open"}
+
+
+class UpstreamNumbers:
+    """The numbers of upstreams that all workers have told: gauges of this moment, and counts."""
+
+    def __init__(self, counts: Counts, gauges: Iterable[Gauge]) -> None:
+        self._gauges = {
+            (name.removeprefix(_PREFIX), *(value for _, value in sorted(labels, reverse=True))): number
+            for name, _, labels, number in gauges
+            if name.startswith(_PREFIX)
+        }
+        self._counts: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+        for (family, labels), values in counts.items():
+            if family in (OUTCOMES, RETRIES, REFUSED, EJECTIONS, TRIES):
+                *whose, what = labels
+                self._counts[family, *whose][what] += int(values[0])
+
+    def gauge(self, name: str, *labels: str) -> float | None:
+        """Return a gauge by upstream, then endpoint or state; None: no worker has one."""
+        return self._gauges.get((name, *labels))
+
+    def counted(self, family: str, *whose: str) -> Mapping[str, int]:
+        """Return the counts of an upstream, or of one endpoint, by the last label."""
+        return self._counts[family, *whose]
+
+
+def upstream_facts(settings: Settings, *, demo_url: str | None, numbers: UpstreamNumbers) -> Iterator[UpstreamFacts]:
+    """Yield each upstream of a configuration. `demo_url`: the address of the demo model, for one without any."""
+    upstreams = settings.upstreams
+    if not upstreams and demo_url is not None:
+        upstreams = (Upstream(name="demo", base_url=demo_url),)
+    for upstream in upstreams:
+        name = upstream.name
+        yield UpstreamFacts(
+            name=name,
+            idle=int(numbers.gauge("pool_connections", name, "idle") or 0),
+            busy=int(numbers.gauge("pool_connections", name, "busy") or 0),
+            queued=int(numbers.gauge("queued_requests", name) or 0),
+            balance=upstream.balance,
+            fallback=upstream.fallback,
+            requests=numbers.counted(OUTCOMES, name),
+            retries=numbers.counted(RETRIES, name),
+            refused=numbers.counted(REFUSED, name),
+            endpoints=[_endpoint(one, name, numbers) for one in given_endpoints(upstream)],
+        )
+
+
+def _endpoint(endpoint: schema.Endpoint, upstream: str, numbers: UpstreamNumbers) -> EndpointFacts:
+    name = name_of(endpoint)
+    place = upstream, name
+    under_way = numbers.gauge("endpoint_requests", *place)
+    is_counted = under_way is not None
+    return EndpointFacts(
+        name=name,
+        url=endpoint.url,
+        state=_state(numbers, *place),
+        retry_in_s=numbers.gauge("endpoint_wait_seconds", *place) or None,
+        under_way=None if under_way is None else int(under_way),
+        most=endpoint.concurrent,
+        weight=endpoint.weight,
+        models=endpoint.models,
+        tries=numbers.counted(TRIES, *place) if is_counted else None,
+        ejections=numbers.counted(EJECTIONS, *place) if is_counted else None,
+    )
+
+
+def _state(numbers: UpstreamNumbers, upstream: str, endpoint: str) -> EndpointState:
+    place = upstream, endpoint
+    up = numbers.gauge("endpoint_up", *place)
+    if up is None:  # the single endpoint of an upstream without rules
+        reached = numbers.gauge("up", upstream)
+        return "unknown" if reached is None else "up" if reached else "unreachable"
+    if numbers.gauge("endpoint_healthy", *place) == 0:
+        return "unhealthy"
+    if (state := _BREAKER.get(numbers.gauge("breaker_state", *place) or 0.0)) is not None:
+        return state
+    return "up" if up else "pausing"

@@ -1,0 +1,34 @@
+"""`gateway upstreams`: an upstream with its endpoints, a line each."""
+
+import json
+import re
+
+from cli_cases import told
+from functional.several import chat, several
+from functional.through import ask
+
+from gateway.cli.operator.remote import Remote
+from gateway.cli.operator.upstreams import listed
+from gateway.testing.local import LocalGateway
+from gateway.testing.scripts import answer, ok, serve
+
+
+async def test_upstreams_are_listed() -> None:
+    """With the endpoint that failed, and how often requests were sent again."""
+    async with several(serve(answer(502)), serve(ok()), breaker={"failures": 2, "open": "1h", "longest": "1h"}) as up:
+        for _ in range(4):
+            assert (await ask(up.gateway, chat())).status == 200
+        lines = await told(lambda: listed(Remote(up.gateway.base_url, None), as_json=False))
+        assert [re.sub(r"in 3[0-9.]+ s", "in N s", line) for line in lines] == [
+            "up: 6 requests sent, 2 failed, 2 sent again",
+            "  a: open, tried again in N s; 0 under way; 2 tries, 2 failed; taken out: 1",
+            "  b: up; 0 under way; 4 tries, 0 failed",
+        ]
+        (line,) = await told(lambda: listed(Remote(up.gateway.base_url, None), as_json=True))
+        assert json.loads(line)["endpoints"][0]["state"] == "open"
+
+
+async def test_an_upstream_without_rules_has_only_a_state() -> None:
+    async with LocalGateway({"upstreams": [{"name": "up", "base_url": "http://127.0.0.1:9/v1"}]}) as gateway:
+        lines = await told(lambda: listed(Remote(gateway.base_url, None), as_json=False))
+        assert lines == ["up: 0 requests sent, 0 failed", "  127.0.0.1:9: up"]
