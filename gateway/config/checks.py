@@ -17,6 +17,7 @@ from gateway.config.serve_checks import check_serve, is_keyless
 from gateway.config.upstreams import check_upstreams
 from gateway.config.values.addresses import parse_address
 from gateway.config.values.secret import Hidden
+from gateway.config.waits import check_waits
 from gateway.text.reserved import ServiceNames
 
 # What models accept as the name of a function.
@@ -38,6 +39,7 @@ def check(document: Document) -> None:
     _check_listen(document)
     _check_tls(document)
     check_upstreams(document)
+    check_waits(document)
     check_models(document)
     check_limits(document)
     _check_alternatives(document)
