@@ -1,7 +1,11 @@
 """The breaker of one endpoint: after enough failures it gets no requests for a while, then one at a time.
 
-Invariants: closed, it admits everything; open, nothing; half-open, one probe at a time. Only the probe's own end
-changes an open breaker: what began before it opened and ends later says nothing new.
+Invariants: closed, it admits everything; open, nothing; half-open, one probe at a time has the turn. Only probes change
+an open breaker: what began before it opened and ends later says nothing new.
+
+A probe has its turn for as long as the first ejection takes, from when its request is whole. After that another request
+may probe beside it, so that neither a slow client nor a silent endpoint keeps everybody out. The good answer of any of
+them closes the breaker; only a failure of the one whose turn it is opens it again.
 
 An answer counts as a success when it is whole, so that an endpoint that dies in the middle of each answer is ejected,
 too. A probe's head is enough to admit others again, because a stream can take minutes; one more failure then opens it.
@@ -29,10 +33,26 @@ class BreakerRules:
     longest_s: float = 300.0
 
 
+@dataclass(slots=True, eq=False)
+class Probe:
+    """A request that began while a breaker was half-open. `opening` says after which of its openings."""
+
+    opening: int
+
+
 class Breaker:
     """The state of one endpoint. All times are those of the caller's monotonic clock, in seconds."""
 
-    __slots__ = ("_ejections", "_failures", "_probing", "_recent", "_rules", "_until_s")
+    __slots__ = (
+        "_ejections",
+        "_failures",
+        "_opening",
+        "_recent",
+        "_rules",
+        "_turn",
+        "_turn_until_s",
+        "_until_s",
+    )
 
     def __init__(self, rules: BreakerRules | None) -> None:
         """Begin closed. Without `rules` it never opens."""
@@ -40,7 +60,9 @@ class Breaker:
         self._failures = 0
         self._recent: deque[bool] = deque(maxlen=WINDOW * rules.failures if rules is not None else 1)
         self._until_s: float | None = None  # None: closed
-        self._probing = False
+        self._opening = 0  # how often it opened
+        self._turn: Probe | None = None  # of this probe; closed: of the one that closed it
+        self._turn_until_s = 0.0
         self._ejections = 0  # in a row: without a whole answer between them
 
     def state(self, now_s: float) -> State:
@@ -51,39 +73,57 @@ class Breaker:
 
     def admits(self, now_s: float) -> bool:
         """Return whether a request may begin now."""
-        return self._until_s is None or (now_s >= self._until_s and not self._probing)
+        return self._until_s is None or (now_s >= self._until_s and self._turn_is_free(now_s))
 
     def waits_s(self, now_s: float) -> float:
         """Return the seconds until it may admit something."""
-        return 0.0 if self._until_s is None else max(self._until_s - now_s, 0.0)
+        if self._until_s is None:
+            return 0.0
+        return max((self._until_s if self._turn is None else self._turn_until_s) - now_s, 0.0)
 
-    def begin(self) -> bool:
-        """Note that a request began. Return whether it is the probe: hand that back with its end."""
-        self._probing = self._until_s is not None
-        return self._probing
+    def begin(self, now_s: float, *, whole: bool = True) -> Probe | None:
+        """Note that a request began. Return the probe that it is, if it is one: hand that back with its end.
 
-    def answered(self, *, probe: bool) -> None:
-        """Note that a good answer began. A probe's closes the breaker; one failure more would open it again."""
-        if probe and self._until_s is not None:
-            self._close()
-            self._failures = (self._rules.failures if self._rules is not None else 1) - 1
+        `whole`: its client has sent all of it. If not, call `sent` then.
+        """
+        if self._until_s is None:
+            return None
+        probe = Probe(self._opening)
+        if whole:
+            self.sent(probe, now_s)
+        return probe
 
-    def succeeded(self, *, probe: bool) -> None:
-        """Note a whole good answer."""
-        if probe and self._until_s is not None:
-            self._close()
+    def sent(self, probe: Probe, now_s: float) -> None:
+        """Note that the request of a probe is whole: from now on it has the turn, if nobody else has it."""
+        if self._is_open_for(probe) and self._turn_is_free(now_s) and self._rules is not None:
+            self._turn, self._turn_until_s = probe, now_s + self._rules.open_s
+
+    def answered(self, probe: Probe | None) -> bool:
+        """Note that a good answer began. Return whether it closes the breaker; one failure more would open it again."""
+        if probe is None or not self._is_open_for(probe):
+            return False
+        self._close()
+        self._turn = probe
+        self._failures = (self._rules.failures if self._rules is not None else 1) - 1
+        return True
+
+    def succeeded(self, probe: Probe | None) -> bool:
+        """Note a whole good answer. Return whether it closes the breaker."""
+        closes = self.answered(probe)
         if self._until_s is None:
             self._failures = self._ejections = 0
             self._recent.append(False)
+        return closes
 
-    def failed(self, now_s: float, *, probe: bool) -> bool:
+    def failed(self, now_s: float, probe: Probe | None) -> bool:
         """Note a failure. Return whether the endpoint is ejected by it, or again."""
-        if self._rules is None:
+        if self._rules is None or (probe is not None and self._turn not in (None, probe)):
             return False
         if self._until_s is not None:
-            if probe:
+            opens = probe is not None and self._is_open_for(probe)
+            if opens:
                 self._open(self._rules, now_s)
-            return probe
+            return opens
         self._failures += 1
         self._recent.append(True)
         flaps = len(self._recent) == self._recent.maxlen and 2 * sum(self._recent) >= len(self._recent)
@@ -92,22 +132,30 @@ class Breaker:
         self._open(self._rules, now_s)
         return True
 
-    def left(self, *, probe: bool) -> None:
+    def left(self, probe: Probe | None) -> None:
         """Note an end that says nothing about the endpoint: the client left. Another probe may follow."""
-        if probe:
-            self._probing = False
+        if probe is not None and self._turn is probe and self._until_s is not None:
+            self._turn = None
 
     def close(self) -> None:
         """Admit everything again: something else has found the endpoint well."""
         self._close()
         self._failures = self._ejections = 0
 
+    def _turn_is_free(self, now_s: float) -> bool:
+        return self._turn is None or now_s >= self._turn_until_s
+
+    def _is_open_for(self, probe: Probe) -> bool:
+        """Return whether it is still open since the opening that the probe came after."""
+        return self._until_s is not None and probe.opening == self._opening
+
     def _open(self, rules: BreakerRules, now_s: float) -> None:
         length_s = rules.open_s * 2.0 ** min(self._ejections, 32)
         self._until_s = now_s + min(length_s, rules.longest_s)
+        self._opening += 1
         self._ejections += 1
-        self._probing = False
+        self._turn = None
 
     def _close(self) -> None:
-        self._until_s, self._probing = None, False
+        self._until_s = self._turn = None
         self._recent.clear()

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from gateway.errors import GatewayError
 from gateway.telemetry.metrics import UpstreamTally
 from gateway.upstream.balance import Balance, choose
-from gateway.upstream.breaker import BreakerRules
+from gateway.upstream.breaker import BreakerRules, Probe
 from gateway.upstream.budget import RetryBudget
 from gateway.upstream.member import Member, Obstacle
 
@@ -190,30 +190,28 @@ class Group:
 
     # Places.
 
-    def take(self, member: Member) -> bool:
-        """Take a place at an endpoint. Return whether the request is its breaker's probe."""
+    def take(self, member: Member, *, whole: bool = True) -> Probe | None:
+        """Take a place at an endpoint. Return the probe of its breaker that the request is (`Breaker.begin`)."""
         member.inflight += 1
-        return member.breaker.begin()
+        return member.breaker.begin(self.clock(), whole=whole)
 
-    def give_back(self, member: Member, *, failed: bool | None, probe: bool) -> None:
+    def give_back(self, member: Member, *, failed: bool | None, probe: Probe | None) -> None:
         """Give a place back. `failed`: whether the endpoint was at fault; None: the end says nothing about it."""
         member.inflight -= 1
         self.tally.tries[member.name, _SAID[failed]] += 1
         if failed is None:
-            member.breaker.left(probe=probe)
+            member.breaker.left(probe)
         elif not failed:
-            if member.breaker.state(self.clock()) != "closed" and probe:
+            if member.breaker.succeeded(probe):
                 self._admitted(member)
-            member.breaker.succeeded(probe=probe)
-        elif member.breaker.failed(self.clock(), probe=probe):
+        elif member.breaker.failed(self.clock(), probe):
             self._ejected(member, "breaker", for_s=member.breaker.waits_s(self.clock()))
         self.serve_queue()
 
-    def answered(self, member: Member, *, probe: bool) -> None:
+    def answered(self, member: Member, *, probe: Probe | None) -> None:
         """Note that a good answer began."""
-        if probe:
+        if member.breaker.answered(probe):
             self._admitted(member)
-        member.breaker.answered(probe=probe)
 
     async def place(self, tries: "Tries") -> Member:
         """Wait in the queue for a place, which `tries` then has. Raises GatewayError (overloaded).

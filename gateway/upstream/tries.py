@@ -12,6 +12,7 @@ from copy import copy
 from typing import Final
 
 from gateway.errors import GatewayError
+from gateway.upstream.breaker import Probe
 from gateway.upstream.group import NOTHING_DONE, Group
 from gateway.upstream.member import Member
 
@@ -27,6 +28,8 @@ LONGEST_PAUSE_S: Final = 2.0
 
 class Tries:
     """The tries of one request. `twice`: sending it twice is harmless. `sticky` and `model`: see `Group.choose`.
+
+    `whole`: its client has sent all of it; if not yet, call `sent` then.
 
     `fallbacks` are those that the caller may use; None: all. `enter` takes the places of the request in the limits of
     an upstream, by its name, in place of those at the one before; it raises GatewayError where there is no room, and
@@ -49,6 +52,7 @@ class Tries:
         "model",
         "pause_s",
         "sticky",
+        "whole",
     )
 
     def __init__(
@@ -56,6 +60,7 @@ class Tries:
         group: Group,
         *,
         twice: bool,
+        whole: bool = True,
         sticky: bytes = b"",
         model: str | None = None,
         fallbacks: Sequence[Group] | None = None,
@@ -70,10 +75,11 @@ class Tries:
         self.model = model
         self.member: Member | None = None
         self.pause_s = 0.0
+        self.whole = whole
         self._twice = twice
         self._tried: list[Member] = []
         self._chosen: tuple[Group, Member] | None = None
-        self._probe = False
+        self._probe: Probe | None = None
         self._reason = ""
         group.budget.requested()
 
@@ -108,8 +114,14 @@ class Tries:
         elif group is not self.home:
             self.home.tally.retries["fallback"] += 1
         self.group, self.member = group, member
-        self._probe = group.take(member)
+        self._probe = group.take(member, whole=self.whole)
         self._tried.append(member)
+
+    def sent(self) -> None:
+        """Note that the request is whole."""
+        self.whole = True
+        if self.member is not None and self._probe is not None:
+            self.member.breaker.sent(self._probe, self.group.clock())
 
     def answered(self) -> None:
         """Note that a good answer began: from now on it goes to the client."""
@@ -140,7 +152,10 @@ class Tries:
         member, group = self.member, self.group
         if member is not None and pause_s is not None and _concerns_all(member, reason):
             member.pause(pause_s, group.clock())
-        self.ended(failed=None if stale else _fault(reason))
+        fault = None if stale else _fault(reason)
+        if reason.isdigit() and fault is None:  # it answers, so others may ask it
+            self.answered()
+        self.ended(failed=fault)
         rules = self.home.rules.retry
         if rules is None or told_not or not possible or reason not in rules.on or len(self._tried) >= rules.tries:
             return False
@@ -207,7 +222,12 @@ class Tries:
 
 
 def _fault(reason: str) -> bool | None:
-    """Return whether an end without a good answer is the endpoint's fault; None: it may be the request's."""
+    """Return whether an end without a good answer is the endpoint's fault; None: it may be the request's.
+
+    An endpoint that refuses a request is at work: a 4xx can be the fault of one client, and says so much for all.
+    """
+    if reason.startswith("4"):
+        return False
     return None if reason.isdigit() and reason not in FAILING else True
 
 

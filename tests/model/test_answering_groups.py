@@ -152,6 +152,20 @@ async def test_an_endpoint_that_is_out_gets_nothing_until_a_probe_works() -> Non
         assert answering.asked == [4, 1] and is_idle(answering)
 
 
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 429])
+async def test_an_endpoint_that_refuses_the_probe_is_at_work(status: int) -> None:
+    """A wrong key, or the limit of one account, is no reason to keep all others out."""
+    rules = GroupRules(breaker=BreakerRules(failures=1, open_s=10.0), retry=RetryRules(tries=1))
+    answers = [answer(503, b"{}"), answer(status, b"{}", [("Retry-After", "600")]), HELLO]
+    async with models(each=(serve(lambda _: answers.pop(0)),), endpoints=True, rules=rules) as answering:
+        assert (await refused(answering)).facts.status == 503
+        answering.clock.advance(10)
+        assert (await refused(answering)).facts.status == status
+        assert answering.groups[0].members[0].breaker.state(answering.clock()) == "closed"
+        await answering.ask()
+        assert answering.asked == [3] and is_idle(answering)
+
+
 async def test_an_answer_that_is_cut_counts_against_its_endpoint() -> None:
     """Also behind the first chunk; an answer whose client left says nothing."""
     half = sends(STREAM + framed(b'data: {"choices": [{"delta": {"content": "Hel"}}]}\n\n'))

@@ -10,16 +10,16 @@ RULES = BreakerRules(failures=3, open_s=10.0, longest_s=25.0)
 def opened(rules: BreakerRules = RULES) -> Breaker:
     breaker = Breaker(rules)
     for _ in range(rules.failures):
-        breaker.failed(0.0, probe=breaker.begin())
+        breaker.failed(0.0, breaker.begin(0.0))
     return breaker
 
 
 def test_it_opens_at_the_last_of_so_many_failures_in_a_row() -> None:
     """Not before, and not for failures with an answer between them."""
     breaker = Breaker(RULES)
-    assert [breaker.failed(0.0, probe=breaker.begin()) for _ in range(2)] == [False, False]
-    breaker.succeeded(probe=breaker.begin())
-    assert [breaker.failed(0.0, probe=breaker.begin()) for _ in range(3)] == [False, False, True]
+    assert [breaker.failed(0.0, breaker.begin(0.0)) for _ in range(2)] == [False, False]
+    breaker.succeeded(breaker.begin(0.0))
+    assert [breaker.failed(0.0, breaker.begin(0.0)) for _ in range(3)] == [False, False, True]
     assert (breaker.state(0.0), breaker.admits(9.9), breaker.waits_s(4.0)) == ("open", False, 6.0)
 
 
@@ -29,9 +29,9 @@ def test_an_endpoint_that_flaps_is_ejected_too() -> None:
     opens = []
     for n in range(WINDOW * RULES.failures):
         if n % 2:
-            opens.append(breaker.failed(0.0, probe=breaker.begin()))
+            opens.append(breaker.failed(0.0, breaker.begin(0.0)))
         else:
-            breaker.succeeded(probe=breaker.begin())
+            breaker.succeeded(breaker.begin(0.0))
     assert opens == [False] * (len(opens) - 1) + [True]
 
 
@@ -39,8 +39,9 @@ def test_half_open_it_lets_one_request_through_at_a_time() -> None:
     """The next one only when the probe has ended, however it did."""
     breaker = opened()
     assert breaker.admits(10.0) and breaker.state(10.0) == "half-open"
-    assert breaker.begin() and not breaker.admits(10.0)
-    breaker.left(probe=True)
+    probe = breaker.begin(10.0)
+    assert probe is not None and not breaker.admits(10.0)
+    breaker.left(probe)
     assert breaker.admits(10.0)
 
 
@@ -48,19 +49,19 @@ def test_half_open_it_lets_one_request_through_at_a_time() -> None:
 def test_a_good_answer_to_the_probe_closes_it(whole: bool) -> None:
     """A head is enough, but then one failure opens it again; a whole answer begins anew."""
     breaker = opened()
-    probe = breaker.begin()
-    breaker.answered(probe=probe)
+    probe = breaker.begin(10.0)
+    assert breaker.answered(probe)
     assert breaker.state(10.0) == "closed"
     if whole:
-        breaker.succeeded(probe=probe)
-    assert breaker.failed(11.0, probe=breaker.begin()) is not whole
+        breaker.succeeded(probe)
+    assert breaker.failed(11.0, breaker.begin(11.0)) is not whole
 
 
 def test_each_failed_probe_doubles_the_time_up_to_the_longest() -> None:
     """10 s, 20 s, and then 25 s each time."""
     breaker, now_s, lengths = opened(), 10.0, []
     for _ in range(3):
-        assert breaker.failed(now_s, probe=breaker.begin())
+        assert breaker.failed(now_s, breaker.begin(now_s))
         lengths.append(breaker.waits_s(now_s))
         now_s += lengths[-1]
     assert lengths == [20.0, 25.0, 25.0]
@@ -69,15 +70,49 @@ def test_each_failed_probe_doubles_the_time_up_to_the_longest() -> None:
 def test_what_began_before_it_opened_changes_nothing() -> None:
     """Neither a late failure nor a late success."""
     breaker = opened()
-    assert not breaker.failed(9.0, probe=False)
-    breaker.succeeded(probe=False)
+    assert not breaker.failed(9.0, None)
+    breaker.succeeded(None)
     assert breaker.waits_s(0.0) == 10.0
+
+
+def test_a_probe_without_an_outcome_gives_its_turn_away() -> None:
+    """After the time of a first ejection. Its own failure, which comes late, changes nothing more."""
+    breaker = opened()
+    silent = breaker.begin(10.0)
+    assert (breaker.admits(19.9), breaker.waits_s(12.0), breaker.admits(20.0)) == (False, 8.0, True)
+    second = breaker.begin(20.0)
+    assert not breaker.failed(21.0, silent) and not breaker.admits(21.0)
+    assert breaker.succeeded(second) and breaker.state(22.0) == "closed"
+    assert [breaker.failed(23.0, silent) for _ in range(9)] == [False] * 9
+
+
+def test_the_answer_of_a_probe_counts_however_late_it_is() -> None:
+    """Else an endpoint that takes longer than its breaker waits would never be back. Not after a new opening."""
+    breaker = opened()
+    slow, second = breaker.begin(10.0), breaker.begin(20.0)
+    assert breaker.answered(slow) and not breaker.answered(second)
+    breaker = opened()
+    slow, second = breaker.begin(10.0), breaker.begin(20.0)
+    assert breaker.failed(21.0, second) and not breaker.succeeded(slow) and breaker.state(21.0) == "open"
+    assert not breaker.failed(60.0, slow) and breaker.state(60.0) == "half-open"
+
+
+def test_a_probe_takes_its_turn_when_it_is_whole() -> None:
+    """Until then others may begin, but its failure opens the breaker unless another has the turn."""
+    breaker = opened()
+    slow, other = breaker.begin(10.0, whole=False), breaker.begin(10.0, whole=False)
+    assert slow is not None and other is not None and breaker.admits(10.0)
+    breaker.sent(slow, 15.0)
+    breaker.sent(other, 16.0)
+    assert not breaker.admits(24.9) and breaker.admits(25.0)
+    assert not breaker.failed(17.0, other) and breaker.failed(17.0, slow)
+    assert breaker.failed(40.0, breaker.begin(40.0, whole=False))
 
 
 def test_without_rules_it_never_opens() -> None:
     """And health checks can close one at any time."""
     breaker = Breaker(None)
-    assert not any(breaker.failed(0.0, probe=breaker.begin()) for _ in range(100))
+    assert not any(breaker.failed(0.0, breaker.begin(0.0)) for _ in range(100))
     other = opened()
     other.close()
     assert other.admits(0.0)

@@ -70,7 +70,7 @@ def test_all_endpoints_out_is_said_with_reasons_and_the_time_of_the_next_probe()
     of = group("ab", clock, breaker=BreakerRules(failures=1, open_s=10.0))
     of.found(of.members[1], failing="it answered 500")
     Tries(of, twice=False).begin()
-    of.give_back(of.members[0], failed=True, probe=False)
+    of.give_back(of.members[0], failed=True, probe=None)
     clock.advance(4.0)
     with pytest.raises(GatewayError) as error:
         Tries(of, twice=False).begin()
@@ -83,7 +83,7 @@ def test_health_brings_an_endpoint_back_whatever_its_breaker_says() -> None:
     """A check that works is as good as a probe."""
     of = group("a", CLOCK, breaker=BreakerRules(failures=1))
     of.found(of.members[0], failing="it answered 500")
-    of.members[0].breaker.failed(0.0, probe=of.members[0].breaker.begin())
+    of.members[0].breaker.failed(0.0, of.members[0].breaker.begin(0.0))
     of.found(of.members[0], failing=None)
     assert of.members[0].obstacle(0.0) is None
 

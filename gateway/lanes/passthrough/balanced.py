@@ -64,6 +64,7 @@ class Balanced(Splice):
         self._tries = tries = Tries(
             ways.group,
             twice=ways.twice,
+            whole=self._request is None,
             sticky=ways.sticky,
             model=model,
             fallbacks=ways.fallbacks,
@@ -80,6 +81,8 @@ class Balanced(Splice):
         fed = super()._feed_request(data)
         if fed and self._kept is not None:
             self._keep(fed)
+        if self._request is None and self._tries is not None:
+            self._tries.sent()
         return fed
 
     def _keep(self, piece: bytes) -> None:
