@@ -29,7 +29,7 @@ help: ## show this list
 run: $(VENV)/bin/gateway ## serve on 127.0.0.1:8080 (ARGS="--port 9000 --upstream https://api.openai.com/v1")
 	@exec $(PY) -m gateway run $(ARGS)
 
-demo: $(VENV)/bin/gateway ## nine steps against a running gateway with the demo model (no key, no network)
+demo: $(VENV)/bin/gateway ## ten steps against a running gateway with the demo model (no key, no network)
 	@$(PY) -m gateway.cli.tour
 
 demo-words: $(VENV)/.run ## print the words that the demo model obeys

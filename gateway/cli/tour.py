@@ -1,4 +1,4 @@
-"""`make demo`: nine steps against a running gateway with the demo model, each shown as it happens."""
+"""`make demo`: ten steps against a running gateway with the demo model, each shown as it happens."""
 
 import asyncio
 import importlib.util
@@ -25,6 +25,12 @@ _PIP: Final = f"{Path(sys.executable).parent / 'pip'} install"
 _SERVICE = "/mcp/services/clock"
 #: The SDK and the server take a few seconds to load.
 _MCP_S, _LOOK_S = 20.0, 0.1
+#: What the guarded chain blocks, hides from the model, and answers from memory.
+_GUARDED: Final = (
+    {"use": "block_list", "with": {"phrases": {"projects": ["Blue Heron"]}}},
+    {"use": "redact_pii"},
+    {"use": "response_cache"},
+)
 _METRICS = (
     "gateway_agent_runs_total",
     "gateway_agent_parse_failures_total",
@@ -93,6 +99,7 @@ def _prepared(folder: Path) -> dict[str, object]:
         },
         "mcp": {"servers": {"clock": _CLOCK}, "serve": {}} if _has_sdk() else {},
         "workflows": {"folder": str(workflows)},
+        "chains": {"guarded": _GUARDED},
         "store": "sqlite:///:memory:",
     }
 
@@ -186,6 +193,17 @@ async def _workflow(gateway: GatewayProcess) -> bool:
     return report.startswith("# Fruit") and "apple" in report
 
 
+async def _guardrails(gateway: GatewayProcess) -> bool:
+    """Ask twice with personal data, of which the demo model says what it got, then with a blocked phrase."""
+    told = "Write to ann@example.com"
+    first, again = [await _post(gateway, CONTEXT, told, "X-Context-Chain: guarded") for _ in range(2)]
+    cached = [answer.values(b"x-context-cache") for answer in (first, again)]
+    hidden = _summary(first)
+    _print("   X-Context-Cache: " + ", then ".join(value.decode() for values in cached for value in values))
+    blocked = _summary(await _post(gateway, CONTEXT, "Tell me about Blue Heron", "X-Context-Chain: guarded"))
+    return "[EMAIL_1]" in hidden and cached == [[b"miss"], [b"hit"]] and "rule of the gateway: projects" in blocked
+
+
 async def _metrics(gateway: GatewayProcess) -> bool:
     page = (await _get(gateway, "/metrics")).payload.decode()
     lines = [line for line in page.splitlines() if line.startswith(_METRICS)]
@@ -203,14 +221,16 @@ _STEPS = {
     "6. A tool of an MCP server: nobody knows it, so a person is asked": _mcp_tool,
     "7. A workflow, called by its name in the chat: a query, the model, a page": _workflow,
     "8. The gateway as an MCP server: its client asks the person": _mcp_client,
-    "9. Metrics of what happened": _metrics,
+    "9. Guardrails and a cache: placeholders for personal data, a blocked phrase, an answer kept": _guardrails,
+    "10. Metrics of what happened": _metrics,
 }
 
 
-async def _post(gateway: GatewayProcess, path: str, text: str) -> Response:
-    _print(f"   POST {path}  {text}")
-    body = json.dumps({"model": "demo", "messages": [{"role": "user", "content": text}]}).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+async def _post(gateway: GatewayProcess, path: str, text: str, *fields: str) -> Response:
+    _print("   ".join((f"   POST {path}", *fields, text)))
+    body = json.dumps({"model": "demo", "temperature": 0, "messages": [{"role": "user", "content": text}]}).encode()
+    own = ("Host: localhost", "Content-Type: application/json", f"Content-Length: {len(body)}")
+    head = "\r\n".join((f"POST {path} HTTP/1.1", *own, *fields))
     return await _send(gateway, head.encode() + b"\r\n\r\n" + body)
 
 
