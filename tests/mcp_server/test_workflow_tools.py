@@ -378,6 +378,35 @@ async def test_it_survives_kill_minus_nine(era: Era, tmp_path: Path) -> None:
         assert "has NOT run" in await _called_until(made, era, lambda text: bool(text))
 
 
+@both_eras
+async def test_a_workflow_at_two_workers(era: Era, tmp_path: Path) -> None:
+    """The same call joins the run at whichever worker it comes to; each step is asked about once, and runs once."""
+    store = f"sqlite:///{tmp_path}/gateway.db"
+    config: Json = flows(tmp_path, keys=TEAM, store=store, risk={"trust_llm": "never"}, workers=2)
+    serve = {**config.pop("serve"), "wait": "0.2s"}
+    config |= {
+        "mcp": {"servers": {"here": server()}, "serve": serve},
+        "upstreams": [{"name": "up", "base_url": "http://127.0.0.1:9/v1"}],
+    }
+    async with GatewayProcess(yaml.safe_dump(config)) as gateway:
+        made = World(cast(LocalGateway, gateway), config)
+        for step in (0, 1):
+            for _ in range(6):  # each on a connection of its own, to any of them
+                await _called_until(made, era, lambda text: "has NOT run" in text)
+                (asked,) = await until_read(lambda: made.approvals(key="anna"))
+                assert asked["step"] == step
+            await made.decide("approve", key="anna")
+            if step == 0:
+                await until_read(
+                    lambda: made.approvals(key="anna"), lambda found: [one["step"] for one in found] == [1]
+                )
+        await owed(made)
+        assert await _called_until(made, era, lambda text: "has NOT run" not in text) == "It said hi!"
+        assert [run["state"] for run in await runs(made)] == ["completed"]
+        assert len(await made.approvals(key="anna", state="done")) == 2
+        assert "has NOT run" in await _called_until(made, era, lambda text: bool(text))  # a new one
+
+
 async def _killed(gateway: GatewayProcess) -> None:
     await gateway.kill()
     await gateway.start()
