@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from gateway.config.document import Document
-from gateway.config.problems import KeyPath
+from gateway.config.prices import prices_of
+from gateway.config.problems import ConfigError, KeyPath
+from gateway.config.schema.usage import Usage
 
 _BUDGETS: Final = ("tokens_per_day", "tokens_per_month", "cost_per_day", "cost_per_month")
 
@@ -20,6 +22,24 @@ def check_limits(document: Document) -> None:
     if document.get("passthrough", "by_model") is not True:
         for path in document.matches("limits", "models", "*"):
             document.warn(path, "does not count what passes through: set passthrough.by_model to true")
+
+
+def check_prices(document: Document, usage: Usage) -> None:
+    """Warn of budgets that count models without a price. What is wrong in the file of prices is reported elsewhere."""
+    costs = [path for path in _budgets(document) if str(path[-1]).startswith("cost_")]
+    if not costs:
+        return
+    try:
+        prices = prices_of(usage)
+    except ConfigError:
+        return
+    if not prices.has_all:
+        for path in costs:
+            document.warn(
+                path,
+                "counts models without a price at the highest prices of usage.prices: write an entry for '*' there, as "
+                "the last one",
+            )
 
 
 def _budgets(document: Document) -> Iterator[KeyPath]:

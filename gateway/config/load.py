@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from gateway.config.checks import check, set_aside_foreign_keys
 from gateway.config.demo import add_demo_tools
 from gateway.config.document import Document
+from gateway.config.limits import check_prices
 from gateway.config.messages import explain
 from gateway.config.problems import ConfigError, Problem
 from gateway.config.reach import check_places
@@ -76,6 +77,7 @@ def load(
         further(document)
     document.raise_problems()
     assert settings is not None
+    check_prices(document, settings.usage)
     return Loaded(settings=settings, warnings=document.warnings(), file=path, folder=folder, text=text, empty=empty)
 
 

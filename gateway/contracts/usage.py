@@ -18,8 +18,9 @@ class StoredUsage:
     """The usage of one day (UTC, `2026-11-26`) by one key of one model at one upstream in one lane, or a sum of such.
 
     In a sum, what it was not summed by is "". `model` is "" also where no answer named one. `currency` is "" for usage
-    without a price: its cost is not known. `rejected`, `cut` and `estimated` count requests, as parts of `requests`.
-    `cached` tokens are a part of `input`, and `reasoning` of `output`. `cost` counts billionths of the currency.
+    without a price: its cost is not known, and `cost` is the most that it may be, which budgets count. `rejected`,
+    `cut` and `estimated` count requests, as parts of `requests`. `cached` tokens are a part of `input`, and `reasoning`
+    of `output`. `cost` counts billionths of the currency.
     """
 
     day: str

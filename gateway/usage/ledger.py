@@ -16,7 +16,7 @@ from typing import Final
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Store, StoreError
 from gateway.contracts.usage import StoredUsage
-from gateway.usage.prices import Prices
+from gateway.usage.prices import Price, Prices
 from gateway.usage.tokens import Usage
 
 log = logging.getLogger("gateway")
@@ -27,27 +27,33 @@ PRUNE_S: Final = 3600.0
 KEEP_DAYS: Final = 400
 #: A process that has not renewed its mark for so long is gone.
 GONE_S: Final = 10.0
-#: Models with a row of their own, in one process. Upstreams name them: there could be any number.
+#: Models with a row of their own in one process, and of these, those of one tenant. Upstreams name them, and so do
+#: clients: there could be any number.
 MODELS: Final = 1000
+MODELS_OF_TENANT: Final = 200
 OTHER: Final = "other"
 _DAY_S: Final = 86400
 #: By the day, tenant, key, model, upstream, lane and currency, as in `StoredUsage`; the counts follow its order.
 _Key = tuple[str, str, str, str, str, str, str]
 _COUNTS: Final = 9
+#: Of a model: the name of its row, the price by which its cost is counted, and the currency, "" where it has no price.
+_Known = tuple[str, Price | None, str]
 
 
 class Ledger:
     """The usage of one worker. `writer` is unique among all processes of the store. Days are those of UTC."""
 
     def __init__(self, store: Store, *, writer: str, counters: Counters, clock: Clock) -> None:
-        self.prices = Prices()
         self.keep_days = KEEP_DAYS
         self._store = store
         self._writer = writer
         self._counters = counters
         self._clock = clock
         self._rows: dict[_Key, list[int]] = {}
-        self._models: set[str] = set()
+        self._prices = Prices()
+        self._models: dict[str, set[str]] = {}  # of each tenant
+        self._all_models: set[str] = set()
+        self._known: dict[tuple[str, str], _Known] = {}  # by tenant and model
         self._day = ""
         self._day_ends_s = 0.0
         self._wake = asyncio.Event()
@@ -60,11 +66,8 @@ class Ledger:
         now_s = self._clock.time()
         if now_s >= self._day_ends_s:
             self._begin_day(now_s)
-        if model not in self._models:
-            model = self._named(model)
-        prices = self.prices
-        price = prices.of(model) if prices.has_any else None
-        row_key = (self._day, tenant, key, model, upstream, lane, "" if price is None else prices.currency)
+        name, price, currency = self._known.get((tenant, model)) or self._know(tenant, model)
+        row_key = (self._day, tenant, key, name, upstream, lane, currency)
         row = self._rows.get(row_key)
         if row is None:
             if not self._rows:
@@ -84,6 +87,16 @@ class Ledger:
             row[7] += reasoning
         if price is not None:
             row[8] += price.cost(tokens)
+
+    @property
+    def prices(self) -> Prices:
+        """Return the prices of what is recorded from now on."""
+        return self._prices
+
+    @prices.setter
+    def prices(self, prices: Prices) -> None:
+        self._prices = prices
+        self._known.clear()
 
     def start(self) -> None:
         """Begin to store what is recorded, and look for processes that ended without having done so. Idempotent."""
@@ -164,11 +177,24 @@ class Ledger:
         self._day = day_of(now_s)
         self._day_ends_s = (now_s // _DAY_S + 1) * _DAY_S
 
-    def _named(self, model: str) -> str:
-        if len(self._models) >= MODELS:
-            return OTHER
-        self._models.add(model)
-        return model
+    def _know(self, tenant: str, model: str) -> _Known:
+        """Return what is recorded of a model, whose price is that of its own name, whatever its row is called."""
+        price = self._prices.of(model)
+        paid, currency = (self._prices.dearest, "") if price is None else (price, self._prices.currency)
+        if self._has_room(tenant, model):
+            known = self._known[tenant, model] = model, paid, currency
+            return known
+        return OTHER if price is None else price.model, paid, currency
+
+    def _has_room(self, tenant: str, model: str) -> bool:
+        """Return whether a model of a tenant has a row of its own, as the first ones have."""
+        models = self._models.setdefault(tenant, set())
+        if model not in models:
+            if len(models) >= MODELS_OF_TENANT or (len(self._all_models) >= MODELS and model not in self._all_models):
+                return False
+            models.add(model)
+            self._all_models.add(model)
+        return True
 
     def _count(self, usage: StoredUsage) -> None:
         """Count what is stored, for metrics."""

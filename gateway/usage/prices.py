@@ -1,4 +1,7 @@
-"""The cost of tokens: the operator's prices, by the model that an answer names. Without a price no cost is known."""
+"""The cost of tokens: the operator's prices, by the model that an answer names.
+
+Without a price no cost is known; budgets then count the dearest one.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,16 +40,31 @@ class Price:
 
 
 class Prices:
-    """The prices of a file, in one currency. The first one whose glob matches counts."""
+    """The prices of a file, in one currency. The first one whose glob matches counts.
+
+    `dearest` has each of the highest prices: it bounds what usage without a price may have cost. None: there are none.
+    """
 
     def __init__(self, currency: str = "", prices: Sequence[Price] = ()) -> None:
         self.currency = currency
+        self.dearest = _dearest(prices) if prices else None
         self._prices = tuple(prices)
-        self.has_any = bool(prices)
-        self._known: dict[str, Price | None] = {}
 
     def of(self, model: str) -> Price | None:
-        """Return the price of a model. The caller bounds the number of models."""
-        if model not in self._known:
-            self._known[model] = next((price for price in self._prices if fnmatchcase(model, price.model)), None)
-        return self._known[model]
+        """Return the price of a model; None: it has none."""
+        return next((price for price in self._prices if fnmatchcase(model, price.model)), None)
+
+    @property
+    def has_all(self) -> bool:
+        """Return whether every model has a price, one without a name as well."""
+        return any(not price.model.strip("*") for price in self._prices)
+
+
+def _dearest(prices: Sequence[Price]) -> Price:
+    return Price(
+        model="*",
+        input=max(price.input for price in prices),
+        output=max(price.output for price in prices),
+        cached=max(price.cached for price in prices),
+        cache_write=max(price.cache_write for price in prices),
+    )

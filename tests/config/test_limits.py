@@ -38,3 +38,15 @@ def test_passthrough_sees_models_only_by_model() -> None:
     said = "limits.models.gpt: does not count what passes through: set passthrough.by_model to true"
     assert [warning for warning in warnings(text) if said in warning]
     assert not [one for one in warnings(text + "passthrough: {by_model: true}") if said in one]
+
+
+@pytest.mark.parametrize(
+    ("prices", "warns"), [("{model: 'gpt-*', input: 1}", True), ("{model: '**', input: 0}", False)]
+)
+@pytest.mark.parametrize("limit", ["cost_per_day", "tokens_per_day"])
+def test_models_without_a_price_are_counted_as_dear_as_can_be(prices: str, warns: bool, limit: str) -> None:
+    Path("prices.yaml").write_text(f"currency: USD\nprices: [{{model: a, input: 1}}, {prices}]")
+    said = warnings(f"usage: {{enabled: true, prices: prices.yaml}}\nlimits: {{tenants: {{a: {{{limit}: 5}}}}}}")
+    found = [one for one in said if "counts models without a price at the highest prices" in one]
+    assert len(found) == (warns and limit == "cost_per_day")
+    assert all(f"limits.tenants.a.{limit}: " in one for one in found)

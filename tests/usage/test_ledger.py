@@ -13,7 +13,7 @@ from gateway.contracts.usage import DIMENSIONS, StoredUsage
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
-from gateway.usage.ledger import MODELS, Ledger, day_of
+from gateway.usage.ledger import MODELS, MODELS_OF_TENANT, Ledger, day_of
 from gateway.usage.prices import Price, Prices
 from gateway.usage.tokens import Tokens, Usage
 
@@ -125,12 +125,54 @@ async def test_prices_count_from_the_request_on_that_follows(store: FailingStore
 async def test_an_upstream_that_invents_models_fills_neither_memory_nor_store(store: FailingStore) -> None:
     """Beyond so many they share a row."""
     one = ledger(store, ManualClock(LATE_S))
-    for number in range(MODELS + 50):
+    for number in range(MODELS_OF_TENANT + 50):
         one.recorded(Usage(Tokens(1)), "alice", "acme", f"m{number}", "openai", "passthrough")
     await one.flush()
     found = await rows(store)
-    assert len(found) == MODELS + 1
+    assert len(found) == MODELS_OF_TENANT + 1
     assert [row.input for row in found if row.model == "other"] == [50]
+
+
+async def test_a_tenant_spends_no_names_of_another(store: FailingStore) -> None:
+    """Each has its own; beyond those of all, a model has the name of its price, and always its price."""
+    one = ledger(store, ManualClock(LATE_S))
+    one.prices = Prices("USD", [Price(model="gpt-*", input=2, cached=1, cache_write=2, output=8)])
+    for tenant in range(MODELS // MODELS_OF_TENANT):
+        for number in range(MODELS_OF_TENANT):
+            one.recorded(Usage(Tokens(1)), "k", f"t{tenant}", f"t{tenant}-{number}", "up", "passthrough")
+        if not tenant:
+            one.recorded(Usage(Tokens(1)), "k", "t0", "gpt-4.1", "up", "passthrough")
+            one.recorded(Usage(Tokens(1)), *WHO)
+    one.recorded(Usage(Tokens(10)), "k", "late", "gpt-5", "up", "passthrough")
+    one.recorded(Usage(Tokens(10)), "k", "late", "gpt-4.1", "up", "passthrough")
+    one.recorded(Usage(Tokens(10)), "k", "late", "llama", "up", "passthrough")
+    await one.flush()
+    found = await rows(store)
+    assert [(row.tenant, row.model) for row in found if row.model.startswith("gpt")] == [
+        ("acme", "gpt-4.1"),
+        ("late", "gpt-*"),
+        ("late", "gpt-4.1"),
+        ("t0", "gpt-*"),
+    ]
+    assert len([row for row in found if row.tenant == "t3"]) == MODELS_OF_TENANT
+    late = {row.model: (row.currency, row.cost) for row in found if row.tenant == "late"}
+    assert late == {"gpt-*": ("USD", 20_000), "gpt-4.1": ("USD", 20_000), "other": ("", 20_000)}
+
+
+async def test_usage_without_a_price_has_the_highest_cost_and_no_currency(store: FailingStore) -> None:
+    """Of input and of output apart."""
+    one = ledger(store, ManualClock(LATE_S))
+    one.prices = Prices(
+        "USD",
+        [
+            Price(model="a", input=2, cached=1, cache_write=3, output=8),
+            Price(model="b", input=5, cached=0, cache_write=1, output=1),
+        ],
+    )
+    one.recorded(Usage(Tokens(10, 3, 2, 7)), *WHO)
+    await one.flush()
+    (row,) = await rows(store)
+    assert (row.currency, row.cost) == ("", 1000 * (5 * 5 + 3 * 1 + 2 * 3 + 7 * 8))
 
 
 async def test_a_worker_stores_by_itself_and_has_a_mark_only_meanwhile(store: FailingStore) -> None:

@@ -34,3 +34,7 @@ def test_the_first_glob_that_matches_counts() -> None:
     assert prices.of("gpt-4.1") is rest
     assert prices.of("llama3") is None is prices.of("")
     assert Prices().of("gpt-4.1") is None
+    assert prices.of("llama3") is None and not prices.has_all
+    assert Prices("USD", [MINI, Price(model="*", input=0, cached=0, cache_write=0, output=0)]).has_all
+    assert Prices().dearest is None
+    assert prices.dearest == Price(model="*", input=3, cached=1, cache_write=3.75, output=15)

@@ -1,0 +1,99 @@
+"""Budgets of money fail closed: usage whose model is unknown, or has no price, counts at the highest prices."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from functional.through import ask, client_of, get, post, through
+from gateways import until, until_read
+from usage.shapes import CHAT, USAGE, events, text
+
+from gateway.testing.local import LocalGateway
+from gateway.testing.peer import Peer
+from gateway.testing.scripts import answer, serve
+from gateway.testing.upstream import Script
+
+PATH = b"/v1/chat/completions"
+ASK = post(b'{"model":"m","messages":[]}', PATH)
+SSE = ("Content-Type", "text/event-stream")
+NAMELESS = events({"choices": [], "model": "", "usage": None}, {"choices": [], "model": "", "usage": USAGE})
+
+
+@pytest.fixture
+def priced(tmp_path: Path) -> dict[str, object]:
+    """Prices of which none is that of the models here; a token of output costs 0.5 at most, and one of input 0.001."""
+    file = tmp_path / "prices.yaml"
+    file.write_text(
+        "currency: USD\n"
+        "prices: [{model: 'gpt-4.1*', input: 1000, output: 1}, {model: 'dear-*', input: 2, output: 500000}]\n"
+    )
+    return {"enabled": True, "prices": str(file)}
+
+
+def of_day(most: float) -> dict[str, object]:
+    """A budget of everybody, where there are no keys."""
+    return {"tenants": {"local": {"cost_per_day": most}}}
+
+
+async def usage_of(gateway: LocalGateway, by: str = "model") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((await ask(gateway, get(b"/context/usage?by=" + by.encode()))).payload)[
+        "data"
+    ]
+    return found
+
+
+async def spent_of(gateway: LocalGateway) -> float:
+    (row,) = json.loads((await ask(gateway, get(b"/context/limits"))).payload)["data"]
+    return float(row["used"])
+
+
+WITHOUT = {
+    "a model without a price": (serve(answer(200, text({**CHAT, "model": "llama"}))), "llama", 10 * 0.5 + 19 * 0.001),
+    "an empty name": (serve(answer(200, NAMELESS, [SSE])), "", 10 * 0.5 + 19 * 0.001),
+}
+
+
+@pytest.mark.parametrize(("upstream", "model", "cost"), WITHOUT.values(), ids=WITHOUT)
+async def test_usage_without_a_price_counts_at_the_highest_prices(
+    priced: dict[str, object], upstream: Script, model: str, cost: float
+) -> None:
+    """For the budget; the usage still says that its cost is not known."""
+    async with through(upstream, usage=priced, limits=of_day(1.0)) as (gateway, _):
+        assert (await ask(gateway, ASK)).status == 200
+        refused = await until_read(lambda: ask(gateway, ASK), lambda response: response.status == 429)
+        assert json.loads(refused.payload)["error"]["code"] == "insufficient_quota"
+        (row,) = [row for row in await usage_of(gateway) if row["input"]]
+        assert (row["model"], row["cost"], row["currency"]) == (model, None, None)
+        whole = pytest.approx(cost * (row["requests"] - row["rejected"]))
+        await until_read(lambda: spent_of(gateway), lambda spent: spent == whole)
+
+
+async def test_a_client_that_leaves_before_the_answer_has_used_its_budget(priced: dict[str, object]) -> None:
+    """The upstream has the request, and a model that nobody has named."""
+
+    async def silent(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.wait_end()
+
+    long = post(b'{"model":"m","messages":["%b"]}' % (b"x" * 4000), PATH)
+    async with through(silent, usage=priced, limits=of_day(1.0)) as (gateway, fake):
+        async with client_of(gateway) as client:
+            await client.send(long)
+            await until(lambda: bool(fake.requests))
+        await until_read(lambda: spent_of(gateway))
+        (row,) = await usage_of(gateway)
+        assert (row["model"], row["cut"], row["cost"]) == ("", 1, None)
+        assert (await ask(gateway, ASK)).status == 429
+
+
+async def test_free_models_are_written_with_zero(tmp_path: Path) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text("currency: USD\nprices: [{model: 'dear', input: 9, output: 9}, {model: '*', input: 0}]\n")
+    usage = {"enabled": True, "prices": str(file)}
+    async with through(serve(answer(200, text(CHAT))), usage=usage, limits=of_day(0.0001)) as (gateway, _):
+        for _ in range(3):
+            assert (await ask(gateway, ASK)).status == 200
+        (row,) = await usage_of(gateway)
+        assert (row["requests"], row["cost"], row["currency"]) == (3, 0.0, "USD")
+        assert await spent_of(gateway) == 0
