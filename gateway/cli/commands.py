@@ -152,7 +152,7 @@ def write_new(file: Path, text: str) -> None:
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text)
     except FileExistsError:
-        raise CommandError(f"{str(file)!r} is there already: it stays as it is") from None
+        raise CommandError(f"{str(file)!r} is there already: it stays as it is. Name another file") from None
     except OSError as error:
         raise CommandError(f"{str(file)!r} cannot be written: {error.strerror}") from None
 

@@ -29,7 +29,8 @@ def listed(remote: Remote, *, as_json: bool) -> Iterator[str]:
 def _lines(view: View) -> Iterator[str]:
     requests = _counts(view.get("requests"))
     failed = sum(count for outcome, count in requests.items() if outcome not in _NO_FAILURE)
-    told = [f"{sum(requests.values())} requests sent", f"{failed} failed"]
+    sent = sum(requests.values())
+    told = [f"{sent} {'request' if sent == 1 else 'requests'} sent", f"{failed} failed"]
     told += [f"{sum(found)} {what}" for key, what in _SUMS.items() if (found := _counts(view.get(key)).values())]
     if queued := view.get("queued"):
         told.append(f"{queued} waiting")
@@ -38,7 +39,7 @@ def _lines(view: View) -> Iterator[str]:
 
 
 #: Counts of an upstream that are told if there are any.
-_SUMS: Final = {"retries": "sent again", "refused": "not sent"}
+_SUMS: Final = {"retries": "retried", "refused": "refused"}
 
 
 def _endpoint_line(view: View) -> str:

@@ -20,7 +20,7 @@ async def test_upstreams_are_listed() -> None:
             assert (await ask(up.gateway, chat())).status == 200
         lines = await told(lambda: listed(Remote(up.gateway.base_url, None), as_json=False))
         assert [re.sub(r"in 3[0-9.]+ s", "in N s", line) for line in lines] == [
-            "up: 6 requests sent, 2 failed, 2 sent again",
+            "up: 6 requests sent, 2 failed, 2 retried",
             "  a: open, tried again in N s; 0 under way; 2 tries, 2 failed; taken out: 1",
             "  b: up; 0 under way; 4 tries, 0 failed",
         ]
