@@ -15,6 +15,7 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from http.cookies import Morsel, SimpleCookie
 from pathlib import Path
 from typing import Any, Self
@@ -59,7 +60,7 @@ class Seen:
         found: Json = json.loads(self.body)
         return found
 
-    @property
+    @cached_property
     def root(self) -> Element:
         return read_html(self.html)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from html.parser import HTMLParser
 from typing import Final
 
@@ -18,16 +19,17 @@ class Element:
     attributes: Attributes
     children: "list[Element | str]" = field(default_factory=list)
 
+    @cached_property
+    def below(self) -> "list[Element]":
+        """The elements in this one, in their order."""
+        elements = [child for child in self.children if isinstance(child, Element)]
+        return [one for element in elements for one in (element, *element.below)]
+
     def all(self, tag: str = "", **attributes: str) -> "list[Element]":
-        """The elements in this one, in their order; `_` in the name of an attribute is `-`, one at the end is none."""
-        wanted = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}
-        found: list[Element] = []
-        for child in self.children:
-            if isinstance(child, Element):
-                if tag in ("", child.tag) and all(child.attributes.get(n) == v for n, v in wanted.items()):
-                    found.append(child)
-                found += child.all(tag, **attributes)
-        return found
+        """Those of a tag, with attributes; `_` in the name of an attribute is `-`, one at the end is none."""
+        wanted = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}.items()
+        tagged = [one for one in self.below if one.tag == tag] if tag else self.below
+        return [one for one in tagged if all(one.attributes.get(name) == value for name, value in wanted)]
 
     @property
     def raw_text(self) -> str:
@@ -95,7 +97,7 @@ def form_of(root: Element, button: Element, *, page: str) -> Form:
     form = _owner(root, button)
     controls = [
         one
-        for one in root.all()
+        for one in root.below
         if one.tag in ("input", "select", "textarea") and _owner(root, one, or_none=True) is form
     ]
     named = [one for one in controls if one.attributes.get("name") and "disabled" not in one.attributes]
@@ -116,7 +118,7 @@ def buttons_of(root: Element) -> list[Element]:
 def _owner(root: Element, control: Element, *, or_none: bool = False) -> Element:
     named = control.attributes.get("form")
     for form in root.all("form"):
-        if (form.attributes.get("id") == named) if named else any(one is control for one in form.all()):
+        if (form.attributes.get("id") == named) if named else any(one is control for one in form.below):
             return form
     assert or_none, f"{control.attributes} stands in no form"
     return None  # type: ignore[return-value]
