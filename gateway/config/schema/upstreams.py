@@ -43,7 +43,9 @@ class Tls(Section):
 
 class Timeouts(Section):
     connect: Duration = Field(default=5.0, description="Longest wait for a connection, TLS included.")
-    first_byte: Duration = Field(default=600.0, description="Longest wait for the head of the response.")
+    first_byte: Duration = Field(
+        default=600.0, description="Longest wait for the head of the response; interim ones (1xx) are none."
+    )
     idle: Duration = Field(default=300.0, description="Longest pause within a response.")
 
 

@@ -31,7 +31,8 @@ class ByModel(Hedging):
         self._look_at(self._field, body)
         self._decide_if_known()
         if self._field is not None and self._plan.expects_continue and not body:
-            self._client.write(CONTINUE)  # nobody else can invite the body that the choice depends on
+            self._invited = True  # nobody else can invite the body that the choice depends on
+            self._client.write(CONTINUE)
 
     def request_received(self, data: bytes) -> None:
         super().request_received(data)

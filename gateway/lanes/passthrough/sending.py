@@ -29,6 +29,7 @@ class Sending:
     _connecting: asyncio.Task[None] | None = None
     _replay = b""  # the whole request, if it may be sent again
     _upstream_full = False
+    _invited = False  # to send its body (100 Continue)
     _moved: float | None = None  # loop time at which something last moved; None: since the last sweep
     _pace: BodyPace | None = None  # from the first sweep that finds the body unfinished
     _accounts: type[Accounting] = Accounting
@@ -166,7 +167,7 @@ class Sending:
 
     @property
     def _waits_to_be_invited(self) -> bool:
-        return self._plan.expects_continue and not self._account.received_bytes
+        return self._plan.expects_continue and not (self._invited or self._account.received_bytes)
 
     def _body_late(self, now: float) -> bool:
         """Return whether the client takes too long over its body; time when it cannot or need not send is free."""

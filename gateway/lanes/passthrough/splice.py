@@ -160,10 +160,12 @@ class Splice(Sending):
             self._heads = ResponseHeads(plan.method)
         try:
             for head in self._heads.feed(data):
-                self._moved = None  # a head that drips is none yet
+                # Neither a head that drips nor an interim answer is the one that the upstream owes.
                 if head.status >= 200:
+                    self._moved = None
                     self._begin_answer(head, self._heads.rest, came)
                 elif head.status != 101:
+                    self._invited = self._invited or head.status == 100
                     if plan.minor == 1 and (head.status != 100 or plan.expects_continue):
                         client.write(forwarded_head(head, close=False))
                 elif plan.websocket:

@@ -8,7 +8,19 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from functional.several import CHAT
-from functional.through import HOSTS, NO_WORKFLOWS, PATIENT, ask, breathe, client_of, error_of, get, post, post_chunked
+from functional.through import (
+    HOSTS,
+    NO_WORKFLOWS,
+    PATIENT,
+    ask,
+    breathe,
+    client_of,
+    error_of,
+    get,
+    listener_of,
+    post,
+    post_chunked,
+)
 
 from gateway.lanes.passthrough.model_field import LIMIT_BYTES
 from gateway.testing.local import LocalGateway
@@ -94,6 +106,20 @@ async def test_a_client_that_waits_to_be_invited_is() -> None:
         await client.send(request[end:])
         assert (await client.read_response()).payload == b"two"
         assert len(other.requests) == 1
+
+
+async def test_a_client_that_was_invited_and_sends_nothing_is_late() -> None:
+    """After `limits.body_idle`, as anywhere else."""
+    async with two(limits={"body_idle": "1m"}) as (gateway, one, other), client_of(gateway) as client:
+        request = post(body("llama3"), CHAT, b"Expect: 100-continue")
+        await client.send(request[: request.index(b"\r\n\r\n") + 4])
+        await client.read_head()
+        listener = listener_of(gateway)
+        for later_s in (0.0, 61.0):
+            for connection in list(listener.connections):
+                connection.sweep(listener.clock() + later_s)
+        assert (await client.read_response()).status == 408
+        assert not one.connections and not other.connections
 
 
 async def test_pipelined_requests_keep_their_order() -> None:

@@ -200,3 +200,25 @@ async def test_a_client_that_waits_to_be_invited_is_not_late() -> None:
         assert client.n_received == 0
         lane.later(601)
         assert (await client.read_rest()).startswith(b"HTTP/1.1 504 ")
+
+
+async def test_a_client_that_was_invited_may_be_late() -> None:
+    """From then on its own time counts, and not its upstream's."""
+
+    async def invites(peer: Peer) -> None:
+        await peer.read_head()
+        await peer.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        await peer.wait_end()
+
+    async with (
+        assembled(invites, timeouts=Timeouts(body_idle_s=60), first_byte_s=30.0) as lane,
+        lane.client() as client,
+    ):
+        await client.send(POST[:-2].replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n"))
+        await client.read_head()
+        lane.later(59)
+        await breathe(10)
+        assert client.ended == "open"
+        lane.later(61)
+        assert (await client.read_rest()).startswith(b"HTTP/1.1 408 ")
+        assert dict(lane.metrics.deadlines) == {"body": 1}

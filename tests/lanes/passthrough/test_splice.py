@@ -36,6 +36,34 @@ async def test_an_upstream_that_does_not_answer_is_a_504() -> None:
         assert lane.metrics.upstream("up").outcomes == {"timeout": 1, "ok": 1}
 
 
+async def test_interim_answers_give_an_upstream_no_further_time() -> None:
+    """What it owes is a final answer. The client gets the interim ones, and then the 504."""
+    hints, go_on = head(103, [("Link", "</a>")]), asyncio.Event()
+
+    async def hesitates(peer: Peer) -> None:
+        await peer.read_request()
+        for _ in range(2):
+            await peer.send(hints)
+            await go_on.wait()
+        await peer.wait_end()
+
+    async with assembled(hesitates, first_byte_s=600.0) as lane, lane.client() as client:
+        await client.send(POST)
+        await client.read_until(hints)
+        lane.later(0.0)
+        began_s = lane.listener.clock()
+        go_on.set()
+        await client.read_until(hints)
+        for waited_s in (599.0, 601.0):
+            assert client.n_received == 2 * len(hints)
+            for connection in list(lane.listener.connections):
+                connection.sweep(began_s + waited_s)
+            await breathe(10)
+        assert (await client.read_response()).status == 504
+        assert lane.metrics.upstream("up").outcomes == {"timeout": 1}
+        await lane.upstream.wait_open(0)
+
+
 async def test_an_answer_that_stops_is_cut_visibly() -> None:
     """After the idle time, counted from the last byte; not before."""
     go = asyncio.Event()
