@@ -44,7 +44,7 @@ class Counter:
         """Return what is used."""
         return self.add(0, now_s)
 
-    def correct(self, by: int, *, since_s: float, now_s: float) -> None:
+    def correct(self, by: int, since_s: float, now_s: float) -> None:
         """Correct what was added at `since_s`. Of what left the window since, only more than was thought counts."""
         if now_s >= self._ends_s:
             self._turn(int(now_s / TICK_S))

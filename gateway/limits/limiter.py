@@ -68,9 +68,9 @@ class Hold:
             for rule, _ in taken:
                 rule.leave()
         if tokens is not None and self._settles and taken:
-            now_s = self._clock()
+            since_s, now_s = self._since_s, self._clock()
             for rule, reserved in taken:
-                rule.settle(reserved, tokens, since_s=self._since_s, now_s=now_s)
+                rule.settle(reserved, tokens, since_s, now_s)
 
 
 class Limiter:
@@ -130,7 +130,7 @@ class Limiter:
         return () if allowance is None else (self._rule("upstream", upstream, allowance),)
 
     def admit(
-        self, rules: Sequence[Rule], *, tokens: int | None = None, enters: bool = True, reserves: bool = True
+        self, rules: Sequence[Rule], tokens: int | None = None, enters: bool = True, reserves: bool = True
     ) -> Hold:
         """Take a place in all rules. Raises GatewayError (rate_limit_exceeded, insufficient_quota), and takes none.
 
@@ -141,7 +141,7 @@ class Limiter:
         taken: list[tuple[Rule, int]] = []
         over_soft: str | None = None
         for rule in rules:
-            reserved, over = rule.take(now_s, tokens, enters=enters, reserves=reserves)
+            reserved, over = rule.take(now_s, tokens, enters, reserves)
             if over is not None:
                 self._note(over, now_s)
                 if not rule.allowance.soft:

@@ -80,7 +80,7 @@ class Rule:
         """Return the tenant of a key; None for other scopes."""
         return self.id.partition("\0")[0] if self.scope == "key" else None
 
-    def take(self, now_s: float, tokens: int | None, *, enters: bool, reserves: bool) -> tuple[int, Over | None]:
+    def take(self, now_s: float, tokens: int | None, enters: bool, reserves: bool) -> tuple[int, Over | None]:
         """Take a place for a request. Return the tokens that are reserved for it, and the limit that is reached.
 
         Then nothing is taken, unless the rule is `soft`. The parameters are those of `Limiter.admit`.
@@ -101,21 +101,21 @@ class Rule:
         if entered:
             self._withdraw(since_s, now_s)
         if reserved:
-            self.meter.tokens.correct(-reserved, since_s=since_s, now_s=now_s)
+            self.meter.tokens.correct(-reserved, since_s, now_s)
 
     def leave(self) -> None:
         """Count a request as over."""
         if self.allowance.concurrent is not None:
             self.meter.requests.leave()
 
-    def settle(self, reserved: int, tokens: int, *, since_s: float, now_s: float) -> None:
+    def settle(self, reserved: int, tokens: int, since_s: float, now_s: float) -> None:
         """Correct what was reserved at `since_s` to what was used."""
         if self.allowance.tokens_per_minute is None:
             return
         if tokens:
             self.meter.learn(tokens)
         if tokens != reserved:
-            self.meter.tokens.correct(tokens - reserved, since_s=since_s, now_s=now_s)
+            self.meter.tokens.correct(tokens - reserved, since_s, now_s)
 
     def _enter(self, now_s: float) -> Over | None:
         """Count a request as made and under way. Return the limit that is reached; then it counts only where soft."""
@@ -137,7 +137,7 @@ class Rule:
     def _withdraw(self, since_s: float, now_s: float) -> None:
         self.leave()
         if self.allowance.requests_per_minute is not None:
-            self.meter.requests.correct(-1, since_s=since_s, now_s=now_s)
+            self.meter.requests.correct(-1, since_s, now_s)
 
     def _reserve(self, least: int, now_s: float) -> tuple[int, Over | None]:
         """Reserve tokens. Return them, and the limit that is reached; then they are reserved only where soft."""
@@ -151,7 +151,7 @@ class Rule:
         over = Over(self, "tokens_per_minute", tokens.wait_s(used - most, now_s))
         if self.allowance.soft:
             return wanted, over
-        tokens.correct(-wanted, since_s=now_s, now_s=now_s)
+        tokens.correct(-wanted, now_s, now_s)
         return 0, over
 
     def _room(self, least: int, now_s: float) -> Over | None:

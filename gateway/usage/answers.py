@@ -28,6 +28,8 @@ EVENTS: Final = 64
 SHORT_BYTES: Final = 8192
 #: So much of the beginning and of the end is searched for the model, and of the beginning for usage.
 NEAR_BYTES: Final = 4096
+#: The end of nearly all streams: their last events, one of which says the usage.
+LAST_BYTES: Final = 1024
 #: So many events stand for the others where texts are estimated.
 SAMPLES: Final = 8
 #: Longest name of a model.
@@ -75,13 +77,11 @@ def of_whole(head: bytes, tail: bytes | None = None) -> Said:
 
 def of_stream(head: bytes, tail: bytes | None = None) -> Said:
     """Read an event stream: its beginning and its end, or all of it as `head`."""
-    begins = _events(head)
-    first = _first_words(head, begins)
-    last, partial = None, False
-    for text in reversed((begins if tail is None else _last_texts(tail))[-EVENTS:]):
-        if _USAGE in text and (event := _parsed(text)) is not None and (last := _usage_in(event)) is not None:
-            partial = event.get("type") == "message_start"
-            break
+    first = _first_words(head)
+    end = head if tail is None else tail
+    last, partial = _last_usage(_last_texts(end[-LAST_BYTES:]))
+    if last is None and _USAGE in end:
+        last, partial = _last_usage(_events(head) if tail is None else _last_texts(tail))
     if last is None and tail is not None and _STREAM_OF_RESPONSE.search(head):
         last = _of_long_event(tail)
     if last is None:
@@ -112,9 +112,16 @@ class _Words(NamedTuple):
     usage: object
 
 
-def _first_words(head: bytes, texts: Sequence[bytes]) -> _Words:
+def _first_words(head: bytes) -> _Words:
     """Return the model that the first events name, and the usage with which an answer begins (`message_start`)."""
-    for text in texts[:EVENTS]:
+    words = _words_of(_events(head[: _end_of_event(head)]))
+    if words is None:  # it begins with something else
+        words = _words_of(_events(head)[:EVENTS])
+    return words or _Words(_model_of(head) if head.startswith(b"{") else "", None)
+
+
+def _words_of(texts: Sequence[bytes]) -> _Words | None:
+    for text in texts:
         if _MODEL_KEY not in text or (event := _parsed(text)) is None:
             continue
         inner = event.get("message") or event.get("response")
@@ -122,7 +129,15 @@ def _first_words(head: bytes, texts: Sequence[bytes]) -> _Words:
         if isinstance(model := holder.get("model"), str):
             begins = event.get("type") == "message_start"
             return _Words(_name(model), holder.get("usage") if begins else None)
-    return _Words(_model_of(head) if head.startswith(b"{") else "", None)
+    return None
+
+
+def _last_usage(texts: Sequence[bytes]) -> tuple[dict[str, object] | None, bool]:
+    """Return the last usage in the last events, and whether it is that of a beginning (`message_start`)."""
+    for text in reversed(texts[-EVENTS:]):
+        if _USAGE in text and (event := _parsed(text)) is not None and (found := _usage_in(event)) is not None:
+            return found, event.get("type") == "message_start"
+    return None, False
 
 
 def _usage_in(event: dict[str, object]) -> dict[str, object] | None:
@@ -145,8 +160,17 @@ def _of_long_event(tail: bytes) -> dict[str, object] | None:
 
 def _last_texts(tail: bytes) -> list[bytes]:
     """Return the data of the events at the end of a stream that are here whole."""
-    begins = _END_OF_EVENT.search(tail)
-    return _events(tail[begins.end() :]) if begins is not None else []
+    begins = _end_of_event(tail)
+    return _events(tail[begins:]) if begins else []
+
+
+def _end_of_event(stream: bytes) -> int:
+    """Return the length of a stream up to the end of its first event; 0: that is not here."""
+    end = stream.find(b"\n\n")
+    if end >= 0 and stream.find(b"\r", 0, end) < 0:
+        return end + 2
+    found = _END_OF_EVENT.search(stream)
+    return found.end() if found is not None else 0
 
 
 def _events(stream: bytes) -> list[bytes]:

@@ -54,7 +54,7 @@ class Accounting:
         self.close("cancelled", listener)
 
     def close(
-        self, outcome: str, listener: Clients, *, error: GatewayError | None = None, request_id: str | None = None
+        self, outcome: str, listener: Clients, error: GatewayError | None = None, request_id: str | None = None
     ) -> None:
         """Count it; `outcome` is the upstream's (metrics.UpstreamTally). Log it if there is an access log."""
         plan, duration_s = self._plan, perf_counter() - self._began

@@ -40,7 +40,7 @@ class Admission:
 
     def admit(self, rules: tuple[Rule, ...], length: int) -> Hold:
         """Take the places of a request whose body has `length` bytes in these rules. Raises GatewayError (429)."""
-        return self.limiter.admit(rules, tokens=length // BYTES_A_TOKEN if self.takes_tokens else None)
+        return self.limiter.admit(rules, length // BYTES_A_TOKEN if self.takes_tokens else None)
 
     def admit_for(self, model: str | None, length: int) -> Hold:
         """Take the places at the model that the body names. Raises GatewayError (429)."""
@@ -65,15 +65,15 @@ class LimitedAccounting(Accounting):
         return holds
 
     def close(
-        self, outcome: str, listener: Clients, *, error: GatewayError | None = None, request_id: str | None = None
+        self, outcome: str, listener: Clients, error: GatewayError | None = None, request_id: str | None = None
     ) -> None:
-        super().close(outcome, listener, error=error, request_id=request_id)
-        is_unused = error is not None or not self.sent_at
-        for hold in self.take_holds():
+        super().close(outcome, listener, error, request_id)
+        tokens = self.tokens if error is None and self.sent_at else 0
+        for hold in self.holds if self.at is None else self.take_holds():
             if outcome == LIMITED:
                 hold.withdraw()
             else:
-                hold.end(0 if is_unused else self.tokens)
+                hold.end(tokens)
 
 
 class LimitedTunnel(Tunnel):

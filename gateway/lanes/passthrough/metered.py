@@ -67,9 +67,9 @@ class MeteredAccounting(Accounting):
     kept: Kept | None = None
 
     def close(
-        self, outcome: str, listener: Clients, *, error: GatewayError | None = None, request_id: str | None = None
+        self, outcome: str, listener: Clients, error: GatewayError | None = None, request_id: str | None = None
     ) -> None:
-        super().close(outcome, listener, error=error, request_id=request_id)
+        super().close(outcome, listener, error, request_id)
         plan = self._plan
         meter, caller = plan.meter, plan.caller
         assert meter is not None
@@ -79,12 +79,12 @@ class MeteredAccounting(Accounting):
         elif not meter.reads or not self.sent_at:
             usage, model = Usage(cut=not is_whole), ""
         else:
-            usage, model = self._usage(meter, cut=not is_whole)
+            usage, model = self._usage(meter, not is_whole)
         tokens = usage.tokens
         self.tokens = tokens.input + tokens.output
         meter.recorded(usage, caller.name, caller.tenant, model, plan.pool.endpoint.name, LANE)
 
-    def _usage(self, meter: Meter, *, cut: bool) -> tuple[Usage, str]:
+    def _usage(self, meter: Meter, cut: bool) -> tuple[Usage, str]:
         """Return what an answer used, which may have been cut, and the model that it names."""
         beginning = self.beginning
         start = len(beginning) - self.sent_bytes
