@@ -291,7 +291,7 @@ def _upstream() -> Schema:
         **texts("name", "balance"),
         fallback=many(TEXT),
         connections=record(busy=WHOLE, idle=WHOLE),
-        queued=WHOLE,
+        **dict.fromkeys(("queued", "sent", "failed", "not_sent"), WHOLE),
         **dict.fromkeys(("requests", "retries", "refused"), OBJECT),
         endpoints=many(endpoint),
     )

@@ -17,6 +17,9 @@ UPSTREAMS: Final = "/context/upstreams"
 #: breaker; `pausing`, it asked for a pause; `unreachable`, the last connection attempt failed; `unknown`, no worker
 #: has said anything of it.
 EndpointState: TypeAlias = Literal["up", "unhealthy", "open", "half-open", "pausing", "unreachable", "unknown"]
+#: Outcomes of requests that were not sent, and those that are no failure of an upstream.
+_NOT_SENT: Final = ("unavailable", "limited")
+_HARMLESS: Final = ("ok", "cancelled", *_NOT_SENT)
 STATES: Final[tuple[EndpointState, ...]] = get_args(EndpointState)
 
 
@@ -60,6 +63,21 @@ class UpstreamFacts:
     refused: Mapping[str, int]
     endpoints: Sequence[EndpointFacts]
 
+    @property
+    def not_sent(self) -> int:
+        """Return how many requests were refused, because no endpoint could take them or a limit was reached."""
+        return sum(self.requests.get(outcome, 0) for outcome in _NOT_SENT)
+
+    @property
+    def sent(self) -> int:
+        """Return how many requests were sent, those that were sent again included."""
+        return sum(self.requests.values()) - self.not_sent
+
+    @property
+    def failed(self) -> int:
+        """Return how many of them failed."""
+        return sum(count for outcome, count in self.requests.items() if outcome not in _HARMLESS)
+
 
 class UpstreamPages:
     """The page of one worker. `upstreams` returns the facts of this moment."""
@@ -87,6 +105,9 @@ def upstream_view(upstream: UpstreamFacts) -> Json:
         "fallback": list(upstream.fallback),
         "connections": {"busy": upstream.busy, "idle": upstream.idle},
         "queued": upstream.queued,
+        "sent": upstream.sent,
+        "failed": upstream.failed,
+        "not_sent": upstream.not_sent,
         "requests": dict(upstream.requests),
         "retries": dict(upstream.retries),
         "refused": dict(upstream.refused),

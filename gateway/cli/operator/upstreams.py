@@ -11,8 +11,6 @@ from gateway.cli.operator.remote import Remote
 
 PATH: Final = ("context", "upstreams")
 _NAME_CHARS: Final = 100
-#: Outcomes of requests that are no failure of an upstream.
-_NO_FAILURE: Final = ("ok", "cancelled")
 
 
 def add(commands: Commands) -> None:
@@ -27,19 +25,16 @@ def listed(remote: Remote, *, as_json: bool) -> Iterator[str]:
 
 
 def _lines(view: View) -> Iterator[str]:
-    requests = _counts(view.get("requests"))
-    failed = sum(count for outcome, count in requests.items() if outcome not in _NO_FAILURE)
-    sent = sum(requests.values())
-    told = [f"{sent} {'request' if sent == 1 else 'requests'} sent", f"{failed} failed"]
-    told += [f"{sum(found)} {what}" for key, what in _SUMS.items() if (found := _counts(view.get(key)).values())]
-    if queued := view.get("queued"):
-        told.append(f"{queued} waiting")
+    sent, retried = view.get("sent"), sum(_counts(view.get("retries")).values())
+    told = [f"{sent} {'request' if sent == 1 else 'requests'} sent", f"{view.get('failed')} failed"]
+    told += [f"{retried} retried"] if retried else []
+    told += [f"{view[name]} {word}" for name, word in _PERHAPS.items() if view.get(name)]
     yield f"{shown(str(view.get('name')), _NAME_CHARS)}: {', '.join(told)}"
     yield from map(_endpoint_line, views(view.get("endpoints")))
 
 
-#: Counts of an upstream that are told if there are any.
-_SUMS: Final = {"retries": "retried", "refused": "refused"}
+#: Numbers of an upstream that are told unless they are 0.
+_PERHAPS: Final = {"not_sent": "refused", "queued": "waiting"}
 
 
 def _endpoint_line(view: View) -> str:

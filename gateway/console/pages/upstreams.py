@@ -19,7 +19,7 @@ STATES: Final[Mapping[str, tuple[str, str]]] = {
     "unreachable": ("not reachable", "error"),
     "unknown": ("not asked yet", "stopped"),
 }
-#: Outcomes of requests, in words; the first two are no failures of the upstream.
+#: Outcomes of requests, in words.
 OUTCOMES: Final[Mapping[str, str]] = {
     "ok": "answered",
     "cancelled": "left by the client",
@@ -30,20 +30,17 @@ OUTCOMES: Final[Mapping[str, str]] = {
     "truncated": "cut",
     "invalid": "not HTTP",
     "unavailable": "not sent",
+    "limited": "over a limit",
 }
-NO_FAILURES: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownUpstream:
-    """One upstream: the facts of the API, and what they add up to. `outcomes` are those that happened, in words."""
+    """One upstream: the facts of the API. `outcomes` are those that happened, in words, `retried` all reasons."""
 
     facts: Json
-    requests: int
-    failed: int
     outcomes: list[tuple[str, int]]
     retried: int
-    refused: int
 
 
 class Upstreams:
@@ -68,14 +65,7 @@ class Upstreams:
 
 
 def shown_upstream(facts: Json) -> ShownUpstream:
-    """Return an upstream of the API with its sums."""
+    """Return an upstream of the API as it is shown."""
     counts: Mapping[str, int] = facts["requests"]
-    harmless = list(OUTCOMES)[:NO_FAILURES]
-    return ShownUpstream(
-        facts=facts,
-        requests=sum(counts.values()),
-        failed=sum(count for outcome, count in counts.items() if outcome not in harmless),
-        outcomes=[(word, counts[outcome]) for outcome, word in OUTCOMES.items() if counts.get(outcome)],
-        retried=sum(facts["retries"].values()),
-        refused=sum(facts["refused"].values()),
-    )
+    outcomes = [(word, counts[outcome]) for outcome, word in OUTCOMES.items() if counts.get(outcome)]
+    return ShownUpstream(facts=facts, outcomes=outcomes, retried=sum(facts["retries"].values()))

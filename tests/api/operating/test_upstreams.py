@@ -33,7 +33,7 @@ async def test_endpoints_are_shown_with_what_keeps_requests_away() -> None:
         assert (well["state"], well["retry_in_s"], well["under_way"]) == ("up", None, 0)
         assert (well["tries"], well["ejections"]) == ({"ok": 8}, {})
         assert found["retries"] == {"502": 2}
-        assert found["requests"]["ok"] == 8
+        assert (found["requests"]["ok"], found["sent"], found["failed"], found["not_sent"]) == (8, 10, 2, 0)
 
 
 async def test_an_upstream_without_rules_has_one_endpoint_and_its_own_counts() -> None:
@@ -45,6 +45,14 @@ async def test_an_upstream_without_rules_has_one_endpoint_and_its_own_counts() -
     (endpoint,) = before["endpoints"]
     assert (endpoint["name"], endpoint["state"], endpoint["tries"]) == ("127.0.0.1:9", "up", None)
     assert (after["endpoints"][0]["state"], after["requests"]) == ("unreachable", {"connect": 1})
+
+
+async def test_what_a_limit_refused_was_not_sent() -> None:
+    """It is no failure of the upstream."""
+    async with several(serve(ok()), limits={"requests_per_minute": 2}) as up:
+        assert [(await ask(up.gateway, chat())).status for _ in range(3)] == [200, 200, 429]
+        (found,) = await seen(up.gateway)
+    assert (found["sent"], found["failed"], found["not_sent"]) == (2, 0, 1)
 
 
 async def test_the_demo_model_is_an_upstream() -> None:
