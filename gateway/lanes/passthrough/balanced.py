@@ -161,12 +161,15 @@ class Balanced(Splice):
         tries, plan = self._tries, self._plan
         assert tries is not None
         pieces = self._kept if self._sent else self._pending[1:]
+        pause_s = None  # that an upstream without rules asks for, which only a model chose, is the client's affair
+        if head is not None and not tries.home.plain:
+            pause_s = wanted_pause_s(head)
         follows = tries.again(
             reason,
             possible=pieces is not None and not self._judged,
             stale=self._stale and reason == "reset",
             told_not=head is not None and head.value(b"x-should-retry") == b"false",
-            pause_s=wanted_pause_s(head) if head is not None else None,
+            pause_s=pause_s,
         )
         if not follows or pieces is None:
             return False

@@ -156,3 +156,15 @@ async def test_a_client_that_leaves_before_its_model_is_known_leaves_nothing() -
             await breathe(10)
         await asyncio.sleep(0)
         assert not one.connections and not other.connections
+
+
+async def test_an_upstream_without_rules_that_asks_for_a_pause_is_asked_again() -> None:
+    """As without the choice: each client gets the upstream's own answer, and none is kept away for another's."""
+    busy = answer(503, b"busy", [("Retry-After", "7")])
+    async with FakeUpstream(serve(busy)) as one:
+        upstreams = [{"name": "one", "base_url": one.base_url, "api_key": "sk-up", "timeouts": PATIENT}]
+        config = {"upstreams": upstreams, "passthrough": {"by_model": True}, "allowed_hosts": HOSTS}
+        async with LocalGateway({**config, "workflows": NO_WORKFLOWS}) as gateway:
+            answers = [await ask(gateway, post(body("gpt-5"), CHAT)) for _ in range(3)]
+        assert [(one.status, one.payload) for one in answers] == [(503, b"busy")] * 3
+        assert len(one.requests) == 3
