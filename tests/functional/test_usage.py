@@ -18,7 +18,6 @@ from usage.shapes import CHAT, EMBEDDINGS, MESSAGE, RESPONSE, chat_stream, messa
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import Peer, connect
-from gateway.testing.processes import family, living_process
 from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, serve
 from gateway.testing.upstream import FakeUpstream
@@ -195,10 +194,7 @@ async def test_what_is_stored_outlives_a_kill(tmp_path: Path) -> None:
             async with asyncio.timeout(60):
                 while await usage_at(gateway.host, gateway.port) < 20:
                     await asyncio.sleep(0.01)
-            leader = living_process(gateway.pid)
-            assert leader is not None
-            for one in family(leader):
-                os.kill(one.pid, signal.SIGKILL)
+            os.killpg(gateway.pid, signal.SIGKILL)  # all at once: workers that outlive their leader end in order
             await gateway.wait()
             await gateway.start()
             assert await usage_at(gateway.host, gateway.port) == 20
