@@ -86,6 +86,14 @@ def test_the_middle_of_a_long_stream_is_not_needed(stream: bytes, said: Said) ->
     assert of_stream(long[:4096], long[-16384:]) == said
 
 
+@pytest.mark.parametrize("more", [0, 1, 60])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_events_behind_the_usage(more: int, end: bytes) -> None:
+    """They may be so many that the usage is not near the end."""
+    stream = chat_stream("Hel", "lo", usage=CHAT["usage"]) + events({"type": "x", "filling": "y" * 100}) * more
+    assert of_stream(stream.replace(b"\n", end)) == Said(Tokens(19, 4, 0, 10, 3), "gpt-4.1")
+
+
 def test_a_last_event_that_is_longer_than_what_is_kept() -> None:
     """A Response repeats its tools: its usage is one level deeper than the event, and nothing else is."""
     tool = {"parameters": {"usage": {"input_tokens": 1, "output_tokens": 1}, "filling": "x" * 50}}
