@@ -62,6 +62,7 @@ class Door:
         self._changes = changes
         self._streams: set[Visit] = set()
         self._under_way = UnderWay() if sessions else None
+        server.has_sessions = bool(sessions)
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._manager = StreamableHTTPSessionManager(
@@ -125,6 +126,8 @@ class Door:
         most_bytes, most_values = self._limits()
         body = await content_of(request, identity.caller, limit_bytes=most_bytes, limit_name="limits.context_body")
         await check_values(body, limit=most_values)
+        if self._under_way is None and request.method in ("GET", "DELETE") and _is_of_older_era(request):
+            return _without_sessions()
         visit = Visit(request, head, identity, request.match_info.get("service"))
         visit.note(key=identity.caller.name)
         session_id, ended = visit.session_id, None
@@ -154,6 +157,15 @@ class Door:
             if method == "DELETE" and session_id is not None:
                 self._calling.ending.discard(session_id)
                 self._changes.forget(session_id)
+
+
+def _without_sessions() -> web.Response:
+    """Return the answer to a request for a session: a stream without one would bring nothing, ever."""
+    error = GatewayError(
+        "method_not_allowed",
+        "There are no sessions here: this gateway has several workers. Send each request by POST.",
+    )
+    return web.json_response(refusal_of(error, None), status=error.facts.status, headers={"Allow": "POST"})
 
 
 def _is_of_older_era(request: web.Request) -> bool:

@@ -47,7 +47,9 @@ Handler: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
 
 
 class ToolServer(Server[Any]):
-    """The SDK's server, which also announces to clients of the older era that its lists change."""
+    """The SDK's server, which announces to clients of the older era that its lists change, if they have sessions."""
+
+    has_sessions = True
 
     def create_initialization_options(
         self,
@@ -57,7 +59,9 @@ class ToolServer(Server[Any]):
     ) -> InitializationOptions:
         """Return the options of a session."""
         options = notification_options or NotificationOptions(
-            prompts_changed=True, resources_changed=True, tools_changed=True
+            prompts_changed=self.has_sessions,
+            resources_changed=self.has_sessions,
+            tools_changed=self.has_sessions,
         )
         return super().create_initialization_options(options, experimental_capabilities, extensions)
 

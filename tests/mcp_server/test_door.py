@@ -186,3 +186,24 @@ async def test_any_of_several_workers_serves_any_request(era: Era) -> None:
             async with Client(f"{gateway.base_url}/mcp", mode=era) as client:
                 found = await asyncio.gather(*(client.session.list_tools() for _ in range(8)))
                 assert all("demo_note" in {tool.name for tool in one.tools} for one in found)
+
+
+async def test_several_workers_have_no_sessions_and_say_so() -> None:
+    """A client of the older era neither waits on a stream that brings nothing, nor is promised news; its calls work."""
+    config = json.dumps({"workers": 2, "mcp": {"servers": {}, "serve": {"wait": "0.1s"}}, "tools": {"demo_note": {}}})
+    note = {"name": "demo_note", "arguments": {"text": "hi"}}
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": note}
+    async with GatewayProcess(config) as gateway, aiohttp.ClientSession(gateway.base_url, headers=ACCEPT) as http:
+        async with http.post("/mcp", json=INITIALIZE) as response:
+            answer = await response.text()
+            assert "Mcp-Session-Id" not in response.headers and '"protocolVersion":"2025-11-25"' in answer
+            assert 'listChanged":true' not in answer
+        for session in ({}, {"Mcp-Session-Id": "of another time"}):
+            fields = {"MCP-Protocol-Version": "2025-11-25", **session}
+            for method in ("GET", "DELETE"):
+                async with http.request(method, "/mcp", headers=fields) as response:
+                    refused = await response.json()
+                    assert (response.status, response.headers["Allow"]) == (405, "POST")
+                    assert "There are no sessions here" in refused["error"]["message"]
+            async with http.post("/mcp", json=call, headers=fields) as response:
+                assert "has NOT run" in await response.text()
