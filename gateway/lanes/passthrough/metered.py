@@ -195,8 +195,7 @@ class Metering(Splice):
         assert kept is not None
         if (missing := self._account.sent_bytes - before - sum(map(len, self._ring))) > 0:
             kept.skip(missing)
-        for chunk in self._ring:
-            kept.keep(_payload(chunk))
+        kept.keep(b"".join(map(_payload, self._ring)))
         self._ring.clear()
 
 
