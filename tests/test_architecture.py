@@ -115,7 +115,6 @@ ALONE = {
     "gateway/text/memory_requests.py": "handed on to plugins by the door",
     "gateway/text/memory_words.py": "handed on to plugins by the door",
     "gateway/text/unask.py": "what people type, beside the other phrases",
-    "gateway/usage/answers.py": "the usage in an answer, beside what it is made of; pure, and no part of a connection",
     "gateway/usage/kept.py": "what of an answer its usage is read from, beside that",
     "gateway/tools/native.py": "tools in the API's own format, beside the catalog",
 }

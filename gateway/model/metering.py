@@ -9,6 +9,7 @@ from gateway.contracts.plugin import Counters
 from gateway.contracts.store import Json
 from gateway.dialects.usage import MOST
 from gateway.errors import GatewayError
+from gateway.usage.answers import name_of
 from gateway.usage.tokens import Recorded, Tokens, Usage, tokens_of
 
 LANE = "context"
@@ -44,7 +45,7 @@ def metered(core: Handler, counters: Counters, recorded: Recorded | None = None)
                     else:
                         written += 1
                     if isinstance(named := chunk.get("model"), str):
-                        model = named
+                        model = name_of(named) or model
                 return emit(chunk)
 
             try:

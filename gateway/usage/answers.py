@@ -11,7 +11,9 @@ that a Response repeats. Parsing a whole answer to find that out would cost more
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from math import ceil
 from typing import Final, NamedTuple
 
@@ -21,7 +23,7 @@ from gateway.http.sse import EventError, EventReader
 from gateway.json_values import VALUES_LIMIT, holds_more
 from gateway.usage.tokens import Tokens, tokens_of
 
-#: So many places of a key are tried, and so many events looked at.
+#: So many places of a key are tried, and so many of the first and last events looked at for the model.
 TRIES: Final = 8
 EVENTS: Final = 64
 #: A whole answer up to this size is read as it is: it has less than `VALUES_LIMIT` values.
@@ -30,8 +32,8 @@ SHORT_BYTES: Final = 8192
 NEAR_BYTES: Final = 4096
 #: The end of nearly all streams: their last events, one of which says the usage.
 LAST_BYTES: Final = 1024
-#: So many events stand for the others where texts are estimated.
-SAMPLES: Final = 8
+#: So many events of the beginning and of the end stand for the others where texts are estimated.
+SAMPLES: Final = 16
 #: Longest name of a model.
 MODEL_CHARS: Final = 200
 #: What an event has besides its data: `data: ` and two line ends.
@@ -41,6 +43,8 @@ _USAGE = b'"usage"'
 _BLANKS = 256
 _END_OF_EVENT = re.compile(rb"\r?\n\r?\n")
 _MODEL_KEY = b'"model"'
+_NAMES_MODEL = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*"[^"]')
+_BYTES_A_TOKEN = 4
 _MODEL = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*"(?:[^"\\]|\\.)*+"')
 _BEFORE_KEY = (b"{", b",")
 _STREAM_OF_RESPONSE = re.compile(rb'"type"[ \t]*:[ \t]*"response\.')
@@ -72,6 +76,9 @@ def of_whole(head: bytes, tail: bytes | None = None) -> Said:
         found = _parsed(head) or {}
         tokens = tokens_of(found.get("usage"))
     model = _named(found) or _named(_object_from(end[-NEAR_BYTES:], _MODEL_KEY) or {}) or _model_of(head[:NEAR_BYTES])
+    if not model:
+        found = _parsed(head) if tail is None else _object_from(end, _MODEL_KEY)
+        model = _named(found or {}) or _model_of(head)
     return Said(tokens, model)
 
 
@@ -79,32 +86,58 @@ def of_stream(head: bytes, tail: bytes | None = None) -> Said:
     """Read an event stream: its beginning and its end, or all of it as `head`."""
     first = _first_words(head)
     end = head if tail is None else tail
-    last, partial = _last_usage(_last_texts(end[-LAST_BYTES:]))
+    last, event = _last_usage(_last_texts(end[-LAST_BYTES:]))
     if last is None and _USAGE in end:
-        last, partial = _last_usage(_events(head) if tail is None else _last_texts(tail))
+        last, event = _last_usage(_events(head) if tail is None else _last_texts(tail))
+    partial = event.get("type") == "message_start"
     if last is None and tail is not None and _STREAM_OF_RESPONSE.search(head):
-        last = _of_long_event(tail)
+        told = _of_long_event(tail, _USAGE, "usage")
+        last = told if isinstance(told, dict) else None
+    model = first.model or _model_in(event) or _later_model(head, tail)
     if last is None:
         tokens = tokens_of(first.usage)
-        return Said(tokens, first.model, partial=tokens is not None)
+        return Said(tokens, model, partial=tokens is not None)
     if isinstance(first.usage, dict):
         # Anthropic says the input at the beginning, and the output at the end, which may repeat the input.
         last = {**first.usage, **{key: value for key, value in last.items() if value is not None}}
-    return Said(tokens_of(last), first.model, partial)
+    return Said(tokens_of(last), model, partial)
+
+
+def names_model(head: bytes) -> bool:
+    """Return whether the beginning of an answer seems to name its model, so that no more of it is wanted."""
+    return _NAMES_MODEL.search(head) is not None
 
 
 def text_tokens(head: bytes, tail: bytes | None, length: int) -> int:
-    """Return an estimate of the tokens of the texts in a stream of `length` bytes, from its last events.
+    """Return an estimate of the tokens of the texts in a stream of `length` bytes, from its first and last events.
 
-    Four UTF-8 bytes are a token, and an event with a text is at least one.
+    Four UTF-8 bytes are a token, and an event with a text is at least one for each choice. If what is kept has no text,
+    all of what is missing may be text.
     """
-    texts = _events(head) if tail is None else _last_texts(tail)
-    last = texts[-EVENTS:]
-    last = last[:: max(len(last) // SAMPLES, 1)]
-    tokens = sum(max(size / 4, 1) for size in map(_text_size, last) if size)
-    if tail is not None or len(texts) > len(last):
-        tokens *= length / sum(len(text) + _FRAME_BYTES for text in last) if last else 0
-    return ceil(tokens)
+    kept = [_events(head)] if tail is None else [_events(head), _last_texts(tail)]
+    if tail is None:
+        length = sum(map(_size, kept[0]))
+    for samples in (SAMPLES, 0):
+        if density := max(_density(texts, samples=samples) for texts in kept):
+            return ceil(density * length)
+    return 0 if tail is None else ceil(max(length - len(head) - len(tail), 0) / _BYTES_A_TOKEN)
+
+
+def _density(texts: Sequence[bytes], *, samples: int) -> float:
+    """Return how many tokens of text a byte of these events has, by so many of them; 0: by all.
+
+    Each byte has the same chance to be sampled, so a few long events count as much as they are long.
+    """
+    if not samples or len(texts) <= samples:
+        size = sum(map(_size, texts))
+        return sum(map(_event_tokens, texts)) / size if size else 0.0
+    ends = list(accumulate(map(_size, texts)))
+    at = [texts[bisect_left(ends, ends[-1] * (number + 0.5) / samples)] for number in range(samples)]
+    return sum(_event_tokens(text) / _size(text) for text in at) / samples
+
+
+def _size(text: bytes) -> int:
+    return len(text) + _FRAME_BYTES
 
 
 class _Words(NamedTuple):
@@ -115,29 +148,68 @@ class _Words(NamedTuple):
 def _first_words(head: bytes) -> _Words:
     """Return the model that the first events name, and the usage with which an answer begins (`message_start`)."""
     words = _words_of(_events(head[: _end_of_event(head)]))
-    if words is None:  # it begins with something else
+    if not words.model:  # it begins with something else
         words = _words_of(_events(head)[:EVENTS])
-    return words or _Words(_model_of(head) if head.startswith(b"{") else "", None)
+    return words if words.model or not head.startswith(b"{") else _Words(_model_of(head), None)
 
 
-def _words_of(texts: Sequence[bytes]) -> _Words | None:
+def _words_of(texts: Sequence[bytes]) -> _Words:
+    usage: object = None
     for text in texts:
         if _MODEL_KEY not in text or (event := _parsed(text)) is None:
             continue
-        inner = event.get("message") or event.get("response")
-        holder = inner if isinstance(inner, dict) else event
-        if isinstance(model := holder.get("model"), str):
-            begins = event.get("type") == "message_start"
-            return _Words(_name(model), holder.get("usage") if begins else None)
-    return None
+        if event.get("type") == "message_start":
+            usage = _holder_in(event).get("usage")
+        if model := _model_in(event):
+            return _Words(model, usage)
+    return _Words("", usage)
 
 
-def _last_usage(texts: Sequence[bytes]) -> tuple[dict[str, object] | None, bool]:
-    """Return the last usage in the last events, and whether it is that of a beginning (`message_start`)."""
-    for text in reversed(texts[-EVENTS:]):
+def _last_usage(texts: Sequence[bytes]) -> tuple[dict[str, object] | None, dict[str, object]]:
+    """Return the last usage in the last events, and its event."""
+    for text in reversed(texts):
         if _USAGE in text and (event := _parsed(text)) is not None and (found := _usage_in(event)) is not None:
-            return found, event.get("type") == "message_start"
-    return None, False
+            return found, event
+    return None, {}
+
+
+def _later_model(head: bytes, tail: bytes | None) -> str:
+    """Return the model that no event of the beginning names; "": it is not known.
+
+    Some name it in later chunks only. In the first and last events of a Response it stands behind the instructions.
+    """
+    ends = _events(head) if tail is None else _last_texts(tail)
+    for text in reversed(ends[-EVENTS:]):
+        if names_model(text) and (event := _parsed(text)) is not None and (model := _model_in(event)):
+            return model
+    if tail is None or not _STREAM_OF_RESPONSE.search(head):
+        return ""
+    named = _of_long_event(tail, _MODEL_KEY, "model")
+    return name_of(named) if isinstance(named, str) else _model_of_long_event(head)
+
+
+def _model_of_long_event(head: bytes) -> str:
+    """Return the model of a Response whose event begins in `head` and does not end there."""
+    starts = [found.end() for found in _END_OF_EVENT.finditer(head)]
+    event = head[starts[-1] if starts else 0 :].partition(b"data:")[2].lstrip()
+    for number, found in enumerate(_MODEL.finditer(event)):
+        if number == TRIES:
+            break
+        before = event[: found.start()].rstrip()
+        above = _parsed(before[:-1] + b"}}") if before.endswith(b",") else None
+        if above and next(reversed(above)) == "response":
+            return _named(_parsed(b"{" + found[0] + b"}") or {})
+    return ""
+
+
+def _holder_in(event: dict[str, object]) -> dict[str, object]:
+    """Return what names the model: the message or the Response that an event brings, or the event itself."""
+    inner = event.get("message") or event.get("response")
+    return inner if isinstance(inner, dict) else event
+
+
+def _model_in(event: dict[str, object]) -> str:
+    return _named(_holder_in(event))
 
 
 def _usage_in(event: dict[str, object]) -> dict[str, object] | None:
@@ -149,13 +221,11 @@ def _usage_in(event: dict[str, object]) -> dict[str, object] | None:
     return None
 
 
-def _of_long_event(tail: bytes) -> dict[str, object] | None:
-    """Return the usage of a Response whose beginning is not kept."""
-    end = tail.rstrip(b"\r\n")
-    found = _object_from(end, _USAGE, opening=b'{"response":{')
+def _of_long_event(tail: bytes, key: bytes, name: str) -> object:
+    """Return a value of a Response whose beginning is not kept; None: it is not there."""
+    found = _object_from(tail.rstrip(b"\r\n"), key, opening=b'{"response":{')
     response = found.get("response") if found is not None else None
-    usage = response.get("usage") if isinstance(response, dict) else None
-    return usage if isinstance(usage, dict) else None
+    return response.get(name) if isinstance(response, dict) else None
 
 
 def _last_texts(tail: bytes) -> list[bytes]:
@@ -180,9 +250,15 @@ def _events(stream: bytes) -> list[bytes]:
         return []
 
 
-def _text_size(text: bytes) -> int:
+def _event_tokens(text: bytes) -> float:
+    """Return the tokens of the texts that an event adds to an answer, one for each choice with a text at least."""
     event = _parsed(text)
-    return 0 if event is None else len(_text_in(event).encode(errors="replace"))
+    if event is None:
+        return 0
+    choices = event.get("choices")
+    parts = choices if isinstance(choices, list) and choices else [event]
+    sizes = [len(_text_in(part).encode(errors="replace")) for part in parts if isinstance(part, dict)]
+    return sum(max(size / _BYTES_A_TOKEN, 1) for size in sizes if size)
 
 
 def _object_from(text: bytes, key: bytes, *, opening: bytes = b"{") -> dict[str, object] | None:
@@ -226,7 +302,7 @@ def _model_of(head: bytes) -> str:
             break
         if _is_top_level(head, found.start()):
             named = _parsed(b"{" + found[0] + b"}")
-            return _name(str(named["model"])) if named is not None else ""
+            return name_of(str(named["model"])) if named is not None else ""
     return ""
 
 
@@ -250,23 +326,20 @@ def _parsed(text: bytes) -> dict[str, object] | None:
 
 def _named(found: dict[str, object]) -> str:
     model = found.get("model")
-    return _name(model) if isinstance(model, str) else ""
+    return name_of(model) if isinstance(model, str) else ""
 
 
-def _name(model: str) -> str:
+def name_of(model: str) -> str:
+    """Return the name of a model if it can be one: it becomes a label of metrics and a row of the store; else ""."""
     return model if len(model) <= MODEL_CHARS and model.isprintable() else ""
 
 
-def _text_in(event: dict[str, object]) -> str:
-    """Return the text that an event adds to an answer, also a part of a tool call or of reasoning."""
-    choices = event.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices else event
-    if not isinstance(choice, dict):
-        return ""
-    delta = choice.get("delta")
+def _text_in(part: dict[str, object]) -> str:
+    """Return the text that an event, or a choice in it, adds to an answer, also of a tool call or of reasoning."""
+    delta = part.get("delta")
     if isinstance(delta, str):
         return delta
-    return "".join(_texts(delta if isinstance(delta, dict) else choice.get("text")))
+    return "".join(_texts(delta if isinstance(delta, dict) else part.get("text")))
 
 
 def _texts(value: object) -> Iterator[str]:

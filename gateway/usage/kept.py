@@ -4,8 +4,12 @@ import zlib
 from collections.abc import Callable
 from typing import Final, Protocol
 
-#: Kept of the beginning; of the end, at least `TAIL_BYTES` and at most twice as much, and so all of a short answer.
+from gateway.usage.answers import names_model
+
+#: Kept of the beginning, and of one that does not name its model within that; of the end, at least `TAIL_BYTES` and at
+#: most twice as much, and so all of a short answer.
 HEAD_BYTES: Final = 4096
+LONG_HEAD_BYTES: Final = 65536
 TAIL_BYTES: Final = 32768
 #: Decoded at a time. An answer that grows more than so many times, beyond a megabyte, is not decoded to its end: it
 #: would hold up all others.
@@ -16,41 +20,69 @@ _GZIP, _ZLIB, _RAW = 31, 15, -15
 
 
 class Kept:
-    """The pieces of an answer without their framing."""
+    """The pieces of an answer without their framing.
 
-    __slots__ = ("_pieces", "_size", "head", "length")
+    `length` counts its bytes, and `unread` those that could not be decoded.
+    """
+
+    __slots__ = ("_begun", "_head", "_pieces", "_size", "_wanted", "length", "unread")
 
     def __init__(self) -> None:
-        self.head = b""
-        self.length = 0
+        self.length = self.unread = 0
+        self._head = b""
+        self._begun = False  # the beginning is kept apart from the pieces
+        self._wanted = HEAD_BYTES
         self._pieces: list[bytes] = []
         self._size = 0
 
     def keep(self, piece: bytes) -> None:
         """Take the next piece."""
-        if len(self.head) < HEAD_BYTES:
-            self.head += piece[: HEAD_BYTES - len(self.head)]
         self.length += len(piece)
         self._pieces.append(piece)
         self._size += len(piece)
         if self._size > 2 * TAIL_BYTES:
+            self._begin()
             tail = b"".join(self._pieces)[-TAIL_BYTES:]
             self._pieces, self._size = [tail], len(tail)
 
     @property
     def is_begun(self) -> bool:
         """Return whether the whole beginning is here, so that pieces may be left out from now on."""
-        return len(self.head) == HEAD_BYTES
+        if not self._begun and self.length >= self._wanted:
+            self._wanted = _wanted_of(self._pieces)
+            if self.length >= self._wanted:
+                self._begin()
+        return self._begun
 
     def skip(self, length: int) -> None:
         """Leave out so many bytes. What was kept until now is no longer the end."""
         self.length += length
-        self._pieces, self._size = [], 0
+        self._leave()
+
+    def give_up(self, length: int) -> None:
+        """Leave out so many bytes that cannot be decoded."""
+        self.unread += length
+        self._leave()
 
     def ends(self) -> tuple[bytes, bytes | None]:
         """Return the beginning and the end of the answer, or all of it and None."""
         tail = b"".join(self._pieces)
-        return (tail, None) if self._size == self.length else (self.head, tail)
+        return (tail, None) if self._size == self.length else (self._head, tail)
+
+    def _begin(self) -> None:
+        """Keep the beginning apart, unless it is."""
+        if not self._begun:
+            self._begun = True
+            self._head = b"".join(self._pieces)[: _wanted_of(self._pieces)]
+
+    def _leave(self) -> None:
+        self._begin()
+        self._pieces, self._size = [], 0
+
+
+def _wanted_of(pieces: list[bytes]) -> int:
+    """Return how much of a beginning is kept."""
+    return HEAD_BYTES if names_model(b"".join(pieces)[:HEAD_BYTES]) else LONG_HEAD_BYTES
 
 
 class Decoder(Protocol):
@@ -86,7 +118,7 @@ class Decoding:
             except zlib.error:
                 self._failed = True
         if self._failed:
-            self._kept.skip(len(piece))
+            self._kept.give_up(len(piece))
 
     def _decode(self, piece: bytes, *, most: int) -> bool:
         """Return whether the answer is no larger than `most` until now."""
@@ -124,4 +156,4 @@ def keeper_of(kept: Kept, coding: bytes) -> Callable[[bytes], None]:
     if coding in (b"", b"identity"):
         return kept.keep
     new = _DECODERS.get(coding)
-    return Decoding(kept, new).keep if new is not None else lambda piece: kept.skip(len(piece))
+    return Decoding(kept, new).keep if new is not None else lambda piece: kept.give_up(len(piece))

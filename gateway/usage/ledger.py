@@ -66,14 +66,16 @@ class Ledger:
         now_s = self._clock.time()
         if now_s >= self._day_ends_s:
             self._begin_day(now_s)
+        tokens, rejected, cut, estimated, asked_for = usage
         name, price, currency = self._known.get((tenant, model)) or self._know(tenant, model)
+        if asked_for:  # what a client writes is no reason for a lower price
+            price, currency = self._prices.dearest, ""
         row_key = (self._day, tenant, key, name, upstream, lane, currency)
         row = self._rows.get(row_key)
         if row is None:
             if not self._rows:
                 self._wake.set()
             row = self._rows[row_key] = [0] * _COUNTS
-        tokens, rejected, cut, estimated = usage
         row[0] += 1
         if rejected or cut or estimated:
             row[1] += rejected

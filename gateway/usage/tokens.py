@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 #: No upstream counts so many in one answer. Sums of more would not fit the store.
 MOST: Final = 1 << 40
+_WRONG: Final = -1
 
 
 class Tokens(NamedTuple):
@@ -24,13 +25,15 @@ class Tokens(NamedTuple):
 class Usage(NamedTuple):
     """One finished request. `rejected`: it has no answer but an error; `cut`: its answer did not come to its end.
 
-    `estimated`: the upstream did not say its tokens, or not all of them.
+    `estimated`: the upstream did not say its tokens, or not all of them. `asked`: the answer named no model, so the
+    model is that of the request, as its client wrote it.
     """
 
     tokens: Tokens = Tokens()
     rejected: bool = False
     cut: bool = False
     estimated: bool = False
+    asked: bool = False
 
 
 #: Records a finished request: its usage, key, tenant, model, upstream and lane (`gateway.usage.ledger.Ledger`).
@@ -38,13 +41,18 @@ Recorded: TypeAlias = Callable[[Usage, str, str, str, str, str], None]
 
 
 def tokens_of(told: object) -> Tokens | None:
-    """Return the tokens of a usage object; None: it says neither those of the input nor those of the output."""
+    """Return the tokens of a usage object.
+
+    None: it says neither those of the input nor those of the output, or one of them is no number of tokens.
+    """
     if not isinstance(told, dict):
         return None
     say = told.get
-    asked, answered = _count(say("prompt_tokens")), _count(say("completion_tokens"))
+    asked, answered = _said(say("prompt_tokens")), _said(say("completion_tokens"))
     if asked is None and answered is None:
         return _by_other_names(told)
+    if asked == _WRONG or answered == _WRONG:
+        return None
     cached = _part(say("prompt_tokens_details"), "cached_tokens")
     if cached is None:
         cached = _count(say("prompt_cache_hit_tokens"))  # DeepSeek's word
@@ -53,12 +61,14 @@ def tokens_of(told: object) -> Tokens | None:
 
 def _by_other_names(told: dict[str, object]) -> Tokens | None:
     """Return the tokens of a Response, of a message, or of what counts nothing but a total, such as a reranker."""
-    asked, answered = _count(told.get("input_tokens")), _count(told.get("output_tokens"))
+    asked, answered = _said(told.get("input_tokens")), _said(told.get("output_tokens"))
     if asked is None and answered is None:
         total = _count(told.get("total_tokens"))
         return None if total is None else Tokens(total)
     cached = _part(told.get("input_tokens_details"), "cached_tokens")
-    beside, written = _count(told.get("cache_read_input_tokens")), _count(told.get("cache_creation_input_tokens"))
+    beside, written = _said(told.get("cache_read_input_tokens")), _said(told.get("cache_creation_input_tokens"))
+    if _WRONG in (asked, answered, beside, written):
+        return None
     if beside is not None or written is not None:
         cached, asked = beside, (asked or 0) + (beside or 0) + (written or 0)
     return _tokens(asked, cached, written, answered, _part(told.get("output_tokens_details"), "reasoning_tokens"))
@@ -75,6 +85,14 @@ def _tokens(
 def _part(details: object, name: str) -> int | None:
     """Return the number of tokens that details name."""
     return _count(details.get(name)) if details is not None and isinstance(details, dict) else None
+
+
+def _said(value: object) -> int | None:
+    """Return a number of tokens, or `_WRONG` for what is none; None: it is not said."""
+    if value is None:
+        return None
+    count = _count(value)
+    return _WRONG if count is None else count
 
 
 def _count(value: object) -> int | None:

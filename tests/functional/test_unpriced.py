@@ -97,3 +97,16 @@ async def test_free_models_are_written_with_zero(tmp_path: Path) -> None:
         (row,) = await usage_of(gateway)
         assert (row["requests"], row["cost"], row["currency"]) == (3, 0.0, "USD")
         assert await spent_of(gateway) == 0
+
+
+async def test_a_model_that_only_the_request_names_has_a_row_and_no_price(priced: dict[str, object]) -> None:
+    """Its client may name it twice, and its upstream may read the other one."""
+    unread = serve(answer(200, b"x" * 10, [("Content-Encoding", "br")]))
+    body = b'{"model":"gpt-4.1","messages":[],"model":"dear-1"}'
+    by_model = {"by_model": True}
+    async with through(unread, usage=priced, limits=of_day(1.0), passthrough=by_model) as (gateway, _):
+        assert (await ask(gateway, post(body, PATH))).status == 200
+        (row,) = await usage_of(gateway)
+        assert (row["model"], row["estimated"], row["output"], row["cost"]) == ("gpt-4.1", 1, 10, None)
+        spent = await until_read(lambda: spent_of(gateway))
+        assert spent == pytest.approx(10 * 0.5 + 13 * 0.001)

@@ -22,6 +22,7 @@ from usage.shapes import (
 )
 
 from gateway.usage.answers import SHORT_BYTES, Said, of_stream, of_whole, text_tokens
+from gateway.usage.kept import Kept
 from gateway.usage.tokens import Tokens
 
 WHOLE = {
@@ -182,6 +183,8 @@ def test_the_end_of_an_answer_says_what_the_whole_says(answer: dict[str, object]
         (chat_stream("abcd", "efghijkl"), 3),
         (chat_stream("a", "b"), 2),
         (chat_stream("", ""), 0),
+        (chat_stream("abcd" * 1000) + b": keep-alive\n\n" * 400, 1000),
+        (events({"choices": [{"index": i, "delta": {"content": t}} for i, t in enumerate(("abcdefgh", "a", ""))]}), 3),
         (response_stream("abcdefgh")[: response_stream("abcdefgh").index(b"event: response.completed")], 2),
         (events({"choices": [{"text": "abcdefgh"}]}), 2),
         (events({"choices": [{"delta": {"tool_calls": [{"id": "x", "function": {"arguments": "{}{}{}{}"}}]}}]}), 2),
@@ -201,3 +204,79 @@ def test_the_tokens_of_a_long_stream_are_those_of_its_end_times_its_length() -> 
     for head, tail in ((stream, None), (stream[:4096], stream[-20_000:])):
         assert 3200 <= text_tokens(head, tail, len(stream)) <= 3300
     assert text_tokens(b"x", b"no event", 9) == 0
+    assert text_tokens(b"x", b"no event", 90) == 21
+
+
+EMPTY = chat_stream(*[""] * 200)[: -len("data: [DONE]\n\n")]
+
+
+def test_an_end_without_text_does_not_hide_the_text_before() -> None:
+    """That of the beginning stands for it, and if there is none, all that is missing may be text."""
+    stream = chat_stream(*["word and word"] * 1000)[: -len("data: [DONE]\n\n")] + EMPTY
+    assert text_tokens(stream[:4096], EMPTY, len(stream)) >= 3250
+    assert 800 <= text_tokens(chat_stream("abcd" * 1000, *[""] * 400), None, 0) <= 1200
+    assert text_tokens(chat_stream("abcd", *[""] * 400), None, 0) >= 1
+    stream = EMPTY + chat_stream("x" * 100_000) + EMPTY
+    assert text_tokens(EMPTY[:4096], EMPTY, len(stream)) >= 25_000
+
+
+def in_order(*, instructions: int, tools: int, output: int, **more: object) -> dict[str, object]:
+    """A Response with its fields in OpenAI's order, and a client's words where it may write them."""
+    tool = {"type": "function", "name": "model", "parameters": {"model": "cheap", "x": "y" * 400}}
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "status": "completed",
+        "error": None,
+        "incomplete_details": None,
+        "instructions": '","model":"cheap"' * (instructions // 20),
+        "max_output_tokens": None,
+        "model": "gpt-4.1",
+        "output": [{"type": "message", "content": [{"type": "output_text", "text": "o" * output}]}] if output else [],
+        "parallel_tool_calls": True,
+        "tools": [tool] * tools,
+        "truncation": "disabled",
+        "usage": {"input_tokens": 20_000, "output_tokens": 1000},
+        "user": None,
+        "metadata": {"model": "cheap", "usage": "x"},
+        **more,
+    }
+
+
+LENGTHS = [
+    (100, 1, 100),
+    (3000, 60, 100),
+    (10_000, 1, 100),
+    (20_000, 60, 2000),
+    (10_000, 120, 2000),
+    (20_000, 1, 40_000),
+]
+
+
+@pytest.mark.parametrize(("instructions", "tools", "output"), LENGTHS)
+def test_the_model_of_a_response_stands_behind_its_instructions(instructions: int, tools: int, output: int) -> None:
+    """In a stream and in a whole one, of which no more is kept than needed; never the model that a client wrote."""
+    response = in_order(instructions=instructions, tools=tools, output=output)
+    said = Said(Tokens(20_000, 0, 0, 1000), "gpt-4.1")
+    for body, read in ((response_stream("a", "b", response=response), of_stream), (text(response), of_whole)):
+        kept = Kept()
+        for start in range(0, len(body), 1000):
+            kept.keep(body[start : start + 1000])
+        assert read(*kept.ends()) == said
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_model_is_named_by_any_of_the_events(gone: bool) -> None:
+    """Azure's first chunk has an empty name; an answer that is all over may begin with comments."""
+    first = {"choices": [], "model": "", "prompt_filter_results": []}
+    comments = b": PROCESSING\n\n" * 400
+    stream = comments + events(first) + chat_stream("a", "b", usage=USAGE, model="gpt-4.1")
+    assert of_stream(stream) == Said(Tokens(19, 0, 0, 10), "gpt-4.1")
+    without = comments + chat_stream("a", "b", model="gpt-4.1")
+    assert of_stream(*((comments[:4096], without[-500:]) if gone else (without,))) == Said(None, "gpt-4.1")
+
+
+def test_the_usage_stands_before_chunks_without_any() -> None:
+    stream = chat_stream("a", usage=USAGE)[: -len("data: [DONE]\n\n")] + EMPTY
+    assert of_stream(stream).tokens == Tokens(19, 0, 0, 10)

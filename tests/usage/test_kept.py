@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.usage.kept import HEAD_BYTES, TAIL_BYTES, Kept, keeper_of
+from gateway.usage.kept import HEAD_BYTES, LONG_HEAD_BYTES, TAIL_BYTES, Kept, keeper_of
 
-BODY = bytes(random.Random(1).choices(b"abcdefgh", k=300_000))
+BODY = b'{"model":"m"' + bytes(random.Random(1).choices(b"abcdefgh", k=300_000))
 
 
 def pieces(body: bytes, size: int) -> Iterator[bytes]:
@@ -33,6 +33,21 @@ def test_the_beginning_and_the_end_are_kept(length: int, size: int) -> None:
     else:
         assert head == BODY[:HEAD_BYTES] and BODY[:length].endswith(tail)
         assert TAIL_BYTES <= len(tail) <= 2 * TAIL_BYTES
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_more_of_the_beginning_is_kept_until_it_names_its_model(named: bool) -> None:
+    """Pieces may be left out after that."""
+    body = b'{"model":"%b","x":' % (b"m" if named else b"") + BODY[20:]
+    most = HEAD_BYTES if named else LONG_HEAD_BYTES
+    kept = Kept()
+    for piece in pieces(body[:most], 1000):
+        assert not kept.is_begun
+        kept.keep(piece)
+    assert kept.is_begun
+    kept.skip(5)
+    kept.keep(b"end")
+    assert kept.ends() == (body[:most], b"end")
 
 
 @given(st.lists(st.one_of(st.binary(max_size=50_000), st.integers(0, 9000))))
@@ -93,7 +108,7 @@ def test_what_cannot_or_must_not_be_decoded_is_left(body: bytes) -> None:
     for piece in pieces(gzip.compress(body, 1) if len(body) > 99 else body, 65536):
         keep(piece)
     _head, tail = kept.ends()
-    assert kept.length < 32 << 20 and tail == b""
+    assert kept.length < 32 << 20 and not tail and kept.unread
 
 
 def test_codings_that_need_a_library_are_not_decoded() -> None:
@@ -101,5 +116,5 @@ def test_codings_that_need_a_library_are_not_decoded() -> None:
     for coding in (b"br", b"gzip, br"):
         kept = Kept()
         keeper_of(kept, coding)(b"compressed")
-        assert kept.ends() == (b"", b"") and kept.length == 10
+        assert kept.ends() == (b"", None) and (kept.length, kept.unread) == (0, 10)
     assert keeper_of(kept, b"identity") == kept.keep == keeper_of(kept, b"")

@@ -173,6 +173,10 @@ async def test_usage_without_a_price_has_the_highest_cost_and_no_currency(store:
     await one.flush()
     (row,) = await rows(store)
     assert (row.currency, row.cost) == ("", 1000 * (5 * 5 + 3 * 1 + 2 * 3 + 7 * 8))
+    one.recorded(Usage(Tokens(10), asked=True), "alice", "acme", "a", "openai", "passthrough")
+    await one.flush()
+    first = (await rows(store))[0]
+    assert (first.model, first.currency, first.cost) == ("a", "", 50_000)
 
 
 async def test_a_worker_stores_by_itself_and_has_a_mark_only_meanwhile(store: FailingStore) -> None:

@@ -81,6 +81,11 @@ def test_every_api_says_the_same_in_its_own_words(told: object, tokens: Tokens) 
         {"prompt_tokens": True},
         {"prompt_tokens": MOST},
         {"input_tokens": None, "output_tokens": None},
+        *({"prompt_tokens": wrong, "completion_tokens": 7, "total_tokens": 7} for wrong in (1e300, -1, 1 << 53, 0.5)),
+        *({"prompt_tokens": 7, "completion_tokens": wrong} for wrong in (1e300, -1, 1 << 53, "7")),
+        *({"input_tokens": 7, "output_tokens": wrong, "total_tokens": 9} for wrong in (1e300, -1, False)),
+        {"input_tokens": 7, "output_tokens": 7, "cache_read_input_tokens": -7},
+        {"prompt_tokens": -1, "completion_tokens": -1, "total_tokens": 9},
         {"type": "duration", "seconds": 9},
     ],
 )

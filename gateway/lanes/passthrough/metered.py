@@ -25,8 +25,9 @@ from gateway.lanes.passthrough.by_model import ByModel
 from gateway.lanes.passthrough.hedging import Hedging
 from gateway.lanes.passthrough.splice import Splice
 from gateway.lanes.passthrough.teed import TeedLengthBody, teed_body_of
+from gateway.lanes.plan import Ways
 from gateway.lanes.transaction import Clients
-from gateway.usage.answers import of_stream, of_whole, text_tokens
+from gateway.usage.answers import name_of, of_stream, of_whole, text_tokens
 from gateway.usage.kept import Kept, keeper_of
 from gateway.usage.tokens import Recorded, Tokens, Usage
 
@@ -63,6 +64,7 @@ def meter_of(recorded: Recorded, *, method: bytes, path: bytes) -> Meter:
 class MeteredAccounting(Accounting):
     """The account of one transaction, with what is kept of its answer."""
 
+    asked_model = ""  # that the request names, where its upstream is chosen by that
     beginning = b""  # the bytes with which the answer began, from its head on
     kept: Kept | None = None
 
@@ -80,6 +82,8 @@ class MeteredAccounting(Accounting):
             usage, model = Usage(cut=not is_whole), ""
         else:
             usage, model = self._usage(meter, not is_whole)
+            if not model and self.asked_model:
+                usage, model = usage._replace(asked=True), self.asked_model
         tokens = usage.tokens
         self.tokens = tokens.input + tokens.output
         meter.recorded(usage, caller.name, caller.tenant, model, plan.pool.endpoint.name, LANE)
@@ -102,6 +106,8 @@ class MeteredAccounting(Accounting):
         answered = 0
         if meter.answers:
             answered = text_tokens(head, tail, length) if is_stream else ceil(length / _BYTES_A_TOKEN)
+            if self.kept is not None:
+                answered += self.kept.unread  # a compressed byte is a token
         if tokens is None:
             tokens = Tokens(ceil(self.received_bytes / _BYTES_A_TOKEN))
         return Usage(tokens._replace(output=max(tokens.output, answered)), cut=cut, estimated=True), said.model
@@ -212,6 +218,10 @@ class MeteredHedging(Hedging, Metering):
 
 class MeteredByModel(ByModel, Metering):
     """A transaction by model whose usage is recorded."""
+
+    def _go_ways(self, ways: Ways, pieces: list[bytes], *, model: str | None = None) -> None:
+        self._account.asked_model = name_of(model or "")
+        super()._go_ways(ways, pieces, model=model)
 
 
 #: The class of transactions whose usage is recorded, by the one that it takes the place of.

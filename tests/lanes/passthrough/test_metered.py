@@ -172,7 +172,7 @@ async def test_a_stream_without_usage_is_estimated() -> None:
         await lane.until_inflight(0)
     ((tokens, *marks),) = heard.usage
     assert tokens.input == len(BODY) // 4 and 390 <= tokens.output <= 440
-    assert marks == [False, False, True]
+    assert marks == [False, False, True, False]
 
 
 CUT = {
@@ -182,6 +182,10 @@ CUT = {
         Usage(Tokens(19, 0, 0, 2), cut=True),
     ),
     "a message": (message_stream("abcd" * 8, ends=False), Usage(Tokens(125, 20, 10, 8), cut=True, estimated=True)),
+    "a stream without names": (
+        chat_stream("word", "word", model="")[:-14],
+        Usage(Tokens(7, 0, 0, 2), cut=True, estimated=True),
+    ),
     "nothing but its head": (b"", Usage(Tokens(7), cut=True, estimated=True)),
 }
 
@@ -320,3 +324,14 @@ async def test_a_websocket_is_a_request_without_tokens() -> None:
             await client.read_head()
         await lane.until_idle()
     assert heard.usage == [Usage()]
+
+
+@pytest.mark.parametrize("coding", ["br", "zstd"])
+async def test_each_byte_that_cannot_be_decoded_is_a_token(coding: str) -> None:
+    """It may be any text, and compressed it is much shorter than that."""
+    heard = Heard()
+    said = whole(b"\x8b" * 40_000, ("Content-Encoding", coding))
+    async with assembled(serve(said), recorded=heard) as lane, lane.client() as client:
+        await client.send(post())
+        await client.read_response()
+    assert heard.usage == [Usage(Tokens(7, 0, 0, 40_000), estimated=True)]
