@@ -82,9 +82,9 @@ class TracedAccounting(Accounting):
                 one.outcome, one.ended = outcome, perf_counter()
 
     def close(
-        self, outcome: str, listener: Clients, *, error: GatewayError | None = None, request_id: str | None = None
+        self, outcome: str, listener: Clients, error: GatewayError | None = None, request_id: str | None = None
     ) -> None:
-        super().close(outcome, listener, error=error, request_id=request_id)
+        super().close(outcome, listener, error, request_id)
         if not self.trace.sampled:
             return
         if outcome not in _UNASKED:
