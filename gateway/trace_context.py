@@ -1,5 +1,6 @@
 """The place of a span in its trace, which goes with a request, is stored with a run, and is sent on."""
 
+from collections.abc import Collection, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Final
@@ -38,14 +39,32 @@ class TraceContext:
 class RunTrace:
     """The span of a run, which ends with the run, in whatever process. `began_s` is Unix time.
 
-    `goes_on`: the run has left this process, and has not ended. `outcome` is how it ended, if a loop says so.
+    `goes_on`: the run has left this process, and has not ended. `outcome` is how it ended, if a loop says so. `told`
+    are the approvals whose spans were sent.
     """
 
     context: TraceContext
     began_s: float
     goes_on: bool = False
     outcome: str = ""
-    facts: dict[str, str | int] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True, eq=False)
+class ToolTrace:
+    """The span of a tool call, for its tool: what it may send on with what it asks of others, and what it may add.
+
+    `facts` are further attributes, `error` the type of a failure that the tool's result does not say.
+    """
+
+    context: TraceContext
+    receivers: Collection[str]
+    facts: dict[str, str] = field(default_factory=dict)
+    error: str = ""
+
+    def fields_for(self, receiver: str) -> Mapping[str, str]:
+        """Return the trace context for servers of a kind (configuration: `tracing.propagate`), if they get it."""
+        return self.context.fields if receiver in self.receivers else {}
 
 
 #: The span that is under way in this task, where traces are made. Tasks begin with that of the task that made them.

@@ -54,7 +54,7 @@ from gateway.agent.effect import Effects
 from gateway.agent.hidden_turns import HiddenTurns
 from gateway.agent.loop import Action, Ask, Execute, Finish
 from gateway.agent.machine import Narrowed, new_machine
-from gateway.agent.outcome import count, defused_end, last_chunks, outcome_of, stored_answer, timeout
+from gateway.agent.outcome import LEFT, defused_end, last_chunks, note_end, outcome_of, stored_answer, timeout
 from gateway.agent.output.doubt import doubted
 from gateway.agent.output.scanner import Calls, Malformed
 from gateway.agent.parts import AgentParts
@@ -81,8 +81,6 @@ from gateway.runs.recorder import RunRecorder
 log = logging.getLogger("gateway")
 
 ASK_BEFORE = "hitl:ask_before"
-#: The outcome, for now, of a run that waits for the store.
-LEFT = "left"
 
 
 class RunDriver:
@@ -178,8 +176,9 @@ class RunDriver:
             await self._hidden.mark_told()
             await self.release()
             self.drop()
-            if not self._exchange.dry and self._outcome not in (*PARKED, LEFT):
-                count(self._loop, self._outcome, self._parts.counters)
+            if not self._exchange.dry:
+                stored, counters = self._record.run, self._parts.counters
+                note_end(self._loop, self._outcome, counters, trace=self._exchange.trace, run=stored)
 
     async def _begin(self) -> None:
         """Store a turn that begins on record before its first step. Read whether each step of a workflow asks."""

@@ -8,15 +8,19 @@ import orjson
 
 from gateway.agent.call_loop import CallLoop
 from gateway.agent.loop import Action, Finish, Loop
+from gateway.agent.progress import PARKED
 from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.contracts.exchange import Chunk, Exchange
-from gateway.contracts.journal import RunState
+from gateway.contracts.journal import ENDED, RunState, StoredRun
 from gateway.contracts.plugin import Counters
 from gateway.contracts.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.imitation import defused
 from gateway.errors import GatewayError
+from gateway.trace_context import RunTrace
 
+#: The outcome, for now, of a run that waits for the store.
+LEFT = "left"
 _OUTCOMES: Mapping[str, str] = MappingProxyType(
     {
         "agent_timeout": "timeout",
@@ -32,8 +36,21 @@ def outcome_of(error: GatewayError) -> str:
     return _OUTCOMES.get(error.code, "error")
 
 
-def count(loop: Loop | WorkflowLoop | CallLoop, outcome: str, counters: Counters) -> None:
-    """Count a run that is over."""
+def note_end(
+    loop: Loop | WorkflowLoop | CallLoop,
+    outcome: str,
+    counters: Counters,
+    *,
+    trace: RunTrace | None,
+    run: StoredRun | None,
+) -> None:
+    """Count a run that is over here, and tell its trace how. `run` is how it is stored."""
+    is_over = outcome not in (*PARKED, LEFT)
+    if trace is not None:
+        trace.outcome = outcome
+        trace.goes_on = not is_over or (outcome == "cancelled" and run is not None and run.state not in ENDED)
+    if not is_over:
+        return
     if isinstance(loop, CallLoop):
         counters.count("tool_runs", outcome=outcome)
     elif isinstance(loop, WorkflowLoop):

@@ -11,6 +11,7 @@ from gateway.contracts.store import Store
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases
 from gateway.tools.in_use import InUse
+from gateway.tracing.tracer import Tracer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,7 @@ class ApprovalSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentParts:
-    """The services of an agent loop: judge, runner, approvals, event feed, leases, store, counters and clock."""
+    """The services of an agent loop: judge, runner, approvals, event feed, leases, store, counters, clock, traces."""
 
     in_use: InUse
     approvals: Approvals
@@ -38,4 +39,5 @@ class AgentParts:
     store: Store
     counters: Counters
     clock: Clock
+    tracer: Tracer | None = None
     malformed: MalformedLog = field(default_factory=MalformedLog)

@@ -333,6 +333,7 @@ class Round:
                 await self.questions.hold(waiting, self.say, held_s=self.settings.inline_wait_s)
             pending = await self._until_decided(awaited)
             await self.say({WAITS: False})
+            self.questions.decided([self._approvals[number] for number in awaited])
         except asyncio.CancelledError:
             await self.left()
             await self.recorder.park("awaiting_approval")

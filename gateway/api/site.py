@@ -20,8 +20,9 @@ from gateway.dialects.table import ERRORS
 from gateway.errors import GatewayError
 from gateway.http.error_response import error_body, new_request_id
 from gateway.lanes.door import Door
-from gateway.lanes.local import note, take_back
+from gateway.lanes.local import Facade, note, take_back
 from gateway.lanes.wrong_keys import WrongKeys
+from gateway.trace_context import CURRENT
 
 EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 log = logging.getLogger("gateway")
@@ -118,6 +119,8 @@ class Site:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if isinstance(request.transport, Facade) and request.transport.trace is not None:
+            CURRENT.set(request.transport.trace)
         try:
             preflight = self._sharing.preflight(request)
             if preflight is not None:

@@ -12,6 +12,7 @@ from typing import Literal
 from gateway.contracts.exchange import Emit, Exchange, Handler, Reply, Stage
 from gateway.contracts.plugin import Clock, Counters
 from gateway.errors import GatewayError, contained
+from gateway.tracing.tracer import Tracer
 
 log = logging.getLogger("gateway")
 
@@ -41,12 +42,16 @@ class Chain:
         return next(iter([*found][-1:]), None)
 
 
-def fold(name: str, links: Sequence[Link], core: Handler, *, counters: Counters, clock: Clock) -> Chain:
-    """Fold the stages around `core` into one handler."""
+def fold(
+    name: str, links: Sequence[Link], core: Handler, *, counters: Counters, clock: Clock, tracer: Tracer | None = None
+) -> Chain:
+    """Fold the stages around `core` into one handler. `tracer` makes their spans."""
     handler = core
     handlers: list[Handler] = []
     for link in reversed(links):
         handler = _around(link, handler, counters=counters, clock=clock)
+        if tracer is not None and not link.runs_tools:  # what the loop does is below the run itself
+            handler = _traced(link.name, handler, tracer)
         handlers.append(handler)
     return Chain(name, tuple(links), handler, tuple(reversed(handlers)))
 
@@ -84,6 +89,16 @@ def _around(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> 
             return await inner(exchange)
         finally:
             counters.observe("stage_duration_seconds", clock.monotonic() - began - inner_s, stage=link.name)
+
+    return handle
+
+
+def _traced(stage: str, handler: Handler, tracer: Tracer) -> Handler:
+    """Return the handler of a stage with a span, which ends when the reply begins."""
+
+    async def handle(exchange: Exchange) -> Reply:
+        with tracer.under_way(f"stage {stage}", "internal", {"twolane.stage": stage}):
+            return await handler(exchange)
 
     return handle
 

@@ -79,6 +79,7 @@ class ContextLane:
     tasks: Literal["plain", "off"] = "plain"
     workflows: Mapping[str, Workflow] = field(default_factory=dict)
     limiter: Limiter | None = None
+    traced: Callable[[Handler], Handler] | None = None
     _using: int = 0
     _retired: bool = False
 
@@ -228,6 +229,7 @@ class ContextLane:
 
     def held(self, handler: Handler) -> Handler:
         """Return `handler` with this lane's tools open as long as its reply lasts: runs outlive their requests."""
+        handler = handler if self.traced is None else self.traced(handler)
 
         async def handle(exchange: Exchange) -> Reply:
             let_go = self.hold()

@@ -4,11 +4,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from glob import has_magic
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from gateway.contracts.caller import Caller as Caller  # for plugins, too
 from gateway.contracts.journal import StoredRun, StoredStep
 from gateway.contracts.store import Json as Json
+
+if TYPE_CHECKING:
+    from gateway.trace_context import RunTrace, ToolTrace
 
 IntentKind = Literal["normal", "memory", "hitl", "mcp"]
 #: How a cache took part in an answer: all of it is from there, it was looked for, or it is none of the cache's.
@@ -127,6 +130,8 @@ class Exchange:
     known_as: tuple[str, ...] = ()  # names under which later requests refer to the answer; its taint is stored for each
     dry: bool = False  # only to be explained: nothing may be called, stored or forgotten
     budget_s: float = 300.0
+    trace: "RunTrace | None" = field(default=None, compare=False, repr=False)  # of the run, where there are traces
+    tool_trace: "ToolTrace | None" = field(default=None, compare=False, repr=False)  # of the call that runs
     again: int = 0  # so often this call of the model was made before and failed, in a run that goes on
     workflow: Json | None = None  # runs instead of a loop: its `definition` as it is, its `parameters`, checked
     #: What an MCP client calls: the inside name of a `tool`, and its `arguments`. It runs instead of a loop, or it is

@@ -17,6 +17,7 @@ _METHODS: Final = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTI
 _FAILED: Final = 500
 #: Routes of our own pages that programs ask all the time.
 _UNTRACED: Final = frozenset(("health", "console"))
+_LOOKS: Final = frozenset((b"GET", b"HEAD", b"OPTIONS"))
 #: Attributes, by the fact of the access log that they are.
 _NAMED: Final = (
     ("twolane.run.id", "run"),
@@ -97,12 +98,19 @@ class RequestTrace:
 
 
 def trace_of(client: Client, head: RequestHead, *, route: str, lane: str) -> RequestTrace | None:
-    """Return the trace of a request to a page of ours; None: it has none, as what monitors and the console ask."""
+    """Return the trace of a request to a page of ours; None: it has none.
+
+    What monitors and the console ask has none, nor has any other look at a page, unless its client traces it: programs
+    look again and again.
+    """
     tracer = client.listener.router.tracer
     if tracer is None or route in _UNTRACED or client.is_inner:
         return None
+    sender = sender_of(head)
+    if sender is None and lane == "own" and head.method in _LOOKS and not head.websocket:
+        return None
     target = path_of(head.target).decode("latin-1") if lane == "context" else route
-    return RequestTrace(tracer, tracer.received(sender_of(head)), head, target, lane)
+    return RequestTrace(tracer, tracer.received(sender), head, target, lane)
 
 
 def method_of(method: bytes) -> str:

@@ -6,7 +6,7 @@
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 from gateway.contracts.exchange import CallProgress
@@ -15,6 +15,7 @@ from gateway.contracts.tools import ToolResult
 from gateway.mcp.content import tool_result
 from gateway.mcp.metrics import OperationMetrics
 from gateway.mcp.types import Config
+from gateway.trace_context import ToolTrace
 
 # An answer may have been read just before the connection ended.
 _GRACE_S = 0.25
@@ -39,10 +40,11 @@ class Line(Protocol):
         """Return a future that is done once nothing can come from it any more."""
         ...
 
-    async def call(self, tool: str, arguments: Json, *, progressed: Told) -> Json:
+    async def call(self, tool: str, arguments: Json, *, progressed: Told, meta: Mapping[str, str]) -> Json:
         """Return the result as the server wrote it. Raises LostError and AnsweredError.
 
         A cancelled call is cancelled at the server, too. `progressed` is called with each report about its progress.
+        `meta` goes into the `_meta` of the request.
         """
         ...
 
@@ -64,18 +66,24 @@ class Calls:
         self._meter = meter
         self._asked: set[asyncio.Task[Json]] = set()  # a task without a reference may vanish
 
-    async def call(self, tool: str, arguments: Json, *, told: Told | None = None) -> ToolResult:
+    async def call(
+        self, tool: str, arguments: Json, *, told: Told | None = None, trace: ToolTrace | None = None
+    ) -> ToolResult:
         """Return the tool's result, or its failure: every failure but a cancellation is a result, too.
 
-        `told` is called with the server's reports about its progress.
+        `told` is called with the server's reports about its progress. `trace` is the span of the call.
         """
+        meta = {} if trace is None else trace.fields_for("mcp")
         with self._meter.operation("tools/call") as operation:
-            result, operation.error_type = await self._result(tool, arguments, told or _nothing)
+            result, operation.error_type = await self._result(tool, arguments, told or _nothing, meta)
+        if trace is not None:
+            trace.error = operation.error_type
+            trace.facts |= {"mcp.method.name": "tools/call", "network.transport": self._meter.network}
         return result
 
-    async def _result(self, tool: str, arguments: Json, told: Told) -> tuple[ToolResult, str]:
+    async def _result(self, tool: str, arguments: Json, told: Told, meta: Mapping[str, str]) -> tuple[ToolResult, str]:
         """Return a result and the type of its error."""
-        service, patience = self._server.name, _Patience(*self._server.limits_s(tool), told=told)
+        service, patience = self._server.name, _Patience(*self._server.limits_s(tool), told=told, meta=meta)
         if self._line() is None:
             text = f"the service {service!r} is not running just now. Say so, and go on without it."
             return ToolResult(text, ok=False), "not_running"
@@ -111,7 +119,7 @@ class Calls:
         return await self._request(line, tool, arguments, patience)
 
     async def _request(self, line: Line, tool: str, arguments: Json, patience: "_Patience") -> Json:
-        asked = asyncio.create_task(line.call(tool, arguments, progressed=patience.progressed))
+        asked = asyncio.create_task(line.call(tool, arguments, progressed=patience.progressed, meta=patience.meta))
         self._asked.add(asked)
         asked.add_done_callback(self._settled)
         ends: set[asyncio.Future[Any]] = {asked, line.gone}
@@ -136,11 +144,12 @@ class Calls:
 class _Patience:
     """The time of one call: `limit_s` from its start and from each progress, in all never more than `longest_s`.
 
-    `told` is called with each report.
+    `told` is called with each report. `meta` goes with each request.
     """
 
-    def __init__(self, limit_s: float, longest_s: float, *, told: Told) -> None:
+    def __init__(self, limit_s: float, longest_s: float, *, told: Told, meta: Mapping[str, str]) -> None:
         self._limit_s = limit_s
+        self.meta = meta
         self._told = told
         self._clock = asyncio.get_running_loop().time
         self._began_s = self._clock()

@@ -10,6 +10,7 @@ Only public names of the SDK are used. `tests/mcp/test_sdk_contract.py` lists th
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from types import MappingProxyType
 from typing import Any
 
 from anyio import TASK_STATUS_IGNORED
@@ -152,11 +153,19 @@ class McpConnection:
         limits = f"{TOOLS_LIMIT} tools or {MAX_PAGES} pages"
         return found, [*problems, f"its list of tools is longer than {limits}: the rest is left out"]
 
-    async def call(self, tool: str, arguments: Json, *, progressed: Callable[[CallProgress], None]) -> Json:
+    async def call(
+        self,
+        tool: str,
+        arguments: Json,
+        *,
+        progressed: Callable[[CallProgress], None],
+        meta: Mapping[str, str] = MappingProxyType({}),
+    ) -> Json:
         async def told(progress: float, total: float | None, message: str | None) -> None:
             progressed(CallProgress(message, progress, total))
 
-        request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=arguments))
+        params = CallToolRequestParams(name=tool, arguments=arguments, _meta={**meta} or None)
+        request = CallToolRequest(params=params)
         with _mapped():
             try:
                 result = await self.session.send_request(request, CallToolResult, progress_callback=told)

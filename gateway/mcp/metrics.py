@@ -23,6 +23,11 @@ class OperationMetrics:
         self._counters = counters
         self._clock = clock
 
+    @property
+    def network(self) -> str:
+        """Return what carries the messages, in OpenTelemetry's words."""
+        return "pipe" if self._server.transport == "stdio" else "tcp"
+
     @contextmanager
     def operation(self, method: str) -> Iterator[Operation]:
         """Measure an operation. Set its `error_type` to `""` when it ends well.
@@ -37,6 +42,6 @@ class OperationMetrics:
                 "mcp_client_operation_duration_seconds",
                 self._clock.monotonic() - began_s,
                 mcp_method_name=method,
-                network_transport="pipe" if self._server.transport == "stdio" else "tcp",
+                network_transport=self.network,
                 error_type=operation.error_type,
             )

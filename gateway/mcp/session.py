@@ -55,6 +55,7 @@ from gateway.mcp.metrics import OperationMetrics
 from gateway.mcp.sdk import IMPORTING, MISSING_SDK, silence
 from gateway.mcp.transport.process import StartError
 from gateway.mcp.types import Channel, Config, MakeChannel
+from gateway.trace_context import ToolTrace
 
 if TYPE_CHECKING:
     from gateway.mcp.connection import McpConnection
@@ -142,8 +143,10 @@ class Session:
             self._ending = asyncio.create_task(self._end(self._owner))
         await asyncio.shield(self._ending)
 
-    async def call(self, tool: str, arguments: Json, *, told: Told | None = None) -> ToolResult:
-        return await self._calls.call(tool, arguments, told=told)
+    async def call(
+        self, tool: str, arguments: Json, *, told: Told | None = None, trace: ToolTrace | None = None
+    ) -> ToolResult:
+        return await self._calls.call(tool, arguments, told=told, trace=trace)
 
     def offers(self, kind: str) -> bool:
         """Return whether the server, while it runs, offers this kind of things: `prompts` or `resources`."""

@@ -69,6 +69,7 @@ def build_door(needs: DoorNeeds, secret: bytes) -> Door:
         secret=secret,
         counters=needs.counters,
         clock=needs.clock,
+        tracer=needs.tracer,
     )
     return Door(
         server,

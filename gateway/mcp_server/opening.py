@@ -16,6 +16,7 @@ from gateway.lanes.keys import Identity
 from gateway.mcp.sdk import IMPORTING, MISSING_SDK
 from gateway.mcp.servers import McpServers
 from gateway.runs.event_feed import EventFeed
+from gateway.tracing.tracer import Tracer
 
 if TYPE_CHECKING:
     from gateway.mcp_server.door import Door
@@ -40,6 +41,7 @@ class DoorNeeds:
     mcp_servers: McpServers
     counters: Counters
     clock: Clock
+    tracer: Tracer | None
     identify: Callable[[RequestHead], Awaitable[Identity]]
     challenge: Callable[[GatewayError], Mapping[str, str]]
     admit: Callable[[], None]

@@ -24,7 +24,9 @@ from gateway.mcp.words import sent_bytes
 from gateway.mcp_server.bounds.shares import owner_of
 from gateway.mcp_server.changes import Changes
 from gateway.mcp_server.errors import as_mcp_error
+from gateway.mcp_server.spans import begun_span
 from gateway.mcp_server.visit import visit_of
+from gateway.tracing.tracer import Tracer
 
 log = logging.getLogger("gateway")
 
@@ -80,6 +82,7 @@ def build_server(
     secret: bytes,
     counters: Counters,
     clock: Clock,
+    tracer: Tracer | None,
 ) -> ToolServer:
     """Build the server. `tools`, `prompts`, `resources` and `templates` return all that a visitor may see."""
 
@@ -109,7 +112,10 @@ def build_server(
         on_subscriptions_listen=changes.listen,
     )
     state = RequestStateSecurity(keys=[secret], ttl=STATE_S, bind_principal=_principal, audience=NAME)
-    server.middleware[:] = [_Watch(changes, counters, clock), RequestStateBoundary(state, default_audience=NAME)]
+    server.middleware[:] = [
+        _Watch(changes, counters, clock, tracer),
+        RequestStateBoundary(state, default_audience=NAME),
+    ]
     return server
 
 
@@ -158,8 +164,9 @@ def _principal(ctx: Any) -> str:
 class _Watch:
     """The outermost handler: it counts operations, notes them in the access log, and maps the gateway's errors."""
 
-    def __init__(self, changes: Changes, counters: Counters, clock: Clock) -> None:
+    def __init__(self, changes: Changes, counters: Counters, clock: Clock, tracer: Tracer | None) -> None:
         self._changes = changes
+        self._tracer = tracer
         self._counters = counters
         self._clock = clock
 
@@ -170,6 +177,7 @@ class _Watch:
         known = method if method in SPEC_CLIENT_METHODS else _OTHER
         visit.note(mcp_method=known)
         error_type = "cancelled"
+        span = begun_span(self._tracer, visit, ctx, method=known)
         try:
             result = await call_next(ctx)
             error_type = _error_type(result)
@@ -192,6 +200,8 @@ class _Watch:
             log.exception("a request of an MCP client failed: %s", known)
             raise as_mcp_error(GatewayError("internal_error", "The gateway failed: its log has the reason.")) from None
         finally:
+            if span is not None:
+                span.end(error_type)
             self._counters.observe(
                 "mcp_server_operation_duration_seconds",
                 self._clock.monotonic() - began_s,

@@ -18,10 +18,12 @@ from gateway.http.response_head import ResponseHead
 from gateway.model.answer import stream, whole
 from gateway.model.call_limits import CallLimits
 from gateway.model.candidates import Candidate, Candidates
-from gateway.model.refusal import ERROR_LIMIT_BYTES, no_answer, outcome_of, passes, refusal
+from gateway.model.refusal import CHAT, ERROR_LIMIT_BYTES, no_answer, outcome_of, passes, refusal
 from gateway.model.styles import Styles, without
 from gateway.model.target import Target
-from gateway.model.wire import chat_request
+from gateway.model.wire import chat_request, trace_lines
+from gateway.trace_context import CURRENT
+from gateway.tracing.tracer import Attribute, Span, Tracer
 from gateway.upstream.call import UpstreamCall
 from gateway.upstream.failures import UPSTREAMS_FAULT
 from gateway.upstream.member import Member
@@ -53,6 +55,7 @@ class Answering:
         styles: Styles,
         clock: Callable[[], float],
         limits: CallLimits | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self.by = By()
         self._exchange = exchange
@@ -63,6 +66,8 @@ class Answering:
         self._styles = styles
         self._clock = clock
         self._limits = limits
+        self._tracer = tracer
+        self._span: Span | None = None  # of the try under way
         self._released = False
         self._tries: Tries | None = None  # of the candidate that is asked
         self._candidate: Candidate
@@ -109,6 +114,7 @@ class Answering:
     async def release(self) -> None:
         """End the call (`Reply.release`). Idempotent."""
         self._released = True
+        self._end_span("cancelled")  # unless it has ended
         if self._call is not None:
             self._call.close()
         if self._tries is not None:
@@ -123,6 +129,7 @@ class Answering:
 
     def _ended(self, error: GatewayError | None) -> None:
         """End the try with its answer, which is whole or broke off with this error."""
+        self._end_span(error)
         if self._tries is not None:
             is_fault = error is not None and error.code in UPSTREAMS_FAULT and self._target.error_status is None
             says_something = error is None or (is_fault and not self._released)
@@ -130,6 +137,7 @@ class Answering:
 
     async def _goes_on(self, error: GatewayError) -> bool:
         """Return whether another try follows this failure, after the pause that comes first."""
+        self._end_span(error)
         tries, is_last = self._tries, self._exchange.again > 0
         if self._released:
             return False
@@ -183,9 +191,11 @@ class Answering:
             raise GatewayError("upstream_error", "The call of the model was given up.")
         self.by.upstream, self.by.endpoint, self.by.model = tries.group.name, member.name, model
         self._target = Target(member.pool, tries.group.tally)
+        self._begin_span(member, count=tries.count)
         try:
             await self._send(member, is_first=tries.home is self._first)
         except BaseException as error:
+            self._end_span(error)
             if not isinstance(error, GatewayError) or error.code == "overloaded":  # the fault of nobody there
                 tries.ended(failed=None)
             raise
@@ -197,8 +207,10 @@ class Answering:
         # The client's own credential is meant for the first upstream, and for its fallbacks by the operator's word.
         credential = self._exchange.credential if is_first else b""
         style = first = self._styles.of(endpoint.name, model, configured=endpoint.stream)
+        trace = b"" if self._span is None or self._tracer is None else trace_lines(self._span.context, self._tracer)
         while True:
-            request = chat_request(self._exchange, target, style, model=self._candidate.model, credential=credential)
+            named = self._candidate.model
+            request = chat_request(self._exchange, target, style, model=named, credential=credential, trace=trace)
             if len(request) >= _LARGE_BYTES:
                 await asyncio.sleep(0)  # others go on between writing a request and sending it
             call = self._call = UpstreamCall(target.pool)
@@ -229,12 +241,33 @@ class Answering:
                 style,
             )
 
+    def _begin_span(self, member: Member, *, count: int) -> None:
+        if self._tracer is None:
+            return
+        endpoint = member.pool.endpoint
+        attributes: dict[str, Attribute] = {
+            "http.request.method": "POST",
+            "http.request.resend_count": count - 1 or None,
+            "server.address": endpoint.host,
+            "server.port": endpoint.port,
+            "url.path": endpoint.path(CHAT).decode("latin-1"),
+            "twolane.upstream": self.by.upstream,
+            "twolane.endpoint": member.name,
+        }
+        self._span = self._tracer.begin("POST", "client", attributes, parent=CURRENT.get())
+
+    def _end_span(self, error: BaseException | str | None) -> None:
+        if self._span is not None:
+            self._span.end(error)
+
     async def _sent(self, call: UpstreamCall, request: bytes) -> bytes | None:
         """Return the body of an error answer, or None. Raises GatewayError for other answers."""
         began_s, target = self._clock(), self._target
         try:
             head = self._head = await call.send(request)
             target.tally.first_byte.observe(self._clock() - began_s)
+            if self._span is not None:
+                self._span.attributes["http.response.status_code"] = head.status
             if head.status != HTTPStatus.OK:
                 return await call.within(ERROR_LIMIT_BYTES)
             if not head.event_stream and not _is_json(head):

@@ -14,6 +14,7 @@ from gateway.model.call_limits import CallLimits
 from gateway.model.candidates import Candidates, ModelTable
 from gateway.model.listing import Asking, ModelLists
 from gateway.model.styles import Styles
+from gateway.tracing.tracer import Tracer
 
 
 class ModelCall:
@@ -26,10 +27,12 @@ class ModelCall:
         clock: Callable[[], float],
         lists_all: bool = False,
         limiter: Limiter | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._table = table
         self._clock = clock
         self._limiter = limiter
+        self._tracer = tracer
         self._styles = Styles()
         self._lists = ModelLists(table, clock, merged=lists_all)
 
@@ -54,7 +57,9 @@ class ModelCall:
     async def __call__(self, exchange: Exchange) -> Reply:
         candidates = self.candidates(exchange.body).allowed_to(exchange.caller)
         limits = None if self._limiter is None else CallLimits(self._limiter, exchange)
-        answering = Answering(exchange, candidates, styles=self._styles, clock=self._clock, limits=limits)
+        answering = Answering(
+            exchange, candidates, styles=self._styles, clock=self._clock, limits=limits, tracer=self._tracer
+        )
         try:
             await answering.begin()
         except BaseException:

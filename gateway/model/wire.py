@@ -7,6 +7,9 @@ from gateway.contracts.exchange import Exchange
 from gateway.model.refusal import CHAT
 from gateway.model.styles import Style, completed_request
 from gateway.model.target import Target
+from gateway.trace_context import TraceContext
+from gateway.tracing.tracer import Tracer
+from gateway.tracing.w3c import TRACE_FIELDS
 from gateway.upstream.endpoint import Endpoint
 
 #: The path of the list of models.
@@ -14,11 +17,18 @@ MODELS = b"/models"
 
 
 def chat_request(
-    exchange: Exchange, target: Target, style: Style, *, model: str | None = None, credential: bytes
+    exchange: Exchange,
+    target: Target,
+    style: Style,
+    *,
+    model: str | None = None,
+    credential: bytes,
+    trace: bytes = b"",
 ) -> bytes:
     """Return the request for one endpoint. `model` None: the request names it.
 
-    `credential` are the header lines of the client's own, for an upstream without a key.
+    `credential` are the header lines of the client's own, for an upstream without a key. `trace` are those of our own
+    trace context, in place of the client's.
     """
     endpoint = target.pool.endpoint
     body = completed_request(exchange.body, style)
@@ -28,13 +38,25 @@ def chat_request(
     return b"".join(
         (
             b"POST %b HTTP/1.1\r\nHost: %b\r\n" % (target.path(CHAT), endpoint.authority),
-            exchange.header,
+            _without_trace(exchange.header) + trace if trace else exchange.header,
             own_credential(credential, endpoint, header=exchange.credential_header),
             b"Accept: %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
             % (b"application/json" if style.streams == "never" else b"text/event-stream", len(content)),
             content,
         )
     )
+
+
+def trace_lines(context: TraceContext, tracer: Tracer) -> bytes:
+    """Return the header lines that pass a span on, if upstreams get them."""
+    if "upstreams" not in tracer.receivers:
+        return b""
+    return b"".join(b"%b: %b\r\n" % (name.encode(), value.encode()) for name, value in context.fields.items())
+
+
+def _without_trace(lines: bytes) -> bytes:
+    kept = [line for line in lines.splitlines(keepends=True) if line.partition(b":")[0].lower() not in TRACE_FIELDS]
+    return b"".join(kept)
 
 
 def list_request(target: Target, lines: bytes) -> bytes:

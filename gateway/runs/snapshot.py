@@ -11,6 +11,7 @@ from gateway.contracts.canonical import canonical
 from gateway.contracts.exchange import Exchange, Resume
 from gateway.contracts.journal import RunKind, StoredRun
 from gateway.contracts.store import Json
+from gateway.trace_context import RunTrace, TraceContext
 
 #: A request of this size stays as it is when its run ends: to write it anew would cost more than it frees.
 SHORT_BYTES: Final = 4096
@@ -50,6 +51,7 @@ def request_of(exchange: Exchange) -> bytes:
             "workflow": exchange.workflow,
             "credential": bool(exchange.credential),
             "credential_header": exchange.credential_header.decode("latin-1"),
+            **({} if exchange.trace is None else {"trace": exchange.trace.context}),
             **{name: value for name, no in _WISHES.items() if (value := getattr(exchange, name)) != no},
         }
     )
@@ -119,6 +121,7 @@ def exchange_of(
         known_as=tuple(dict.fromkeys((*asked.get("known_as", ()), *known_as))),
         workflow=asked.get("workflow"),
         call=asked.get("call"),
+        trace=RunTrace(TraceContext(**asked["trace"]), run.created_s) if "trace" in asked else None,
         header=header,
         credential=credential,
         credential_header=asked["credential_header"].encode("latin-1"),

@@ -186,6 +186,7 @@ class ApiPages:
                 mcp_servers=self.shared.mcp_servers,
                 counters=self.shared.counters,
                 clock=self.shared.clock,
+                tracer=self.shared.tracer,
                 identify=bearers.identify,
                 challenge=bearers.challenge,
                 admit=self.admit,

@@ -20,6 +20,7 @@ from gateway.context.explain import Explainer
 from gateway.context.lane import ContextLane
 from gateway.context.prompts import BasePrompts
 from gateway.context.resumption import Resumption
+from gateway.context.traced_runs import traced_run
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, Handler, Reply
 from gateway.contracts.journal import StoredRun
@@ -39,6 +40,7 @@ from gateway.model.call import ModelCall
 from gateway.model.candidates import ModelTable
 from gateway.model.metering import metered
 from gateway.model.target import Upstream
+from gateway.model.traced import traced_model
 from gateway.registry.find import PluginProblem, build_plugin, find_plugin
 from gateway.registry.stores import build_store
 from gateway.runs.answer_log import AnswerLogs
@@ -102,7 +104,7 @@ class Shared:
     keys: KeysInUse
     meters: Meters
     budgets: Budgets
-    tracer: Tracer | None
+    tracer: Tracer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,24 +210,25 @@ async def build_context_lane(
 ) -> Assembled:
     """Build the lane and its services. Raises ConfigError with every problem that was found."""
     problems: list[Problem] = []
-    store, counters, clock = shared.store, shared.counters, shared.clock
+    store, counters, clock, tracer = shared.store, shared.counters, shared.clock, shared.tracer
     prompts = BasePrompts(_prompt_texts(settings, problems), store, clock=clock)
     host = PluginHost(prompts, store, counters, clock)
     catalog = await load_tools(settings, host, shared.results, problems, services=shared.mcp_servers.services)
     gate = gate_of(settings, host, problems, at_hand=True, names=catalog.by_key())
     host.tools = catalog
     judge = Judge(catalog, gate, barred=barred(settings, keys))
-    runner = Runner(shared.results, counters=counters, clock=clock)
+    runner = Runner(shared.results, counters=counters, clock=clock, tracer=tracer)
     parts = _parts(settings, keys, shared)
     host.runs = AgentLoops(parts)
     limiter = limiter_of(settings, shared)
-    core = _core(settings, _upstreams(settings, groups), clock, limiter)
+    core = _core(settings, _upstreams(settings, groups), clock, limiter, tracer)
     model = metered(core, counters, shared.usage.recorded if settings.usage.enabled else None)
+    model = model if tracer is None else traced_model(model, tracer)
     chains: dict[str, Chain] = {}
     for name, uses in settings.chains.items():
         links = _links(name, uses, host, problems, folder=settings.plugins.folder)
         answering = model if any(link.runs_tools for link in links) else unlooped(model)
-        chains[name] = fold(name, links, answering, counters=counters, clock=clock)
+        chains[name] = fold(name, links, answering, counters=counters, clock=clock, tracer=tracer)
 
     workflows, context, limits = _workflows(settings, problems), settings.context, settings.limits
     if problems:
@@ -241,7 +244,7 @@ async def build_context_lane(
         status_wait_s=context.stream.status_wait,
         body_bytes=limits.context_body,
         body_values=limits.context_values,
-        approval_modes=_approval_modes(settings),
+        approval_modes=ApprovalModes(settings.approvals.mode, settings.approvals.chains),
         approvals=parts.approvals,
         catalog=catalog,
         service_url=shared.mcp_servers.url_of,
@@ -253,6 +256,7 @@ async def build_context_lane(
         tasks=context.tasks,
         workflows=workflows,
         limiter=limiter,
+        traced=None if tracer is None else partial(traced_run, tracer=tracer),
     )
     try:
         await prompts.refresh()  # a first look later would drop what was enhanced by then
@@ -300,6 +304,7 @@ def _parts(settings: Settings, keys: KeyRing, shared: Shared) -> AgentParts:
         store=shared.store,
         counters=shared.counters,
         clock=shared.clock,
+        tracer=shared.tracer,
     )
 
 
@@ -327,15 +332,14 @@ def budget_reader(shared: Shared, settings: Callable[[], Settings]) -> BudgetRea
     )
 
 
-def _core(settings: Settings, upstreams: Sequence[Upstream], clock: Clock, limiter: Limiter) -> ModelCall:
+def _core(
+    settings: Settings, upstreams: Sequence[Upstream], clock: Clock, limiter: Limiter, tracer: Tracer | None
+) -> ModelCall:
     chosen = settings.context
     aliases = {name: [(use.model, use.upstream) for use in alias.use] for name, alias in settings.models.items()}
     table = ModelTable(upstreams, fixed=chosen.upstream, model=chosen.model, aliases=aliases)
-    return ModelCall(table, clock=clock.monotonic, lists_all=chosen.models == "merged", limiter=limiter)
-
-
-def _approval_modes(settings: Settings) -> ApprovalModes:
-    return ApprovalModes(settings.approvals.mode, settings.approvals.chains)
+    merged = chosen.models == "merged"
+    return ModelCall(table, clock=clock.monotonic, lists_all=merged, limiter=limiter, tracer=tracer)
 
 
 def _earlier(store: Store, clock: Clock) -> Callable[[RequestKey, Caller], Awaitable[StoredRun | None]]:

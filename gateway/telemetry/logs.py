@@ -15,6 +15,8 @@ from typing import TextIO
 
 import orjson
 
+from gateway.trace_context import CURRENT
+
 #: Lines waiting to be written before further ones are dropped.
 BACKLOG_LIMIT = 10_000
 _BATCH = 256
@@ -116,6 +118,8 @@ class SinkHandler(logging.Handler):
         try:
             facts["event"] = record.getMessage()
             facts |= getattr(record, "facts", {})
+            if (trace := CURRENT.get()) is not None:
+                facts["trace_id"] = trace.trace_id
             if record.exc_info and record.exc_info[0] is not None:
                 facts["traceback"] = logging.Formatter().formatException(record.exc_info)
         except Exception as error:

@@ -12,6 +12,8 @@ from gateway.errors import contained
 from gateway.tools.call_answer import answer_of
 from gateway.tools.catalog import CatalogEntry
 from gateway.tools.results import Results, clean, owner_of
+from gateway.trace_context import ToolTrace
+from gateway.tracing.tracer import Tracer
 
 log = logging.getLogger("gateway")
 
@@ -19,8 +21,9 @@ log = logging.getLogger("gateway")
 class Runner:
     """The runner of calls of one configuration's tools."""
 
-    def __init__(self, results: Results, *, counters: Counters, clock: Clock) -> None:
+    def __init__(self, results: Results, *, counters: Counters, clock: Clock, tracer: Tracer | None = None) -> None:
         self._results = results
+        self._tracer = tracer
         self._counters = counters
         self._clock = clock
 
@@ -32,6 +35,21 @@ class Runner:
 
     async def run(self, entry: CatalogEntry, call: ToolCall, exchange: Exchange, *, limit_chars: int) -> CallOutcome:
         """Return the call's result; an exception of a tool becomes one. A cancelled call is cancelled in its tool."""
+        tracer = self._tracer
+        if tracer is None:
+            return await self._run(entry, call, exchange, limit_chars=limit_chars)
+        named = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": entry.spec.name}
+        attributes = {**named, "gen_ai.tool.call.id": call.id, "twolane.run.id": exchange.id}
+        with tracer.under_way(f"execute_tool {entry.spec.name}", "internal", {**attributes}) as span:
+            trace = ToolTrace(span.context, tracer.receivers)
+            outcome = await self._run(entry, call, replace(exchange, tool_trace=trace), limit_chars=limit_chars)
+            span.attributes |= trace.facts
+            if trace.facts:  # a server's tool
+                span.kind = "client"
+            span.error = "" if outcome.ok else trace.error or "tool_error"
+            return outcome
+
+    async def _run(self, entry: CatalogEntry, call: ToolCall, exchange: Exchange, *, limit_chars: int) -> CallOutcome:
         began, outcome = self._clock.monotonic(), "cancelled"
         try:
             with contained(f"the tool {entry.spec.name!r}"):

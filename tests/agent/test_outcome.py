@@ -6,13 +6,16 @@ import orjson
 import pytest
 
 from gateway.agent.loop import Finish, Loop
-from gateway.agent.outcome import count, last_chunks, outcome_of, stored_answer, timeout
+from gateway.agent.outcome import LEFT, last_chunks, note_end, outcome_of, stored_answer, timeout
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
+from gateway.contracts.journal import RunState
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
+from gateway.runs.snapshot import first_of
 from gateway.telemetry.counters import ContextCounters
+from gateway.trace_context import RunTrace, TraceContext
 
 
 @pytest.mark.parametrize(
@@ -36,10 +39,35 @@ def test_a_run_is_counted_with_its_calls() -> None:
     loop = Loop(
         LoopLimits(), lambda call, call_id: pytest.fail("nothing is judged"), frozenset(), lambda: "", "run_1", asked=3
     )
-    count(loop, "completed", counters)
+    for outcome in ("completed", LEFT, "awaiting_approval"):  # two of them are no ends
+        note_end(loop, outcome, counters, trace=None, run=None)
     counted = dict(counters.counted())
-    assert counted["gateway_agent_runs", ("completed",)] == (1,)
+    assert {labels: values for (name, labels), values in counted.items() if name == "gateway_agent_runs"} == {
+        ("completed",): (1,)
+    }
     assert ("gateway_agent_run_steps", ()) in counted
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state", "goes_on"),
+    [
+        ("completed", "completed", False),
+        ("awaiting_approval", "awaiting_approval", True),
+        (LEFT, "running", True),
+        ("cancelled", "running", True),
+        ("cancelled", "awaiting_approval", True),
+        ("cancelled", "interrupted", False),
+        ("cancelled", None, False),
+    ],
+)
+def test_a_trace_is_told_whether_its_run_goes_on_elsewhere(outcome: str, state: RunState | None, goes_on: bool) -> None:
+    """A run that is cancelled here goes on if the store has it so; one that was never stored has ended."""
+    exchange = Exchange(id="run_1", body={}, caller=Caller("c", "t", frozenset()), chain="main")
+    run = None if state is None else replace(first_of(exchange, now_s=0.0), state=state)
+    trace = RunTrace(TraceContext("0" * 31 + "1", "0" * 15 + "1", sampled=True), 0.0)
+    loop = Loop(LoopLimits(), lambda call, call_id: pytest.fail("none"), frozenset(), lambda: "", "run_1")
+    note_end(loop, outcome, ContextCounters(), trace=trace, run=run)
+    assert (trace.outcome, trace.goes_on) == (outcome, goes_on)
 
 
 def test_an_answer_is_stored_with_its_facts() -> None:

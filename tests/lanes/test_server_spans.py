@@ -26,9 +26,16 @@ async def test_a_page_has_a_span_and_what_monitors_ask_has_none() -> None:
 )
 async def test_context_that_is_not_valid_begins_a_trace(fields: list[bytes]) -> None:
     async with Collector() as collector, through(FINE, tracing={"endpoint": collector.url}) as (gateway, _):
-        await ask(gateway, get(b"/context/runs", *fields))
-        span = await collector.one("GET polling")
+        await ask(gateway, post(b"{}", b"/context/runs/none/cancel", *fields))
+        span = await collector.one("POST polling")
         assert span.trace != TRACE and span.parent == ""
+
+
+async def test_a_look_at_a_page_has_a_span_only_in_a_trace_of_its_client() -> None:
+    async with Collector() as collector, through(FINE, tracing={"endpoint": collector.url}) as (gateway, _):
+        await ask(gateway, get(b"/context/runs"))
+        await ask(gateway, get(b"/context/runs", PARENT))
+        await collector.one("GET polling")
 
 
 async def test_a_failed_page_and_an_odd_method_have_closed_words() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -26,7 +26,7 @@ class Wire:
         self.began, self.cancelled = asyncio.Event(), asyncio.Event()
         self._answer = answer
 
-    async def call(self, tool: str, arguments: Json, *, progressed: Told) -> Json:
+    async def call(self, tool: str, arguments: Json, *, progressed: Told, meta: Mapping[str, str]) -> Json:
         self.calls.append((tool, arguments))
         self.began.set()
         try:

@@ -10,7 +10,7 @@ import asyncio
 import errno
 import ipaddress
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -116,11 +116,12 @@ class HttpRequest:
             return _failed(request, NOT_PUBLIC)
         return None
 
-    async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:  # noqa: ARG002 - the same for every run
+    async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
+        trace = {} if exchange.tool_trace is None else exchange.tool_trace.fields_for("tools")
         try:
             request = web_request(call.arguments)
             async with asyncio.timeout(self._config.timeout):
-                return await self._follow(request)
+                return await self._follow(request, trace)
         except RefusedError as refusal:
             return ToolResult(_refused(refusal), ok=False)
         except TimeoutError:
@@ -132,12 +133,13 @@ class HttpRequest:
         if self._session is not None:
             await self._session.close()
 
-    async def _follow(self, request: WebRequest) -> ToolResult:
+    async def _follow(self, request: WebRequest, trace: Mapping[str, str]) -> ToolResult:
         for hop in range(MAX_REDIRECTS + 1):
             self._check(request.url, hop=hop)
             # Leaving this block closes the connection, whatever was read of it, also when the call is cancelled.
+            headers = {**request.headers, **trace}
             async with self._opened().request(
-                request.method, request.url, headers=request.headers, data=request.body, allow_redirects=False
+                request.method, request.url, headers=headers, data=request.body, allow_redirects=False
             ) as response:
                 location = response.headers.get("Location")
                 following = redirected(request, status=response.status, location=location)

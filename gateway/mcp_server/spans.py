@@ -1,0 +1,49 @@
+"""Spans of the requests of MCP clients, in OpenTelemetry's names for MCP."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gateway.lanes.local import Facade
+from gateway.mcp_server.visit import Visit
+from gateway.trace_context import CURRENT, TraceContext
+from gateway.tracing.tracer import Attribute, Span, Tracer
+from gateway.tracing.w3c import parent_in
+
+_CALL: Final = "tools/call"
+
+
+def begun_span(tracer: Tracer | None, visit: Visit, ctx: Any, *, method: str) -> Span | None:
+    """Begin the span of a message, the current one from here on; None: there are no traces.
+
+    It is below the span that the message names in its `_meta`, and linked to that of its HTTP request; else below that.
+    `ctx` is the SDK's context of a handler.
+    """
+    if tracer is None:
+        return None
+    transport = visit.request.transport
+    carrier = transport.trace if isinstance(transport, Facade) else None
+    sender = _sender(ctx.meta)
+    context = tracer.below(carrier) if sender is None else tracer.received(sender)
+    CURRENT.set(context)
+    params: Mapping[str, Any] = ctx.params or {}
+    tool = str(params.get("name")) if method == _CALL else None
+    attributes: dict[str, Attribute] = {
+        "mcp.method.name": method,
+        "mcp.protocol.version": str(ctx.protocol_version),
+        "jsonrpc.request.id": str(ctx.request_id),
+        "network.transport": "tcp",
+        "gen_ai.operation.name": None if tool is None else "execute_tool",
+        "gen_ai.tool.name": tool,
+        "twolane.key": visit.identity.caller.name,
+    }
+    links = () if sender is None or carrier is None else (carrier,)
+    return tracer.span_of(context, method if tool is None else f"{method} {tool}", "server", attributes, links=links)
+
+
+def _sender(meta: object) -> TraceContext | None:
+    """Return the span that the `_meta` of a message names, if it does."""
+    if not isinstance(meta, dict):
+        return None
+    found = {name: meta.get(name) for name in ("traceparent", "tracestate")}
+    values = {name: [value] if isinstance(value, str) else [] for name, value in found.items()}
+    return parent_in(values["traceparent"], values["tracestate"])

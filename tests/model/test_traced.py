@@ -1,0 +1,124 @@
+"""Spans of model calls: what an answer says of itself, and nothing of what it says."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply
+from gateway.errors import GatewayError
+from gateway.model.answering import By
+from gateway.model.traced import traced_model
+from gateway.trace_context import CURRENT, TraceContext
+from gateway.tracing.tracer import Record, Tracer
+
+BODY = {
+    "model": "m",
+    "messages": [{"role": "user", "content": "hidden"}],
+    "temperature": 0.5,
+    "max_tokens": 9,
+    "seed": "x",
+}
+EXCHANGE = Exchange(id="run_1", body=BODY, caller=Caller("ci", "acme", frozenset()), chain="c", conversation="talk")
+END = {"id": "chatcmpl-1", "model": "m-2026", "choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]}
+USED = {"prompt_tokens": 11, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 3}}
+
+
+def model(
+    *chunks: Chunk,
+    error: BaseException | None = None,
+    refused: bool = False,
+    seen: list[TraceContext | None] | None = None,
+) -> Handler:
+    async def stream(emit: Emit) -> None:
+        for chunk in chunks:
+            emit(chunk)
+        if error is not None:
+            raise error
+
+    async def release() -> None:
+        """Hold nothing."""
+
+    async def core(_: Exchange) -> Reply:
+        if seen is not None:
+            seen.append(CURRENT.get())
+        if refused:
+            raise GatewayError("upstream_unavailable", "no")
+        return Reply(stream, release, by=By("up", "up-1", "m-there"))
+
+    return core
+
+
+def tracer_to(sent: list[Record], share: float = 1.0) -> Tracer:
+    return Tracer(sent.append, share=share, receivers=frozenset())
+
+
+def nowhere(_: Chunk) -> Pause | None:
+    return None
+
+
+async def test_a_span_says_who_answered_why_it_ended_and_what_it_took() -> None:
+    sent, told = list[Record](), list[Chunk]()
+    seen: list[TraceContext | None] = []
+    chunks: Sequence[Chunk] = ("hidden", END, {"choices": [], "usage": USED})
+    reply = await traced_model(model(*chunks, seen=seen), tracer_to(sent))(EXCHANGE)
+    assert sent == []
+    await reply.stream(lambda chunk: told.append(chunk))  # type: ignore[func-returns-value]
+    await reply.release()
+    (span,) = sent
+    assert told == list(chunks) and seen == [span.context] and CURRENT.get() is None
+    assert (span.name, span.kind, span.error) == ("chat m-there", "client", "")
+    assert {name: value for name, value in span.attributes.items() if value is not None} == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": "m-there",
+        "gen_ai.conversation.id": "talk",
+        "gen_ai.request.temperature": 0.5,
+        "gen_ai.request.max_tokens": 9,
+        "gen_ai.response.id": "chatcmpl-1",
+        "gen_ai.response.model": "m-2026",
+        "gen_ai.response.finish_reasons": ("length",),
+        "gen_ai.usage.input_tokens": 11,
+        "gen_ai.usage.output_tokens": 7,
+        "gen_ai.usage.cache_read.input_tokens": 3,
+        "twolane.upstream": "up",
+        "twolane.endpoint": "up-1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(GatewayError("upstream_timeout", "why"), "upstream_timeout"), (asyncio.CancelledError(), "cancelled")],
+)
+async def test_an_answer_that_breaks_off_fails_its_span(error: BaseException, said: str) -> None:
+    sent: list[Record] = []
+    reply = await traced_model(model("a", error=error), tracer_to(sent))(EXCHANGE)
+    with pytest.raises(type(error)):
+        await reply.stream(nowhere)
+    await reply.release()
+    assert [one.error for one in sent] == [said]
+
+
+async def test_a_refused_call_and_one_that_nobody_reads_end_their_spans() -> None:
+    sent: list[Record] = []
+    with pytest.raises(GatewayError):
+        await traced_model(model(refused=True), tracer_to(sent))(EXCHANGE)
+    await (await traced_model(model("a"), tracer_to(sent))(EXCHANGE)).release()
+    assert [one.error for one in sent] == ["upstream_unavailable", "cancelled"]
+
+
+@pytest.mark.parametrize(
+    "odd", [{"choices": "x"}, {"choices": [1, {"finish_reason": 7}]}, {"usage": {"x": 1}, "model": 7}]
+)
+async def test_odd_chunks_are_none_of_our_concern(odd: Chunk) -> None:
+    sent: list[Record] = []
+    await (await traced_model(model(odd), tracer_to(sent))(EXCHANGE)).stream(nowhere)
+    assert "gen_ai.response.model" not in sent[0].attributes and sent[0].error == ""
+
+
+async def test_an_unsampled_call_is_left_alone() -> None:
+    sent: list[Record] = []
+    core = model("a")
+    reply = await traced_model(core, tracer_to(sent, 0.0))(EXCHANGE)
+    assert reply.stream.__qualname__ == (await core(EXCHANGE)).stream.__qualname__ and sent == []
