@@ -20,6 +20,7 @@ _IMPORTING = (
     "test_approval_ways.py",
     "test_approvals.py",
     "test_every_client.py",
+    "test_guardrails.py",
     "test_limits.py",
     "test_openai.py",
     "test_anthropic.py",

@@ -8,7 +8,9 @@ from urllib.request import urlopen
 import openai
 import pytest
 
+from tests.clients.ask import Ask
 from tests.clients.conftest import running
+from tests.clients.worker import Worker
 
 pytestmark = pytest.mark.clients
 
@@ -56,3 +58,29 @@ def metrics(url: str) -> str:
     with urlopen(f"{url}/metrics") as page:  # ours
         text: str = page.read().decode()
     return text
+
+
+def test_openai_node_waits_as_it_is_told(tmp_path: Path, node: Worker) -> None:
+    """As openai-python does; an error that it is not to repeat has its reason."""
+    slow = [{"role": "user", "content": "drip 100 long 3000"}]
+    refused = 'gateway_limit_refused_total{limit="concurrent",scope="tenant"}'
+    with (
+        running(config(tmp_path, concurrent=1)) as gateway,
+        openai.OpenAI(base_url=f"{gateway.base_url}/v1", api_key="x", max_retries=0) as client,
+        ThreadPoolExecutor() as threads,
+    ):
+        ask = node.client("openai")
+        with client.chat.completions.create(model="demo", messages=slow, stream=True) as stream:  # type: ignore[call-overload]
+            next(iter(stream))
+            once = ask(Ask(root=gateway.base_url, prompt="Say hello", retries=0))
+            asking = threads.submit(ask, Ask(root=gateway.base_url, prompt="Say hello", retries=9))
+            assert any(_value(gateway.base_url, refused) >= 2 for _ in range(2000))
+        assert asking.result().failure is None and asking.result().text
+    assert once.failure is not None
+    assert (once.failure.kind, once.failure.status) == ("RateLimitError", 429)
+    assert once.failure.headers["retry-after"] == "1" and "under way" in once.failure.message
+
+
+def _value(url: str, sample: str) -> float:
+    lines = metrics(url).splitlines()
+    return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(sample)), 0.0)
