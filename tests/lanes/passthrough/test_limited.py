@@ -255,3 +255,14 @@ async def test_a_place_moves_along_with_its_request() -> None:
             assert (await ask(up.gateway, post(BODY, CHAT))).payload == b"fine"
             release.set()
             assert (await first).payload == b"slow"
+
+
+async def test_batches_are_requests_and_take_no_tokens() -> None:
+    """The provider runs them later, and says so itself."""
+    counted = serve(answer(200, b'{"model": "m", "usage": {"prompt_tokens": 30, "completion_tokens": 20}}'))
+    limits = keys(requests_per_minute=3, tokens_per_minute=50)
+    async with through(counted, keys=limits) as (gateway, _), client_of(gateway) as client:
+        assert (await exchange(client, ASKED)).status == 200
+        assert (await exchange(client, ASKED)).status == 429
+        batch = post(b'{"input_file_id": "file-1"}', b"/v1/batches", OURS)
+        assert [(await exchange(client, batch)).status for _ in range(3)] == [200, 200, 429]
