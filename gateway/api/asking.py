@@ -128,6 +128,7 @@ class ContextRequests:
                 wishes=asked.wishes,
                 client=client,
             )
+            exchange = replace(exchange, streams=asked.streams or asked.wishes.background)
             repeated = RepeatedRequest(
                 body=asked.body, request_key=request_key, exchange=exchange, shown=asked.wishes.shown
             )

@@ -123,6 +123,7 @@ class Exchange:
     brings: str = ""  # what the answer begins with: what came of an earlier question of the conversation
     events: bool = False  # progress events were asked for
     shows_calls: bool = False  # calls of our tools, and questions about them, are events, and no text of the answer
+    streams: bool = True  # the client gets the answer as it comes, and not at its end
     background: bool = False  # no client waits: the run is on record before the model is called
     client: Json | None = None  # what a page needs to show the run again after a crash; nobody else reads it
     tainted: bool = False  # strangers may have written a part of the conversation
@@ -183,7 +184,7 @@ Emit: TypeAlias = Callable[[Chunk], Pause | None]
 class AnsweredBy(Protocol):
     """The upstream and its endpoint that answer a model call, and the model as it is named there.
 
-    They change if another one takes the call over, which happens before the first chunk of the answer only.
+    They change if another one takes the call over, which happens only while the client has nothing of the answer.
     """
 
     @property

@@ -35,15 +35,15 @@ _ABOUT_CHOICE = frozenset(("index", "delta", "finish_reason", "logprobs"))
 
 async def stream(call: UpstreamCall, target: Target, emit: Emit) -> None:
     """Emit the chunks of one answer. Raises GatewayError if it breaks off."""
-    feed, finished = EventReader().feed, False
+    feed, finished, empty = EventReader().feed, False, True
     texts = TextEvents(_text_in)
 
     def take(piece: bytes) -> Pause | None:
-        nonlocal finished
+        nonlocal finished, empty
         pause = None
         for data in feed(piece):
             if data == _DONE:
-                finished = True
+                finished = not empty
                 call.leave(within_s=END_S)
                 return pause
             if (text := texts.text_of(data)) is not None:
@@ -51,6 +51,7 @@ async def stream(call: UpstreamCall, target: Target, emit: Emit) -> None:
                 continue
             chunk = _chunk(data, target)
             if (text := _text_of(chunk)) is not None:
+                empty = False
                 texts.learn(data, text)
                 pause = emit(text) or pause
                 continue
@@ -59,6 +60,7 @@ async def stream(call: UpstreamCall, target: Target, emit: Emit) -> None:
                 raise target.broken("an event of its answer is no chat completion chunk")
             if _ARGUMENTS.search(data) is not None:
                 _check(data, target)
+            empty = empty and not chunk.get("choices")
             finished = finished or finishes
             pause = emit(chunk) or pause
         return pause
@@ -67,7 +69,7 @@ async def stream(call: UpstreamCall, target: Target, emit: Emit) -> None:
     try:
         await call.each(take)
         if not finished:
-            raise target.broken("its answer ends without a finish reason")
+            raise target.broken("its answer is empty" if empty else "its answer ends without a finish reason")
         outcome = "ok"
     except EventError as error:
         outcome = "invalid"

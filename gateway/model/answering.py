@@ -1,8 +1,8 @@
 """One answer of a model, which the first endpoint gives that can: of its upstream, of a fallback, of the next model.
 
-Where a request goes next is decided here and in `gateway.upstream.tries`, before the first chunk of the answer has gone
-to the run. When a run calls its model again later is decided in `gateway.agent.retries`: such a call (`Exchange.again`)
-is sent once, so that the two do not multiply, and takes its place in the same budget.
+Where a request goes next is decided here and in `gateway.upstream.tries`, while nothing of the answer has gone to the
+run (`held.py`). When a run calls its model again later is decided in `gateway.agent.retries`: such a call
+(`Exchange.again`) is sent once, so that the two do not multiply, and takes its place in the same budget.
 """
 
 import asyncio
@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-from gateway.contracts.exchange import Chunk, Emit, Exchange, Pause
+from gateway.contracts.exchange import Emit, Exchange
 from gateway.errors import GatewayError
 from gateway.http.response_head import ResponseHead
 from gateway.model.answer import stream, whole
 from gateway.model.call_limits import CallLimits
 from gateway.model.candidates import Candidate, Candidates
+from gateway.model.held import Held
 from gateway.model.refusal import CHAT, ERROR_LIMIT_BYTES, no_answer, outcome_of, passes, refusal
 from gateway.model.styles import Styles, without
 from gateway.model.target import Target
@@ -88,20 +89,20 @@ class Answering:
                 return
 
     async def stream(self, emit: Emit) -> None:
-        """Emit the answer (`Reply.stream`). Raises GatewayError if it breaks off, or nobody begins it."""
-        began = False
+        """Emit the answer (`Reply.stream`). Raises GatewayError if it breaks off, or nobody begins it.
 
-        def first(chunk: Chunk) -> Pause | None:
-            nonlocal began
-            began = True
-            return emit(chunk)
-
+        If its client gets it at its end only, as does a workflow, another one may give it until then.
+        """
+        exchange = self._exchange
+        is_unseen = not exchange.streams or exchange.workflow is not None
         try:
             while True:
+                held = Held(emit, whole=is_unseen)
                 try:
-                    await self._read(first if self._has_others else emit)
+                    await self._read(held.take if self._has_others else emit)
+                    await held.release()
                 except GatewayError as error:
-                    if began or not await self._goes_on(error):
+                    if held.began or not await self._goes_on(error):
                         self._ended(error)
                         raise
                 else:

@@ -70,13 +70,21 @@ async def test_each_round_is_answered_by_an_endpoint_that_works(
 
 
 async def test_an_answer_that_breaks_off_behind_a_text_is_not_begun_anew(tmp_path: Path) -> None:
-    """The client has a part of it. The run waits, and goes on with the next request; the tool has run once."""
+    """Its client has a part of it. The run waits, and goes on with the next request; the tool has run once."""
     tools = desk(tmp_path, write=True)
     async with endpoints((WRITE, DONE), (says("Wri", CUT),), tools=tools) as made:
-        answer = await made.world.chat("Write.")
-        assert answer.status == 422 and sum(made.asked) == 2
-        again = await made.world.chat("Write.")
+        streamed = await made.world.stream("Write.")
+        assert streamed.text == "Wri" and not streamed.finishes and sum(made.asked) == 2
+        again = await made.world.stream("Write.")
         assert again.text == "Written." and sum(made.asked) == 3
+        assert await made.world.counted(RAN) == 1
+
+
+async def test_an_answer_that_its_client_gets_whole_may_begin_anew(tmp_path: Path) -> None:
+    """Nobody has read a part of it."""
+    tools = desk(tmp_path, write=True)
+    async with endpoints((WRITE, DONE), (says("Wri", CUT),), tools=tools) as made:
+        assert (await made.world.chat("Write.")).text == "Written." and made.asked == [2, 1]
         assert await made.world.counted(RAN) == 1
 
 

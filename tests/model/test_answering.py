@@ -1,9 +1,12 @@
 """An answer that several may give, over real sockets: who is asked, in which order, and when nobody takes over."""
 
+from dataclasses import replace
+
 import orjson
 import pytest
 
 from gateway.contracts.exchange import Chunk, Exchange
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import answer, serve
@@ -167,12 +170,39 @@ async def test_what_is_learnt_of_a_style_is_learnt_of_one_model() -> None:
         ]
 
 
-async def test_a_stream_that_says_nothing_but_its_role_has_begun() -> None:
-    """Its first chunk is the run's."""
-    role = sends(
-        STREAM + framed(b"data: " + orjson.dumps({"choices": [{"index": 0, "delta": {"role": "assistant"}}]}) + b"\n\n")
-    )
-    async with models(each=(role, serve(stream(chunk(finish="stop")))), aliases=PAIR) as answering:
-        with pytest.raises(GatewayError):
-            await answering.ask(exchange(model="fast"))
-        assert answering.asked == [1, 0]
+@pytest.mark.parametrize("role", [{"role": "assistant"}, {"role": "assistant", "content": "", "tool_calls": []}])
+async def test_a_stream_that_says_nothing_but_its_role_has_not_begun(role: Json) -> None:
+    """Servers send that at once, and die while they think. Nothing of it is passed on."""
+    first = b"data: " + orjson.dumps({"choices": [{"index": 0, "delta": role}]}) + b"\n\n"
+    async with models(each=(sends(STREAM + framed(first)), FINE), aliases=PAIR) as answering:
+        chunks, upstream, _ = await by(answering, exchange(model="fast"))
+        assert (chunks[:2], upstream, answering.asked) == (["Hel", "lo"], "up1", [1, 1])
+
+
+@pytest.mark.parametrize(
+    "delta", [{"content": "Hel"}, {"reasoning": "Hm"}, {"tool_calls": [{"index": 0, "function": {"name": "f"}}]}]
+)
+async def test_a_text_a_thought_or_a_call_begins_an_answer(delta: Json) -> None:
+    """What came before it is passed on with it. Where nobody reads the answer before its end, nothing begins it."""
+    sent = [{"choices": [{"index": 0, "delta": one}]} for one in ({"role": "assistant"}, delta)]
+    half = sends(STREAM + b"".join(framed(b"data: " + orjson.dumps(one) + b"\n\n") for one in sent))
+    async with models(each=(half, FINE), aliases=PAIR) as answering:
+        reply = await answering.core(exchange(model="fast"))
+        chunks: list[Chunk] = []
+        with pytest.raises(GatewayError, match="in the middle of its answer"):
+            await reply.stream(chunks.append)  # type: ignore[arg-type,func-returns-value]
+        await reply.release()
+        assert len(chunks) == 2 and answering.asked == [1, 0]
+        for unseen in ({"streams": False}, {"workflow": {"definition": {}}}):
+            chunks, upstream, _ = await by(answering, replace(exchange(model="fast"), **unseen))  # type: ignore[arg-type]
+            assert (chunks[:2], upstream) == (["Hel", "lo"], "up1")
+
+
+@pytest.mark.parametrize("events", [[], [{"choices": [], "usage": None}]])
+async def test_a_stream_that_only_ends_is_no_answer(events: list[Json]) -> None:
+    """The next one is asked; if there is none, the client hears of it."""
+    async with models(each=(serve(stream(*events)), FINE), aliases=PAIR) as answering:
+        assert (await by(answering, exchange(model="fast")))[1] == "up1"
+        with pytest.raises(GatewayError, match="its answer is empty") as failed:
+            await answering.ask()
+        assert failed.value.code == "upstream_error"
