@@ -10,7 +10,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TextIO
 
 import orjson
@@ -175,7 +175,7 @@ def _clean(value: object, hidden: list[str], *, limit: int, depth: int = 0) -> o
     return text if len(text) <= limit else text[:limit] + "..."
 
 
-def without_secrets(value: object, hidden: list[str]) -> str:
+def without_secrets(value: object, hidden: Sequence[str]) -> str:
     """Return any value as text in UTF-8, without `hidden` (the longest first) and what looks like a key."""
     try:
         text = value.decode("latin-1") if isinstance(value, bytes) else str(value)

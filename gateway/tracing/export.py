@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from dataclasses import dataclass
 from pathlib import Path
 from ssl import get_default_verify_paths
@@ -42,6 +43,9 @@ TIMEOUT_S: Final = 10.0
 LAST_S: Final = 3.0
 #: Longer texts in attributes are cut: models and tools have their names from others.
 TEXT_CHARS: Final = 256
+#: So much of a text is looked at, and so many items of a list are sent.
+READ_CHARS: Final = 4096
+LIST_ITEMS: Final = 8
 _FAMILY: Final = "gateway_trace_spans"
 _KINDS: Final = {"internal": SpanKind.INTERNAL, "server": SpanKind.SERVER, "client": SpanKind.CLIENT}
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
@@ -153,7 +157,7 @@ class _Exporter(SpanExporter):
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         waiting = cast(Sequence[_Waiting], spans)
         self.taken += len(waiting)
-        secrets = sorted(filter(None, self._secrets()), key=len, reverse=True)
+        secrets = tuple(sorted(filter(None, self._secrets()), key=len, reverse=True))
         result = self._otlp.export([self._span_of(one.record, secrets) for one in waiting])
         if result is SpanExportResult.SUCCESS:
             self.sent += len(waiting)
@@ -170,7 +174,7 @@ class _Exporter(SpanExporter):
     def shutdown(self) -> None:
         self._otlp.shutdown()  # type: ignore[no-untyped-call]
 
-    def _span_of(self, record: Record, secrets: list[str]) -> ReadableSpan:
+    def _span_of(self, record: Record, secrets: tuple[str, ...]) -> ReadableSpan:
         context = record.context
         parent = None
         if context.parent_id:
@@ -198,11 +202,17 @@ def _context(trace_id: str, span_id: str, *, state: str = "", is_remote: bool = 
     return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote, _SAMPLED, found)
 
 
-def _clean(value: Attribute, secrets: list[str]) -> str | bool | int | float | tuple[str, ...]:
+def _clean(value: Attribute, secrets: tuple[str, ...]) -> str | bool | int | float | tuple[str, ...]:
     """Return a value as it may leave: texts in UTF-8, without secrets, and not long."""
     if isinstance(value, str):
-        return without_secrets(value, secrets)[:TEXT_CHARS]
+        return _clean_text(value[:READ_CHARS], secrets)
     if isinstance(value, tuple):
-        return tuple(without_secrets(one, secrets)[:TEXT_CHARS] for one in value[:8])
+        return tuple(_clean_text(one[:READ_CHARS], secrets) for one in value[:LIST_ITEMS])
     assert value is not None
     return value
+
+
+@lru_cache(maxsize=1024)
+def _clean_text(text: str, secrets: tuple[str, ...]) -> str:
+    """Return a text as it may leave. Nearly all texts of spans come again and again."""
+    return without_secrets(text, secrets)[:TEXT_CHARS]

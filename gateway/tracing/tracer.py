@@ -7,7 +7,7 @@ passthrough request is made when that is over, of times that were taken anyway (
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import getrandbits
 from time import time_ns
 from typing import Final, Literal, TypeAlias
@@ -99,11 +99,13 @@ class Tracer:
         if parent is None:
             drawn = getrandbits(128) or 1
             return TraceContext(f"{drawn:032x}", new_span_id(), drawn % (1 << _BITS) < self._below)
-        return replace(parent, span_id=new_span_id(), parent_id=parent.span_id, remote=False)
+        return TraceContext(parent.trace_id, new_span_id(), parent.sampled, parent.state, parent.span_id)
 
     def received(self, sender: TraceContext | None) -> TraceContext:
         """Return a new span of a request, below the span of its sender if that named one."""
-        return self.below(None) if sender is None else replace(self.below(sender), remote=True)
+        if sender is None:
+            return self.below(None)
+        return TraceContext(sender.trace_id, new_span_id(), sender.sampled, sender.state, sender.span_id, remote=True)
 
     def begin(self, name: str, kind: Kind, attributes: dict[str, Attribute], *, parent: TraceContext | None) -> Span:
         """Begin a span below one of this program, or at the top of a trace. It has to be ended."""

@@ -13,13 +13,13 @@ from typing import Final
 from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
 from gateway.http.response_head import ResponseHead
-from gateway.lanes.passthrough.accounting import Accounting
+from gateway.lanes.passthrough.accounting import CLIENT_LEFT, Accounting
 from gateway.lanes.passthrough.balanced import Balanced
 from gateway.lanes.passthrough.hedging import Hedging
 from gateway.lanes.passthrough.second import Second
 from gateway.lanes.passthrough.splice import Splice
 from gateway.lanes.plan import Plan, Ways
-from gateway.lanes.server_spans import failure_of, method_of, sender_of, server_span
+from gateway.lanes.server_spans import method_of, sender_of, server_span
 from gateway.lanes.transaction import Client, Clients
 from gateway.trace_context import TraceContext
 from gateway.tracing.tracer import Record, Tracer
@@ -28,6 +28,8 @@ from gateway.upstream.member import Member
 
 #: Outcomes of requests that no endpoint was asked for.
 _UNASKED: Final = frozenset(("limited", "unavailable"))
+#: For whoever asks, every answer from this status on is an error.
+_REFUSED: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class Try:
     context: TraceContext
     began: float
     outcome: str = ""
+    status: int = 0  # of its answer; 0: there is none
     ended: float = 0.0
 
 
@@ -58,6 +61,7 @@ class TracedAccounting(Accounting):
         self._tracer = plan.trace.tracer
         self.trace = self._tracer.received(plan.trace.sender)
         self.trace_id = self.trace.trace_id
+        self.follows_tries = self.trace.sampled or self._tracer.passthrough
         self._asked: list[Try] = []
 
     def ask(self, plan: Plan) -> Plan:
@@ -68,12 +72,16 @@ class TracedAccounting(Accounting):
         self._asked.append(Try(plan, context, perf_counter()))
         return plan
 
-    def asked(self, plan: Plan, outcome: str) -> None:
+    def asked(self, plan: Plan, outcome: str, status: int = 0) -> None:
         """Note that the oldest try under way with this plan has ended."""
         for one in self._asked:
             if one.plan is plan and not one.outcome:
-                one.outcome, one.ended = outcome, perf_counter()
+                one.outcome, one.status, one.ended = outcome, status, perf_counter()
                 return
+
+    def is_under_way(self, plan: Plan) -> bool:
+        """Return whether a try with this plan has not ended."""
+        return any(one.plan is plan and not one.outcome for one in self._asked)
 
     def all_asked(self, outcome: str, *, but: Plan | None = None) -> None:
         """Note that all tries under way have ended, but for one."""
@@ -88,7 +96,7 @@ class TracedAccounting(Accounting):
         if not self.trace.sampled:
             return
         if outcome not in _UNASKED:
-            self.asked(self._plan, outcome)
+            self.asked(self._plan, outcome, 0 if error is not None else self.status)
         self.all_asked("cancelled")
         plan, now, now_ns = self._plan, perf_counter(), time_ns()
         attributes = {
@@ -110,8 +118,8 @@ class TracedAccounting(Accounting):
     def _try_span(self, one: Try, number: int, epoch_ns: int) -> Record:
         """Return the span of a try; `epoch_ns` is the Unix time at which perf_counter was 0."""
         plan, endpoint = one.plan, one.plan.pool.endpoint
-        status = self.status if plan is self._plan and one is self._asked[-1] and self.sent_bytes else None
-        method = method_of(plan.method)
+        method, status = method_of(plan.method), 0 if one.status == CLIENT_LEFT else one.status
+        failure = "" if one.outcome in ("ok", "error") else one.outcome
         return Record(
             name=method,
             kind="client",
@@ -121,7 +129,7 @@ class TracedAccounting(Accounting):
             attributes={
                 "http.request.method": method,
                 "http.request.resend_count": number or None,
-                "http.response.status_code": status,
+                "http.response.status_code": status or None,
                 "server.address": endpoint.host,
                 "server.port": endpoint.port,
                 "url.path": plan.path.decode("latin-1"),
@@ -129,7 +137,7 @@ class TracedAccounting(Accounting):
                 "twolane.endpoint": plan.endpoint,
                 "twolane.outcome": one.outcome,
             },
-            error=failure_of(status or 0, "" if one.outcome in ("ok", "error") else one.outcome),
+            error=failure or (str(status) if status >= _REFUSED else ""),
         )
 
 
@@ -156,7 +164,8 @@ class Tracing(Splice):
     _account: TracedAccounting
 
     def _begin(self, digits: bytes, body: bytes) -> None:
-        self._plan = self._account.ask(self._plan)
+        if self._account.follows_tries:
+            self._plan = self._account.ask(self._plan)
         super()._begin(digits, body)
 
 
@@ -166,14 +175,22 @@ class TracingBalanced(Balanced):
     _account: TracedAccounting
 
     def _go_ways(self, ways: Ways, pieces: list[bytes], *, model: str | None = None) -> None:
-        super()._go_ways(TracedWays(ways, self._account), pieces, model=model)
+        if self._account.follows_tries:
+            ways = TracedWays(ways, self._account)
+        super()._go_ways(ways, pieces, model=model)
 
     def _again(self, reason: str, outcome: str, *, head: ResponseHead | None = None, clean: bool = False) -> bool:
         plan = self._plan
         follows = super()._again(reason, outcome, head=head, clean=clean)
         if follows:
-            self._account.asked(plan, outcome)
+            self._account.asked(plan, outcome, int(reason) if reason.isdigit() else 0)
         return follows
+
+    def _fail(self, error: GatewayError, *, outcome: str) -> None:
+        plan, account = self._plan, self._account
+        if account.is_under_way(plan) and outcome not in _UNASKED and self._last is not None:
+            account.asked(plan, outcome)  # the answer that the client gets is another try's
+        super()._fail(error, outcome=outcome)
 
 
 class TracingHedging(TracingBalanced, Hedging):

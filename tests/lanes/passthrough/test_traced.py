@@ -143,7 +143,25 @@ async def test_each_try_has_a_span() -> None:
         spans = await collector.until("POST /v1/", where=lambda spans: len(spans) == 3)
         assert tries_in(spans) == [("a", "error"), ("b", "ok")]
         assert tree(spans) == ["POST /v1/", "  POST", "  POST"]
-        assert [one.attributes.get("http.request.resend_count") for one in spans if one.kind == "client"] == [None, 1]
+        clients = sorted((one for one in spans if one.kind == "client"), key=lambda one: one.began_ns)
+        assert [one.attributes.get("http.request.resend_count") for one in clients] == [None, 1]
+        assert [one.attributes["http.response.status_code"] for one in clients] == [503, 200]
+        assert [one.attributes.get("error.type") for one in clients] == ["503", None]
+
+
+async def test_the_answer_of_an_earlier_try_is_that_tries() -> None:
+    """The last one got none, so its client gets the one before."""
+    gone = says(b"", holds=False)
+    async with Collector() as collector:
+        rules: dict[str, object] = {"retry": {"tries": 2, "on": ["503", "reset"]}}
+        async with several(
+            serve(answer(503, b"no")), gone, settings={"tracing": {"endpoint": collector.url}}, **rules
+        ) as one:
+            assert (await ask(one.gateway, post(BODY, CHAT))).status == 503
+        spans = await collector.until("POST /v1/", where=lambda spans: len(spans) == 3)
+        assert tries_in(spans) == [("a", "error"), ("b", "reset")]
+        server = next(one for one in spans if one.kind == "server")
+        assert server.attributes["http.response.status_code"] == 503 and server.attributes["error.type"] == "503"
 
 
 async def test_a_hedge_has_a_span_for_each_of_both() -> None:
