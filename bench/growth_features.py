@@ -34,7 +34,8 @@ _STAGES: Final = ("intent", "memory", "prompt_enhancer", "agent_loop")
 class Feature:
     """A feature in the passthrough lane: what the configuration has for it, at its top level and where named.
 
-    `bar_us`: the most that it may add to a request.
+    `bar_us`: the most that it may add to a request. `sample`: the share of requests with traces, which the upstream
+    takes; None: there are none.
     """
 
     more: Json = field(default_factory=dict)
@@ -43,6 +44,7 @@ class Feature:
     workload: Workload = SATURATED
     runtime_key: bool = False
     bar_us: float | None = None
+    sample: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,10 @@ _PASSTHROUGH: Final[Mapping[str, Feature]] = {
     "limits of requests": Feature(key={"limits": {"requests_per_minute": _MOST, "concurrent": _MOST}}),
     "limits of requests and tokens": Feature(key=_LIMITS),
     "`usage` and these limits": Feature(more=_USAGE, key=_LIMITS, bar_us=5.0),
-    "all of it": Feature(
+    "`tracing`, no request sampled": Feature(sample=0.0),
+    "`tracing`, one in ten": Feature(sample=0.1),
+    "`tracing`, all of them": Feature(sample=1.0),
+    "all of it but `tracing`": Feature(
         more={**_USAGE, **_BY_MODEL},
         upstream={"endpoints": 3, "hedge": "2s", "balance": "sticky"},
         key=_LIMITS,
@@ -187,7 +192,10 @@ class _Bench:
         client = {**_key("bench", CLIENT_KEY, "passthrough"), **feature.key}
         admin = _key("admin", _ADMIN_KEY, "passthrough", "admin")
         upstream |= {"name": "mock", "api_key": UPSTREAM_KEY}
-        return {"upstreams": [upstream], "keys": [client, admin], **feature.more}
+        config: Json = {"upstreams": [upstream], "keys": [client, admin], **feature.more}
+        if feature.sample is not None:
+            config["tracing"] = {"endpoint": f"http://127.0.0.1:{self._port}", "sample": feature.sample}
+        return config
 
     def _answering(self, stage: Stage) -> Json:
         chain: list[Json] = [{"use": name} for name in _STAGES]

@@ -14,6 +14,7 @@ from gateway.telemetry.logs import (
     BACKLOG_LIMIT,
     DirectSink,
 )
+from gateway.trace_context import CURRENT, TraceContext
 
 from .logging_to import BOTH, FACTS, SECRET, Log, logger_to
 
@@ -113,3 +114,13 @@ def test_the_parent_of_workers_writes_at_once(as_json: bool) -> None:
 def test_the_parent_outlives_its_reader(broken_pipe: TextIO) -> None:
     """A log that cannot be written must not end the workers."""
     logger_to(DirectSink(broken_pipe, as_json=True, secrets=())).warning("x")
+
+
+def test_a_line_names_the_trace_that_it_belongs_to(log: Log) -> None:
+    """Where there is one."""
+    logger = logger_to(log.sink)
+    token = CURRENT.set(TraceContext("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", sampled=True))
+    logger.warning("within")
+    CURRENT.reset(token)
+    logger.warning("without")
+    assert [record.get("trace_id") for record in log.records()] == ["4bf92f3577b34da6a3ce929d0e0e4736", None]
