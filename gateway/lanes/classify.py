@@ -113,8 +113,13 @@ def _generates(head: RequestHead, path: bytes) -> bool:
     """However the path is spelled: an upstream may read it as we do not."""
     if head.method != b"POST" and not head.websocket:
         return False
-    spelled = normpath(_PARAMETERS.sub(b"", unquote_to_bytes(path).lower().replace(b"\\", b"/")))
+    spelled = plainly(path)
     return spelled.endswith(_RUNS if _THREADS in spelled else _GENERATES)
+
+
+def plainly(path: bytes) -> bytes:
+    """Return what a path may mean to an upstream: decoded, in lower case, without parameters and empty segments."""
+    return normpath(_PARAMETERS.sub(b"", unquote_to_bytes(path).lower().replace(b"\\", b"/").rstrip()))
 
 
 def is_plain(target: bytes) -> bool:

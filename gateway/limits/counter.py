@@ -84,6 +84,10 @@ class Counter:
                 return max((then + TICKS) * TICK_S - now_s, 0.0)
         return 0.0
 
+    def is_unused(self, since_s: float) -> bool:
+        """Return whether this worker has nothing under way, and has neither counted nor looked since then."""
+        return not self._mine[NOW] and self._ends_s <= since_s
+
     # What is under way.
 
     def enter(self) -> int:

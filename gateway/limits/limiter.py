@@ -132,7 +132,9 @@ class Limiter:
     def admit(
         self, rules: Sequence[Rule], tokens: int | None = None, enters: bool = True, reserves: bool = True
     ) -> Hold:
-        """Take a place in all rules. Raises GatewayError (rate_limit_exceeded, insufficient_quota), and takes none.
+        """Take a place in all rules. Raises GatewayError, and takes none.
+
+        The code is `rate_limit_exceeded` or `insufficient_quota`, or `overloaded` where a rule cannot be counted.
 
         `tokens`: so many the request will use at least; None: it uses none. `enters`: it counts as a request.
         Without `reserves` tokens are only looked at: the calls of models that it makes take them.
@@ -141,12 +143,16 @@ class Limiter:
         taken: list[tuple[Rule, int]] = []
         over_soft: str | None = None
         for rule in rules:
-            reserved, over = rule.take(now_s, tokens, enters, reserves)
+            try:
+                reserved, over = rule.take(now_s, tokens, enters, reserves)
+                if over is not None:
+                    self._note(over, now_s)
+            except GatewayError:
+                _undo(taken, now_s, enters)
+                raise
             if over is not None:
-                self._note(over, now_s)
                 if not rule.allowance.soft:
-                    for earlier, its in taken:
-                        earlier.undo(its, since_s=now_s, now_s=now_s, entered=enters)
+                    _undo(taken, now_s, enters)
                     raise refusal(over, rules, now_s)
                 over_soft = over_soft or f"{over.limit}; scope={rule.scope}"
             taken.append((rule, reserved))
@@ -194,6 +200,11 @@ class Limiter:
             does = "and refuses nothing, being soft" if is_soft else "and refuses requests"
             value = getattr(rule.allowance, over.limit)
             log.warning("the limit %s: %s of the %s %r is reached, %s", over.limit, value, rule.scope, rule.name, does)
+
+
+def _undo(taken: Sequence[tuple[Rule, int]], now_s: float, entered: bool) -> None:
+    for rule, reserved in taken:
+        rule.undo(reserved, since_s=now_s, now_s=now_s, entered=entered)
 
 
 def _counts_tokens(allowance: Allowance | None) -> bool:

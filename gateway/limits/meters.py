@@ -1,6 +1,11 @@
 """The meters of one worker: what it counts for each rule, in memory that all workers share."""
 
+import asyncio
 import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+from weakref import WeakValueDictionary
 
 from gateway.errors import GatewayError
 from gateway.limits.budgets import Scope
@@ -10,34 +15,92 @@ from gateway.limits.shared import SharedCounters
 
 log = logging.getLogger("gateway")
 
+#: The counters of a rule that a worker has not used for so long may be another's, and how often it looks for those.
+UNUSED_S: Final = 120.0
+EVERY_S: Final = 5.0
+#: Where there is no room, nobody looks for some again within this time; the log has a line a minute.
+FULL_S: Final = 1.0
+LOG_S: Final = 60.0
+
 
 class Meters:
-    """The meters of the worker at a `place` of the shared memory. It takes over from the worker that had the place."""
+    """The meters of the worker at a `place` of the shared memory. It takes over from the worker that had the place.
 
-    def __init__(self, shared: SharedCounters, *, place: int) -> None:
+    `clock` is that of all workers (monotonic).
+    """
+
+    def __init__(self, shared: SharedCounters, *, place: int, clock: Callable[[], float]) -> None:
         self._shared = shared
         self._place = place
-        self._known: dict[tuple[Scope, str], Meter] = {}
-        self._is_full = False
+        self._clock = clock
+        # A plan may keep a meter for longer than it has counters. It stays the only one of its rule.
+        self._known: WeakValueDictionary[tuple[Scope, str], Meter] = WeakValueDictionary()
+        self._open: dict[tuple[Scope, str], tuple[Meter, tuple[int, ...]]] = {}
+        self._full_until_s = self._log_from_s = float("-inf")
         shared.adopt(place)
 
     def of(self, scope: Scope, name: str) -> Meter:
         """Return the meter of a rule, the same each time. Raises GatewayError (overloaded) if there is no room."""
         meter = self._known.get((scope, name))
         if meter is None:
-            requests, tokens = (self._counter(f"{scope} {name} {kind}") for kind in ("requests", "tokens"))
-            meter = self._known[scope, name] = Meter(requests, tokens)
+            meter = self._known[scope, name] = Meter(partial(self._opened, scope, name))
         return meter
 
-    def _counter(self, name: str) -> Counter:
-        number = self._shared.number_of(name)
-        if number is not None:
-            return Counter(self._shared, number, place=self._place)
-        if not self._is_full:
-            self._is_full = True
-            log.error("there is no room to count further limits: their requests are refused until a new start")
-        raise GatewayError(
+    async def run(self) -> None:
+        """Give back what is not used any more, again and again."""
+        while True:
+            await asyncio.sleep(EVERY_S)
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Give back the counters of rules that this worker has not used for some time."""
+        since_s = self._clock() - UNUSED_S
+        for rule, (meter, numbers) in list(self._open.items()):
+            if meter.is_unused(since_s):
+                meter.close()
+                del self._open[rule]
+                for number in numbers:
+                    self._shared.release(number, place=self._place)
+
+    def _opened(self, scope: Scope, name: str, meter: Meter) -> tuple[Counter, Counter]:
+        """Return the counters of a rule. Raises GatewayError (overloaded) if there is no room."""
+        numbers = self._hold(scope, name)
+        if numbers is None and self._clock() >= self._full_until_s:
+            self.tidy()
+            numbers = self._hold(scope, name)
+        if numbers is None:
+            raise self._full(scope, name)
+        self._open[scope, name] = meter, numbers
+        requests, tokens = (Counter(self._shared, number, place=self._place) for number in numbers)
+        return requests, tokens
+
+    def _hold(self, scope: Scope, name: str) -> tuple[int, int] | None:
+        now_s = self._clock()
+        makes = now_s >= self._full_until_s
+        held: list[int] = []
+        for kind in ("requests", "tokens"):
+            number = self._shared.hold(f"{scope} {name} {kind}", place=self._place, now_s=now_s, makes=makes)
+            if number is None:
+                for one in held:
+                    self._shared.release(one, place=self._place)
+                return None
+            held.append(number)
+        return held[0], held[1]
+
+    def _full(self, scope: Scope, name: str) -> GatewayError:
+        now_s = self._clock()
+        self._full_until_s = now_s + FULL_S
+        if now_s >= self._log_from_s:
+            self._log_from_s = now_s + LOG_S
+            log.error(
+                "there is no room to count further limits: requests of the %s %r, and perhaps of others, are refused "
+                "until some limits have not been used for %g s",
+                scope,
+                name.rpartition("\0")[2],
+                UNUSED_S,
+            )
+        return GatewayError(
             "overloaded",
-            "The gateway has no room to count the limits of this request, so it refuses it: the operator of this "
-            "gateway has to start it anew.",
+            "The gateway has no room to count the limits of this request, so it refuses it: try again in some minutes, "
+            "when limits that nobody uses have made room.",
         )

@@ -1,10 +1,12 @@
 """One rule: the limits of a key, a tenant, a model or an upstream, and what is counted for it in all workers."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Final, NamedTuple
 
 from gateway.contracts.allowance import LIMITS, Allowance, Limit
+from gateway.errors import GatewayError
 from gateway.limits.budgets import Budgets, Scope
 from gateway.limits.counter import Counter
 
@@ -30,17 +32,37 @@ class Over(NamedTuple):
 class Meter:
     """The counts of a rule. They outlive the rule's figures: a reload may change those.
 
-    `mean` is that of the tokens of the rule's requests in this worker, and `expected` the next whole number.
+    `mean` is that of the tokens of the rule's requests in this worker, and `expected` the next whole number. `opened`
+    returns the counters of requests and of tokens, and raises GatewayError if there is no room for them. A meter that
+    nobody uses gives them back (`close`), and has them again when it is used.
     """
 
-    __slots__ = ("expected", "mean", "requests", "tokens", "told_s")
+    __slots__ = ("__weakref__", "_opened", "expected", "mean", "requests", "tokens", "told_s")
 
-    def __init__(self, requests: Counter, tokens: Counter) -> None:
-        self.requests = requests
-        self.tokens = tokens
+    requests: Counter
+    tokens: Counter
+
+    def __init__(self, opened: Callable[["Meter"], tuple[Counter, Counter]]) -> None:
+        self._opened = opened
+        self.requests, self.tokens = opened(self)
         self.mean = 0.0
         self.expected = 0
         self.told_s = float("-inf")  # when the log was told of it last
+
+    def __getattr__(self, name: str) -> Counter:
+        # Only what is not there comes here, so counters that are there cost nothing.
+        if name not in ("requests", "tokens"):
+            raise AttributeError(name)
+        self.requests, self.tokens = self._opened(self)
+        return self.requests if name == "requests" else self.tokens
+
+    def is_unused(self, since_s: float) -> bool:
+        """Return whether nothing is under way, and nothing was counted since then."""
+        return self.requests.is_unused(since_s) and self.tokens.is_unused(since_s)
+
+    def close(self) -> None:
+        """Have no counters until they are used again."""
+        del self.requests, self.tokens
 
     def learn(self, tokens: int) -> None:
         """Take the tokens of a request into the mean."""
@@ -115,7 +137,10 @@ class Rule:
         if tokens:
             self.meter.learn(tokens)
         if tokens != reserved:
-            self.meter.tokens.correct(tokens - reserved, since_s, now_s)
+            try:
+                self.meter.tokens.correct(tokens - reserved, since_s, now_s)
+            except GatewayError:
+                return  # the counter was given away, so all that was reserved has left the window
 
     def _enter(self, now_s: float) -> Over | None:
         """Count a request as made and under way. Return the limit that is reached; then it counts only where soft."""

@@ -6,6 +6,9 @@
 3. A worker adds first and looks afterwards. Two that add the last one at the same moment both see too many: a limit is
    never exceeded, and the worst that can happen is that one request more is refused.
 4. What a dead worker had used of the minute stays used. What it had under way is over: its successor clears that.
+5. A worker holds the counters that it uses. One that no worker holds, and that has counted nothing for a minute, may be
+   given to another name. Holds are taken and counters given away under one lock, for which only new names wait, so
+   nobody writes to a counter that has another name by now.
 
 A window is a ring of ticks of a quarter of a second. A count is in the window for 60 to 60.25 s.
 """
@@ -44,7 +47,9 @@ class SharedCounters:
         self.places = places
         self.size = min(COUNTERS, ROWS_BYTES // (places * _ROW_BYTES))
         self._names_bytes = self.size * _DIGEST_BYTES
-        self._memory = mmap.mmap(-1, self._names_bytes + self.size * places * _ROW_BYTES)
+        self._holds_at = self._names_bytes + self.size * places * _ROW_BYTES
+        self._memory = mmap.mmap(-1, self._holds_at + self.size * places)
+        self._hand = 0  # where the search for a counter to give away goes on
         self._lock = os.memfd_create("gateway-limits", os.MFD_CLOEXEC)
         weakref.finalize(self, os.close, self._lock)
 
@@ -53,28 +58,58 @@ class SharedCounters:
         start = self._names_bytes + (number * self.places + place) * _ROW_BYTES
         return memoryview(self._memory)[start : start + 4 * _WORDS].cast("i")
 
-    def number_of(self, name: str) -> int | None:
-        """Return the number of the counter of this name, the same in all workers; None: there is no room for it."""
+    def hold(self, name: str, *, place: int, now_s: float, makes: bool = True) -> int | None:
+        """Return the number of the counter of this name, the same in all workers, which `place` holds from now on.
+
+        None: it has none, and there is no room for one, or it should not be made.
+        """
         digest = blake2b(name.encode(), digest_size=_DIGEST_BYTES).digest()
-        start = int.from_bytes(digest[:8], "big") % self.size
         with self._locked():
-            for step in range(self.size):
-                number = (start + step) % self.size
-                at = number * _DIGEST_BYTES
-                known = self._memory[at : at + _DIGEST_BYTES]
-                if known == digest:
-                    return number
-                if not any(known):
-                    self._memory[at : at + _DIGEST_BYTES] = digest
-                    return number
-        return None
+            names = self._memory[: self._names_bytes]
+            number = _find(names, digest)
+            if number is None:
+                if not makes:
+                    return None
+                number = _find(names, bytes(_DIGEST_BYTES))
+                if number is None and (number := self._unused(int(now_s / TICK_S))) is None:
+                    return None
+                self._clear(number, digest)
+            self._memory[self._holds_at + place * self.size + number] = 1
+            return number
+
+    def release(self, number: int, *, place: int) -> None:
+        """Hold a counter no more: `place` writes to it only after it has held it again."""
+        self._memory[self._holds_at + place * self.size + number] = 0
 
     def adopt(self, place: int) -> None:
-        """Clear what a dead worker had under way at this place. Its successor calls this at its start."""
+        """Clear what a dead worker had under way at this place, and its holds. Its successor calls this at first."""
         names = memoryview(self._memory)[: self._names_bytes].cast("Q").tolist()  # the halves of all digests
         for number, half in enumerate(names[::2]):
             if half:
                 self.row(number, place)[NOW] = 0
+        start = self._holds_at + place * self.size
+        self._memory[start : start + self.size] = bytes(self.size)
+
+    def _unused(self, tick: int) -> int | None:
+        """Return a counter that nobody holds, and that has left the window."""
+        size = self.size
+        holds = [
+            self._memory[at : at + size] for at in range(self._holds_at, self._holds_at + self.places * size, size)
+        ]
+        for step in range(size):
+            number = (self._hand + step) % size
+            if not any(held[number] for held in holds) and all(
+                tick - self.row(number, place)[LAST] >= TICKS for place in range(self.places)
+            ):
+                self._hand = (number + 1) % size
+                return number
+        return None
+
+    def _clear(self, number: int, digest: bytes) -> None:
+        """Give a counter to a name."""
+        start, length = self._names_bytes + number * self.places * _ROW_BYTES, self.places * _ROW_BYTES
+        self._memory[start : start + length] = bytes(length)
+        self._memory[number * _DIGEST_BYTES : (number + 1) * _DIGEST_BYTES] = digest
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -84,3 +119,11 @@ class SharedCounters:
             yield
         finally:
             fcntl.lockf(self._lock, fcntl.LOCK_UN)
+
+
+def _find(names: bytes, digest: bytes) -> int | None:
+    at = -1
+    while (at := names.find(digest, at + 1)) >= 0:
+        if at % _DIGEST_BYTES == 0:
+            return at // _DIGEST_BYTES
+    return None

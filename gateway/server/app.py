@@ -152,7 +152,7 @@ class Gateway:
         pruner = Pruner(store, owner=self._shared.leases.owner, clock=self._clock)
         going_on = (self._housekeeping(), self._shared.leases.run(), self._shared.keys.run(), pruner.run())
         budgets = budget_reader(self._shared, lambda: self._loaded.settings)
-        self._tasks += map(asyncio.create_task, (*going_on, budgets.run()))
+        self._tasks += map(asyncio.create_task, (*going_on, budgets.run(), self._shared.meters.run()))
         self._metrics.last_reload_success_s = time.time()
 
     def _share(self, store: Store) -> None:

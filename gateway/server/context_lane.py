@@ -158,7 +158,7 @@ def build_shared(
     keys = KeysInUse(store, StoredKeys(), is_on=makes_keys, clock=clock)
     servers = make_servers(store, worker=leases.owner, counters=counters, clock=clock)
     ledger = Ledger(store, writer=leases.owner, counters=counters, clock=clock)
-    meters = meters or Meters(SharedCounters(places=1), place=0)
+    meters = meters or Meters(SharedCounters(places=1), place=0, clock=clock.monotonic)
     once = (leases, counters, clock, servers, InUse(equipment), Results(), ledger, keys, meters, Budgets())
     return Shared(store, runs, EventFeed(store), *once, tracer)
 

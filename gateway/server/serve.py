@@ -142,7 +142,7 @@ class Server:
                     index=index,
                     agree=agree,
                     started_s=self.started_s,
-                    meters=Meters(self.limits, place=index),
+                    meters=Meters(self.limits, place=index, clock=time.monotonic),
                 ),
                 mine,
                 shared=len(listening[DATA].sockets) if self.join else 0,

@@ -40,7 +40,7 @@ class Workers:
 
     def limiter(self, place: int) -> Limiter:
         """A worker that starts at this place."""
-        meters = Meters(self.memory, place=place)
+        meters = Meters(self.memory, place=place, clock=self.clock)
         return Limiter(meters, clock=self.clock, budgets=self.budgets, counters=self.counters, **self._scopes)
 
 

@@ -11,7 +11,7 @@ BEGAN_S = 5000.0
 
 def _counters(places: int = 1) -> list[Counter]:
     memory = SharedCounters(places=places)
-    number = memory.number_of("key ci")
+    number = memory.hold("key ci", place=0, now_s=0.0)
     assert number is not None
     return [Counter(memory, number, place=place) for place in range(places)]
 

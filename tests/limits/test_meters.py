@@ -1,15 +1,21 @@
 """The meters of a worker: one for each rule, and clear behaviour when there is no room for more."""
 
+import time
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.errors import GatewayError
 from gateway.limits import shared
-from gateway.limits.meters import Meters
-from gateway.limits.shared import SharedCounters
+from gateway.limits.meters import UNUSED_S, Meters
+from gateway.limits.rule import Meter
+from gateway.limits.shared import TICK_S, TICKS, SharedCounters
+from gateway.testing.clock import ManualClock
 
 
 def test_a_rule_has_one_meter() -> None:
-    meters = Meters(SharedCounters(places=1), place=0)
+    meters = Meters(SharedCounters(places=1), place=0, clock=time.monotonic)
     assert meters.of("key", "a") is meters.of("key", "a")
     assert meters.of("tenant", "a") is not meters.of("key", "a")
 
@@ -19,10 +25,108 @@ def test_requests_of_rules_beyond_the_room_are_refused(
 ) -> None:
     """Those that have a place go on. The log says it once."""
     monkeypatch.setattr(shared, "COUNTERS", 2)
-    meters = Meters(SharedCounters(places=1), place=0)
+    meters = Meters(SharedCounters(places=1), place=0, clock=time.monotonic)
     known = meters.of("key", "a")
+    known.requests.add(1, time.monotonic())
     for name in "bc":
         with pytest.raises(GatewayError, match="no room to count"):
             meters.of("key", name)
     assert meters.of("key", "a") is known
     assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith(
+        "there is no room to count further limits: requests of the key 'b', and perhaps of others, are refused until"
+    )
+
+
+def _worker(memory: SharedCounters, clock: ManualClock, place: int = 0) -> Meters:
+    return Meters(memory, place=place, clock=clock)
+
+
+def test_any_number_of_short_lived_keys_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 20,000 keys, each used once, those that nobody uses any more make room. Two workers see all of them."""
+    monkeypatch.setattr(shared, "COUNTERS", 2048)
+    clock, memory = ManualClock(5000.0), SharedCounters(places=2)
+    workers = [_worker(memory, clock, place) for place in range(2)]
+    for number in range(20_000):
+        clock.advance(0.2)
+        for place, meters in enumerate(workers):
+            assert meters.of("key", str(number)).requests.add(1, clock()) == place + 1
+        if number % 100 == 0:
+            for meters in workers:
+                meters.tidy()
+
+
+def test_a_meter_that_a_plan_keeps_has_counters_again_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of its own name, although another name has had its old ones meanwhile; and it is still the only one."""
+    monkeypatch.setattr(shared, "COUNTERS", 4)
+    clock = ManualClock(5000.0)
+    meters = _worker(SharedCounters(places=1), clock)
+    kept = meters.of("key", "a")
+    kept.requests.add(7, clock())
+    clock.advance(UNUSED_S + TICK_S)
+    others = [meters.of("key", name) for name in "bc"]
+    for other in others:
+        assert other.requests.add(3, clock()) == 3
+    with pytest.raises(GatewayError, match="no room to count"):
+        kept.requests.add(1, clock())
+    clock.advance(UNUSED_S + TICK_S)
+    assert kept.requests.add(1, clock()) == 1
+    assert meters.of("key", "a") is kept
+    assert {other.requests.used(clock()) for other in others if other is not others[0]} <= {0, 3}
+
+
+def test_what_is_under_way_or_in_the_window_makes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it takes, and whichever worker has it; a worker that died has nothing."""
+    monkeypatch.setattr(shared, "COUNTERS", 4)
+    clock, memory = ManualClock(5000.0), SharedCounters(places=2)
+    mine, other = _worker(memory, clock), _worker(memory, clock, 1)
+    under_way = mine.of("key", "long")
+    under_way.requests.enter()
+    other.of("key", "theirs").tokens.add(5, clock())
+    clock.advance(3600.0)
+    mine.of("key", "theirs").tokens.add(2, clock())
+    other.tidy()
+    with pytest.raises(GatewayError):
+        mine.of("key", "new")
+    assert under_way.requests.present() == 1
+    clock.advance(UNUSED_S + TICK_S)
+    again = _worker(memory, clock)  # in the place of `mine`, which was killed
+    assert again.of("key", "new").requests.present() == 0
+
+
+steps = st.lists(
+    st.tuples(
+        st.integers(0, 1),  # who
+        st.sampled_from("abcdef"),
+        st.integers(0, 5),  # how much
+        st.sampled_from((0.0, 0.25, 7.3, 59.9, 61.0, 125.0)),  # how much later
+        st.booleans(),  # all give back what they do not use
+    ),
+    max_size=60,
+)
+
+
+@given(steps)
+def test_names_that_share_counters_one_after_the_other_never_count_each_other(
+    steps: list[tuple[int, str, int, float, bool]],
+) -> None:
+    """What a name counts is what a plain list says, or there is no room for it; a plan may keep each meter."""
+    clock = ManualClock(5000.0)
+    memory = SharedCounters(places=2)
+    memory.size = 6
+    workers = [_worker(memory, clock, place) for place in range(2)]
+    added: list[tuple[str, int, int]] = []
+    plans: dict[tuple[int, str], Meter] = {}
+    for place, name, amount, later_s, tidies in steps:
+        clock.advance(later_s)
+        if tidies:
+            for meters in workers:
+                meters.tidy()
+        tick = int(clock() / TICK_S)
+        expected = amount + sum(n for one, then, n in added if one == name and then > tick - TICKS)
+        try:
+            meter = plans.setdefault((place, name), workers[place].of("key", name))
+            assert meter.tokens.add(amount, clock()) == expected
+        except GatewayError:
+            continue
+        added.append((name, tick, amount))

@@ -1,5 +1,7 @@
 """The answer to a request over a limit, as OpenAI's clients read it."""
 
+import time
+
 import pytest
 
 from gateway.contracts.allowance import Allowance
@@ -13,7 +15,7 @@ from .limiting import BEGAN_S
 
 
 def rules(*allowances: Allowance) -> list[Rule]:
-    meters, budgets = Meters(SharedCounters(places=1), place=0), Budgets()
+    meters, budgets = Meters(SharedCounters(places=1), place=0, clock=time.monotonic), Budgets()
     return [Rule("key", f"k{i}", one, meters.of("key", f"k{i}"), budgets, f"k{i}") for i, one in enumerate(allowances)]
 
 

@@ -1,5 +1,7 @@
 """One rule: its mean of tokens, and budgets that are used up."""
 
+import time
+
 import pytest
 
 from gateway.contracts.allowance import Allowance
@@ -12,7 +14,7 @@ from .limiting import BEGAN_S
 
 
 def rule(budgets: Budgets | None = None, **limits: object) -> Rule:
-    meter = Meters(SharedCounters(places=1), place=0).of("key", "ci")
+    meter = Meters(SharedCounters(places=1), place=0, clock=time.monotonic).of("key", "ci")
     return Rule("key", "ci", Allowance(**limits), meter, budgets or Budgets(), "ci")  # type: ignore[arg-type]
 
 

@@ -1,5 +1,7 @@
 """What people see of a rule: each of its limits, and nothing of those that it has not."""
 
+import time
+
 from gateway.contracts.allowance import Allowance
 from gateway.limits.budgets import Budgets, Spent
 from gateway.limits.meters import Meters
@@ -13,7 +15,7 @@ from .limiting import BEGAN_S
 def test_each_limit_is_shown_with_what_is_used_of_it() -> None:
     budgets = Budgets()
     budgets.replace({("tenant", "t"): Spent(tokens_day=7)})
-    meter = Meters(SharedCounters(places=1), place=0).of("tenant", "t")
+    meter = Meters(SharedCounters(places=1), place=0, clock=time.monotonic).of("tenant", "t")
     allowance = Allowance(requests_per_minute=5, concurrent=2, tokens_per_day=100, soft=True)
     rule = Rule("tenant", "t", allowance, meter, budgets, "t")
     rule.take(BEGAN_S, None, enters=True, reserves=True)

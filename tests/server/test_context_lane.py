@@ -1,5 +1,6 @@
 """The context lane of one configuration: everything is built, or everything that cannot be built is told."""
 
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -59,7 +60,7 @@ async def assembled(folder: Path, store: SqliteStore | None = None, **content: o
             results=Results(),
             usage=Ledger(store, writer="w1", counters=ContextCounters(), clock=CLOCK),
             keys=KeysInUse(store, StoredKeys(), is_on=lambda: False, clock=CLOCK),
-            meters=Meters(SharedCounters(places=1), place=0),
+            meters=Meters(SharedCounters(places=1), place=0, clock=time.monotonic),
             budgets=Budgets(),
         ),
     )

@@ -19,6 +19,7 @@ from typing import Final
 from gateway.errors import GatewayError
 from gateway.http.body import Body, LengthBody
 from gateway.http.response_head import ResponseHead
+from gateway.lanes.classify import plainly
 from gateway.lanes.passthrough.accounting import Accounting
 from gateway.lanes.passthrough.balanced import Balanced
 from gateway.lanes.passthrough.by_model import ByModel
@@ -55,10 +56,14 @@ class Meter:
 
 
 def meter_of(recorded: Recorded, *, method: bytes, path: bytes) -> Meter:
-    """Return the meter of requests to a path. Only POST makes tokens: GET may repeat an answer that was counted."""
+    """Return the meter of requests to a path, however that is spelled: an upstream may read it as we do not.
+
+    Only POST makes tokens: GET may repeat an answer that was counted.
+    """
     reads = method == b"POST"
-    answers = reads and path.endswith(_ANSWERS)
-    return Meter(recorded, reads, answers or (reads and path.endswith(_NUMBERS)), answers)
+    spelled = plainly(path)
+    answers = reads and spelled.endswith(_ANSWERS)
+    return Meter(recorded, reads, answers or (reads and spelled.endswith(_NUMBERS)), answers)
 
 
 class MeteredAccounting(Accounting):

@@ -8,6 +8,8 @@ from functional.through import FINE, ask, client_of, error_of, get, post, throug
 from gateways import exchange, key, scrape, until, until_read
 
 from gateway.clock import SystemClock
+from gateway.limits import shared
+from gateway.limits.meters import UNUSED_S
 from gateway.testing.clock import ManualClock
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import Peer
@@ -266,3 +268,46 @@ async def test_batches_are_requests_and_take_no_tokens() -> None:
         assert (await exchange(client, ASKED)).status == 429
         batch = post(b'{"input_file_id": "file-1"}', b"/v1/batches", OURS)
         assert [(await exchange(client, batch)).status for _ in range(3)] == [200, 200, 429]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        b"/v1/chat/completions/",
+        b"/v1/chat%2Fcompletions",
+        b"/v1/%63hat/Completion%73?x=/",
+        b"/v1/chat/completions;v=1",
+        b"/v1/responses%20",
+        b"/v1/x//responses",
+    ],
+)
+async def test_tokens_count_however_a_path_is_spelled(path: bytes) -> None:
+    """An upstream may read it as that of a model."""
+    said = answer(200, b'{"usage": {"prompt_tokens": 900, "completion_tokens": 100}}')
+    async with through(serve(said), keys=keys(tokens_per_minute=1000)) as (gateway, _):
+        statuses = [(await ask(gateway, post(BODY, path, OURS))).status for _ in range(2)]
+    assert statuses == [200, 429]
+
+
+async def test_keys_that_nobody_uses_make_room_for_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until then a request that cannot be counted is refused, and the log says whose it is."""
+    monkeypatch.setattr(shared, "COUNTERS", 2)
+    clock = Later()
+    two = [{**key(f"sk-{name}"), "name": name, "limits": {"requests_per_minute": 1}} for name in ("old", "new")]
+
+    def of(name: bytes) -> bytes:
+        return get(b"/v1/x", b"X-Gateway-Key: sk-" + name)
+
+    async with through(FINE, keys=two, clock=clock) as (gateway, upstream):
+        assert (await ask(gateway, of(b"old"))).status == 200
+        full = await ask(gateway, of(b"new"))
+        assert (full.status, error_of(full)["code"]) == (503, "overloaded")
+        assert "requests of the key 'new', and perhaps of others, are refused" in caplog.text
+        clock.advance(UNUSED_S + 1)
+        assert [(await ask(gateway, of(b"new"))).status for _ in range(2)] == [200, 429]
+        assert (await ask(gateway, of(b"old"))).status == 503
+        clock.advance(UNUSED_S + 1)
+        assert (await ask(gateway, of(b"old"))).status == 200
+    assert len(upstream.requests) == 3

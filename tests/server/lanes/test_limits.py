@@ -1,5 +1,7 @@
 """The limits of a configuration are those that it sets, on what the worker has counted."""
 
+import time
+
 from gateway.clock import SystemClock
 from gateway.config import Settings
 from gateway.limits.budgets import Budgets
@@ -10,7 +12,7 @@ from gateway.server.lanes.limits import build_limiter
 from gateway.telemetry.counters import ContextCounters
 from tests.limits.limiting import caller
 
-METERS = Meters(SharedCounters(places=1), place=0)
+METERS = Meters(SharedCounters(places=1), place=0, clock=time.monotonic)
 
 
 def limiter_of(**settings: object) -> Limiter:
