@@ -14,7 +14,7 @@ from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import answer, serve
 from gateway.testing.upstream import FakeUpstream
 
-from .asking import GO, asks, birth, born, ranch
+from .asking import GO, HOLD, asks, birth, born, ranch
 from .models import Json, Model, call, says
 from .serving import asks as asks_server
 from .serving import behaving
@@ -150,6 +150,41 @@ async def test_a_trace_outlives_the_kill_of_its_process_between_question_and_dec
         processes = {one.name: one.resource["service.instance.id"] for one in spans}
         assert processes["stage intent"] != processes["execute_tool execute_sql"] == processes["invoke_agent assistant"]
         assert born(tmp_path) == ["Di"] and {one.state for one in spans} == {"congo=t61"}
+
+
+async def test_a_killed_request_is_missing_and_its_run_is_whole(tmp_path: Path) -> None:
+    """Its answer was held open for the decision, which comes in the next process."""
+    async with Collector() as collector, Model(asks(), says("Done.")) as model:
+        body = {"model": "m", "messages": [{"role": "user", "content": GO}]}
+        async with GatewayProcess(process_config(tmp_path, model, collector)) as gateway:
+            lines = [f"{name}: {value}".encode() for name, value in (*PARENT.items(), *HOLD.items())]
+            asking = asyncio.create_task(sent_to(gateway, "/context/v1/chat/completions", body, *lines))
+            found = await until_read(lambda: got_from(gateway, "/context/approvals"), lambda page: page["data"])
+            (approval,) = found["data"]
+            await collector.until("chat m", "stage intent")
+            await gateway.kill()
+            await asyncio.gather(asking, return_exceptions=True)
+            await gateway.start()
+            decision = {"decision": "approve"}
+            assert (await sent_to(gateway, f"/context/approvals/{approval['id']}", decision)).status == 200
+            run = f"/context/runs/{approval['run_id']}"
+            await until_read(lambda: got_from(gateway, run), lambda found: found["state"] == "completed")
+        spans = of_trace(collector.spans)
+        (whole,) = [one for one in spans if one.name == "invoke_agent assistant"]
+        assert whole.parent not in {one.id for one in spans} | {SENDER}
+        assert tree(spans, top=whole.parent) == [
+            "invoke_agent assistant",
+            "  stage intent",
+            "    stage memory",
+            "      stage prompt_enhancer",
+            "  chat m",
+            "    POST",
+            "  approval execute_sql",
+            "  execute_tool execute_sql",
+            "  chat m",
+            "    POST",
+        ]
+        assert len(spans) == 10 and born(tmp_path) == ["Di"]
 
 
 async def test_context_is_sent_to_models_tools_and_servers_where_that_is_switched_on(tmp_path: Path) -> None:
