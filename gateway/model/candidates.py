@@ -1,15 +1,29 @@
 """The models that may answer a request, in the order in which they are tried: one, or those of an alias. No I/O."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from gateway.contracts.caller import Caller
 from gateway.errors import GatewayError
 from gateway.model.target import Upstream
 
+#: Fields of a request by which servers use other models than its `model`: OpenRouter, LiteLLM, older OpenAI and Azure,
+#: servers of adapters.
+FURTHER: Final = (
+    *("models", "route", "preset", "plugins"),
+    *(
+        "fallbacks",
+        "context_window_fallbacks",
+        "content_policy_fallbacks",
+        "default_fallbacks",
+        "model_list",
+        "extra_body",
+    ),
+    *("engine", "deployment_id", "adapter_id", "adapters", "lora_id", "lora_request"),
+)
 #: The models of an alias, each with the name of its upstream; None: the model finds it.
 Use: TypeAlias = Sequence[tuple[str, str | None]]
 
@@ -28,10 +42,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The models that may answer one request, in their order. `name` is what was asked for: a model or an alias."""
+    """The models that may answer one request, in their order. `name` is what was asked for: a model or an alias.
+
+    `body` is that of the request.
+    """
 
     name: str
     models: Sequence[Candidate]
+    body: Mapping[str, object] = field(default_factory=dict)
 
     def allowed_to(self, caller: Caller) -> "Candidates":
         """Return those that the caller may use. Raises GatewayError (model_not_allowed, upstream_not_allowed).
@@ -41,10 +59,23 @@ class Candidates:
         if not (caller.bounds.models or caller.bounds.upstreams):
             return self
         caller.check_model(self.name)
+        if caller.bounds.models:
+            self._check_further()
         models = [candidate for candidate in self.models if caller.may_use_upstream(candidate.upstream.name)]
         if not models:
             caller.check_upstream(self.upstream)
         return Candidates(self.name, models)
+
+    def _check_further(self) -> None:
+        """Raise GatewayError (model_not_allowed) for a field by which the upstream may use another model."""
+        for name in FURTHER:
+            if self.body.get(name) is not None:
+                raise GatewayError(
+                    "model_not_allowed",
+                    f"This gateway key is bound to models, and {name!r} may make an upstream use others: leave it out, "
+                    "or use another key.",
+                    param=name,
+                )
 
     def is_open_to(self, caller: Caller) -> bool:
         """Return whether the caller may use one of them."""
@@ -81,7 +112,8 @@ class ModelTable:
 
     def of(self, body: Mapping[str, object]) -> Candidates:
         """Return what may answer a request. Raises GatewayError (upstream_unavailable)."""
-        return self.named(self.model or str(body.get("model", "")))
+        found = self.named(self.model or str(body.get("model", "")))
+        return replace(found, body=body)
 
     def named(self, name: str) -> Candidates:
         """Return what a model or an alias stands for. Raises as `of`."""

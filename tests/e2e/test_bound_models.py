@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from gateway.model.candidates import FURTHER
+
 from .models import Answer, Json, says
 from .talking import CHAT
 from .test_model_aliases import BUSY, FAST, Two, two
@@ -49,6 +51,23 @@ async def test_other_models_are_refused_at_every_door(path: str, body: Json, mod
         answer = await made.world.post({**body, "model": model}, path=path, headers=headers)
         assert (answer.status, answer.error["code"], answer.error["param"]) == (403, "model_not_allowed", "model")
         assert "'m-*'" in answer.error["message"] and made.asked == [[], []]
+
+
+@pytest.mark.parametrize("name", FURTHER)
+async def test_no_field_names_models_beside_the_one_that_is_checked(name: str, tmp_path: Path) -> None:
+    """Upstreams act on some of them. A key without such a bound may send them, and null is none."""
+    async with bound(tmp_path, [says("Hi.")], bounds={"models": ["m-*"]}) as made:
+        for path, body in (DOORS[0], DOORS[1], DOORS[3], DOORS[5], DOORS[6]):
+            headers = {**KEY, "X-Context-Mode": "context"}
+            answer = await made.world.post({**body, "model": "m-1", name: ["big"]}, path=path, headers=headers)
+            assert (answer.status, answer.error["param"]) in ((403, name), (400, name))
+            assert (answer.status == 403) == (RESPONSES not in path)  # there, fields that nobody knows are refused
+        assert made.asked == [[], []]
+        answer = await made.world.post({"messages": HI, "model": "m-1", name: None}, headers=KEY)
+        assert answer.status == 200
+    async with bound(tmp_path, [says("Hi.")], bounds={}) as made:
+        answer = await made.world.post({"messages": HI, "model": "big", name: ["big"]}, headers=KEY)
+        assert answer.status == 200
 
 
 @pytest.mark.parametrize(("path", "body"), [door for door in DOORS if "explain" not in door[0]])
