@@ -9,23 +9,40 @@ that begin before the place where all rules are settled, always the one that beg
 them and around them. The rest waits. So at most `width` characters of a rule are held back, in folded text.
 
 A few characters that were sent already stay in front of the rest: a rule looks one back.
+
+A long text goes through in pieces, and others on the event loop go on between them (`screened`).
 """
 
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from time import thread_time
 from typing import Final, Protocol, TypeAlias
 
+from gateway.plugin.turns import Work
 from gateway.text.lookalikes import latin
 
 Span: TypeAlias = tuple[int, int]
 #: Returns the first match in a text that begins at an offset or behind it.
 Finder: TypeAlias = Callable[[int], Span | None]
 
+#: So many characters go through a screen at a time: a millisecond of work, some more at worst.
+PIECE_CHARS: Final = 4096
+#: Others than ASCII are up to eight in folded text, and each is looked up.
+_WIDE_CHARS: Final = 1024
+#: A piece that takes longer, in seconds of CPU, is followed by one of half its length, down to so many characters.
+_LONG_S: Final = 0.004
+_FEWEST_CHARS: Final = 512
+_LONGEST_FOLDED: Final = 8
 #: Characters in front of the rest that were sent.
 _CONTEXT: Final = 8
 _MARKS: Final = frozenset(("Mn", "Me", "Cf"))
+#: Letters and symbols that show nothing: Hangul fillers, a Braille cell without dots.
+_BLANK: Final = frozenset("\u115f\u1160\u2800")
+_MINUS: Final = "\u2212"
+#: Characters that a table remembers: those of any one language, and not all that a stranger can send.
+_KEPT_LETTERS: Final = 30_000
 
 
 class Rule(Protocol):
@@ -34,8 +51,8 @@ class Rule(Protocol):
     @property
     def name(self) -> str: ...
 
-    def finder(self, text: str) -> Finder:
-        """Return the finder of matches in this text."""
+    def finder(self, text: str, starts: Sequence[int]) -> Finder:
+        """Return the finder of matches in this text. `starts` has the place of each character before it was folded."""
         ...
 
     def settled(self, text: str) -> int:
@@ -51,8 +68,9 @@ class Pattern:
     regex: re.Pattern[str]
     width: int
 
-    def finder(self, text: str) -> Finder:
+    def finder(self, text: str, starts: Sequence[int]) -> Finder:
         """Return the finder of this expression (`Rule.finder`)."""
+        del starts
 
         def find(at: int) -> Span | None:
             found = self.regex.search(text, at)
@@ -68,9 +86,9 @@ class Pattern:
 class Letters(dict[int, str]):
     """A table for `str.translate`: each character as readers take it, by its code.
 
-    Full-width and other forms become the plain ones, digits of any script ASCII digits; marks and invisible
-    characters disappear. `alike`: letters that look like Latin ones become these, case does not count, and white space
-    is one blank.
+    Full-width and other forms become the plain ones, digits of any script ASCII digits, and dashes `-`; marks and
+    invisible characters disappear. A ligature of more than eight letters stays. `alike`: letters that look like Latin
+    ones become these, case does not count, and white space is one blank.
     """
 
     def __init__(self, *, alike: bool) -> None:
@@ -79,12 +97,21 @@ class Letters(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         plain = unicodedata.normalize("NFKD", chr(code))
-        kept = (c for c in plain if unicodedata.category(c) not in _MARKS)
-        text = "".join(str(unicodedata.decimal(c, c)) for c in kept)
+        if len(plain) > _LONGEST_FOLDED:
+            plain = chr(code)
+        text = "".join(map(_plain, plain))
         if self._alike:
             text = "".join(" " if c.isspace() else c for c in latin(latin(text).casefold()))
-        self[code] = text
+        if len(self) < _KEPT_LETTERS:
+            self[code] = text
         return text
+
+
+def _plain(char: str) -> str:
+    kind = unicodedata.category(char)
+    if kind in _MARKS or char in _BLANK:
+        return ""
+    return "-" if kind == "Pd" or char == _MINUS else str(unicodedata.decimal(char, char))
 
 
 PLAIN: Final = Letters(alike=False)
@@ -102,6 +129,7 @@ class Screen:
     ) -> None:
         self.ended: str | None = None
         self._rules = rules
+        self._settles = {rule.settled for rule in rules}
         self._act = act
         self._letters = letters
         self._text = ""  # not sent yet
@@ -114,7 +142,7 @@ class Screen:
         if self.ended is not None or not text:
             return ""
         self._add(text)
-        return self._take(min((rule.settled(self._folded) for rule in self._rules), default=len(self._folded)))
+        return self._take(min((settled(self._folded) for settled in self._settles), default=len(self._folded)))
 
     def finish(self) -> str:
         """Return the rest."""
@@ -123,11 +151,14 @@ class Screen:
     def _add(self, text: str) -> None:
         begin = len(self._text)
         self._text += text
-        if text.isascii() and self._letters is PLAIN:
-            self._folded += text
-            self._starts += range(begin, begin + len(text))
-            return
-        pieces, before = [], self._folded[-1:]
+        before = self._folded[-1:]
+        if text.isascii():
+            plain = text if self._letters is PLAIN else text.translate(self._letters)
+            if self._letters is not ALIKE or "  " not in before + plain:
+                self._folded += plain
+                self._starts += range(begin, begin + len(text))
+                return
+        pieces = []
         for place, char in enumerate(text, start=begin):
             folded = self._letters[ord(char)]
             if folded == before == " " and self._letters is ALIKE:
@@ -141,7 +172,7 @@ class Screen:
     def _take(self, until: int) -> str:
         """Return the text before the folded offset `until`, and all of the matches that begin before it."""
         folded, done, sent, at = self._folded, self._sent, [], 0
-        finders = [(rule.name, rule.finder(folded)) for rule in self._rules]
+        finders = [(rule.name, rule.finder(folded, self._starts)) for rule in self._rules]
         found = [find(done) for _, find in finders]
         while True:
             first = min(
@@ -181,9 +212,41 @@ class Screen:
         self._starts = [max(0, place - rest) for place in self._starts[keep:]]
 
 
+class TextFilter(Protocol):
+    """The filter of one text under way, such as a screen. Once it has `ended` nothing may follow."""
+
+    @property
+    def ended(self) -> str | None: ...
+
+    def feed(self, text: str) -> str:
+        """Add a piece, and return what may be sent now."""
+        ...
+
+    def finish(self) -> str:
+        """Return the rest."""
+        ...
+
+
+def fed(one: TextFilter, text: str) -> Work[str]:
+    """Return what a filter sends of a text, which goes through in pieces. They become shorter if they take long."""
+    told, at, most = [], 0, PIECE_CHARS
+    while at < len(text) and one.ended is None:
+        piece = text[at : at + most]
+        if not piece.isascii():
+            piece = piece[:_WIDE_CHARS]
+        began_s = thread_time()
+        told.append(one.feed(piece))
+        if thread_time() - began_s > _LONG_S:
+            most = max(most // 2, _FEWEST_CHARS)
+        at += len(piece)
+        yield
+    return "".join(told)
+
+
 def screened(
     text: str, rules: Sequence[Rule], act: Callable[[str, str], str | None], letters: Mapping[int, str] = PLAIN
-) -> tuple[str, str | None]:
+) -> Work[tuple[str, str | None]]:
     """Return a whole text through a screen, and the rule that ended it or None."""
     screen = Screen(rules, act, letters)
-    return screen.feed(text) + screen.finish(), screen.ended
+    told = yield from fed(screen, text)
+    return told + screen.finish(), screen.ended

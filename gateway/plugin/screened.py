@@ -1,32 +1,50 @@
-"""The texts of a request and of its answer, for stages that look into each of them."""
+"""The texts of a request and of its answer, for stages that look into each of them.
 
+All of it is work in parts (`gateway.plugin.turns`): requests and answers may be long.
+"""
+
+import re
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import orjson
 
 from gateway.contracts.exchange import Chunk, Emit, Pause, Reply
 from gateway.contracts.store import Json
 from gateway.dialects.beside import OPAQUE, Gathered
+from gateway.plugin.screen import PIECE_CHARS, TextFilter, fed
+from gateway.plugin.turns import Work, at_once, in_turns
 
 #: Changes a text, or returns it as it is.
-Change: TypeAlias = Callable[[str], str]
+Change: TypeAlias = Callable[[str], Work[str]]
 
 _CALLS: Final = ("tool_calls", "function_call")
-#: Texts that are ids, signatures or data: changed, they would be worth nothing.
+#: Texts that are data, or words of the API's own: nobody reads them.
+_SILENT: Final = frozenset(
+    (
+        *("b64_json", "data", "encrypted_content", "file_data", "signature", "thought_signature"),
+        *("detail", "effort", "format", "modalities", "model", "reasoning_effort", "role", "service_tier", "type"),
+        *("tool_choice", "verbosity", "voice"),
+    )
+)
+#: Texts that must stay as they are: they name something, or a schema needs them.
+_NAMES: Final = frozenset(
+    (
+        *("$ref", "call_id", "file_id", "file_url", "id", "image_url", "name", "pattern", "required", "tool_call_id"),
+        "url",
+    )
+)
+#: Of an answer.
 _OPAQUE: Final = OPAQUE | {"index", "name", "role", "url"}
-
-
-class TextFilter(Protocol):
-    """The filter of one text under way. Once it has `ended` nothing may follow."""
-
-    @property
-    def ended(self) -> str | None: ...
-
-    def feed(self, text: str) -> str: ...
-
-    def finish(self) -> str: ...
+#: Fields whose keys are the client's own words, and names.
+_WORDS: Final = "metadata"
+_NAMED: Final = "properties"
+#: Roles of messages whose `name` is that of a function.
+_FUNCTIONS: Final = ("function", "tool")
+_DATA_URL: Final = "data:"
+_ESCAPE: Final = re.compile(r"\\u(?![dD][89a-fA-F])([0-9a-fA-F]{4})")
 
 
 class Ended(Exception):  # noqa: N818  (an event: a filter ended the answer)
@@ -37,64 +55,120 @@ class Ended(Exception):  # noqa: N818  (an event: a filter ended the answer)
         self.rule = rule
 
 
-def changed_body(body: Json, change: Change) -> Json:
-    """Return the request with each text of its messages changed: contents, thoughts, and arguments of calls."""
-    messages = body.get("messages")
-    if not isinstance(messages, list):
-        return body
-    return {**body, "messages": [_message(one, change) if isinstance(one, dict) else one for one in messages]}
+def changed_body(body: Json, change: Change, *, names: bool = False) -> Work[Json]:
+    """Return the request with its texts changed, wherever they stand; `user` comes first.
+
+    Numbers stay, except in the arguments of calls. So do data, words of the API such as roles, and names: ids, names of
+    functions and parameters, addresses. `names`: these are changed, too.
+    """
+    walk, told = _Walk(change, names=names), dict(body)
+    for name in sorted(body, key=lambda name: name != "user"):
+        told[name] = yield from walk.value(body[name], name)
+    return told
 
 
-def changed_value(value: Any, change: Change) -> Any:
+class _Walk:
+    """The way through a request. `names`: names are changed, too."""
+
+    def __init__(self, change: Change, *, names: bool) -> None:
+        self._change = change
+        self._names = names
+
+    def value(self, value: Any, name: str) -> Work[Any]:
+        """Return a value, which is under this name, with its texts changed."""
+        if isinstance(value, str):
+            is_kept = name in _NAMES and (not self._names or value.startswith(_DATA_URL))
+            return value if is_kept or name in _SILENT else (yield from self._change(value))
+        if isinstance(value, dict):
+            return (yield from self._fields(value, keys=name == _WORDS or (self._names and name == _NAMED)))
+        if isinstance(value, list):
+            told = [*value]
+            for place, inner in enumerate(value):
+                told[place] = yield from self.value(inner, name)
+            return told
+        return value
+
+    def _fields(self, fields: Json, *, keys: bool) -> Work[Json]:
+        told: Json = {}
+        for name, inner in fields.items():
+            key = (yield from self._change(name)) if keys else name
+            if name == "arguments":
+                told[key] = yield from changed_arguments(inner, self._change)
+            elif isinstance(inner, str) and _is_read(fields, name):
+                told[key] = yield from self._change(inner)
+            else:
+                told[key] = yield from self.value(inner, name)
+        return told
+
+
+def _is_read(fields: Json, name: str) -> bool:
+    """Return whether a text is one in spite of its name: who wrote a message, or a document that is plain text."""
+    if name == "name":
+        return "role" in fields and fields["role"] not in _FUNCTIONS
+    return name == "data" and fields.get("type") == "text"
+
+
+def changed_value(value: Any, change: Change) -> Work[Any]:
     """Return a JSON value with its texts, keys and whole numbers changed; a changed number is a text."""
     match value:
         case str():
-            return change(value)
+            return (yield from change(value))
         case bool():
             return value
         case int():
-            return value if (told := change(text := str(value))) == text else told
+            return value if (told := (yield from change(text := str(value)))) == text else told
         case dict():
-            return {
-                change(name): inner if name in _OPAQUE else changed_value(inner, change)
-                for name, inner in value.items()
-            }
+            fields = {}
+            for name, inner in value.items():
+                key = yield from change(name)
+                fields[key] = inner if name in _OPAQUE else (yield from changed_value(inner, change))
+            return fields
         case list():
-            return [changed_value(inner, change) for inner in value]
+            entries = [*value]
+            for place, inner in enumerate(value):
+                entries[place] = yield from changed_value(inner, change)
+            return entries
     return value
 
 
-def changed_arguments(arguments: object, change: Change) -> object:
+def changed_arguments(arguments: object, change: Change) -> Work[object]:
     """Return the arguments of a call with their texts changed; JSON in a text is read, so that escapes hide nothing."""
     if not isinstance(arguments, str):
-        return changed_value(arguments, change)
+        return (yield from changed_value(arguments, change))
     try:
         parsed = orjson.loads(arguments)
     except orjson.JSONDecodeError:
-        return change(arguments)
-    told = changed_value(parsed, change)
+        plain = _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), arguments)
+        told = yield from change(plain)
+        return arguments if told == plain else told
+    told = yield from changed_value(parsed, change)
     return arguments if told == parsed else orjson.dumps(told).decode()
 
 
-def changed_calls(fields: Json, change: Change) -> Json:
+def changed_calls(fields: Json, change: Change) -> Work[Json]:
     """Return the calls of a message, under `tool_calls` and `function_call`, with changed arguments."""
     told = dict(fields)
     if isinstance(calls := fields.get("tool_calls"), list):
-        told["tool_calls"] = [
-            {**call, "function": _function(call["function"], change)}
-            if isinstance(call, dict) and isinstance(call.get("function"), dict)
-            else call
-            for call in calls
-        ]
-    if isinstance(function := fields.get("function_call"), dict):
-        told["function_call"] = _function(function, change)
+        told["tool_calls"] = [*calls]
+        for place, call in enumerate(calls):
+            if isinstance(call, dict) and isinstance(call.get("function"), dict):
+                function = yield from _function(call["function"], change)
+                told["tool_calls"][place] = {**call, "function": function}
+    if isinstance(older := fields.get("function_call"), dict):
+        told["function_call"] = yield from _function(older, change)
     return told
+
+
+def _function(function: Json, change: Change) -> Work[Json]:
+    if "arguments" not in function:
+        return function
+    return {**function, "arguments": (yield from changed_arguments(function["arguments"], change))}
 
 
 def screened_reply(
     reply: Reply,
     new_filter: Callable[[], TextFilter],
-    calls: Callable[[Json], Json] | None,
+    calls: Callable[[Json], Work[Json]] | None,
     *,
     over: Change,
     shadow: bool = False,
@@ -108,9 +182,9 @@ def screened_reply(
 
     async def stream(emit: Emit) -> None:
         answer = _Answer(new_filter, calls, over)
+        waiting: deque[Chunk] = deque()
 
-        def take(chunk: Chunk) -> Pause | None:
-            told = answer.told(chunk)
+        def send(chunk: Chunk, told: Chunk | None) -> Pause | None:
             if shadow:
                 return emit(chunk)
             pause = None if told is None else emit(told)
@@ -118,8 +192,21 @@ def screened_reply(
                 raise Ended(answer.ended)
             return pause
 
+        async def work() -> None:
+            while waiting:
+                told = await in_turns(answer.told(waiting[0]))
+                if (pause := send(waiting.popleft(), told)) is not None:
+                    await pause()
+
+        def take(chunk: Chunk) -> Pause | None:
+            if waiting or answer.is_long(chunk):
+                waiting.append(chunk)
+                return work
+            return send(chunk, at_once(answer.told(chunk)))
+
         await reply.stream(take)
-        rest = answer.rest()
+        await work()
+        rest = await in_turns(answer.rest())
         if rest and not shadow and (pause := emit({"choices": [{"index": 0, "delta": rest}]})) is not None:
             await pause()
         if answer.ended is not None:
@@ -145,12 +232,21 @@ class _Calls:
             call |= {key: part for key, part in piece.items() if key != "function" and part is not None}
             function.add(piece.get("function") or {})
 
+    def __bool__(self) -> bool:
+        return bool(self.whole())
+
     def whole(self) -> Json:
         """Return the fields of a message with these calls; {}: there is none."""
         calls = [{"function": function.whole(), **call} for call, function in self._by_index.values()]
         told: Json = {"tool_calls": calls} if calls else {}
         older = self._function_call.whole()
         return {**told, "function_call": older} if older else told
+
+
+def _is_long(name: str, value: object) -> bool:
+    if isinstance(value, str):
+        return len(value) > PIECE_CHARS
+    return isinstance(value, list | dict) and name not in _CALLS
 
 
 class _Function:
@@ -176,23 +272,35 @@ class _Answer:
     """An answer under way: the filters of its texts by their fields, and its calls so far."""
 
     new_filter: Callable[[], TextFilter]
-    calls: Callable[[Json], Json] | None
+    calls: Callable[[Json], Work[Json]] | None
     over: Change
     ended: str | None = None
     _filters: dict[str, TextFilter] = field(default_factory=dict)
     _calls: _Calls = field(default_factory=_Calls)
 
-    def told(self, chunk: Chunk) -> Chunk | None:
+    def is_long(self, chunk: Chunk) -> bool:
+        """Return whether a chunk may need more than a moment: a long text, calls that are whole, or unknown fields."""
+        if isinstance(chunk, str):
+            return len(chunk) > PIECE_CHARS
+        for choice in chunk.get("choices") or ():
+            delta = choice.get("delta") or {}
+            if (choice.get("finish_reason") and self._calls) or any(map(_is_long, delta, delta.values())):
+                return True
+        return False
+
+    def told(self, chunk: Chunk) -> Work[Chunk | None]:
         """Return what may be sent of a chunk; None: nothing yet."""
         if isinstance(chunk, str):
-            return self._text("content", chunk) or None
+            return (yield from self._text("content", chunk)) or None
         choices = chunk.get("choices")
         if not choices:
             return chunk
-        told = [self._choice(choice) for choice in choices if choice.get("index", 0) == 0]
+        told = [choice for choice in choices if choice.get("index", 0) == 0]
+        for place, choice in enumerate(told):
+            told[place] = yield from self._choice(choice)
         return {**chunk, "choices": told}
 
-    def rest(self) -> Json:
+    def rest(self) -> Work[Json]:
         """Return the fields that were held back, at the end of the answer."""
         delta: Json = {}
         for name, one in self._filters.items():
@@ -203,26 +311,28 @@ class _Answer:
         if self.ended is None and self.calls is not None and (calls := self._calls.whole()):
             self._calls = _Calls()
             try:
-                delta |= self.calls(calls)
+                delta |= yield from self.calls(calls)
             except Ended as event:
                 self.ended = event.rule
         return delta
 
-    def _choice(self, choice: Json) -> Json:
+    def _choice(self, choice: Json) -> Work[Json]:
         delta: Json = {}
         for name, value in (choice.get("delta") or {}).items():
             if name in _CALLS and self.calls is not None:
                 self._calls.add(name, value)
             elif isinstance(value, str) and name not in _OPAQUE:
-                delta[name] = self._text(name, value)
+                delta[name] = yield from self._text(name, value)
             elif name == "content" and isinstance(value, list):
-                delta[name] = [self._part(part) for part in value]
+                delta[name] = [*value]
+                for place, part in enumerate(value):
+                    delta[name][place] = yield from self._part(part)
             elif name in _CALLS or name in _OPAQUE:
                 delta[name] = value
             else:
-                self._tell_over(name, value, delta)
+                yield from self._tell_over(name, value, delta)
         if choice.get("finish_reason") and self.ended is None:
-            for name, value in self.rest().items():
+            for name, value in (yield from self.rest()).items():
                 known = delta.get(name)
                 if isinstance(known, list):
                     delta[name] = [*known, {"type": "text", "text": value}]
@@ -232,44 +342,22 @@ class _Answer:
             return {**choice, "delta": delta, "finish_reason": None}
         return {**choice, "delta": delta}
 
-    def _tell_over(self, name: str, value: object, delta: Json) -> None:
+    def _tell_over(self, name: str, value: object, delta: Json) -> Work[None]:
         try:
-            delta[name] = changed_value(value, self.over)
+            delta[name] = yield from changed_value(value, self.over)
         except Ended as event:
             self.ended = self.ended or event.rule
 
-    def _text(self, name: str, text: str) -> str:
+    def _text(self, name: str, text: str) -> Work[str]:
         one = self._filters.get(name)
         if one is None:
             one = self._filters[name] = self.new_filter()
-        told = one.feed(text)
+        told = one.feed(text) if len(text) <= PIECE_CHARS else (yield from fed(one, text))
         self.ended = self.ended or one.ended
         return told
 
-    def _part(self, part: object) -> object:
+    def _part(self, part: object) -> Work[object]:
         """Return a part of a content. Its text is one with the text of other parts."""
         if isinstance(part, dict) and isinstance(part.get("text"), str):
-            return {**part, "text": self._text("content", part["text"])}
-        return changed_value(part, self.over)
-
-
-def _message(message: Json, change: Change) -> Json:
-    told = changed_calls(message, change)
-    for name in ("content", "refusal", "reasoning_content", "reasoning"):
-        value = message.get(name)
-        if isinstance(value, str):
-            told[name] = change(value)
-        elif isinstance(value, list):
-            told[name] = [
-                {**part, "text": change(part["text"])}
-                if isinstance(part, dict) and isinstance(part.get("text"), str)
-                else part
-                for part in value
-            ]
-    return told
-
-
-def _function(function: Json, change: Change) -> Json:
-    if "arguments" not in function:
-        return function
-    return {**function, "arguments": changed_arguments(function["arguments"], change)}
+            return {**part, "text": (yield from self._text("content", part["text"]))}
+        return (yield from changed_value(part, self.over))

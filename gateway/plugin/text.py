@@ -3,7 +3,7 @@
 from gateway.text.memory_requests import MemoryRequest, memory_request
 from gateway.text.memory_words import COMPARED_CHARS, words_of
 from gateway.text.negation import is_refused
-from gateway.text.phrases import Folded, Hit, Phrases, Spans, fold, fold_phrase, mentions
+from gateway.text.phrases import Folded, Hit, Phrases, Spans, fold, fold_phrase, is_whole, mentions
 from gateway.text.quotes import code_blocks, shown_text
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "fold",
     "fold_phrase",
     "is_refused",
+    "is_whole",
     "memory_request",
     "mentions",
     "shown_text",

@@ -95,16 +95,19 @@ def mentions(text: str, words: Iterable[str]) -> bool:
     return any(map(text.__contains__, words))
 
 
-def is_word(char: str) -> bool:
-    """Return whether `char` makes a word longer. Only of scripts that put spaces between words: in CJK, none does."""
-    return char == "_" or (char < "\u0590" and char.isalnum())
+def is_word(char: str, joins: str = "_") -> bool:
+    """Return whether `char` makes a word longer. Only of scripts that put spaces between words: in CJK, none does.
+
+    So do the characters `joins`.
+    """
+    return char in joins or (char < "\u0590" and char.isalnum())
 
 
-def is_whole(text: str, start: int, end: int) -> bool:
+def is_whole(text: str, start: int, end: int, joins: str = "_") -> bool:
     """Return whether `text[start:end]` is not a part of a longer word."""
-    if start > 0 and is_word(text[start]) and is_word(text[start - 1]):
+    if start > 0 and is_word(text[start], joins) and is_word(text[start - 1], joins):
         return False
-    return not (end < len(text) and is_word(text[end - 1]) and is_word(text[end]))
+    return not (end < len(text) and is_word(text[end - 1], joins) and is_word(text[end], joins))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +128,13 @@ def fold_phrase(phrase: str) -> str:
 class Phrases:
     """Finds any number of phrases in one pass. Each is literal text; empty ones and giants are ignored.
 
-    `folded` folds a phrase as the texts are folded: "" for one that is never found.
+    `folded` folds a phrase as the texts are folded: "" for one that is never found. `whole`: only whole words count.
     """
 
-    def __init__(self, phrases: Iterable[str], *, folded: Callable[[str], str] = fold_phrase) -> None:
+    def __init__(
+        self, phrases: Iterable[str], *, folded: Callable[[str], str] = fold_phrase, whole: bool = True
+    ) -> None:
+        self._whole = whole
         self._automaton = ahocorasick.Automaton()
         for phrase in filter(None, map(folded, phrases)):
             self._automaton.add_word(phrase, phrase)
@@ -136,11 +142,11 @@ class Phrases:
             self._automaton.make_automaton()
 
     def hits(self, text: str) -> Iterator[Hit]:
-        """Yield the phrases in folded `text` that are whole words, in the order of their ends."""
+        """Yield the phrases in folded `text`, in the order of their ends."""
         if len(self._automaton):
             for last, phrase in self._automaton.iter(text):
                 start = last + 1 - len(phrase)
-                if is_whole(text, start, last + 1):
+                if not self._whole or is_whole(text, start, last + 1):
                     yield Hit(start, last + 1, phrase)
 
 

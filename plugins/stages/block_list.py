@@ -6,8 +6,9 @@ forms, accents or invisible characters, nor the escapes of JSON, nor the pieces 
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -16,7 +17,8 @@ from gateway.plugin import Emit, Exchange, GatewayError, Handler, Host, Json, Pl
 from gateway.plugin.patterns import Patterns, RuleName, checked
 from gateway.plugin.screen import ALIKE, Finder, Rule, Screen, Span, screened
 from gateway.plugin.screened import Ended, changed_body, changed_calls, screened_reply
-from gateway.plugin.text import Phrases
+from gateway.plugin.text import Hit, Phrases, is_whole
+from gateway.plugin.turns import Work, in_turns
 
 #: Longest phrase.
 _PHRASE_CHARS: Final = 256
@@ -58,17 +60,24 @@ class Config(BaseModel):
 
 
 class PhraseRule:
-    """The rule of a list of phrases: whole words, as readers take them (`gateway.plugin.screen.Rule`)."""
+    """The rule of a list of phrases: whole words, as readers take them (`gateway.plugin.screen.Rule`).
+
+    Texts are searched without their blanks. An invisible character does as the blank of a phrase.
+    """
 
     def __init__(self, name: str, phrases: Sequence[str]) -> None:
         self.name = name
-        self._phrases = sorted({_folded(phrase) for phrase in phrases})
-        self._longest = max(map(len, self._phrases), default=0)
-        self._found = Phrases(phrases, folded=_folded)
+        self._by_letters: dict[str, list[str]] = {}
+        for phrase in sorted({_folded(phrase) for phrase in phrases}):
+            self._by_letters.setdefault(_without_blanks(phrase), []).append(phrase)
+        self._letters = sorted(self._by_letters)
+        self._longest = max(map(len, self._letters), default=0)
+        self._found = Phrases(self._letters, folded=str, whole=False)
 
-    def finder(self, text: str) -> Finder:
+    def finder(self, text: str, starts: Sequence[int]) -> Finder:
         """Return the finder of these phrases. Of those that begin together it finds the longest."""
-        found = sorted((hit.start, -hit.end) for hit in self._found.hits(text))
+        hits = [*self._found.hits(_without_blanks(text))]
+        found = sorted(self._spans(text, starts, hits)) if hits else []
 
         def find(at: int) -> Span | None:
             place = bisect_left(found, (at, -len(text) - 1))
@@ -78,12 +87,51 @@ class PhraseRule:
 
     def settled(self, text: str) -> int:
         """Return where the longest end of the text begins that may become a phrase."""
-        for chars in range(min(self._longest, len(text)), 0, -1):
-            end = text[-chars:]
-            place = bisect_left(self._phrases, end)
-            if place < len(self._phrases) and self._phrases[place].startswith(end):
-                return len(text) - chars
+        letters = _without_blanks(text[-2 * self._longest :]) if self._longest else ""
+        for chars in range(min(self._longest, len(letters)), 0, -1):
+            end = letters[-chars:]
+            place = bisect_left(self._letters, end)
+            if place < len(self._letters) and self._letters[place].startswith(end):
+                return _place(text, chars)
         return len(text)
+
+    def _spans(self, text: str, starts: Sequence[int], hits: Sequence[Hit]) -> Iterator[tuple[int, int]]:
+        """Yield where phrases begin, and where they end with a minus."""
+        places = [place for place, char in enumerate(text) if char != " "]
+        for hit in hits:
+            inner = places[hit.start : hit.end]
+            start, end = inner[0], inner[-1] + 1
+            if is_whole(text, start, end, joins=""):
+                written = text[start:end]
+                if any(_reads(phrase, written, inner, starts) for phrase in self._by_letters[hit.phrase]):
+                    yield start, -end
+
+
+def _reads(phrase: str, written: str, places: Sequence[int], starts: Sequence[int]) -> bool:
+    """Return whether a phrase stands there, letter by letter at `places`: with its blanks, or what does as one."""
+    if written == phrase:
+        return True
+    at = 0
+    for before, place in pairwise(places):
+        at += 1
+        has_blank, wants_blank = place > before + 1, phrase[at] == " "
+        at += wants_blank
+        if has_blank != wants_blank and (has_blank or starts[place] <= starts[before] + 1):
+            return False
+    return True
+
+
+def _without_blanks(text: str) -> str:
+    return text.replace(" ", "")
+
+
+def _place(text: str, letters: int) -> int:
+    """Return where so many letters at the end of a text begin; blanks do not count."""
+    at = len(text)
+    while letters:
+        at -= 1
+        letters -= text[at] != " "
+    return at
 
 
 class BlockStage:
@@ -98,7 +146,7 @@ class BlockStage:
         ]
 
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
-        found = self._found(exchange) if self._config.requests else Counter[str]()
+        found = await in_turns(self._found(exchange)) if self._config.requests else Counter[str]()
         if exchange.dry:
             told = ", ".join(sorted(found)) or "nothing"
             return await call_next(replace(exchange, remarks=(*exchange.remarks, f"block_list: it found {told}")))
@@ -109,20 +157,20 @@ class BlockStage:
         reply = await call_next(exchange)
         return self._answer(reply) if self._config.answers and self._rules else reply
 
-    def _found(self, exchange: Exchange) -> Counter[str]:
+    def _found(self, exchange: Exchange) -> Work[Counter[str]]:
         """Return the rules that match in a request. The parts of a message are also read as one text."""
         found: Counter[str] = Counter()
 
-        def look(text: str) -> str:
-            screened(text, self._rules, lambda rule, what: found.update((rule,)) or what, ALIKE)
+        def look(text: str) -> Work[str]:
+            yield from screened(text, self._rules, lambda rule, what: found.update((rule,)) or what, ALIKE)
             return text
 
-        changed_body(exchange.body, look)
+        yield from changed_body(exchange.body, look, names=True)
         for note in exchange.notes:
-            look(note)
+            yield from look(note)
         if not found:
             for text in _joined(exchange.body):
-                look(text)
+                yield from look(text)
         return found
 
     def _answer(self, reply: Reply) -> Reply:
@@ -132,8 +180,8 @@ class BlockStage:
             self._count(rule, 1)
             return text if self._config.mode == "shadow" else None
 
-        def look(text: str) -> str:
-            told, ended = screened(text, self._rules, act, ALIKE)
+        def look(text: str) -> Work[str]:
+            told, ended = yield from screened(text, self._rules, act, ALIKE)
             if ended is not None:
                 raise Ended(ended)
             return told
@@ -190,7 +238,7 @@ def _joined(body: Json) -> list[str]:
         for content in contents
         if isinstance(content, list)
     ]
-    return ["".join(texts) for texts in parts if len(texts) > 1]
+    return [between.join(texts) for texts in parts if len(texts) > 1 for between in ("", " ")]
 
 
 def _folded(phrase: str) -> str:

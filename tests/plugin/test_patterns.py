@@ -43,4 +43,4 @@ def test_others_are_refused(pattern: str, reason: str) -> None:
 
 
 def test_case_does_not_count() -> None:
-    assert checked("mine", "sec-[0-9]").finder("a SEC-1 b")(0) == (2, 7)
+    assert checked("mine", "sec-[0-9]").finder("a SEC-1 b", range(9))(0) == (2, 7)

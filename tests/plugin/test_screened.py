@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Sequence
 
 from gateway.plugin import Chunk, Emit, Json, Reply
+from gateway.plugin.screen import PIECE_CHARS
 from gateway.plugin.screened import Ended, changed_arguments, changed_body, changed_value, screened_reply
+from gateway.plugin.turns import Work, at_once
 
 
 class Shouting:
@@ -25,6 +27,11 @@ class Shouting:
         return self._held.upper()
 
 
+def shout(text: str) -> Work[str]:
+    yield
+    return text.upper()
+
+
 def answered(chunks: Sequence[Chunk], **settings: bool) -> list[Chunk]:
     async def stream(emit: Emit) -> None:
         for chunk in chunks:
@@ -33,11 +40,12 @@ def answered(chunks: Sequence[Chunk], **settings: bool) -> list[Chunk]:
     async def release() -> None:
         """Nothing is open."""
 
-    def calls(fields: Json) -> Json:
+    def calls(fields: Json) -> Work[Json]:
+        yield
         return {**fields, "seen": True}
 
     told: list[Chunk] = []
-    reply = screened_reply(Reply(stream, release), Shouting, calls, over=str.upper, **settings)
+    reply = screened_reply(Reply(stream, release), Shouting, calls, over=shout, **settings)
     try:
         asyncio.run(reply.stream(told.append))  # type: ignore[arg-type]
     except Ended as ended:
@@ -114,7 +122,7 @@ def test_a_shadow_passes_everything_on() -> None:
 def test_every_text_of_a_message_is_one() -> None:
     call = {"id": "c", "function": {"name": "f", "arguments": '{"a": "\\u0062", "n": 1, "ok": true}'}}
     message = {"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "image_url"}], "tool_calls": [call]}
-    body = changed_body({"model": "m", "messages": [message, {"role": "user", "content": "y"}, None]}, str.upper)
+    body = at_once(changed_body({"messages": [message, {"role": "user", "content": "y"}, None]}, shout))
     assert body["messages"] == [
         {
             "role": "user",
@@ -124,12 +132,65 @@ def test_every_text_of_a_message_is_one() -> None:
         {"role": "user", "content": "Y"},
         None,
     ]
-    assert changed_body({"messages": "none"}, str.upper) == {"messages": "none"}
+    assert at_once(changed_body({"messages": 5}, shout)) == {"messages": 5}
+
+
+def test_a_request_is_read_wherever_it_has_texts() -> None:
+    """Names, words of the API, data and numbers stay; with `names`, only data and words do."""
+    tool = {"name": "f", "description": "d", "parameters": {"properties": {"p": {"type": "string", "enum": ["e"]}}}}
+    body: Json = {
+        "model": "m",
+        "stop": ["s"],
+        "seed": 3,
+        "metadata": {"k": "v"},
+        "user": "u",
+        "tools": [{"type": "function", "function": tool}],
+        "tool_choice": {"type": "function", "function": {"name": "f"}},
+        "prediction": {"type": "content", "content": "c"},
+        "response_format": {"type": "json_schema", "json_schema": {"name": "n", "description": "d"}},
+        "messages": [
+            {"role": "user", "name": "ann", "content": [{"type": "file", "file": {"filename": "x", "file_data": "y"}}]},
+            {"role": "user", "content": [{"type": "document", "source": {"type": "text", "data": "t"}}]},
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:a", "detail": "low"}}]},
+            {"role": "tool", "name": "f", "tool_call_id": "i", "content": "r"},
+        ],
+    }
+    seen: list[str] = []
+
+    def look(text: str) -> Work[str]:
+        yield
+        seen.append(text)
+        return text.upper()
+
+    told = at_once(changed_body(body, look))
+    assert seen == ["u", "s", "k", "v", "d", "e", "c", "d", "ann", "x", "t", "r"]
+    assert [*told] == [*body] and told["metadata"] == {"K": "V"}
+    assert told["tools"][0]["function"] == {
+        "name": "f",
+        "description": "D",
+        "parameters": {"properties": {"p": {"type": "string", "enum": ["E"]}}},
+    }
+    seen.clear()
+    at_once(changed_body(body, look, names=True))
+    assert seen == [*"uskvfdpefcnd", "ann", "x", "t", "f", "i", "r"]
+
+
+def test_long_pieces_of_an_answer_keep_their_order() -> None:
+    """What comes while a long piece is under way waits for it, also where nobody awaits the pause."""
+    long = "x" * (3 * PIECE_CHARS)
+    told = answered(["ab", long, "c", delta({"content": long}, "stop")])
+    assert "".join(c if isinstance(c, str) else c["choices"][0]["delta"]["content"] for c in told) == (
+        f"AB{long.upper()}C{long.upper()}"
+    )
 
 
 def test_arguments_without_a_finding_stay_as_they_are() -> None:
-    assert changed_arguments('{ "a" : 1 }', str) == '{ "a" : 1 }'
-    assert changed_arguments("no json", str.upper) == "NO JSON"
-    assert changed_value({"a": [1, 2.5, None, True]}, lambda text: "one" if text == "1" else text) == {
-        "a": ["one", 2.5, None, True]
-    }
+    def same(text: str) -> Work[str]:
+        yield
+        return "one" if text == "1" else text
+
+    assert at_once(changed_arguments('{ "a" : 2 }', same)) == '{ "a" : 2 }'
+    assert at_once(changed_arguments("no json", shout)) == "NO JSON"
+    assert at_once(changed_arguments('{"a": "\\u0062\\ud83d', shout)) == '{"A": "B\\UD83D'
+    assert at_once(changed_arguments('{"a": "\\u0062', same)) == '{"a": "\\u0062'
+    assert at_once(changed_value({"a": [1, 2.5, None, True]}, same)) == {"a": ["one", 2.5, None, True]}

@@ -16,6 +16,7 @@ from gateway.plugin import Exchange, Handler, Host, Plugin, Reply
 from gateway.plugin.patterns import Patterns, checked
 from gateway.plugin.screen import Rule, Screen, screened
 from gateway.plugin.screened import changed_body, changed_calls, screened_reply
+from gateway.plugin.turns import Work, in_turns
 
 from .placeholders import PlaceholderRule, Placeholders, placeholders_in
 from .rules import RULES, rules_of
@@ -62,17 +63,17 @@ class RedactStage:
 
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
         found: Counter[str] = Counter()
-        known = Placeholders(_look_alikes(exchange))
+        known = Placeholders(await in_turns(_look_alikes(exchange)))
 
         def act(rule: str, data: str) -> str:
             found[rule] += 1
             return known.of(rule, data)
 
-        def change(text: str) -> str:
-            return screened(text, self._rules, act)[0]
+        def change(text: str) -> Work[str]:
+            return (yield from screened(text, self._rules, act))[0]
 
-        body = changed_body(exchange.body, change)
-        notes = tuple(map(change, exchange.notes))
+        body = await in_turns(changed_body(exchange.body, change))
+        notes = tuple([await in_turns(change(note)) for note in exchange.notes])
         if exchange.dry:
             told = ", ".join(f"{count} {rule}" for rule, count in sorted(found.items())) or "nothing"
             exchange = replace(exchange, remarks=(*exchange.remarks, f"redact_pii: it found {told}"))
@@ -96,14 +97,17 @@ class RedactStage:
             self._count(rule, 1)
             return known.of(rule, data)
 
-        def restore(text: str) -> str:
-            return screened(text, (_PLACEHOLDER,), act)[0]
+        def restore(text: str) -> Work[str]:
+            return (yield from screened(text, (_PLACEHOLDER,), act))[0]
+
+        def over(text: str) -> Work[str]:
+            return (yield from screened(text, rules, act))[0]
 
         return screened_reply(
             reply,
             lambda: Screen(rules, act),
             partial(changed_calls, change=restore) if restored else None,
-            over=lambda text: screened(text, rules, act)[0],
+            over=over,
             shadow=self._config.mode == "shadow",
         )
 
@@ -111,16 +115,17 @@ class RedactStage:
         self._counters.count("guardrail_findings", count, stage="redact_pii", rule=rule, mode=self._config.mode)
 
 
-def _look_alikes(exchange: Exchange) -> set[str]:
+def _look_alikes(exchange: Exchange) -> Work[set[str]]:
     """Return the texts of a request that look like placeholders."""
     found: set[str] = set()
 
-    def look(text: str) -> str:
-        found.update(placeholders_in(text))
+    def look(text: str) -> Work[str]:
+        found.update((yield from placeholders_in(text)))
         return text
 
-    changed_body(exchange.body, look)
-    any(map(look, exchange.notes))
+    yield from changed_body(exchange.body, look)
+    for note in exchange.notes:
+        yield from look(note)
     return found
 
 

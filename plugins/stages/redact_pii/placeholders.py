@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.plugin.screen import Pattern
+from gateway.plugin.turns import Work
 
 _PLACEHOLDER: Final = re.compile(r"\[[A-Z][A-Z0-9_]{0,39}_[0-9]{1,6}\]")
 #: No placeholder is longer.
 _WIDTH: Final = 50
+_PIECE_CHARS: Final = 16_384
 
 
 class Placeholders:
@@ -33,9 +35,13 @@ class Placeholders:
         return known
 
 
-def placeholders_in(text: str) -> list[str]:
+def placeholders_in(text: str) -> Work[set[str]]:
     """Return the parts of a text that look like placeholders."""
-    return _PLACEHOLDER.findall(text)
+    found: set[str] = set()
+    for begin in range(0, len(text), _PIECE_CHARS):
+        found.update(_PLACEHOLDER.findall(text, begin, begin + _PIECE_CHARS + _WIDTH))
+        yield
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The rules for personal data and secrets: a pattern each, and a check sum where the data has one."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
@@ -11,43 +11,67 @@ from gateway.plugin.screen import Finder, Span
 
 #: No match is longer, with what stands behind it.
 WIDTH: Final = 320
-#: What a match can consist of, besides single blanks between groups that have a digit or are short and in capitals.
-_MEMBERS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._%+-:@()/")
-_GROUP: Final = re.compile(r"[^ ]*[0-9][^ ]*|[A-Z]{1,4}")
+#: What a match can consist of, besides blanks between groups that have a digit or are short and in capitals.
+_MEMBERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._%+-:@()/ "
+_GROUP: Final = re.compile(r"[^ ]*[0-9][^ ]*|[A-Z]{0,4}")
+
+_NO_DIGITS: Final = re.compile("[^0-9]+")
+#: The values of digits, and of doubled ones (Luhn).
+_VALUES: Final = bytes.maketrans(b"0123456789", bytes(range(10)))
+_DOUBLED: Final = bytes.maketrans(b"0123456789", bytes((0, 2, 4, 6, 8, 1, 3, 5, 7, 9)))
+#: The values of letters in an IBAN.
+_LETTER_VALUES: Final = str.maketrans({chr(55 + value): str(value) for value in range(10, 36)})
+_GAPS: Final = " .-"
+_GAP: Final = re.compile("(?<=[A-Z0-9])[ .-]{1,2}(?=[A-Z0-9])")
+_IBAN_GAPS: Final = str.maketrans("", "", _GAPS)
 
 #: Returns the spans of data in what a pattern found.
 Check: TypeAlias = Callable[[str], bool]
+#: Returns the places in a text where data may end that was found between two others.
+Ends: TypeAlias = Callable[[str, int, int], Iterable[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class DataRule:
-    """A rule: what `regex` finds is data if `check` says so. An end of the match may lie before the pattern's."""
+    """A rule: what `regex` finds is data if `check` says so. An end of the match may lie before the pattern's.
+
+    Python's engine skips quickly to the first character of a pattern where that is one of a few. So patterns begin with
+    what is rare in a text, such as a digit; `behind` characters in front of it belong to the data, too. `needs`: the
+    rule finds nothing in texts without it.
+    """
 
     name: str
     regex: re.Pattern[str]
     check: Check = bool
-    ends: re.Pattern[str] | None = None  # where else the data may end, within what was found
+    ends: Ends | None = None  # where the data may end, within what was found
+    behind: int = 0
+    needs: str = ""
 
-    def finder(self, text: str) -> Finder:
+    def finder(self, text: str, starts: Sequence[int]) -> Finder:
         """Return the finder of this data (`Rule.finder`)."""
+        del starts
 
         def find(at: int) -> Span | None:
+            if text.find(self.needs, at) < 0:
+                return None
+            at += self.behind
             while (found := self.regex.search(text, at)) is not None:
-                for end in self._ends(text, *found.span()):
-                    if self.check(text[found.start() : end]):
-                        return found.start(), end
+                start = found.start() - self.behind
+                ends = (found.end(),) if self.ends is None else self.ends(text, start, found.end())
+                for end in ends:
+                    if self.check(text[start:end]):
+                        return start, end
                 at = found.start() + 1
             return None
 
         return find
 
-    def settled(self, text: str) -> int:
+    @staticmethod
+    def settled(text: str) -> int:
         """Return where the last group begins, which may become data or go on (`Rule.settled`)."""
-        at = end = len(text)
-        lowest = max(0, end - WIDTH)
-        while at > lowest and (text[at - 1] in _MEMBERS or text[at - 1] == " "):
-            at -= 1
-        *before, last = text[at:].split(" ")
+        end = len(text)
+        tail = text[max(0, end - WIDTH) :]
+        *before, last = tail[len(tail.rstrip(_MEMBERS)) :].split(" ")
         begin = end - len(last)
         for group in reversed(before):
             if _GROUP.fullmatch(group) is None:
@@ -55,23 +79,17 @@ class DataRule:
             begin -= len(group) + 1
         return begin
 
-    def _ends(self, text: str, start: int, end: int) -> Iterator[int]:
-        yield end
-        if self.ends is not None:
-            yield from (place.start() for place in reversed([*self.ends.finditer(text, start, end)]))
-
 
 def _digits(text: str) -> str:
-    return "".join(filter(str.isdigit, text))
+    return _NO_DIGITS.sub("", text)
 
 
 def luhn(text: str) -> bool:
     """Return whether the digits are a card's number: 13 to 19 of them, an issuer's first one, the check digit."""
-    digits = [*map(int, _digits(text))]
-    if not 13 <= len(digits) <= 19 or digits[0] not in (2, 3, 4, 5, 6):
+    digits = _digits(text).encode()
+    if not 13 <= len(digits) <= 19 or digits[0] not in b"23456":
         return False
-    doubled = (2 * digit - 9 * (digit > 4) for digit in digits[-2::-2])
-    return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
+    return (sum(digits[-1::-2].translate(_VALUES)) + sum(digits[-2::-2].translate(_DOUBLED))) % 10 == 0
 
 
 #: Length of the IBANs of a country (ISO 13616); others are taken at any length.
@@ -123,10 +141,24 @@ _IBAN_CHARS: Final[Mapping[str, int]] = MappingProxyType(
 
 def iban(text: str) -> bool:
     """Return whether the text is an IBAN: a length of its country, and the check digits (ISO 7064, mod 97)."""
-    plain = text.replace(" ", "").upper()
+    plain = text.translate(_IBAN_GAPS).upper()
     if not 15 <= len(plain) <= 34 or len(plain) != _IBAN_CHARS.get(plain[:2], len(plain)):
         return False
-    return int("".join(str(int(char, 36)) for char in plain[4:] + plain[:4])) % 97 == 1
+    return int((plain[4:] + plain[:4]).translate(_LETTER_VALUES)) % 97 == 1
+
+
+def _iban_ends(text: str, start: int, end: int) -> Iterable[int]:
+    """Return where an IBAN in groups of four may end: where its country's do."""
+    chars = _IBAN_CHARS.get(text[start : start + 2])
+    if chars is None:
+        return _group_ends(text, start, end)
+    stop = start + chars + (chars - 1) // 4
+    return (stop,) if stop == end or (stop < end and text[stop] in _GAPS) else ()
+
+
+def _group_ends(text: str, start: int, end: int) -> Iterable[int]:
+    """Return where the groups end, the last one first."""
+    return (end, *(place.start() for place in reversed([*_GAP.finditer(text, start, end)])))
 
 
 def _phone(text: str) -> bool:
@@ -155,100 +187,141 @@ def _br(text: str) -> bool:
     )
 
 
-def _rule(name: str, pattern: str, check: Check = bool, *, ends: str | None = None) -> DataRule:
-    return DataRule(name, re.compile(pattern), check, None if ends is None else re.compile(ends))
+def _rule(
+    name: str, pattern: str, check: Check = bool, *, ends: Ends | None = None, behind: int = 0, needs: str = ""
+) -> DataRule:
+    return DataRule(name, re.compile(pattern), check, ends, behind, needs)
 
 
-#: No letter or digit in front, and none behind.
-_IN: Final = r"(?<![A-Za-z0-9])"
+def _in(first: str, *, front: str = "", but: str = "A-Za-z0-9") -> str:
+    """Return the pattern of the first character of data, with no letter or digit (or none of `but`) in front of it.
+
+    `front` is what stands before this character, and belongs to the data.
+    """
+    return f"{first}(?<={front}{first})(?<![{but}]{front}{first})" if front else f"{first}(?<![{but}]{first})"
+
+
+#: No letter or digit behind.
 _OUT: Final = r"(?![A-Za-z0-9])"
 _BYTE: Final = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+#: The rest of such a number behind its first digit.
+_BYTE_REST: Final = r"(?:(?<=2)(?:5[0-5]|[0-4][0-9])|(?<=1)[0-9]{2}|(?<=[1-9])[0-9]|)"
 _HEX: Final = r"[0-9A-Fa-f]{1,4}"
+_HEX_GROUPS: Final = rf"{_HEX}(?::{_HEX}){{0,6}}"
+_NINO: Final = "[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z]"
+_NO_NINO: Final = ("BG", "GB", "NK", "KN", "TN", "NT", "ZZ")
+_TAX_LETTER: Final = "[A-HJ-NP-TV-Za-hj-np-tv-z]"
+_DIGITS_BEHIND: Final = rf"[0-9] ?[0-9]{{2}} ?[0-9]{{2}} ?[A-D]{_OUT}"
+
+
+def _nino(text: str) -> bool:
+    return text[:2] not in _NO_NINO
+
 
 #: By the names of `rules`, in the order in which they count where two begin together.
 RULES: Final[Mapping[str, Sequence[DataRule]]] = MappingProxyType(
     {
         "api_key": [
-            _rule("api_key", pattern)
-            for pattern in (
-                rf"{_IN}(?:sk|pk|rk)[-_][A-Za-z0-9_-]{{20,300}}",
-                rf"{_IN}(?:AKIA|ASIA)[0-9A-Z]{{16}}(?![0-9A-Za-z])",
-                rf"{_IN}(?:gh[pousr]_|github_pat_|glpat-|hf_|xox[abeoprs]-|gsk_)[A-Za-z0-9_-]{{20,300}}",
-                rf"{_IN}AIza[0-9A-Za-z_-]{{35}}",
-            )
+            _rule("api_key", rf"{_in('[-_]', front='[spr]k')}[A-Za-z0-9_-]{{20,300}}+", behind=2),
+            _rule("api_key", rf"{_in('A')}[KS]IA[0-9A-Z]{{16}}{_OUT}"),
+            _rule(
+                "api_key",
+                rf"{_in('[ghx]')}(?:(?<=g)(?:h[pousr]_|ithub_pat_|lpat-|sk_)|(?<=h)f_|(?<=x)ox[abeoprs]-)"
+                r"[A-Za-z0-9_-]{20,300}+",
+            ),
+            _rule("api_key", rf"{_in('A')}Iza[0-9A-Za-z_-]{{35}}"),
         ],
         "email": [
             _rule(
                 "email",
-                r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9_%+][A-Za-z0-9._%+-]{0,63}@"
-                rf"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{{0,61}}[A-Za-z0-9])?\.){{1,8}}[A-Za-z]{{2,24}}{_OUT}",
+                rf"{_in('[A-Za-z0-9_%+]', but='A-Za-z0-9_%+')}[A-Za-z0-9._%+-]{{0,63}}+@"
+                rf"(?:[A-Za-z0-9][A-Za-z0-9-]{{0,62}}+(?<!-)\.){{1,8}}[A-Za-z]{{2,24}}{_OUT}",
                 lambda text: len(text) < WIDTH,
+                needs="@",
             )
         ],
         "iban": [
-            _rule("iban", rf"{_IN}[A-Za-z]{{2}}[0-9]{{2}}[A-Za-z0-9]{{11,30}}{_OUT}", iban),
+            _rule("iban", rf"{_in('[0-9]', front='[A-Za-z]{2}')}[0-9][A-Za-z0-9]{{11,30}}+{_OUT}", iban, behind=2),
             _rule(
                 "iban",
-                rf"{_IN}[A-Z]{{2}}[0-9]{{2}}(?: [A-Z0-9]{{4}}){{2,7}}(?: [A-Z0-9]{{1,3}})?{_OUT}",
+                rf"{_in('[0-9]', front='[A-Z]{2}')}[0-9](?:[ .-][A-Z0-9]{{4}}){{2,7}}"
+                rf"(?:[ .-][A-Z0-9]{{1,3}})?{_OUT}",
                 iban,
-                ends=" ",
+                ends=_iban_ends,
+                behind=2,
             ),
         ],
         "national_id": [
-            _rule("national_id", r"(?<![0-9-])(?!000|666|9)[0-9]{3}-(?!00)[0-9]{2}-(?!0000)[0-9]{4}(?![0-9-])"),
             _rule(
                 "national_id",
-                rf"{_IN}(?!BG|GB|NK|KN|TN|NT|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?"
-                rf"[0-9]{{2}} ?[0-9]{{2}} ?[0-9]{{2}} ?[A-D]{_OUT}",
+                rf"{_in('[0-8]', but='0-9-')}[0-9]{{2}}(?<!000)(?<!666)-(?!00)[0-9]{{2}}-(?!0000)[0-9]{{4}}"
+                r"(?![0-9-])",
             ),
+            _rule("national_id", _in("[0-9]", front=_NINO) + _DIGITS_BEHIND, _nino, behind=2),
+            _rule("national_id", _in("[0-9]", front=f"{_NINO} ") + _DIGITS_BEHIND, _nino, behind=3),
             _rule(
                 "national_id",
-                rf"{_IN}[1-9][0-9]{{5}}(?:19|20)[0-9]{{2}}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])[0-9]{{3}}[0-9Xx]"
-                rf"{_OUT}",
+                rf"{_in('[1-9]')}[0-9]{{5}}(?:19|20)[0-9]{{2}}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])[0-9]{{3}}"
+                rf"[0-9Xx]{_OUT}",
                 _cn,
             ),
+            _rule("national_id", rf"{_in('[0-9]')}[0-9]{{7}}{_TAX_LETTER}{_OUT}", _es),
+            _rule("national_id", rf"{_in('[0-9]', front='[XYZxyz]')}[0-9]{{6}}{_TAX_LETTER}{_OUT}", _es, behind=1),
             _rule(
                 "national_id",
-                rf"{_IN}(?:[0-9]{{8}}|[XYZxyz][0-9]{{7}})[A-HJ-NP-TV-Za-hj-np-tv-z]{_OUT}",
-                _es,
-            ),
-            _rule(
-                "national_id",
-                rf"{_IN}[12] ?[0-9]{{2}} ?(?:0[1-9]|1[0-2]) ?(?:[0-9]{{2}}|2[AB]) ?[0-9]{{3}} ?[0-9]{{3}} ?[0-9]{{2}}"
-                rf"{_OUT}",
+                rf"{_in('[12]')} ?[0-9]{{2}} ?(?:0[1-9]|1[0-2]) ?(?:[0-9]{{2}}|2[AB]) ?[0-9]{{3}} ?[0-9]{{3}} ?"
+                rf"[0-9]{{2}}{_OUT}",
                 _fr,
             ),
-            _rule("national_id", r"(?<![0-9.])[0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2}(?![0-9])", _br),
+            _rule(
+                "national_id",
+                rf"{_in('[0-9]', but='0-9.')}[0-9]{{2}}\.[0-9]{{3}}\.[0-9]{{3}}-[0-9]{{2}}(?![0-9])",
+                _br,
+            ),
         ],
         "card": [
             _rule(
                 "card",
-                rf"{_IN}[2-6](?:[ -]?[0-9]){{12,18}}{_OUT}",
+                rf"{_in('[2-6]')}(?:(?: ?[ -])?[0-9]){{12,18}}{_OUT}",
                 luhn,
-                ends="(?<=[0-9])[ -](?=[0-9])",
-            )
+                ends=_group_ends,
+            ),
+            _rule("card", rf"{_in('[2-6]')}[0-9]{{3}}(?:\.[0-9]{{4}}){{3}}{_OUT}", luhn),
         ],
         "ip": [
-            _rule("ip", rf"(?<![0-9A-Za-z.])(?:{_BYTE}\.){{3}}{_BYTE}(?![0-9A-Za-z]|\.[0-9])"),
-            _rule("ip", rf"(?<![0-9A-Za-z:])(?:{_HEX}:){{7}}{_HEX}(?![0-9A-Za-z:])"),
             _rule(
                 "ip",
-                rf"(?<![0-9A-Za-z:])(?:{_HEX}(?::{_HEX}){{0,6}})?::(?:{_HEX}(?::{_HEX}){{0,6}})?(?![0-9A-Za-z:])",
+                rf"{_in('[0-9]', but='0-9A-Za-z.')}{_BYTE_REST}(?:\.{_BYTE}){{3}}(?![0-9A-Za-z]|\.[0-9])",
+                needs=".",
+            ),
+            _rule(
+                "ip",
+                rf"{_in('[0-9A-Fa-f]', but='0-9A-Za-z:')}[0-9A-Fa-f]{{0,3}}(?::{_HEX}){{7}}(?![0-9A-Za-z:])",
+                needs=":",
+            ),
+            _rule(
+                "ip",
+                rf"(?<![0-9A-Za-z:])(?:{_HEX_GROUPS})?::(?:{_HEX_GROUPS})?(?![0-9A-Za-z:])",
                 lambda text: len(text) > 3 and text.count(":") <= 7 and _digits(text) != "",
+                needs="::",
             ),
         ],
         "phone": [
             _rule(
                 "phone",
-                rf"(?<![A-Za-z0-9+])(?:\+|00)[1-9](?:[ ./-]?(?:[0-9]|\([0-9]{{1,4}}\))){{6,14}}{_OUT}",
+                rf"{_in('[+0]', but='A-Za-z0-9+')}(?:(?<=[+])|0)[1-9]"
+                rf"(?:(?: ?[ ./-])?(?:[0-9]|\([0-9]{{1,4}}\))){{6,14}}{_OUT}",
                 _phone,
             ),
-            _rule("phone", rf"(?<![A-Za-z0-9(])\([2-9][0-9]{{2}}\) ?[0-9]{{3}}[ .-][0-9]{{4}}{_OUT}"),
-            _rule("phone", rf"(?<![A-Za-z0-9.-])[2-9][0-9]{{2}}[ .-][2-9][0-9]{{2}}[ .-][0-9]{{4}}{_OUT}"),
-            _rule("phone", rf"{_IN}1[3-9][0-9]{{9}}{_OUT}"),
+            _rule("phone", rf"{_in('[(]', but='A-Za-z0-9(')}[2-9][0-9]{{2}}\) ?[0-9]{{3}}[ .-][0-9]{{4}}{_OUT}"),
             _rule(
                 "phone",
-                rf"{_IN}0[1-9][0-9]{{1,4}}[ /-][0-9]{{3,4}}(?:[ -]?[0-9]{{2,4}}){{0,2}}{_OUT}",
+                rf"{_in('[2-9]', but='A-Za-z0-9.-')}[0-9]{{2}} ?[ .-][2-9][0-9]{{2}} ?[ .-][0-9]{{4}}{_OUT}",
+            ),
+            _rule("phone", rf"{_in('1')}[3-9][0-9]{{9}}{_OUT}"),
+            _rule(
+                "phone",
+                rf"{_in('0')}[1-9][0-9]{{1,4}}[ /-][0-9]{{3,4}}(?:[ -]?[0-9]{{2,4}}){{0,2}}{_OUT}",
                 _phone,
             ),
         ],

@@ -15,7 +15,10 @@ from gateway.testing import FakeHost, ScriptedModel, answer_of, check_stage, mak
 from tests.e2e.models import Answer, Json, says
 from tests.e2e.talking import World, talking
 
-RULES: Json = {"phrases": {"projects": ["Blue Heron", "кит", "청와대"]}, "patterns": {"tickets": r"\bSEC-[0-9]{3,5}\b"}}
+RULES: Json = {
+    "phrases": {"projects": ["Blue Heron", "kestrel", "merry-go-round", "кит", "청와대"]},
+    "patterns": {"tickets": r"\bSEC-[0-9]{3,5}\b"},
+}
 BLOCKED = "This was blocked by a rule of the gateway: projects."
 
 
@@ -36,6 +39,15 @@ async def blocking(*answers: Answer, loop: bool = False, **settings: Any) -> Asy
         "Blue Неrоn",  # with Cyrillic letters
         "КИТ!",
         "청와대",
+        "see _kestrel_ and",
+        "__blue heron__",
+        "blue\u200bheron",
+        "blue\u2060heron",
+        "bl\u200bue\u2060heron",
+        "k\u3164estrel",
+        "kest\u2800rel",
+        "the merry‑go–round",
+        [{"type": "text", "text": "blue"}, {"type": "text", "text": "heron"}],
         [{"type": "text", "text": "blue he"}, {"type": "text", "text": "ron"}],
     ],
 )
@@ -50,7 +62,9 @@ async def test_a_request_is_blocked(text: Any) -> None:
         assert "eron" not in world.gateway.logged().lower()
 
 
-@pytest.mark.parametrize("text", ["blueheron", "blue herons", "sky-blue heroine", "SEC-12", "XSEC-1234", "китай"])
+@pytest.mark.parametrize(
+    "text", ["blueheron", "b lue heron", "blue herons", "sky-blue heroine", "SEC-12", "XSEC-1234", "китай"]
+)
 async def test_other_words_pass(text: str) -> None:
     async with blocking(says("ok")) as world:
         assert (await world.chat(text)).text == "ok"
@@ -65,6 +79,48 @@ async def test_arguments_of_calls_and_results_are_read() -> None:
     ):
         async with blocking() as world:
             assert (await world.chat(messages)).text == BLOCKED
+
+
+TOOL: Json = {"name": "f", "description": "blue heron", "parameters": {"type": "object"}}
+NESTED: Json = {"type": "object", "properties": {"kestrel": {"type": "string"}}}
+CUT_CALL: Json = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"q": "k\\u0065strel'}}
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        {"tools": [{"type": "function", "function": TOOL}]},
+        {"tools": [{"type": "function", "function": {"name": "kestrel", "parameters": {"type": "object"}}}]},
+        {"tools": [{"type": "function", "function": {"name": "f", "parameters": NESTED}}]},
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "description": "kestrel"}}},
+        {"prediction": {"type": "content", "content": "kestrel"}},
+        {"stop": ["kestrel"]},
+        {"instructions": "blue heron"},
+        {"system": [{"type": "text", "text": "blue heron"}]},
+        {"messages": [{"role": "user", "name": "kestrel", "content": "a"}]},
+        {"messages": [{"role": "user", "content": [{"type": "file", "file": {"filename": "kestrel.txt"}}]}]},
+        {
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [{"type": "document", "source": {"type": "text", "data": "kestrel"}}],
+                }
+            ]
+        },
+        {
+            "messages": [
+                {"role": "user", "content": "a"},
+                {"role": "assistant", "content": None, "tool_calls": [CUT_CALL]},
+                {"role": "tool", "tool_call_id": "c", "content": "b"},
+            ]
+        },
+    ],
+)
+async def test_every_text_of_a_request_is_read(asks: Json) -> None:
+    async with blocking() as world:
+        body = {"model": "m", "messages": [{"role": "user", "content": "a"}], **asks}
+        answer = await world.post(body)
+        assert answer.text == BLOCKED and world.model.asked == []
 
 
 @pytest.mark.parametrize("loop", [False, True], ids=["alone", "below the loop"])
@@ -160,7 +216,7 @@ def test_wrong_settings_are_refused(settings: Json, reason: str) -> None:
 
 def test_the_longest_phrase_counts() -> None:
     rule = PhraseRule("r", ["blue", "blue heron"])
-    assert rule.finder("a blue heron")(0) == (2, 12)
+    assert rule.finder("a blue heron", range(12))(0) == (2, 12)
     assert [rule.settled(text) for text in ("a bl", "a blue", "a blue hat", "")] == [2, 2, 10, 0]
 
 

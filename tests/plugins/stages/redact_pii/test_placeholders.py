@@ -1,5 +1,6 @@
 """Placeholders: one for the same data, none that the client wrote itself."""
 
+from gateway.plugin.turns import at_once
 from gateway.plugins.stages.redact_pii.placeholders import PlaceholderRule, Placeholders, placeholders_in
 
 
@@ -11,7 +12,8 @@ def test_equal_data_have_one_placeholder() -> None:
 
 
 def test_what_the_client_wrote_is_no_placeholder() -> None:
-    assert Placeholders(placeholders_in("What is [EMAIL_1]?")).of("email", "a") == "[EMAIL_2]"
+    taken = at_once(placeholders_in("x" * 40_000 + "What is [EMAIL_1]?"))
+    assert Placeholders(taken).of("email", "a") == "[EMAIL_2]"
 
 
 def test_an_open_bracket_waits() -> None:

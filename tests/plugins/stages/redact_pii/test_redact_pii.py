@@ -1,9 +1,11 @@
 """The stage redact_pii through a gateway: what the model gets, what the client gets, what is counted and logged."""
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -92,6 +94,69 @@ async def test_every_text_of_a_request_is_read() -> None:
         "n": 3,
     }
     assert tool["content"] == "sent to [EMAIL_1]"
+
+
+async def test_all_texts_of_a_request_are_read() -> None:
+    """Also beside its messages. `user` is read first, so an address there is the same in all requests."""
+    who = "ann@example.com"
+    tool = {"name": "f", "description": f"Writes to {who}.", "parameters": {"type": "object"}}
+    asks = {
+        "metadata": {"owner": who},
+        "stop": [who],
+        "prediction": {"type": "content", "content": f"To {who}"},
+        "tools": [{"type": "function", "function": tool}],
+    }
+    messages = [
+        {"role": "system", "content": "For ben@example.com"},
+        {"role": "user", "name": who, "content": [{"type": "file", "file": {"filename": who, "file_data": "data:,x"}}]},
+        {"role": "assistant", "content": "", "tool_calls": [_broken_call(who)]},
+        {"role": "tool", "tool_call_id": who, "content": "done"},
+    ]
+    async with redacting(says("ok")) as world:
+        await world.chat(messages, user=who, **asks)
+        (sent_body,) = world.model.asked
+        system, user, assistant, tool_result = sent_body["messages"]
+    assert (sent_body["user"], sent_body["metadata"], sent_body["stop"]) == (
+        "[EMAIL_1]",
+        {"owner": "[EMAIL_1]"},
+        ["[EMAIL_1]"],
+    )
+    assert sent_body["prediction"]["content"] == "To [EMAIL_1]" and system["content"] == "For [EMAIL_2]"
+    assert sent_body["tools"][0]["function"]["description"] == "Writes to [EMAIL_1]."
+    assert user["name"] == "[EMAIL_1]" and user["content"][0]["file"]["filename"] == "[EMAIL_1]"
+    assert assistant["tool_calls"][0]["function"]["arguments"] == '{"to": "[EMAIL_1]'
+    assert tool_result["tool_call_id"] == who, "an id must match the one of the call"
+
+
+def _broken_call(who: str) -> Json:
+    """A call whose arguments were cut off, with an escape in front."""
+    return {"id": who, "type": "function", "function": {"name": "f", "arguments": '{"to": "\\u0061' + who[1:]}}
+
+
+@pytest.mark.parametrize("text", ["DE89 " * 200_000, "4-" * 500_000])
+async def test_others_wait_for_a_moment_only(text: str) -> None:
+    """A long request and a long answer are read in parts: nothing holds the event loop for long, in CPU time."""
+    async with redacting(says(text)) as world, longest_hold() as held:
+        answer = await world.chat(text)
+        assert answer.status == 200 and len(answer.text) > 1_000
+    assert held() < 0.3
+
+
+@asynccontextmanager
+async def longest_hold() -> AsyncIterator[Callable[[], float]]:
+    """Yield what returns the longest CPU time, in seconds, between two turns of the loop that the gateway runs on."""
+    longest = 0.0
+
+    async def watch() -> None:
+        nonlocal longest
+        while True:
+            before_s = thread_time()
+            await asyncio.sleep(0)
+            longest = max(longest, thread_time() - before_s)
+
+    watching = asyncio.create_task(watch())
+    yield lambda: longest
+    watching.cancel()
 
 
 async def test_tools_get_the_data_and_the_model_does_not(tmp_path: Path) -> None:

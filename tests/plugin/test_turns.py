@@ -1,0 +1,37 @@
+"""Work in parts: its result, and that others go on meanwhile."""
+
+import asyncio
+
+from gateway.plugin.turns import Work, at_once, in_turns
+
+
+def counted(most: int) -> Work[int]:
+    total = 0
+    for number in range(most):
+        total += number
+        yield
+    return total
+
+
+def test_short_work_is_done_at_once() -> None:
+    assert at_once(counted(4)) == 6
+
+
+async def test_others_go_on_beside_long_work() -> None:
+    """The work ends only once somebody else has had a turn, however fast the machine is."""
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    def patient() -> Work[str]:
+        while turns < 3:
+            yield
+        return "done"
+
+    beside = asyncio.create_task(other())
+    assert await asyncio.wait_for(in_turns(patient()), 30) == "done"
+    beside.cancel()
