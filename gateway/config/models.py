@@ -1,15 +1,16 @@
-"""The check of aliases of models: each has models to try, and none of them twice."""
+"""The check of aliases of models: each has models to try, none of them twice, and no aliases."""
 
 from gateway.config.document import Document
 from gateway.config.problems import KeyPath, shown
 
 
 def check_models(document: Document) -> None:
-    """Report aliases without models, and models that an alias would try twice."""
+    """Report aliases without models, and models that an alias would try twice. Warn of aliases among them."""
     for path in document.matches("models", "*", "use"):
         if document.get(*path) == []:
             document.complain(path, "expected at least one model: an alias stands for models of upstreams")
         _check_repeats(document, path)
+        _warn_of_aliases(document, path)
 
 
 def _check_repeats(document: Document, path: KeyPath) -> None:
@@ -21,3 +22,15 @@ def _check_repeats(document: Document, path: KeyPath) -> None:
             if twin != use:
                 place = document.place_of(twin)
                 document.complain(use, f"{shown(model)} is tried at {place} already: name each model once")
+
+
+def _warn_of_aliases(document: Document, path: KeyPath) -> None:
+    """Warn of a model with the name of another alias: an upstream is asked for a model of that name."""
+    for use in document.matches_below(path):
+        model = document.get(*use, "model")
+        own = ("models", str(model), "use")
+        if own == path or document.get(*use, "upstream") is not None or document.get(*own) is None:
+            continue
+        if model not in [document.get(*other, "model") for other in document.matches_below(own)]:
+            text = f"{shown(str(model))} is an alias, too, and is not followed: a model of this name is asked for"
+            document.warn((*use, "model"), f"{text}; list the models that you mean, or name its 'upstream'")

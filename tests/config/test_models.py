@@ -10,9 +10,13 @@ UPSTREAMS = "upstreams: [{name: a, base_url: 'http://a'}, {name: b, base_url: 'h
 
 
 def loaded(tmp_path: Path, models: str, *, context: str = "{}") -> None:
+    assert warnings(tmp_path, models, context=context) == []
+
+
+def warnings(tmp_path: Path, models: str, *, context: str = "{}") -> list[str]:
     file = tmp_path / "gateway.yaml"
     file.write_text(f"{UPSTREAMS}\nmodels: {models}\ncontext: {context}\n")
-    assert load(file, environ={}, flags={}).warnings == ()
+    return [str(warning) for warning in load(file, environ={}, flags={}).warnings]
 
 
 @pytest.mark.parametrize(
@@ -50,3 +54,10 @@ def test_an_alias_that_cannot_work_is_refused(tmp_path: Path, models: str, said:
     """With its place."""
     with pytest.raises(ConfigError, match=said):
         loaded(tmp_path, models)
+
+
+def test_an_alias_behind_an_alias_is_warned_of(tmp_path: Path) -> None:
+    """It is not followed: a model of its name is asked for. With its upstream, that is plainly meant."""
+    (warning,) = warnings(tmp_path, "{a: {use: [{model: b}]}, b: {use: [{model: x}]}}")
+    assert "models.a.use[0].model: 'b' is an alias, too, and is not followed" in warning
+    loaded(tmp_path, "{a: {use: [{model: b, upstream: a}]}, b: {use: [{model: x}]}}")
