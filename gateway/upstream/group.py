@@ -176,11 +176,11 @@ class Group:
                 retry_after_s=BUSY_RETRY_S,
             )
         wait_s = max(min(member.waits_s(now_s) for member in serving), 1.0)
-        if obstacles == {"pausing"}:
-            self.tally.refused["pausing"] += 1
+        is_pausing = obstacles == {"pausing"}
+        self.tally.refused["pausing" if is_pausing else "open"] += 1
+        if is_pausing and all(member.limited for member in serving):
             text = f"Upstream {self.name!r} asked for a pause; send no request for {wait_s:.0f} s."
             return GatewayError("upstream_limited", text, retry_after_s=wait_s)
-        self.tally.refused["open"] += 1
         why = "; ".join(f"{member.name} {_WHY[found]}" for member in serving if (found := member.obstacle(now_s)))
         return GatewayError(
             "circuit_open",

@@ -29,6 +29,7 @@ class Member:
         "current",
         "healthy",
         "inflight",
+        "limited",
         "models",
         "most",
         "name",
@@ -56,6 +57,7 @@ class Member:
         self.inflight = 0
         self.current = 0  # of the weighted turns (balance.py)
         self._paused_until_s = 0.0
+        self.limited = False  # the pause is that of a 429
 
     def __repr__(self) -> str:
         return f"<Member {self.name} of {self.pool.endpoint.name!r}, {self.inflight} under way>"
@@ -64,9 +66,11 @@ class Member:
         """Return whether it serves a model; None, a model that nobody knows, is served by all."""
         return model is None or not self.models or any(fnmatchcase(model, pattern) for pattern in self.models)
 
-    def pause(self, seconds: float, now_s: float) -> None:
-        """Give it no request for so long, as it asked for."""
-        self._paused_until_s = max(self._paused_until_s, now_s + min(seconds, LONGEST_PAUSE_S))
+    def pause(self, seconds: float, now_s: float, *, limited: bool) -> None:
+        """Give it no request for so long, as it asked for. `limited`: by a 429."""
+        until_s = now_s + min(seconds, LONGEST_PAUSE_S)
+        if until_s > self._paused_until_s:
+            self._paused_until_s, self.limited = until_s, limited
 
     def obstacle(self, now_s: float) -> Obstacle | None:
         """Return why it may get no request now; None: it may."""

@@ -151,7 +151,7 @@ class Tries:
         """
         member, group = self.member, self.group
         if member is not None and pause_s is not None and _concerns_all(member, reason):
-            member.pause(pause_s, group.clock())
+            member.pause(pause_s, group.clock(), limited=reason == "429")
         fault = None if stale else _fault(reason)
         if reason.isdigit() and fault is None:  # it answers, so others may ask it
             self.answered()

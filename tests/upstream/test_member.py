@@ -15,7 +15,7 @@ def test_each_obstacle_is_named() -> None:
     assert one.obstacle(0.0) is None
     one.inflight = 1
     assert one.obstacle(0.0) == "busy"
-    one.pause(5.0, 0.0)
+    one.pause(5.0, 0.0, limited=False)
     assert (one.obstacle(4.9), one.obstacle(5.0), one.waits_s(1.0)) == ("pausing", "busy", 4.0)
     one.breaker.failed(0.0, one.breaker.begin(0.0))
     assert one.obstacle(5.0) == "open"
@@ -26,8 +26,8 @@ def test_each_obstacle_is_named() -> None:
 def test_no_pause_is_longer_than_a_minute() -> None:
     """Whatever the endpoint asks for; and a shorter one does not end a longer one."""
     one = member("a", CLOCK)
-    one.pause(86400.0, 0.0)
-    one.pause(1.0, 0.0)
+    one.pause(86400.0, 0.0, limited=True)
+    one.pause(1.0, 0.0, limited=False)
     assert one.waits_s(0.0) == LONGEST_PAUSE_S
 
 
