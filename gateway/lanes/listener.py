@@ -16,6 +16,7 @@ from gateway.lanes.connection import ClientConnection
 from gateway.lanes.gauges import gauges
 from gateway.lanes.keys import peer_of
 from gateway.lanes.passthrough.accounting import address_of
+from gateway.lanes.passthrough.splice import Splice
 from gateway.lanes.passthrough.tunnel import Tunnel
 from gateway.lanes.router import Router
 from gateway.lanes.transaction import AccessLog
@@ -184,20 +185,22 @@ class Listener:
     async def drain(self, limit_s: float, *, end_answers: Callable[[], Awaitable[bool]] | None = None) -> None:
         """Wait until every connection is through, at most `limit_s`; then end what is left, visibly cut.
 
-        `end_answers` ends answers of the context lane with an error, and returns whether there were any. Their
-        clients get it before that. WebSockets of our own pages are told to go at once: they would never be through by
-        themselves.
+        A passthrough request without an answer is told to come again. `end_answers` ends answers of the context lane
+        with an error, and returns whether there were any. Their clients get it before that. WebSockets of our own pages
+        are told to go at once: they would never be through by themselves.
         """
         self.draining = True
-        await self._empty(limit_s)
+        await self._wait_while(lambda: bool(self.connections), limit_s)
+        told = {one for one in list(self.connections) if isinstance(turn := one.transaction, Splice) and turn.stop()}
         if self.connections and end_answers is not None and await end_answers():
-            await self._empty(FAREWELL_S, mode="context")
+            await self._wait_while(lambda: "context" in self._modes, FAREWELL_S)
+        await self._wait_while(lambda: not told.isdisjoint(self.connections), FAREWELL_S)
         self.stop()
 
-    async def _empty(self, limit_s: float, *, mode: str | None = None) -> None:
-        """Wait until no connection is left, or none with a transaction of this mode, at most `limit_s`."""
+    async def _wait_while(self, is_busy: Callable[[], bool], limit_s: float) -> None:
+        """Wait while there is something to wait for, at most `limit_s`. Idle connections close meanwhile."""
         deadline = self.clock() + limit_s
-        while self.clock() < deadline and (self.connections if mode is None else mode in self._modes):
+        while self.clock() < deadline and is_busy():
             self._close_idle()
             for transaction in list(self.websockets):
                 transaction.go_away()

@@ -118,6 +118,22 @@ async def test_draining_ends_visibly_at_its_limit() -> None:
         await lane.upstream.wait_open(0)
 
 
+async def test_a_request_without_an_answer_is_told_to_come_again() -> None:
+    """At the limit of draining, by a whole 503. Its client may be sending its body still."""
+    post = GET.replace(b"GET", b"POST").replace(b"\r\n\r\n", b"\r\nContent-Length: 10\r\n\r\n") + b"half"
+    async with assembled(Gate()) as lane, lane.client() as client, lane.client() as sending:
+        await client.send(GET)
+        await sending.send(post)
+        await lane.upstream.wait_requests(1)
+        await lane.until_inflight(2)
+        await lane.listener.drain(0.0)
+        for one in (client, sending):
+            response = await one.read_response()
+            assert response.status == 503 and b'"gateway_stopping"' in response.payload
+            assert response.values(b"retry-after") == [b"1"] and response.values(b"connection") == [b"close"]
+        assert not lane.listener.inflight
+
+
 async def test_a_request_that_comes_while_draining_is_served() -> None:
     """A busy client is never cut between two requests: it is told to close."""
     async with assembled() as lane, lane.client() as client:

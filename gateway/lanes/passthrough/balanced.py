@@ -19,6 +19,7 @@ from typing import Final
 
 from gateway.errors import GatewayError
 from gateway.http.body import BodyError
+from gateway.http.fields import cannot_become_lines
 from gateway.http.response_head import HEAD_LIMIT_BYTES, ResponseError, ResponseHead, body_of, parse_response_head
 from gateway.http.retry_after import wanted_pause_s
 from gateway.lanes.passthrough.splice import CUT, Splice
@@ -168,7 +169,7 @@ class Balanced(Splice):
             reason,
             possible=pieces is not None and not self._judged,
             stale=self._stale and reason == "reset",
-            told_not=head is not None and head.value(b"x-should-retry") == b"false",
+            told_not=head is not None and (head.value(b"x-should-retry") or b"").lower() == b"false",
             pause_s=pause_s,
         )
         if not follows or pieces is None:
@@ -201,15 +202,11 @@ class Balanced(Splice):
             super()._head_received(data)
             return
         data = self._seen + data
-        status, end = data[9:_STATUS_BYTES].decode("latin-1"), -1
-        if len(data) < _STATUS_BYTES:
-            held = _VERSION.startswith(data[: len(_VERSION)])
-        elif held := status in self._ways.group.telling:
-            end = data.find(b"\r\n\r\n")
-            held = end < 0 and len(data) <= HEAD_LIMIT_BYTES
-        if held:
-            self._seen = data
-        elif end < 0 or not self._refused_by(status, data, end + 4):
+        status, end = data[9:_STATUS_BYTES].decode("latin-1"), data.find(b"\r\n\r\n")
+        if end < 0 and _may_become_head(data):
+            self._seen = data  # if it ends here, nothing of it went to the client
+            self._stale, self._replay = False, b""
+        elif end < 0 or status not in self._ways.group.telling or not self._refused_by(status, data, end + 4):
             self._pass(status, data)
 
     def _refused_by(self, status: str, data: bytes, end: int) -> bool:
@@ -253,6 +250,12 @@ class Balanced(Splice):
 
     # Ends.
 
+    def stop(self) -> bool:
+        if self._answer is None and self._last is not None:
+            self._end(failed=None)
+            return self._give_last()
+        return super().stop()
+
     def _fail(self, error: GatewayError, *, outcome: str) -> None:
         tries = self._tries
         if tries is not None and tries.member is not None and error.code in UPSTREAMS_FAULT:
@@ -290,3 +293,10 @@ class Balanced(Splice):
         """Give back the place at the endpoint."""
         if self._tries is not None:
             self._tries.ended(failed=failed)
+
+
+def _may_become_head(data: bytes) -> bool:
+    """Return whether a head that is not whole may still become one."""
+    if len(data) > HEAD_LIMIT_BYTES or cannot_become_lines(data):
+        return False
+    return data.startswith(_VERSION) or _VERSION.startswith(data)

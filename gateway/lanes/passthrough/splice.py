@@ -220,6 +220,15 @@ class Splice(Sending):
 
     # Ends.
 
+    def stop(self) -> bool:
+        """End the transaction, as the gateway stops. Return False if its client has a part of the answer."""
+        if self._answer is not None:
+            return False
+        name = self._plan.pool.endpoint.name
+        text = f"The gateway stops, and upstream {name!r} has not answered yet: send the request again."
+        self._fail(GatewayError("gateway_stopping", text, retry_after_s=1), outcome="cancelled")
+        return True
+
     def _complete(self, *, excess: bool) -> None:
         """End the transaction: the answer is whole. An upstream connection that is not clean is aborted."""
         upstream, self._upstream = self._upstream, None

@@ -5,7 +5,7 @@ import asyncio
 import orjson
 import pytest
 from functional.several import BODY, CHAT, STORES, chat, several
-from functional.through import ask, breathe, client_of, error_of, get, post
+from functional.through import ask, breathe, client_of, error_of, get, listener_of, post
 from gateways import exchange, until
 
 from gateway.testing.peer import Peer
@@ -117,8 +117,8 @@ async def test_when_all_tries_fail_the_last_answer_comes_byte_for_byte() -> None
 
 
 async def test_an_upstream_that_wants_no_retry_gets_none() -> None:
-    """`x-should-retry: false` ends it."""
-    async with several(serve(answer(503, b"", [("X-Should-Retry", "false")])), serve(ok())) as up:
+    """`x-should-retry: false` ends it, in any case."""
+    async with several(serve(answer(503, b"", [("X-Should-Retry", "FALSE")])), serve(ok())) as up:
         assert (await ask(up.gateway, chat())).status == 503
         assert up.counts == [1, 0]
 
@@ -136,6 +136,63 @@ async def test_a_head_in_pieces_is_judged_when_its_status_is_here() -> None:
     async with several(drips, serve(ok())) as up:
         assert (await ask(up.gateway, chat())).status == 200
         assert up.group.members[0].obstacle(up.group.clock()) == "pausing"
+
+
+@pytest.mark.parametrize("part", [b"HTTP", b"HTTP/1.1 200 OK\r\nContent-Le", b"HTTP/1.1 503 Busy\r\n"])
+async def test_a_head_that_breaks_off_is_no_answer(part: bytes) -> None:
+    """As a reset: sent again if it may happen twice, since the client has no byte of it."""
+
+    async def breaks_off(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(part)
+
+    async with several(breaks_off, serve(ok()), breaker={"failures": 1}) as up:
+        assert (await ask(up.gateway, chat())).status == 200
+        assert up.counts == [1, 1] and up.group.tally.retries == {"reset": 1}
+        assert up.group.members[0].breaker.state(up.group.clock()) == "open"
+    async with several(breaks_off, serve(ok())) as up:
+        assert (await ask(up.gateway, post(BODY, STORES))).status == 502 and up.counts == [1, 0]
+        listener = listener_of(up.gateway)
+        await until(lambda: listener.inflight == 0)
+
+
+async def test_a_head_that_cannot_become_one_is_refused_at_once() -> None:
+    """It is not waited for."""
+
+    async def babbles(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(b"HTTP/1.1 200 OK\n\n{}")
+        await peer.wait_end(timeout_s=None)
+
+    async with several(babbles, retry={"tries": 1}) as up:
+        assert error_of(await ask(up.gateway, chat()))["code"] == "upstream_error"
+
+
+@pytest.mark.parametrize(("status", "key", "code"), [(503, None, "circuit_open"), (429, "k", "upstream_limited")])
+async def test_a_pause_is_a_429_only_if_the_upstream_said_so(status: int, key: str | None, code: str) -> None:
+    """Else others would think that they had asked too often."""
+    busy = serve(answer(status, b"", [("Retry-After", "20")]))
+    async with several(busy, api_key=key, retry={"tries": 1}) as up:
+        assert (await ask(up.gateway, chat())).status == status
+        refused = await ask(up.gateway, chat())
+        assert refused.status == status and error_of(refused)["code"] == code
+        assert refused.values(b"retry-after") in ([b"20"], [b"19"]) and up.counts == [1]
+        assert status == 429 or "a asked for a pause" in error_of(refused)["message"]
+
+
+async def test_a_request_that_waits_to_be_sent_again_gets_the_answer_at_hand_at_the_end() -> None:
+    """The gateway stops while it pauses: nothing better comes any more."""
+    async with (
+        several(serve(BUSY), retry={"tries": 9}, settings={"limits": {"drain": "0s"}}) as up,
+        client_of(up.gateway) as client,
+    ):
+        await client.send(chat())
+        await up.endpoints[0].wait_requests(3)
+        await until(lambda: up.inflight == [0])
+        await up.gateway.gateway.drain()
+        response = await client.read_response()
+        assert response.status == 503 and response.values(b"x-own") == [b"yes"]
+        assert up.inflight == [0]
 
 
 async def test_after_the_first_byte_nothing_is_sent_again() -> None:
