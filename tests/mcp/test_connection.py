@@ -381,3 +381,15 @@ async def test_nobody_subscribes_where_that_is_unknown() -> None:
         await told.heard.until(lambda: "subscriptions/listen" in told.methods)
         await connection.listen()  # refused, it ends without another try
         assert not connection.stirred.is_set() and told.methods.count("subscriptions/listen") == 2
+
+
+async def test_trace_context_goes_beside_what_the_protocol_puts_there() -> None:
+    """Where a call has it; the SDK's own entries stay."""
+    told = newer(tools_call={"content": [], "resultType": "complete"})
+    context = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "a=b"}
+    async with open_connection(told, probe_s=1.0) as connection:
+        await called(connection)
+        await connection.call("dig", {}, progressed=lambda _: None, meta=context)
+        without, with_it = (message["params"]["_meta"] for message in told.asked if message["method"] == "tools/call")
+    assert not context.keys() & without.keys()
+    assert {name: with_it[name] for name in context} == context and with_it.keys() - context.keys() == without.keys()
