@@ -26,6 +26,25 @@ class _Writer(yaml.SafeDumper):
         return True
 
 
+class _RepeatedKeyError(ValueError):
+    """A key is there twice in one section."""
+
+
+class _Reader(yaml.SafeLoader):
+    """A reader that refuses a key which a section has twice. YAML would take the last one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Return the section. Raises _RepeatedKeyError."""
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                if key.value in seen:
+                    line = key.start_mark.line + 1
+                    raise _RepeatedKeyError(f"has the key {shown(key.value)} twice, again at line {line}: keep one")
+                seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
 def add(commands: Commands) -> None:
     """Add `gateway import` and the command below it."""
     group = add_group(commands, "import", "make a configuration of that of another program")
@@ -68,8 +87,10 @@ def _read(file: Path) -> dict[str, Any]:
     if len(content) > _MOST_BYTES:
         raise CommandError(f"{str(file)!r} has more than {_MOST_BYTES} bytes: it is no configuration")
     try:
-        config = yaml.safe_load(content)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        config = yaml.load(content, Loader=_Reader)  # noqa: S506 - a safe one
+    except _RepeatedKeyError as error:
+        raise CommandError(f"{str(file)!r} {error}") from None
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         place = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
         raise CommandError(f"{str(file)!r} is no YAML{place}") from None

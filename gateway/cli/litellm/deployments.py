@@ -3,10 +3,13 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeGuard
+from urllib.parse import urlsplit
 
 from gateway.approvals.escaping import shown
 from gateway.cli.litellm.providers import OTHERS, PROVIDERS, SAME, Provider
+from gateway.config.values.addresses import parse_base_url
+from gateway.config.values.scalars import parse_text
 
 #: Takes a sentence about something that is not translated, or differs.
 Note: TypeAlias = Callable[[str], None]
@@ -48,15 +51,31 @@ def deployments_of(entries: object, note: Note) -> list[Deployment]:
     """Return the entries that can be translated; `note` gets the reason for each of the others."""
     found, secrets = [], Secrets()
     for number, entry in enumerate(entries if isinstance(entries, list) else ()):
-        params = entry.get("litellm_params") if isinstance(entry, dict) else None
-        name = entry.get("model_name") if isinstance(entry, dict) else None
-        if not isinstance(params, dict) or not isinstance(params.get("model"), str) or not isinstance(name, str):
-            note(f"model_list[{number}]: it has no model_name or no litellm_params.model")
-            continue
-        place = f"model_list[{number}] ({shown(name)})"
-        if (deployment := _deployment(name, params, place, note, secrets)) is not None:
-            found.append(deployment)
+        fields = entry if isinstance(entry, dict) else {}
+        name, params = fields.get("model_name"), fields.get("litellm_params")
+        if not is_line(name):
+            note(f"model_list[{number}].model_name: it is no line of text, so the entry is left out")
+        elif not isinstance(params, dict) or not is_line(params.get("model")):
+            note(f"model_list[{number}].litellm_params.model: it is no line of text, so the entry is left out")
+        else:
+            deployment = _deployment(name, params, f"model_list[{number}] ({shown(name)})", note, secrets)
+            found += [] if deployment is None else [deployment]
     return found
+
+
+def is_line(value: object) -> TypeGuard[str]:
+    """Return whether a value is a text of one line that can be seen."""
+    return isinstance(value, str) and value.isprintable() and value.strip() == value != ""
+
+
+def escaped(text: str) -> str:
+    """Return a text as gateway.yaml has it, where `${NAME}` would be a variable."""
+    return text.replace("$", "$$")
+
+
+def is_whole(value: object, least: int, most: int) -> TypeGuard[int]:
+    """Return whether a value is a whole number in these bounds."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 class Secrets:
@@ -104,10 +123,12 @@ def _deployment(name: str, params: Mapping[str, Any], place: str, note: Note, se
             "as an upstream (docs/from-litellm.md)"
         )
         return None
-    base_url = _base_url(params, provider)
+    base_url = _base_url(params, kind, provider, place, note)
     if base_url is None:
-        note(f"{place}: {kind} needs an api_base")
         return None
+    for field in ("api_key", "custom_llm_provider"):
+        if not isinstance(params.get(field), str | None):
+            note(f"{place}: its {field} is no text, and is left out")
     key, is_open = secrets.reference(params.get("api_key"), wanted=variable_named(kind, name, "api_key"))
     if key is None and "api_key" not in params and provider.key is not None:
         key = f"${{{provider.key}}}"
@@ -117,15 +138,26 @@ def _deployment(name: str, params: Mapping[str, Any], place: str, note: Note, se
         note(f"{place}: {kind} {provider.remark}")
     if further := sorted(str(one) for one in params.keys() - _KNOWN):
         note(f"{place}: not translated: {shown(', '.join(further))}")
-    weight, most = params.get("weight"), params.get("max_parallel_requests")
+    weight, most = (
+        _number(params, name, bound, place, note)
+        for name, bound in (("weight", 1000), ("max_parallel_requests", 10**6))
+    )
     server = Server(kind, base_url, key, provider.header if key is not None else None)
     return Deployment(
         name,
         model,
         server,
-        weight if isinstance(weight, int) and 1 <= weight <= 1000 else 1,
-        most if isinstance(most, int) and most >= 1 else None,
+        weight or 1,
+        most,
     )
+
+
+def _number(params: Mapping[str, Any], name: str, most: int, place: str, note: Note) -> int | None:
+    value = params.get(name)
+    if value is None or is_whole(value, 1, most):
+        return value
+    note(f"{place}: its {name} is no whole number from 1 to {most}, and is left out")
+    return None
 
 
 def _provider(params: Mapping[str, Any]) -> tuple[str, str]:
@@ -139,10 +171,33 @@ def _provider(params: Mapping[str, Any]) -> tuple[str, str]:
     return "openai", model
 
 
-def _base_url(params: Mapping[str, Any], provider: Provider) -> str | None:
+def _base_url(params: Mapping[str, Any], kind: str, provider: Provider, place: str, note: Note) -> str | None:
+    """Return the address of a server, or None: there is none, or it is none. No credential in it is copied."""
     given = params.get("api_base") or params.get("base_url")
-    if not isinstance(given, str) or not given:
-        return None if provider.base_url is None else provider.base_url + provider.below
-    variable = variable_of(given)
-    base_url = given.rstrip("/") if variable is None else f"${{{variable}}}"
-    return base_url if base_url.endswith(provider.below) and provider.below else base_url + provider.below
+    if given is None or given == "":
+        if provider.base_url is None:
+            note(f"{place}: {shown(kind)} needs an api_base")
+            return None
+        return provider.base_url + provider.below
+    variable = variable_of(given) if isinstance(given, str) else None
+    if variable is not None:
+        return _below(f"${{{variable}}}", provider)
+    try:
+        address = _without_credentials(parse_text(given).strip(), place, note)
+        return escaped(parse_base_url(_below(address.rstrip("/"), provider)))
+    except ValueError as error:
+        note(f"{place}: its api_base is left out with the entry: {error}")
+        return None
+
+
+def _without_credentials(address: str, place: str, note: Note) -> str:
+    """Return an address without user, password, query and fragment."""
+    parts = urlsplit(address)
+    host = parts.netloc.rpartition("@")[2]
+    if host != parts.netloc or parts.query or parts.fragment:
+        note(f"{place}: its api_base has a user, a password or a query, which may be secret and is not copied")
+    return parts._replace(netloc=host, query="", fragment="").geturl()
+
+
+def _below(address: str, provider: Provider) -> str:
+    return address if address.endswith(provider.below) and provider.below else address + provider.below

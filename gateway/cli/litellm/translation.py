@@ -2,13 +2,23 @@
 
 import hashlib
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gateway.approvals.escaping import shown
-from gateway.cli.litellm.deployments import Deployment, Server, deployments_of, variable_of
+from gateway.cli.litellm.deployments import (
+    Deployment,
+    Server,
+    deployments_of,
+    escaped,
+    is_line,
+    is_whole,
+    variable_of,
+)
+from gateway.config.values.units import parse_positive_duration
 
 _BALANCE: Final[Mapping[str, str]] = {"simple-shuffle": "weighted", "least-busy": "least_loaded"}
 #: Settings that are translated, by section.
@@ -53,9 +63,11 @@ def translated(config: Mapping[str, Any], environ: Mapping[str, str]) -> Transla
     `environ` may have the variable that holds that key.
     """
     told = Translation()
-    router, litellm, general = (
-        _section(config, name) for name in ("router_settings", "litellm_settings", "general_settings")
-    )
+    sections = ("router_settings", "litellm_settings", "general_settings")
+    for name in sections:
+        if not isinstance(config.get(name), dict | None):
+            told.notes.append(f"{name}: it is no section, and is left out")
+    router, litellm, general = (_section(config, name) for name in sections)
     groups: defaultdict[str, list[Deployment]] = defaultdict(list)
     for deployment in deployments_of(config.get("model_list"), told.notes.append):
         groups[deployment.name].append(deployment)
@@ -69,7 +81,7 @@ def translated(config: Mapping[str, Any], environ: Mapping[str, str]) -> Transla
             uses[name] = upstreams.uses(name, group, told)
     _add_fallbacks(uses, [*_fallbacks(router), *_fallbacks(litellm)], told)
     for alias, target in _aliases(router):
-        if target in uses:
+        if target in uses and is_line(alias):
             uses[alias] = uses[target]
         else:
             told.notes.append(f"router_settings.model_group_alias: {shown(alias)} names no model of the file")
@@ -108,15 +120,15 @@ class _Upstreams:
         uses = []
         for (model, _, _), ones in by_model.items():
             upstream = self._of(ones)
-            self._models[upstream].append(model)
-            if (use := {"model": model, "upstream": upstream}) not in uses:
+            self._models[upstream].append(escaped(model))
+            if (use := {"model": escaped(model), "upstream": upstream}) not in uses:
                 uses.append(use)
         return uses
 
     def add_glob(self, name: str, group: Sequence[Deployment], told: Translation) -> None:
         """Add the servers of a name that stands for many models. LiteLLM takes a prefix off, such as `groq/`."""
         for one in group:
-            self._models[self._of([one])].append(name)
+            self._models[self._of([one])].append(escaped(name))
         if any(one.model != name for one in group):
             told.notes.append(f"{shown(name)}: write the models of its server under models: it knows no such prefix")
 
@@ -180,30 +192,51 @@ def _endpoint(one: Deployment, name: str | None) -> dict[str, Any]:
 def _shared(router: Mapping[str, Any], litellm: Mapping[str, Any], told: Translation) -> dict[str, Any]:
     """Return what every upstream has: retries, breaker, timeouts."""
     shared: dict[str, Any] = {}
-    retries = router.get("num_retries", litellm.get("num_retries"))
-    if isinstance(retries, int) and retries >= 0:
+    if (retries := _count("num_retries", router, litellm, told)) is not None:
         shared["retry"] = {"tries": min(retries + 1, 20)}
-    fails, pause = (router.get(key, litellm.get(key)) for key in ("allowed_fails", "cooldown_time"))
     breaker: dict[str, Any] = {}
-    if isinstance(fails, int) and fails >= 0:
+    if (fails := _count("allowed_fails", router, litellm, told)) is not None:
         breaker["failures"] = min(fails + 1, 1000)
-    if isinstance(pause, int | float) and pause > 0:
-        breaker["open"] = f"{pause}s"
-        breaker["longest"] = f"{max(pause, 300)}s"
+    if (pause_s := _seconds("cooldown_time", _first("cooldown_time", router, litellm), told)) is not None:
+        breaker["open"] = f"{pause_s}s"
+        breaker["longest"] = f"{max(pause_s, 300)}s"
     if breaker:
         shared["breaker"] = breaker
         told.notes.append("allowed_fails and cooldown_time are failures in a row here, and not failures in a minute")
     wait = router.get("timeout", litellm.get("request_timeout"))
-    if isinstance(wait, int | float) and wait > 0:
-        shared["timeouts"] = {"first_byte": f"{wait}s"}
+    if (wait_s := _seconds("request_timeout", wait, told)) is not None:
+        shared["timeouts"] = {"first_byte": f"{wait_s}s"}
     return shared
+
+
+def _first(name: str, *sections: Mapping[str, Any]) -> object:
+    return next((section[name] for section in sections if name in section), None)
+
+
+def _count(name: str, router: Mapping[str, Any], litellm: Mapping[str, Any], told: Translation) -> int | None:
+    value = _first(name, router, litellm)
+    if value is None or is_whole(value, 0, sys.maxsize):
+        return value
+    told.notes.append(f"{name}: it is no whole number, and is left out")
+    return None
+
+
+def _seconds(place: str, value: object, told: Translation) -> int | float | None:
+    if value is None:
+        return None
+    try:
+        seconds = parse_positive_duration(value)
+    except ValueError as error:
+        told.notes.append(f"{place}: it is left out: {error}")
+        return None
+    return int(seconds) if seconds == int(seconds) else max(round(seconds, 3), 0.001)
 
 
 def _balance(router: Mapping[str, Any], told: Translation) -> str | None:
     strategy = router.get("routing_strategy")
     if strategy is None:
         return None
-    if strategy not in _BALANCE:
+    if not isinstance(strategy, str) or strategy not in _BALANCE:
         told.notes.append(
             f"router_settings.routing_strategy: {shown(str(strategy))} becomes least_loaded, which is the nearest"
         )
@@ -215,11 +248,12 @@ def _add_fallbacks(
 ) -> None:
     own = {name: list(use) for name, use in uses.items()}
     for name, others in fallbacks:
-        known = [other for other in others if other in own] if isinstance(others, list) else []
+        known = [one for one in others if isinstance(one, str) and one in own] if isinstance(others, list) else []
         if name not in own or not known or known != others:
             told.notes.append(f"fallbacks of {shown(name)}: those that are not translated are left out")
         if name in own:
-            uses[name] = uses[name] + [use for other in known for use in own[other] if use not in uses[name]]
+            further = [use for other in known for use in own[other]]
+            uses[name] = [*uses[name], *(use for i, use in enumerate(further) if use not in uses[name] + further[:i])]
 
 
 def _fallbacks(section: Mapping[str, Any]) -> list[tuple[str, object]]:
@@ -241,13 +275,15 @@ def _aliases(router: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _is_plain(name: str, use: Sequence[Mapping[str, str]]) -> bool:
     """Return whether a name needs no alias: it is the one model's own."""
-    return [one["model"] for one in use] == [name]
+    return [one["model"] for one in use] == [escaped(name)]
 
 
 def _keys(general: Mapping[str, Any], environ: Mapping[str, str], told: Translation) -> list[dict[str, Any]]:
     master = general.get("master_key")
-    if not isinstance(master, str) or not master:
-        told.notes.append("general_settings.master_key: there is none, so the gateway listens on loopback only")
+    if not is_line(master):
+        told.notes.append(
+            "general_settings.master_key: there is none, or no line of text, so the gateway listens on loopback only"
+        )
         return []
     variable = variable_of(master)
     secret = master if variable is None else environ.get(variable)
@@ -265,10 +301,9 @@ def _add_cache(litellm: Mapping[str, Any], told: Translation) -> None:
     if litellm.get("cache") is not True:
         return
     params = _section(litellm, "cache_params")
-    ttl = params.get("ttl")
     options: dict[str, Any] = {"any_temperature": True, "shared_by": "tenant"}
-    if isinstance(ttl, int | float) and ttl > 0:
-        options["ttl"] = f"{ttl}s"
+    if (ttl_s := _seconds("litellm_settings.cache_params.ttl", params.get("ttl"), told)) is not None:
+        options["ttl"] = f"{ttl_s}s"
     stages: list[dict[str, Any]] = [{"use": stage} for stage in _STAGES]
     told.data["chains"] = {"assistant": [*stages, {"use": "response_cache", "with": options}]}
     told.notes.append("litellm_settings.cache: each worker has a cache of its own, in memory, for the context lane")

@@ -1,8 +1,11 @@
 """`gateway import litellm`: the file that it writes is right, and it never shows or copies a secret."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from gateway.cli.litellm.command import imported
 from gateway.cli.main import main
@@ -59,6 +62,8 @@ def test_a_file_that_is_there_stays_as_it_is(tmp_path: Path, capsys: pytest.Capt
     [
         (b"a: [", "is no YAML at line 1, column 5"),
         (b"\xff\xfe\xff", "is no YAML"),
+        (b"model_list: []\nmodel_list: []", "has the key model_list twice, again at line 2: keep one"),
+        (b"model_list: [2024-13-45]", "is no YAML"),
         (b"listen: 1", "is no configuration of a LiteLLM proxy: it has no list 'model_list'"),
         (b"x" * (1 << 20) + b"y", "has more than 1048576 bytes"),
     ],
@@ -81,3 +86,64 @@ def test_parts_are_written_where_they_belong() -> None:
     """YAML's references would make one part of two."""
     text, _ = imported(DOCUMENTED, {})
     assert "&id" not in text and "*id" not in text
+
+
+ODD: list[Any] = [
+    [1],
+    {"a": {"b": 1}},
+    0,
+    -5,
+    2.5,
+    10**30,
+    None,
+    True,
+    float("inf"),
+    float("nan"),
+    "",
+    " ",
+    "a\nb: 1",
+    "${HOME}",
+    "$$",
+    "m",
+]
+FIELDS = [
+    *(("litellm_params", name) for name in ("model", "api_base", "api_key", "weight", "max_parallel_requests")),
+    ("litellm_params", "custom_llm_provider"),
+    *(("router_settings", name) for name in ("routing_strategy", "num_retries", "timeout", "model_group_alias")),
+    *(("router_settings", name) for name in ("allowed_fails", "cooldown_time", "fallbacks")),
+    *(("litellm_settings", name) for name in ("cache", "cache_params", "request_timeout", "num_retries")),
+    ("general_settings", "master_key"),
+    *(
+        (name, "")
+        for name in ("model_name", "router_settings", "litellm_settings", "general_settings", "litellm_params")
+    ),
+]
+ADDRESSES = ["file:///a", "http://a:99999", "http://[a", "https://u:p@h/v1?q", "http://h/${HOME}/v1", "http://h/a b"]
+MORE = [
+    *((("litellm_params", "api_base"), address) for address in ADDRESSES),
+    (("model_name", ""), "context"),
+    (("model_name", ""), "a*"),
+    (("router_settings", "fallbacks"), [{"context": ["n", "n"]}, {"n": [["n"]]}, 5, {"n": ["other", "other"]}]),
+    (("router_settings", "model_group_alias"), {"a\nb": "n", "${HOME}": "n", "c": {"model": ["n"]}}),
+    (("litellm_settings", "cache_params"), {"ttl": float("inf")}),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), [*((field, value) for field in FIELDS for value in ODD), *MORE])
+def test_whatever_is_written_is_accepted(field: tuple[str, str], value: Any, tmp_path: Path) -> None:
+    """A value of another kind is noted, and left out. The keys of the file's own are set."""
+    params: dict[str, Any] = {"model": "openai/m", "api_key": "os.environ/K"}
+    entry: dict[str, Any] = {"model_name": "n", "litellm_params": params}
+    config: dict[str, Any] = {"model_list": [entry, {"model_name": "other", "litellm_params": {"model": "openai/n"}}]}
+    config |= {"litellm_settings": {"cache": True}, "router_settings": {}, "general_settings": {}}
+    section, name = field
+    if name:
+        {**config, "litellm_params": params}[section][name] = value
+    else:
+        (config if section in config else entry)[section] = value
+    file, made = tmp_path / "config.yaml", tmp_path / "gateway.yaml"
+    file.write_text(yaml.safe_dump(config))
+    text, _ = imported(file, {})
+    made.write_text(text)
+    settings = load(made, environ=dict.fromkeys(re.findall(r"\$\{(\w+)\}", text), "https://x"), flags={}).settings
+    assert "other" in settings.models

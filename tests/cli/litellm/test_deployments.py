@@ -51,7 +51,14 @@ def test_an_entry_is_a_model_of_a_server(params: dict[str, Any], found: str) -> 
         ({"model": "m", "custom_llm_provider": "mine"}, "the API of mine is not that of OpenAI"),
         ({"model": "hosted_vllm/m"}, "hosted_vllm needs an api_base"),
         ({"model": "azure/"}, "it names no model of azure"),
-        ({"model": 3}, "it has no model_name or no litellm_params.model"),
+        ({"model": 3}, "model_list[0].litellm_params.model: it is no line of text, so the entry is left out"),
+        ({"model": "m\n"}, "model_list[0].litellm_params.model: it is no line of text"),
+        ({"model": "m", "api_base": "file:///etc/passwd"}, "its api_base is left out with the entry: expected a URL"),
+        (
+            {"model": "m", "api_base": ["http://a"]},
+            "its api_base is left out with the entry: expected text, found a list",
+        ),
+        ({"model": "m", "api_base": "http://a/v1\n b"}, "its api_base is left out with the entry: a URL has no spaces"),
     ],
 )
 def test_others_are_noted(params: dict[str, Any], note: str) -> None:
@@ -68,3 +75,33 @@ def test_a_secret_becomes_a_reference() -> None:
     assert secrets.reference("os.environ/no name", wanted="Y") == ("${Y}", True)
     assert secrets.reference("EMPTY", wanted="X") == secrets.reference(None, wanted="X") == (None, False)
     assert variable_named("azure", "gpt-4.1 mini", "api_key") == "AZURE_GPT_4_1_MINI_API_KEY"
+
+
+def test_a_credential_in_an_address_is_not_copied() -> None:
+    found, notes = one(model="m", api_base="https://user:SECRET@h.example.com/v1?api_key=SECRET#SECRET")
+    assert found is not None and found.server.base_url == "https://h.example.com/v1"
+    assert "its api_base has a user, a password or a query" in notes[0] and "SECRET" not in "".join(notes)
+
+
+@pytest.mark.parametrize(
+    ("params", "note"),
+    [
+        ({"api_key": ["sk-1"]}, "model_list[0] (name): its api_key is no text, and is left out"),
+        ({"weight": True}, "model_list[0] (name): its weight is no whole number from 1 to 1000, and is left out"),
+        ({"max_parallel_requests": 0}, "model_list[0] (name): its max_parallel_requests is no whole number"),
+    ],
+)
+def test_a_field_of_another_kind_is_noted(params: dict[str, Any], note: str) -> None:
+    found, notes = one(model="m", **params)
+    assert found is not None and (found.weight, found.concurrent) == (1, None) and notes[0].startswith(note)
+
+
+def test_a_name_that_is_no_line_is_noted() -> None:
+    notes: list[str] = []
+    entries = [5, {"model_name": "a\nb", "litellm_params": {"model": "m"}}, {"model_name": "a", "litellm_params": []}]
+    assert deployments_of(entries, notes.append) == []
+    assert [note.partition(":")[0] for note in notes] == [
+        "model_list[0].model_name",
+        "model_list[1].model_name",
+        "model_list[2].litellm_params.model",
+    ]

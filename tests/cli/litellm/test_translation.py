@@ -69,7 +69,7 @@ def test_the_cache_is_a_stage(told: Translation) -> None:
         "model_list[0] (gpt-4o): not translated: rpm",
         "model_list[4] (gpt-4o-mini): its key is in the file, and is not copied: export it as OPENAI_GPT",
         "model_list[6] (claude): the API of bedrock is not that of OpenAI: keep LiteLLM in front of it",
-        "model_list[9]: it has no model_name",
+        "model_list[9].",
         "groq/*: write the models of its server under models",
         "router_settings.routing_strategy: usage-based-routing-v2 becomes least_loaded",
         "fallbacks of gpt-4o: those that are not translated are left out",
