@@ -107,9 +107,16 @@ def _revoke(args: argparse.Namespace) -> Iterator[str]:
         return revoked(remote_of(args), args.ids)
 
     async def revoke(issuer: KeyIssuer, store: KeyStore) -> list[str]:
+        lines = []
         for key_id in args.ids:
-            await issuer.revoke(key_id, tenant=await _tenant_of(store, key_id), by=None, via="cli")
-        return [f"{key_id}  revoked" for key_id in args.ids]
+            tenant = await _tenant_of(store, key_id)
+            key = await issuer.revoke(key_id, tenant=tenant, by=None, via="cli")
+            lines.append(f"{key_id}  revoked")
+            while key.rotated_from is not None and (older := await store.key(key.rotated_from, tenant=tenant)):
+                key, view = older, key_view(older, now_s=time.time())
+                if view["state"] == "valid":
+                    lines.append(_still_valid(key.id, word(view, "expires")))
+        return lines
 
     return iter(_on_store(args, revoke))
 
@@ -125,8 +132,17 @@ def rotated(remote: Remote, key_id: str, *, grace: str | None, as_json: bool) ->
 
 
 def revoked(remote: Remote, ids: Sequence[str]) -> Iterator[str]:
-    """Revoke keys and yield a line for each. Raises RemoteError behind what was done with the others."""
-    return remote.delete_each(((*PATH, each) for each in ids), done="revoked")
+    """Revoke keys and yield a line for each, and one for an older key of its name that is still valid.
+
+    Raises RemoteError behind what was done with the others.
+    """
+    for line in remote.delete_each(((*PATH, each) for each in ids), done="revoked"):
+        yield line
+        view = remote.get(*PATH, line.partition(" ")[0])
+        while view.get("rotated_from") is not None:
+            view = remote.get(*PATH, word(view, "rotated_from"))
+            if view.get("state") == "valid":
+                yield _still_valid(word(view, "id"), word(view, "expires"))
 
 
 def listed(remote: Remote, *, as_json: bool) -> Iterator[str]:
@@ -175,6 +191,10 @@ def _lines_of(view: View, as_json: bool) -> Iterator[str]:
         yield f"{'revoked':10}  {time_of(view, 'revoked_at')} by {word(view, 'revoked_by')}"
     if view.get("used_at") is not None:
         yield f"{'used':10}  {time_of(view, 'used_at')}"
+
+
+def _still_valid(key_id: str, until: str) -> str:
+    return f"{key_id}  is still valid until {until}: the key of this name before its rotation; revoke it as well"
 
 
 def _issued_lines(issued: Issued, as_json: bool) -> Iterator[str]:

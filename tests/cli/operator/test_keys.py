@@ -44,6 +44,26 @@ async def test_a_key_is_made_shown_once_and_revoked() -> None:
             await told(lambda: created(remote(ring), {**body, "name": "x"}, as_json=False))
 
 
+@pytest.mark.parametrize("on_store", [True, False])
+async def test_a_revocation_says_which_older_key_of_the_name_goes_on(on_store: bool, tmp_path: Path) -> None:
+    """Until its grace is over: whoever has lost the new key may have lost the old one, too."""
+    async with keyring(tmp_path / "g.db") as ring:
+        old = await made(lambda: created(remote(ring), TERMS, as_json=True))
+        new = await made(lambda: rotated(remote(ring), old["id"], grace="1h", as_json=True))
+        if on_store:
+            file = tmp_path / "gateway.yaml"
+            file.write_text(f"store: sqlite:///{tmp_path / 'g.db'}\nworkflows: {{folder: none}}\n")
+            code, out, _ = await ended("keys", "revoke", new["id"], "--store", "-c", str(file))
+            assert code == 0
+            lines = out.splitlines()
+        else:
+            lines = await told(lambda: revoked(remote(ring), [new["id"]]))
+        assert lines[0] == f"{new['id']}  revoked"
+        assert lines[1].startswith(f"{old['id']}  is still valid until 20") and lines[1].endswith("revoke it as well")
+        assert await ring.opens(old["key"]) == 200
+        assert await told(lambda: revoked(remote(ring), [old["id"]])) == [f"{old['id']}  revoked"]
+
+
 async def test_keys_are_listed() -> None:
     """A line each: what they may do, until when, and who made them."""
     async with keyring() as ring:
