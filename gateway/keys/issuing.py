@@ -21,7 +21,7 @@ from gateway.contracts.journal import AuditLine, Via
 from gateway.contracts.keys import KeyStore, StoredKey
 from gateway.contracts.plugin import Clock
 from gateway.errors import GatewayError
-from gateway.keys.terms import caller_of, stored_terms, to_store, too_wide
+from gateway.keys.terms import caller_of, plain_name, stored_terms, to_store, too_wide
 
 log = logging.getLogger("gateway")
 
@@ -110,7 +110,7 @@ class KeyIssuer:
 
     def _check(self, terms: KeyTerms, by: Caller | None) -> None:
         settings = self._settings()
-        if any(key.name == terms.name for key in settings.keys):
+        if any(plain_name(key.name) == terms.name for key in settings.keys):
             raise _exists(terms.name)
         oauth = settings.mcp.serve is not None and settings.mcp.serve.oauth is not None
         if oauth and terms.name.startswith(CALLER_PREFIX):

@@ -7,7 +7,8 @@ from pydantic import ValidationError
 
 from gateway.config.schema.keys import KeyTerms
 from gateway.contracts.caller import UNBOUNDED, Caller
-from gateway.keys.terms import caller_of, key_of, key_view, stored_terms, terms_in, to_store, too_wide
+from gateway.errors import GatewayError
+from gateway.keys.terms import caller_of, key_of, key_view, plain_name, stored_terms, terms_in, to_store, too_wide
 from tests.plugins.stores.contract_keys import key
 
 WHOLE = {
@@ -65,3 +66,13 @@ def test_a_key_without_bounds_makes_any_of_its_tenant() -> None:
     assert too_wide(replace(caller, bounds=UNBOUNDED), maker=maker) is None
     found = too_wide(replace(caller, scopes=frozenset(("approve",))), maker=maker)
     assert found is not None and found.field == "scopes" and "'approve'" in found.message
+
+
+@pytest.mark.parametrize("name", [" ci", "ci ", "\uff43i", "ci\u00a0", "\ufb01x"])
+def test_names_that_look_the_same_are_one(name: str) -> None:
+    """The form that is taken is said."""
+    with pytest.raises(GatewayError) as caught:
+        terms_in({**WHOLE, "name": name})
+    assert (caught.value.code, caught.value.param) == ("invalid_field", "name")
+    assert f"{plain_name(name)!r}" in caught.value.message
+    assert terms_in({**WHOLE, "name": plain_name(name)}).name == plain_name(name)

@@ -5,6 +5,7 @@ import io
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
+from unicodedata import normalize
 
 from aiohttp import web
 
@@ -102,8 +103,9 @@ def _table(found: Sequence[StoredUsage], by: Sequence[Dimension]) -> web.Respons
 
 
 def _plain(text: str) -> str:
-    """Return a text that no spreadsheet takes for a formula."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    """Return a text that no spreadsheet takes for a formula, also where full-width characters are plain ones to it."""
+    begins = text.startswith(_FORMULA) or normalize("NFKC", text).lstrip().startswith(_FORMULA)
+    return f"'{text}" if begins else text
 
 
 def _dimensions_of(text: str) -> list[Dimension]:

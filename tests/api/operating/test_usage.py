@@ -22,6 +22,7 @@ FIRST = StoredUsage(
     "2026-11-26", "ann", "ann", "gpt-4.1", "openai", "passthrough", "USD", 3, 1, 1, 1, 30, 4, 9, 2, 1_234_500_000
 )
 OLD = StoredUsage("2026-10-27", "ann", "ann", "gpt-4.1", "openai", "context", "", 1, input=7)
+WIDE = StoredUsage("2026-09-01", "eve", "eve", " \uff1dcmd()", "local", "passthrough", "", 2, input=5)
 THEIRS = StoredUsage("2026-11-25", "eve", "eve", "=cmd()", "local", "passthrough", "", 2, input=5)
 
 
@@ -29,7 +30,7 @@ async def asked(query: str, *, caller: str = "root", status: int = 200) -> Any:
     """The answer to a query, of a gateway with the usage above."""
     clock = ManualClock(NOW_S)
     async with LocalGateway({"upstreams": [], "keys": KEYS, "usage": {"enabled": True}}, clock=clock) as made:  # type: ignore[arg-type]
-        await made.gateway._shared.store.add_usage([FIRST, OLD, THEIRS], writer="w", now_s=NOW_S)
+        await made.gateway._shared.store.add_usage([FIRST, OLD, THEIRS, WIDE], writer="w", now_s=NOW_S)
         async with (
             aiohttp.ClientSession(made.base_url) as session,
             session.get(USAGE + query, headers={"X-Gateway-Key": caller}) as response,
@@ -85,11 +86,12 @@ async def test_a_key_sees_its_own_tenant(caller: str) -> None:
 
 
 async def test_a_table_for_spreadsheets() -> None:
-    """With a line of names; no cell of it is a formula."""
+    """With a line of names; no cell of it is a formula, whatever width its characters have."""
     found = list(csv.reader((await asked("?format=csv&by=model")).splitlines()))
     assert found[0][:3] == ["model", "requests", "rejected"] and found[0][-2:] == ["cost", "currency"]
     assert found[1] == ["'=cmd()", "2", "0", "0", "0", "5", "0", "0", "0", "", ""]
     assert found[2][-2:] == ["1.234500000", "USD"]
+    assert "\n' \uff1dcmd()," in await asked("?format=csv&by=model&from=2026-09-01&to=2026-09-02")
 
 
 @pytest.mark.parametrize(
