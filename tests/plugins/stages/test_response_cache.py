@@ -154,13 +154,14 @@ async def test_a_memory_makes_another_request() -> None:
         assert found(await ask(world, "What is my cat called?"))[1:] == ("Ada.", "miss")
 
 
-async def test_an_answer_ages() -> None:
+@pytest.mark.parametrize("wish", ["max-age=30", 'max-age="30"'])
+async def test_an_answer_ages(wish: str) -> None:
     clock = Time()
     async with caching(says("a"), says("b"), says("c"), cache={"ttl": "1m"}, clock=clock) as world:
         assert (await ask(world)).text == "a"
         clock.ahead_s = 59.0
         assert (await ask(world)).text == "a"
-        assert found(await ask(world, headers={"Cache-Control": "max-age=30"})) == (200, "b", "miss")
+        assert found(await ask(world, headers={"Cache-Control": wish})) == (200, "b", "miss")
         assert (await ask(world)).text == "b"
         clock.ahead_s = 130.0
         assert found(await ask(world)) == (200, "c", "miss")
