@@ -59,7 +59,7 @@ class Collector:
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=64 << 20)
         app.router.add_post("/v1/traces", self._receive)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1, access_log=None)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
