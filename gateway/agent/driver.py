@@ -100,7 +100,7 @@ class RunDriver:
         self._tell: Emit  # from `stream` on
         self._quiet = True  # nothing was said in this round
         self._before_question: int | None = None  # so many texts came before the question of an open answer
-        self._expired = self._dropped = False
+        self._expired = self._dropped = self._is_lost = False
         self._closing: asyncio.Task[None] | None = None
         self._context: Json = {}
         self._further = Further()
@@ -163,7 +163,7 @@ class RunDriver:
                     await self._call_model()
             for chunk in await self._ending(self._action):
                 await self._emit(chunk)
-            self._outcome = "rejected" if self._state == "expired" else self._state
+            self._outcome = self._state
         except Exception as failure:
             raise await self._failed(failure) from None
         except asyncio.CancelledError as left:
@@ -177,8 +177,8 @@ class RunDriver:
             await self.release()
             self.drop()
             if not self._exchange.dry:
-                stored, counters = self._record.run, self._parts.counters
-                note_end(self._loop, self._outcome, counters, trace=self._exchange.trace, run=stored)
+                stored, counters, trace = self._record.run, self._parts.counters, self._exchange.trace
+                note_end(self._loop, self._outcome, counters, trace=trace, run=stored, is_lost=self._is_lost)
 
     async def _begin(self) -> None:
         """Store a turn that begins on record before its first step. Read whether each step of a workflow asks."""
@@ -399,7 +399,6 @@ class RunDriver:
 
     async def _failed(self, failure: Exception) -> Exception:
         """Return the error for the run's client. After an effect it must not make the client try again."""
-        effects = self._record.run is not None and self._record.run.effects
         if self._patience.is_for(failure):
             self._outcome = LEFT
             return left(self._exchange.id)
@@ -416,7 +415,7 @@ class RunDriver:
         if self._outcome != "error":
             log.warning("run %s ended: %s", self._exchange.id, error.message)
         has_client = not self._exchange.background and self._exchange.call is None  # else nobody would continue it
-        with suppress(GatewayError):  # it is not ours any more
+        try:
             if has_client and error.code == "upstream_refused" and lacks_credential(self._exchange):
                 await self._record.park("awaiting_client")
             elif has_client and not self._expired and is_resumable(error, self._progress, self._loop):
@@ -426,7 +425,9 @@ class RunDriver:
                 return parked(error, self._exchange)
             else:
                 await self._record.end("failed", error=error)
-        return error.after_effects() if effects else error
+        except GatewayError:  # it is not ours any more, or goes on once our lease is over
+            self._is_lost = True
+        return error.after_effects() if self._record.run is not None and self._record.run.effects else error
 
     def drop(self) -> None:
         """Drop the run: this driver does not drive it any more."""

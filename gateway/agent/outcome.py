@@ -43,14 +43,21 @@ def note_end(
     *,
     trace: RunTrace | None,
     run: StoredRun | None,
+    is_lost: bool,
 ) -> None:
-    """Count a run that is over here, and tell its trace how. `run` is how it is stored."""
+    """Count a run that is over here, and tell its trace how.
+
+    `run` is how it is stored; `is_lost`: another owner has it, or somebody cancelled it, and they send its span.
+    """
     is_over = outcome not in (*PARKED, LEFT)
     if trace is not None:
         trace.outcome = outcome
-        trace.goes_on = not is_over or (outcome == "cancelled" and run is not None and run.state not in ENDED)
+        was_left = outcome == "cancelled" and run is not None and run.state not in ENDED
+        is_parked = run is not None and run.state in PARKED
+        trace.goes_on = not is_over or is_lost or was_left or is_parked
     if not is_over:
         return
+    outcome = "rejected" if outcome == "expired" else outcome
     if isinstance(loop, CallLoop):
         counters.count("tool_runs", outcome=outcome)
     elif isinstance(loop, WorkflowLoop):

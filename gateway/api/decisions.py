@@ -20,6 +20,7 @@ from gateway.contracts.plugin import Clock
 from gateway.contracts.store import StoreError, unwritten
 from gateway.runs.event_feed import EventFeed
 from gateway.tools.catalog import Catalog
+from gateway.tracing.tracer import Tracer
 
 log = logging.getLogger("gateway")
 
@@ -61,6 +62,7 @@ class ApiContext:
     authorise: Authorise
     resume: Resume
     clock: Clock
+    tracer: Tracer | None = None
 
     def caller(self, request: web.Request) -> Caller:
         """Return a reader by the keys as they are now. Raises GatewayError, ClientConnectionResetError."""

@@ -112,7 +112,12 @@ class RunPages:
         run_id = request.match_info["id"]
         with written("that a run is cancelled"):
             run = await settle.cancel(
-                self._api.store, run_id, caller=caller, via=via_of(request), clock=self._api.clock
+                self._api.store,
+                run_id,
+                caller=caller,
+                via=via_of(request),
+                clock=self._api.clock,
+                tracer=self._api.tracer,
             )
         self._api.feed.nudge()
         return json_answer(run_view(run, pending=0))

@@ -26,6 +26,7 @@ from gateway.runs.live import LiveRuns
 from gateway.runs.live_run import LiveRun
 from gateway.runs.narrowing import NARROWS, narrowing_of
 from gateway.runs.snapshot import exchange_of
+from gateway.tracing.tracer import Tracer
 
 log = logging.getLogger("gateway")
 
@@ -63,14 +64,19 @@ class Resumption:
         store: Journal,
         clock: Clock,
         recording: Recording | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
-        """Set the services. `recording` is asked about each run that goes on without a client."""
+        """Set the services. `recording` is asked about each run that goes on without a client.
+
+        `tracer` sends the spans of runs that cannot go on.
+        """
         self._lane = lane
         self._runs = runs
         self._keeper = leases
         self._store = store
         self._clock = clock
         self._recording = recording
+        self._tracer = tracer
         self._retelling = Retelling(lane, store, clock)
         self._elsewhere = RunsElsewhere(runs=runs, feed=feed, store=store, clock=clock, retelling=self._retelling)
 
@@ -283,7 +289,7 @@ class Resumption:
         return live
 
     async def _abandon(self, run: StoredRun, reason: str) -> None:
-        await abandon(run, reason, store=self._store, clock=self._clock)
+        await abandon(run, reason, store=self._store, clock=self._clock, tracer=self._tracer)
 
     async def _as_it_is(self, run: StoredRun, repeated: RepeatedRequest, *, decided: Sequence[str]) -> LiveRun:
         told = await self._retelling.answer(run, repeated.exchange, decided=decided)

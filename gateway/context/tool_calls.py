@@ -41,6 +41,7 @@ from gateway.runs.lease import LOST, interrupted
 from gateway.runs.live_run import LiveRun
 from gateway.tools.call_answer import result_of
 from gateway.tools.results import clean
+from gateway.tracing.tracer import Tracer
 from gateway.workflows.invocation import parameters_of, workflow_usage
 
 log = logging.getLogger("gateway")
@@ -65,7 +66,8 @@ class ToolCalls:
     """The calls of one worker.
 
     `lane` returns the context lane of the configuration in use. `admit` raises when the gateway is full, and
-    `check_model` when a caller may not ask a model. `resume` continues a run that waits for nobody any more.
+    `check_model` when a caller may not ask a model. `resume` continues a run that waits for nobody any more,
+    and `tracer` sends the spans of cancelled ones.
     """
 
     lane: Callable[[], ContextLane]
@@ -75,6 +77,7 @@ class ToolCalls:
     admit: Callable[[], None]
     check_model: Callable[[Caller], object]
     resume: Callable[[str], Awaitable[None]]
+    tracer: Tracer | None = None
     _delivered: set[str] = field(default_factory=set)  # runs of which the store does not have it yet
     _tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
 
@@ -185,7 +188,13 @@ class ToolCalls:
             return
         with suppress(GatewayError):  # it has ended, or is not on record yet: then nothing is withdrawn
             stored = await settle.cancel(
-                self.store, run.id, caller=caller, via="mcp", clock=self.clock, waiter=run.waiter
+                self.store,
+                run.id,
+                caller=caller,
+                via="mcp",
+                clock=self.clock,
+                tracer=self.tracer,
+                waiter=run.waiter,
             )
             if stored.state not in ENDED:
                 return

@@ -4,13 +4,13 @@ Its ids are drawn when the run begins, and stored with it. Whoever ends the run 
 run on; a process that parks it, or is killed, sends none. So all that happens in a run is in one trace, below one span.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
-from time import time, time_ns
+from time import time
 
 from gateway.contracts.exchange import Emit, Exchange, Handler, Reply
+from gateway.runs.run_span import run_span
 from gateway.trace_context import CURRENT, RunTrace
-from gateway.tracing.tracer import Attribute, Record, Tracer, type_of
+from gateway.tracing.tracer import Tracer, type_of
 
 
 def traced_run(handler: Handler, tracer: Tracer) -> Handler:
@@ -45,30 +45,5 @@ def traced_run(handler: Handler, tracer: Tracer) -> Handler:
 
 def _end(tracer: Tracer, exchange: Exchange, trace: RunTrace, error: BaseException | None) -> None:
     """Send the span of a run that has ended."""
-    if trace.goes_on or not trace.context.sampled:
-        return
-    name, attributes = _named(exchange)
-    attributes = {
-        **attributes,
-        "gen_ai.conversation.id": exchange.conversation,
-        "twolane.run.id": exchange.id,
-        "twolane.run.outcome": trace.outcome or None,
-        "twolane.chain": exchange.chain,
-        "twolane.key": exchange.caller.name,
-    }
-    tracer.send(
-        Record(name, "internal", trace.context, int(trace.began_s * 1e9), time_ns(), attributes, type_of(error))
-    )
-
-
-def _named(exchange: Exchange) -> tuple[str, Mapping[str, Attribute]]:
-    """Return the name of the span of a run, and what GenAI's conventions say of it."""
-    if exchange.is_one_call and exchange.call is not None:
-        return f"run {exchange.call['tool']}", {}
-    if exchange.task is not None:
-        return f"run {exchange.task}", {}
-    if exchange.workflow is not None:
-        operation, agent = "invoke_workflow", str(exchange.workflow["definition"]["name"])
-    else:
-        operation, agent = "invoke_agent", exchange.chain
-    return f"{operation} {agent}", {"gen_ai.operation.name": operation, "gen_ai.agent.name": agent}
+    if trace.context.sampled and not trace.goes_on:
+        tracer.send(run_span(exchange, trace, error=type_of(error)))

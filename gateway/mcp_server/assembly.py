@@ -94,6 +94,7 @@ def _calling(needs: DoorNeeds, serve: Callable[[], Serve]) -> Calling:
         admit=needs.admit,
         check_model=needs.check_model,
         resume=needs.resume,
+        tracer=needs.tracer,
     )
     return Calling(
         calls=calls,

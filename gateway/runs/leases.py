@@ -45,6 +45,8 @@ from gateway.contracts.journal import Change, ConflictError, Journal, RunEvent, 
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import StoreError
 from gateway.runs.lease import LEASE_S, LOST
+from gateway.runs.run_span import send_ended
+from gateway.tracing.tracer import Tracer
 
 log = logging.getLogger("gateway")
 
@@ -227,8 +229,8 @@ class Leases:
                 task.cancel(LOST)
 
 
-async def abandon(run: StoredRun, reason: str, *, store: Journal, clock: Clock) -> None:
-    """End a run of this worker that cannot go on."""
+async def abandon(run: StoredRun, reason: str, *, store: Journal, clock: Clock, tracer: Tracer | None) -> None:
+    """End a run of this worker that cannot go on, and send its span."""
     log.error("run %s cannot go on: %s", run.id, reason)
     now_s = clock.time()
     ended = replace(
@@ -238,3 +240,4 @@ async def abandon(run: StoredRun, reason: str, *, store: Journal, clock: Clock) 
     event = RunEvent(tenant=run.tenant, run_id=run.id, type="run.finished", data=facts, created_s=now_s)
     with suppress(ConflictError):
         await store.write(Change(run=ended, events=(event,)))
+        send_ended(run, tracer, outcome="failed", error="internal_error")

@@ -28,6 +28,8 @@ from gateway.contracts.journal import (
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
+from gateway.runs.run_span import send_ended
+from gateway.tracing.tracer import Tracer
 
 Outcome = Literal["done", "retry", "failed"]
 DONE = "A person says that this call was done."
@@ -74,12 +76,19 @@ async def resolve(store: Journal, run_id: str, settlement: Settlement, *, caller
 
 
 async def cancel(
-    store: Journal, run_id: str, *, caller: Caller, via: Via, clock: Clock, waiter: str | None = None
+    store: Journal,
+    run_id: str,
+    *,
+    caller: Caller,
+    via: Via,
+    clock: Clock,
+    tracer: Tracer | None,
+    waiter: str | None = None,
 ) -> StoredRun:
     """Cancel a run and return it afterwards. A run that was cancelled before is returned unchanged.
 
     `waiter` is the request that waits for it no longer: while another one does, the run is returned unchanged, too.
-    Raises GatewayError (run_not_found, run_ended) and StoreError.
+    `tracer` sends the span of the run. Raises GatewayError (run_not_found, run_ended) and StoreError.
     """
     run = await store.run(run_id, tenant=caller.tenant)
     if run is None:
@@ -98,6 +107,8 @@ async def cancel(
     )
     event = _event(run, "run.finished", {"state": "cancelled"}, now_s=now_s)
     cancelled = await store.cancel(run.id, tenant=run.tenant, now_s=now_s, events=[event], audit=[line], waiter=waiter)
+    if cancelled:
+        send_ended(run, tracer, outcome="cancelled", error="cancelled")
     after = await store.run(run.id, tenant=run.tenant)
     if after is None:
         raise not_found()

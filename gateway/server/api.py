@@ -158,6 +158,7 @@ class ApiPages:
             authorise=self._authorise,
             resume=self.resumption.decided,
             clock=self.shared.clock,
+            tracer=self.shared.tracer,
         )
         approvals, events = ApprovalPages(api), EventPages(api)
         socket = SocketPages(api, keys=lambda: self.keys().state())

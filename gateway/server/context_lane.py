@@ -178,6 +178,7 @@ def build_resumption(shared: Shared, *, lane: Callable[[], ContextLane]) -> tupl
         told=lambda run, shows_calls, decided: resumption.told(run, shows_calls=shows_calls, decided=decided),
         service_of=lambda tool: lane().catalog.service_of(tool),
         lose=shared.leases.lose,
+        tracer=shared.tracer,
     )
     resumption = Resumption(
         lane=lane,
@@ -187,6 +188,7 @@ def build_resumption(shared: Shared, *, lane: Callable[[], ContextLane]) -> tupl
         store=store,
         clock=clock,
         recording=kept.recording,
+        tracer=shared.tracer,
     )
     return resumption, kept
 

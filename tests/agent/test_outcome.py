@@ -40,7 +40,7 @@ def test_a_run_is_counted_with_its_calls() -> None:
         LoopLimits(), lambda call, call_id: pytest.fail("nothing is judged"), frozenset(), lambda: "", "run_1", asked=3
     )
     for outcome in ("completed", LEFT, "awaiting_approval"):  # two of them are no ends
-        note_end(loop, outcome, counters, trace=None, run=None)
+        note_end(loop, outcome, counters, trace=None, run=None, is_lost=False)
     counted = dict(counters.counted())
     assert {labels: values for (name, labels), values in counted.items() if name == "gateway_agent_runs"} == {
         ("completed",): (1,)
@@ -49,24 +49,30 @@ def test_a_run_is_counted_with_its_calls() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "state", "goes_on"),
+    ("outcome", "state", "is_lost", "goes_on"),
     [
-        ("completed", "completed", False),
-        ("awaiting_approval", "awaiting_approval", True),
-        (LEFT, "running", True),
-        ("cancelled", "running", True),
-        ("cancelled", "awaiting_approval", True),
-        ("cancelled", "interrupted", False),
-        ("cancelled", None, False),
+        ("completed", "completed", False, False),
+        ("expired", "expired", False, False),
+        ("awaiting_approval", "awaiting_approval", False, True),
+        (LEFT, "running", False, True),
+        ("cancelled", "running", False, True),
+        ("cancelled", "awaiting_approval", False, True),
+        ("cancelled", "interrupted", False, False),
+        ("cancelled", None, False, False),
+        ("error", "running", False, False),
+        ("error", "running", True, True),
+        ("error", "awaiting_client", False, True),
     ],
 )
-def test_a_trace_is_told_whether_its_run_goes_on_elsewhere(outcome: str, state: RunState | None, goes_on: bool) -> None:
+def test_a_trace_is_told_whether_its_run_goes_on_elsewhere(
+    outcome: str, state: RunState | None, is_lost: bool, goes_on: bool
+) -> None:
     """A run that is cancelled here goes on if the store has it so; one that was never stored has ended."""
     exchange = Exchange(id="run_1", body={}, caller=Caller("c", "t", frozenset()), chain="main")
     run = None if state is None else replace(first_of(exchange, now_s=0.0), state=state)
     trace = RunTrace(TraceContext("0" * 31 + "1", "0" * 15 + "1", sampled=True), 0.0)
     loop = Loop(LoopLimits(), lambda call, call_id: pytest.fail("none"), frozenset(), lambda: "", "run_1")
-    note_end(loop, outcome, ContextCounters(), trace=trace, run=run)
+    note_end(loop, outcome, ContextCounters(), trace=trace, run=run, is_lost=is_lost)
     assert (trace.outcome, trace.goes_on) == (outcome, goes_on)
 
 

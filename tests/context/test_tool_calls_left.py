@@ -40,7 +40,7 @@ async def started(opened: Opened) -> tuple[Calling, CallRun, "asyncio.Task[Done]
 async def test_a_run_that_is_cancelled_while_its_tool_runs_has_an_unknown_outcome(opened: Opened) -> None:
     """The client is not told that nothing ran."""
     bench, run, waits = await started(opened)
-    await settle.cancel(bench.worker.store, run.id, caller=CALLER, via="rest", clock=bench.calls.clock)
+    await settle.cancel(bench.worker.store, run.id, caller=CALLER, via="rest", clock=bench.calls.clock, tracer=None)
     bench.worker.feed.nudge()
     done = await waits
     assert (done.state, done.result.ok) == ("cancelled", False)

@@ -151,7 +151,7 @@ async def test_a_held_call_that_cannot_go_on_is_told_so_once(opened: Opened) -> 
     run, _ = await bench.held()
     stored = await bench.worker.store.run(run.id, tenant="t")
     assert stored is not None
-    await abandon(stored, "its plugin is gone", store=bench.worker.store, clock=bench.calls.clock)
+    await abandon(stored, "its plugin is gone", store=bench.worker.store, clock=bench.calls.clock, tracer=None)
     joined = await bench.begin()
     done = await bench.done(joined)
     assert (done.state, done.result.ok) == ("failed", False) and "its plugin is gone" in done.result.content

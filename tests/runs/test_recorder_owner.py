@@ -191,9 +191,9 @@ async def test_a_run_that_cannot_go_on_is_ended(desk: Desk) -> None:
     await desk.recorder.start(0, approval=None)
     run = await desk.run()
     assert run is not None
-    await abandon(replace(run, fence=7), "no chain", store=desk.store, clock=Clock(desk.clock))
+    await abandon(replace(run, fence=7), "no chain", store=desk.store, clock=Clock(desk.clock), tracer=None)
     assert (await desk.run()) == run
-    await abandon(run, "no chain", store=desk.store, clock=Clock(desk.clock))
+    await abandon(run, "no chain", store=desk.store, clock=Clock(desk.clock), tracer=None)
     ended = await desk.run()
     assert ended is not None and (ended.state, ended.error, ended.owner) == ("failed", "no chain", None)
     assert (await desk.kinds())[-1] == "run.finished"

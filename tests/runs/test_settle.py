@@ -221,7 +221,7 @@ async def test_a_run_is_cancelled(shelf: Shelf) -> None:
     """With what it waits for, by whom; again is no mistake."""
     await shelf.store.write(parked())
     for _ in range(2):
-        after = await cancel(shelf.store, "run_1", caller=AGENT, via="rest", clock=CLOCK)
+        after = await cancel(shelf.store, "run_1", caller=AGENT, via="rest", clock=CLOCK, tracer=None)
         assert (after.state, after.updated_s, after.owner) == ("cancelled", 200.0, None)
     assert await shelf.approval_state() == "cancelled"
     asked, row = await shelf.store.audit(after=0, limit=10)
@@ -241,7 +241,7 @@ async def test_a_run_that_has_ended_stays_as_it_is(shelf: Shelf, state: str) -> 
     """There is nothing to cancel."""
     await shelf.store.write(new(run(state=state)))
     with pytest.raises(GatewayError) as caught:
-        await cancel(shelf.store, "run_1", caller=BOSS, via="rest", clock=CLOCK)
+        await cancel(shelf.store, "run_1", caller=BOSS, via="rest", clock=CLOCK, tracer=None)
     assert caught.value.code == "run_ended"
 
 
@@ -250,6 +250,6 @@ async def test_there_is_no_such_run(shelf: Shelf, run_id: str, caller: Caller) -
     """Nor is somebody else's one."""
     await shelf.store.write(parked())
     with pytest.raises(GatewayError) as caught:
-        await cancel(shelf.store, run_id, caller=caller, via="rest", clock=CLOCK)
+        await cancel(shelf.store, run_id, caller=caller, via="rest", clock=CLOCK, tracer=None)
     assert caught.value.code == "run_not_found"
     assert await shelf.approval_state() == "pending"

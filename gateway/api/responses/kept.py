@@ -42,6 +42,7 @@ from gateway.errors import GatewayError
 from gateway.runs.answer_log import AnswerLogs, Recorded, end_of, ended, has_end, rest_of, tells_all
 from gateway.runs.lease import interrupted
 from gateway.runs.live_run import LiveRun
+from gateway.tracing.tracer import Tracer
 
 log = logging.getLogger("gateway")
 
@@ -65,6 +66,7 @@ class KeptResponses:
     told: Callable[[StoredRun, bool, Sequence[str]], Awaitable[tuple[Sequence[Chunk], GatewayError | None]]]
     service_of: Callable[[str], str | None]
     lose: Callable[[str], None] = lambda _: None
+    tracer: Tracer | None = None
     under_way: UnderWay = field(default_factory=UnderWay)
 
     async def find(self, response_id: str, *, tenant: str) -> StoredResponse:

@@ -140,7 +140,14 @@ class ResponsePages:
         """Cancel the run of a response, unless it has just ended."""
         caller = self.authorise(request, _SCOPE)
         try:
-            await settle.cancel(self.kept.store, row.run_id, caller=caller, via=via_of(request), clock=self.kept.clock)
+            await settle.cancel(
+                self.kept.store,
+                row.run_id,
+                caller=caller,
+                via=via_of(request),
+                clock=self.kept.clock,
+                tracer=self.kept.tracer,
+            )
         except GatewayError as error:
             if error.code not in ("run_ended", "run_not_found"):
                 raise

@@ -1,0 +1,71 @@
+"""Runs that end while nobody drives them: each sends its span once, with its outcome."""
+
+from pathlib import Path
+
+from collector import TRACE, Collector, Seen
+
+from .asking import GO, HOLD, asks, held, ranch
+from .models import says
+from .talking import World, stages, talking
+from .test_traces import PARENT, until_state
+
+
+async def ended(collector: Collector) -> Seen:
+    """The span of the only run, after all others have arrived."""
+    await collector.until("invoke_agent assistant")
+    (run,) = [one for one in collector.spans if one.name == "invoke_agent assistant"]
+    inside = [one for one in collector.spans if one.name in ("stage intent", "chat m")]
+    assert {one.parent for one in inside} == {run.id} and run.trace == TRACE
+    return run
+
+
+async def asked(world: World) -> str:
+    (approval,) = (await world.chat(GO, headers=PARENT)).asks
+    return str(approval["run_id"])
+
+
+async def test_a_run_that_is_cancelled_while_it_waits_sends_its_span(tmp_path: Path) -> None:
+    async with Collector() as collector:
+        async with talking(asks(), tools=ranch(tmp_path), tracing={"endpoint": collector.url}) as world:
+            run_id = await asked(world)
+            assert (await world.post({}, path=f"/context/runs/{run_id}/cancel")).status == 200
+            assert (await world.post({}, path=f"/context/runs/{run_id}/cancel")).status == 200
+        run = await ended(collector)
+        assert run.attributes["twolane.run.outcome"] == run.attributes["error.type"] == "cancelled"
+        assert run.attributes["twolane.run.id"] == run_id and run.attributes["twolane.chain"] == "assistant"
+
+
+async def test_a_run_that_is_cancelled_while_its_answer_is_held_sends_one_span(tmp_path: Path) -> None:
+    async with Collector() as collector:
+        facts = {"tools": ranch(tmp_path), "tracing": {"endpoint": collector.url}}
+        async with talking(asks(), **facts) as world, world.streaming(GO, headers={**PARENT, **HOLD}) as stream:
+            (approval,) = await held(stream)
+            path = f"/context/runs/{approval['run_id']}/cancel"
+            assert (await world.post({}, path=path)).status == 200
+            await stream.rest()
+        run = await ended(collector)
+        assert run.attributes["twolane.run.outcome"] == "cancelled"
+
+
+async def test_a_run_whose_approval_expires_says_so(tmp_path: Path) -> None:
+    async with Collector() as collector:
+        facts = {"tools": ranch(tmp_path), "tracing": {"endpoint": collector.url}, "approvals": {"expires": "1s"}}
+        async with talking(asks(), **facts) as world:
+            await until_state(world, await asked(world), "expired")
+        assert (await ended(collector)).attributes["twolane.run.outcome"] == "expired"
+
+
+async def test_a_run_that_cannot_go_on_sends_its_span(tmp_path: Path) -> None:
+    """Its chain runs no tools any more."""
+    async with Collector() as collector:
+        facts = {"tools": ranch(tmp_path), "tracing": {"endpoint": collector.url}}
+        async with talking(asks(), says("Done."), **facts) as world:
+            (approval,) = (await world.chat(GO, headers=PARENT)).asks
+            chains = stages()
+            chains["assistant"] = [one for one in chains["assistant"] if "agent_loop" not in str(one)]
+            await world.reload(chains=chains)
+            await world.decide(approval["id"], "approve")
+            await until_state(world, approval["run_id"], "failed")
+        run = await ended(collector)
+        assert run.attributes["twolane.run.outcome"] == "failed"
+        assert run.attributes["error.type"] == "internal_error"

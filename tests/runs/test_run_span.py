@@ -1,0 +1,40 @@
+"""The span of a stored run that ends without being driven."""
+
+from dataclasses import replace
+
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange
+from gateway.runs.run_span import send_ended
+from gateway.runs.snapshot import first_of
+from gateway.trace_context import RunTrace, TraceContext
+from gateway.tracing.tracer import Record, Tracer
+
+CONTEXT = TraceContext("0" * 31 + "1", "0" * 15 + "2", sampled=True, state="congo=t61", parent_id="0" * 15 + "3")
+EXCHANGE = Exchange(
+    id="run_1", body={"messages": []}, caller=Caller("ci", "acme", frozenset()), chain="main", conversation="talk"
+)
+
+
+def sent_for(context: TraceContext | None) -> list[Record]:
+    sent: list[Record] = []
+    trace = None if context is None else RunTrace(context, 1000.0)
+    run = first_of(replace(EXCHANGE, trace=trace), now_s=1000.0)
+    tracer = Tracer(sent.append, share=1.0, receivers=frozenset())
+    send_ended(run, tracer, outcome="cancelled", error="cancelled")
+    send_ended(run, None, outcome="cancelled", error="cancelled")
+    return sent
+
+
+def test_its_ids_and_its_begin_are_those_that_are_stored() -> None:
+    (span,) = sent_for(CONTEXT)
+    assert (span.name, span.context, span.began_ns, span.error) == (
+        "invoke_agent main",
+        CONTEXT,
+        1000 * 10**9,
+        "cancelled",
+    )
+    assert span.attributes["twolane.run.outcome"] == "cancelled" and span.attributes["twolane.key"] == "ci"
+
+
+def test_a_run_without_a_sampled_trace_sends_none() -> None:
+    assert sent_for(None) == sent_for(replace(CONTEXT, sampled=False)) == []
