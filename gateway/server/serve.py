@@ -63,7 +63,7 @@ class Server:
         if settings.workers == 1:
             self._worker(0, lambda: self._announce(listening), listening, folder=None, load=self.load)
             return 0
-        as_json = wants_json(settings.logging.format)
+        as_json = wants_json(settings.logging.format, sys.stderr)
         install(DirectSink(sys.stderr, as_json=as_json, secrets=redactable(settings)), level=settings.logging.level)
         folder, handover = Path(tempfile.mkdtemp(prefix="gateway-")), Handover(workers=settings.workers)
         counts = [SharedCounts() for _ in range(settings.workers)]
@@ -119,7 +119,7 @@ class Server:
         metrics, chosen = Metrics(), self.loaded.settings.logging
         sink = LogSink(
             sys.stderr,
-            as_json=wants_json(chosen.format),
+            as_json=wants_json(chosen.format, sys.stderr),
             secrets=redactable(self.loaded.settings),
             dropped=metrics.log_line_dropped,
         )

@@ -7,7 +7,6 @@ lines are dropped and counted, and requests continue. No record ends the log, wh
 import logging
 import queue
 import re
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -134,7 +133,7 @@ def install(sink: LogSink | DirectSink, *, level: str) -> None:
     root.setLevel(level.upper())
 
 
-def wants_json(log_format: str, stream: TextIO = sys.stderr) -> bool:
+def wants_json(log_format: str, stream: TextIO) -> bool:
     """Return whether to write JSON: `auto` is text for a person at a terminal, JSON for everything else."""
     return log_format == "json" or (log_format == "auto" and not stream.isatty())
 
