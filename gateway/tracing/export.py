@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from ssl import get_default_verify_paths
-from typing import Final, cast
+from time import monotonic
+from typing import Any, Final, cast
 
 import requests
 from opentelemetry.exporter.otlp.proto.http import Compression
@@ -39,6 +40,8 @@ BATCH: Final = 512
 #: How long a span waits at most while the collector keeps up, and how long the collector may take over a request.
 DELAY_S: Final = 1.0
 TIMEOUT_S: Final = 10.0
+#: So much of a collector's answer is read; all of one that says what OTLP has to say is less.
+ANSWER_BYTES: Final = 16 << 10
 #: How long the last spans may take when the gateway stops.
 LAST_S: Final = 3.0
 #: Longer texts in attributes are cut: models and tools have their names from others.
@@ -46,6 +49,7 @@ TEXT_CHARS: Final = 256
 #: So much of a text is looked at, and so many items of a list are sent.
 READ_CHARS: Final = 4096
 LIST_ITEMS: Final = 8
+_REDIRECTION: Final = 3  # the hundreds of its status
 _FAMILY: Final = "gateway_trace_spans"
 _KINDS: Final = {"internal": SpanKind.INTERNAL, "server": SpanKind.SERVER, "client": SpanKind.CLIENT}
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
@@ -74,6 +78,23 @@ class _Waiting:
 
     def __init__(self, record: Record) -> None:
         self.record = record
+
+
+class _Session(requests.Session):
+    """A session that is done with an answer once it has its status: who answers must not fill memory, or hold a thread.
+
+    A redirection is a failure. It is not followed, because the headers are for the collector that is configured.
+    """
+
+    def request(self, *args: Any, **options: Any) -> requests.Response:
+        end_s, left = monotonic() + TIMEOUT_S, ANSWER_BYTES
+        response = super().request(*args, **{**options, "stream": True})
+        with response:
+            while left > 0 and monotonic() < end_s and (part := response.raw.read1(left)):
+                left -= len(part)
+        if response.status_code // 100 == _REDIRECTION:
+            raise requests.TooManyRedirects("none is followed", response=response)
+        return response
 
 
 class Sending:
@@ -142,7 +163,7 @@ class _Exporter(SpanExporter):
                 "service.instance.id": collector.instance,
             }
         )
-        session = requests.Session()
+        session = _Session()
         session.trust_env = False  # neither a proxy nor a password that only the environment knows of
         ca_file = collector.ca_file or get_default_verify_paths().cafile
         self._otlp = OTLPSpanExporter(

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from contextlib import suppress
 
 import pytest
 from collector import Collector
@@ -109,6 +110,40 @@ async def test_the_queue_is_bounded_and_what_is_too_much_is_counted() -> None:
     assert 2000 - 512 <= counted["dropped"] <= 2000
     sending._exporter.shutdown()
     silent.close()
+
+
+async def sent_to(answer: bytes, *, more_bytes: int = 0) -> tuple[dict[str, float], int]:
+    """What became of a span at a collector with this answer, and how much of `more_bytes` behind it could be sent."""
+    written = 0
+
+    async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal written
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        with suppress(ConnectionError):
+            while written < more_bytes:
+                writer.write(bytes(1 << 20))
+                await writer.drain()
+                written += 1 << 20
+        writer.close()
+
+    async with await asyncio.start_server(answered, "127.0.0.1", 0) as server:
+        sending = Sending(target(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1/traces"), secrets=tuple)
+        Tracer(sending.send, share=1.0, receivers=frozenset()).begin("one", "internal", {}, parent=None).end()
+        await sending.close()
+        return {labels[0]: count for (_, labels), (count,) in sending.counted()}, written
+
+
+async def test_a_redirection_is_a_failure_and_nothing_follows_it() -> None:
+    async with Collector() as elsewhere:
+        head = f"HTTP/1.1 307 Elsewhere\r\nLocation: {elsewhere.url}/v1/traces\r\nContent-Length: 0\r\n\r\n"
+        assert (await sent_to(head.encode()))[0] == {"failed": 1}
+        assert elsewhere.headers == []
+
+
+async def test_an_answer_without_end_is_not_read() -> None:
+    counted, written = await sent_to(b"HTTP/1.1 200 OK\r\nContent-Length: 10000000000\r\n\r\n", more_bytes=128 << 20)
+    assert counted == {"sent": 1} and written < 64 << 20
 
 
 async def test_without_an_endpoint_the_sdk_is_not_loaded() -> None:
