@@ -4,6 +4,8 @@ from gateway.dialects.endpoints import COLLECTIONS, ENDPOINTS
 
 #: Ends of the paths at which a model answers.
 _CHAT = (*(b"/" + endpoint.encode() for endpoint in ENDPOINTS.values()), b"/responses/compact")
+#: Paths at which a model answers in the context lane.
+CHAT_PATHS = frozenset(b"/context/v1" + end for end in _CHAT)
 _WATCHED = frozenset((b"/", b"/metrics", b"/health/live", b"/health/ready"))
 _CONSOLE = b"/console"
 _POLLED = (b"/context/runs", b"/context/approvals", b"/context/ws")

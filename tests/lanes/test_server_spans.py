@@ -49,6 +49,14 @@ async def test_a_failed_page_and_an_odd_method_have_closed_words() -> None:
         assert odd.attributes["http.request.method"] == "_OTHER"
 
 
+async def test_a_path_of_a_client_is_no_name_of_a_span() -> None:
+    """It ends like one at which a model answers, and there is no such page."""
+    async with Collector() as collector, through(FINE, tracing={"endpoint": collector.url}) as (gateway, _):
+        await ask(gateway, post(b"{}", b"/context/made-up/v1/chat/completions", b"Content-Type: application/json"))
+        span = await collector.one("POST chat")
+        assert span.attributes["http.response.status_code"] == 404 and "http.route" not in span.attributes
+
+
 def test_words() -> None:
     assert [method_of(one) for one in (b"GET", b"get", b"X")] == ["GET", "_OTHER", "_OTHER"]
     assert [failure_of(200, ""), failure_of(503, ""), failure_of(503, "why")] == ["", "503", "why"]
