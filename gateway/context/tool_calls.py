@@ -37,7 +37,7 @@ from gateway.mcp.words import one_line
 from gateway.runs import settle
 from gateway.runs.asking import RequestKey
 from gateway.runs.event_feed import EventFeed
-from gateway.runs.lease import LOST, interrupted
+from gateway.runs.lease import LOST, interrupted, is_lost
 from gateway.runs.live_run import LiveRun
 from gateway.tools.call_answer import result_of
 from gateway.tools.results import clean
@@ -143,9 +143,10 @@ class ToolCalls:
                 with waiting.watchers(run.id).joined(run):
                     await self._turn(live)
                 run.live, step, run.step = None, run.step, None
-                if not (run.is_workflow and live.recorded):  # else its error is on record, as its result is
+                is_ours = not is_lost(live.error)
+                if not (live.recorded and (run.is_workflow or not is_ours)):  # else its end is on record
                     live.transcript.reraise()
-                if step is not None and not run.is_workflow:
+                if step is not None and is_ours and not run.is_workflow:
                     return _done(step, run.id, "completed")
                 if live.asks is not None:
                     run.id, run.is_owed, run.said_s = live.asks, True, None

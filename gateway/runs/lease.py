@@ -38,6 +38,11 @@ def lost(run_id: str) -> GatewayError:
     ).after_effects()
 
 
+def is_lost(error: BaseException | None) -> bool:
+    """Return whether a run ended with `lost`: what became of it is on record."""
+    return isinstance(error, GatewayError) and error.code == "run_cancelled"
+
+
 def interrupted(run_id: str) -> GatewayError:
     """Return the error for a request that repeats a run which was stopped after it had an effect."""
     return GatewayError(

@@ -264,7 +264,7 @@ class RunRecorder:
     async def late(self, number: int, what: str) -> None:
         """Write this worker's report of a call beside its step, after the run has got another owner."""
         step, what = self.steps[number], what[:LATE_CHARS]
-        log.error("run %s was lost; step %d (%s), %s: %s", step.run_id, number, step.tool, step.state, what[:200])
+        log.error("run %s was lost: its step %d (%s) is late, as %s", step.run_id, number, step.tool, step.state)
         self._events.clear()
         self._audit.clear()
         self._event("tool.late", {"step": number, "tool": step.tool, "late": what})

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from gateways import until_read
+from gateways import until, until_read
 
 from gateway.approvals.approvals import Decision
 from gateway.context.call_runs import CallRun, Done, Held
@@ -129,6 +129,36 @@ async def test_a_call_that_nobody_is_asked_about_at_every_write(opened: Opened, 
     second = calling(await opened(place=place, assessors=HARMLESS, clock=first.worker.clock))
     told = await came_back(second)
     assert [done.state for done in told] == (["unknown", "completed"] if at == 1 else ["completed"])
+
+
+async def test_a_worker_that_stalls_in_a_call_is_told_what_became_of_it(
+    opened: Opened, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another one took the run meanwhile: a result that says that nobody knows, and not an error of the request."""
+    place, goes_on, effects = str(tmp_path / "gateway.db"), asyncio.Event(), list[str]()
+
+    async def writes(call: ToolCall) -> ToolResult:
+        effects.append(call.id)
+        await goes_on.wait()
+        return ToolResult("the secret 4711")
+
+    stalled = calling(await opened(place=place, assessors=HARMLESS, does=writes))
+    other = calling(await opened(place=place, assessors=HARMLESS, clock=stalled.worker.clock))
+    run = await stalled.begin()
+    waits = asyncio.create_task(stalled.done(run))
+    await until(lambda: effects)
+    stalled.worker.clock.advance(60.0)
+    await other.worker.resumption.decided(run.id)
+    stored = await until_read(partial(other.worker.store.run, run.id, tenant="t"), _rests)
+    assert stored is not None and stored.state == "unknown"
+    same = await other.done(await other.begin())
+    goes_on.set()
+    done = await waits
+    assert (done.state, done.result.ok, done.run_id) == ("unknown", False, run.id)
+    assert same == done and len(effects) == 1
+    assert "was lost" in caplog.text and "4711" not in caplog.text
+    (step,) = await other.worker.store.steps(run.id, tenant="t")
+    assert step.late is not None and "4711" in step.late
 
 
 async def test_what_waits_survives_a_restart(opened: Opened, tmp_path: Path) -> None:
