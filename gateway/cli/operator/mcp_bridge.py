@@ -1,7 +1,8 @@
 """`gateway mcp serve --stdio`: an MCP server for programs that start one, which relays to a running gateway.
 
 It relays messages and changes none of them, so that a client sees what the gateway offers: tools, questions, progress,
-prompts, resources. Two things differ between standard streams and HTTP:
+prompts, resources. What the gateway would refuse unread over HTTP is refused here: a line is parsed on its way, and
+what two parsers read as two things would leave as one of them. Two things differ between standard streams and HTTP:
 
 1. HTTP repeats parts of a request in headers, by which proxies route it (`Headers`).
 2. HTTP has sessions up to the protocol 2025-11-25, and a gateway that was started again knows none of them. The relay
@@ -9,7 +10,8 @@ prompts, resources. Two things differ between standard streams and HTTP:
 """
 
 import asyncio
-from collections.abc import AsyncIterable, Mapping
+import sys
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -37,12 +39,19 @@ from mcp_types import (
     JSONRPCMessage,
     JSONRPCRequest,
     JSONRPCResponse,
+    jsonrpc_message_adapter,
 )
+from pydantic import ValidationError
 
 from gateway.cli.operator.remote import message_of
+from gateway.errors import GatewayError
 from gateway.mcp.transport.guarded_network import GuardedNetwork
+from gateway.mcp_server.bounds.messages import check_message, read_message
+from gateway.mcp_server.errors import refusal_of
 
 MAX_BYTES: Final = 32 << 20  # of one answer or event
+#: The gateway bounds the values of a message, as it is configured.
+_ANY_VALUES: Final = sys.maxsize
 _FAREWELL_S = 2.0
 #: Where a client listens, the gateway is asked again this often while it is away.
 _AGAIN_S: Final = 1.0
@@ -70,27 +79,43 @@ async def relay(url: str, key: str | None) -> None:
         await stack.enter_async_context(client)
         streams = streamable_http_client(url, http_client=client, max_sse_event_size=MAX_BYTES)
         from_gateway, to_gateway = await stack.enter_async_context(streams)
-        from_client, to_client = await stack.enter_async_context(stdio_server())
+        lines = anyio.wrap_file(sys.stdin.buffer)
+        _, to_client = await stack.enter_async_context(stdio_server(stdin=_no_lines()))  # type: ignore[arg-type]
         await stack.enter_async_context(to_client)  # its end is what ends the SDK's writer
         headers = Headers()
         tasks = await stack.enter_async_context(anyio.create_task_group())
         tasks.start_soon(_down, from_gateway, to_client, headers)
-        await _up(from_client, to_gateway, to_client, headers, session)
+        await _up(lines, to_gateway, to_client, headers, session)
         tasks.cancel_scope.cancel()
 
 
+async def _no_lines() -> AsyncIterator[str]:
+    """Yield nothing: the SDK's own reader would take one reading of a line that has two."""
+    lines: tuple[str, ...] = ()
+    for line in lines:
+        yield line
+
+
 async def _up(
-    received: Receiving, to_gateway: Sending, to_client: Sending, headers: "Headers", session: "GatewaySession"
+    lines: AsyncIterable[bytes], to_gateway: Sending, to_client: Sending, headers: "Headers", session: "GatewaySession"
 ) -> None:
     """Relay the client's messages. What is no message is answered here."""
-    async for found in received:
-        if isinstance(found, Exception):
-            error = ErrorData(code=PARSE_ERROR, message="This line is no message of JSON-RPC.")
-            await to_client.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=None, error=error)))
+    async for line in lines:
+        read: object = None
+        try:
+            read = await read_message(line.rstrip(b"\r\n"), most_values=_ANY_VALUES)
+            check_message(read)
+            message = jsonrpc_message_adapter.validate_json(orjson.dumps(read), by_name=False)
+        except GatewayError as error:
+            await to_client.send(SessionMessage(JSONRPCError.model_validate(refusal_of(error, read))))
             continue
-        if isinstance(found.message, JSONRPCRequest) and found.message.method == "initialize":
-            session.opening = found.message.model_dump(by_alias=True, mode="json", exclude_unset=True)
-        await to_gateway.send(SessionMessage(found.message, ClientMessageMetadata(headers=headers.of(found.message))))
+        except ValidationError:
+            told = ErrorData(code=PARSE_ERROR, message="This line is no message of JSON-RPC.")
+            await to_client.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=None, error=told)))
+            continue
+        if isinstance(message, JSONRPCRequest) and message.method == "initialize":
+            session.opening = message.model_dump(by_alias=True, mode="json", exclude_unset=True)
+        await to_gateway.send(SessionMessage(message, ClientMessageMetadata(headers=headers.of(message))))
 
 
 async def _down(received: Receiving, to_client: Sending, headers: "Headers") -> None:

@@ -203,6 +203,21 @@ async def test_what_is_no_message(site: Site) -> None:
     assert [answer["error"]["code"] for answer in answers[:2]] == [-32700, -32700]
 
 
+async def test_what_has_two_readings_is_refused(server: Server, site: Site) -> None:
+    """As over HTTP, before anything is sent: nothing runs, and each line has its answer."""
+    call = '{"jsonrpc": "2.0", "id": %s, "method": "tools/call", "params": {"name": "echo", "arguments": %s}}'
+    echoes = ['{"text": "a"}, "arguments": {"text": "b"}', '{"text": "a", "text": "b"}']
+    echoes += [f'{{"text": "a", "n": {number}}}' for number in ("NaN", "Infinity", "1e400")]
+    lines = [call % (1, echo) for echo in echoes] + [call % ('1, "id": 2', '{"text": "a"}')]
+    ids = ["1.0", "1.5", "null", "true", "[1]"]
+    lines += [call % (odd, '{"text": "a"}') for odd in ids]
+    answers, code = await spoken(lines, url=site.url, until=lambda found: len(found) == len(lines))
+    codes = [answer["error"]["code"] for answer in answers]
+    assert codes == [-32700] * (len(echoes) + 1) + [-32600] * len(ids) and code == 0
+    assert {answer["id"] for answer in answers} == {None} and server.runs == 0
+    assert "'arguments' twice" in answers[0]["error"]["message"]
+
+
 async def test_a_gateway_that_is_not_there() -> None:
     """The client reads why, in the answer to its request."""
     url = f"http://127.0.0.1:{free_port()}"
