@@ -7,6 +7,8 @@ and braces within strings do not count. Empty lists and objects count twice.
 
 from typing import Final
 
+from gateway.turns import Work, at_once
+
 #: What is taken of those who have no limit of their own in gateway.yaml: models, callers of our own pages.
 VALUES_LIMIT: Final = 50_000
 #: What is taken of a service in one message: 500 tools with long schemas hold 100,000.
@@ -38,13 +40,17 @@ class ValueCounter:
 
 def holds_more(content: bytes, limit: int) -> bool:
     """Return whether the text has more values than `limit`. Counts no further than that."""
-    if len(content) <= limit:
-        return False
+    return len(content) > limit and at_once(more_values(content, limit))
+
+
+def more_values(content: bytes, limit: int) -> Work[bool]:
+    """Return whether the text has more values than `limit`, as work in parts."""
     counter = ValueCounter()
     for start in range(0, len(content), PIECE_BYTES):
         counter.feed(content[start : start + PIECE_BYTES])
         if counter.count > limit:
             return True
+        yield
     return False
 
 

@@ -52,9 +52,9 @@ ROOMS = (
     ("telemetry", "sandbox", "contracts"),
     ("demo",),
 )
-LEAVES = {"clock", "errors", "json_values", "strict_json", "trace_context", "units"}
+LEAVES = {"clock", "errors", "json_values", "strict_json", "trace_context", "turns", "units"}
 #: What a plugin may import of ours, besides what stands in its own folder.
-FOR_PLUGINS = {"plugin", "sandbox"}
+FOR_PLUGINS = {"plugin", "sandbox", "turns"}
 #: Arrows upward, each for its reason: processes of tests are forked from one that runs the command.
 UPWARD = {("gateway/testing/forkserver.py", "gateway.__main__")}
 #: Largest room, as a part of `gateway/`, and most files of a folder.

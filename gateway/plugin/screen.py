@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from time import thread_time
 from typing import Final, Protocol, TypeAlias
 
-from gateway.plugin.turns import Work
 from gateway.text.lookalikes import latin
+from gateway.turns import Work
 
 Span: TypeAlias = tuple[int, int]
 #: Returns the first match in a text that begins at an offset or behind it.

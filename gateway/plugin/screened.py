@@ -1,6 +1,6 @@
 """The texts of a request and of its answer, for stages that look into each of them.
 
-All of it is work in parts (`gateway.plugin.turns`): requests and answers may be long.
+All of it is work in parts (`gateway.turns`): requests and answers may be long.
 """
 
 import re
@@ -15,7 +15,7 @@ from gateway.contracts.exchange import Chunk, Emit, Pause, Reply
 from gateway.contracts.store import Json
 from gateway.dialects.beside import OPAQUE, Gathered
 from gateway.plugin.screen import PIECE_CHARS, TextFilter, fed
-from gateway.plugin.turns import Work, at_once, in_turns
+from gateway.turns import Work, at_once, in_turns
 
 #: Changes a text, or returns it as it is.
 Change: TypeAlias = Callable[[str], Work[str]]

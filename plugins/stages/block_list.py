@@ -18,7 +18,7 @@ from gateway.plugin.patterns import Patterns, RuleName, checked
 from gateway.plugin.screen import ALIKE, Finder, Rule, Screen, Span, screened
 from gateway.plugin.screened import Ended, changed_body, changed_calls, screened_reply
 from gateway.plugin.text import Hit, Phrases, is_whole
-from gateway.plugin.turns import Work, in_turns
+from gateway.turns import Work, in_turns
 
 #: Longest phrase.
 _PHRASE_CHARS: Final = 256

@@ -32,6 +32,7 @@ Every behaviour lists the tools named below and answers them rightly, in threads
   Noise
     garbage                   a banner, a blank line, a traceback, colours, bad UTF-8, NUL around every message
     flood [MB]                a line of so many MB (200) before every call's answer
+    lines TEXT N              N lines of this text before every call's answer
     flood-open [MB]           so many MB (200) and no end of the line in every call; never an answer
     stderr-flood [MB]         so many MB (5) of lines on standard error at its start, and one line without an end
   Definitions
@@ -238,6 +239,12 @@ class Flood(Server):
         self.answer(request_id, result)
 
 
+class Lines(Server):
+    def answer_call(self, request_id: Any, result: Json) -> None:
+        self.write(f"{self.arguments[0]}\n".encode() * int(self.arguments[1]))
+        self.answer(request_id, result)
+
+
 class FloodOpen(Server):
     def answer_call(self, request_id: Any, result: Json) -> None:
         _flood(self, self.number(0, 200), end=b"")
@@ -367,6 +374,7 @@ BEHAVIOURS: Final[dict[str, type[Server]]] = {
     "many-values": ManyValues,
     "garbage": Garbage,
     "flood": Flood,
+    "lines": Lines,
     "flood-open": FloodOpen,
     "stderr-flood": StderrFlood,
     "endless-cursor": EndlessCursor,

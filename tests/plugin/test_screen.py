@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.plugin.screen import ALIKE, PIECE_CHARS, PLAIN, Letters, Pattern, Screen, screened
-from gateway.plugin.turns import at_once
+from gateway.turns import at_once
 
 
 def rule(name: str, pattern: str, width: int) -> Pattern:

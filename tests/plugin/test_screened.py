@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from gateway.plugin import Chunk, Emit, Json, Reply
 from gateway.plugin.screen import PIECE_CHARS
 from gateway.plugin.screened import Ended, changed_arguments, changed_body, changed_value, screened_reply
-from gateway.plugin.turns import Work, at_once
+from gateway.turns import Work, at_once
 
 
 class Shouting:

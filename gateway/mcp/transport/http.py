@@ -112,7 +112,7 @@ class _Answering(httpx2.AsyncBaseTransport):
         if response.status_code >= 400 and not is_json:
             await response.aclose()
             return _failure(response.status_code, f"it answered with HTTP {response.status_code}")
-        return strictly(response, limit_bytes=MAX_BYTES)
+        return strictly(response, limit_bytes=MAX_BYTES, lost=self._lost)
 
     async def aclose(self) -> None:
         await self._web.aclose()

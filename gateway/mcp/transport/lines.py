@@ -1,9 +1,11 @@
 """The lines of a stream in bounded memory: of an overlong line only the beginning and the end are stored. No I/O."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+_ANY: Final = re.compile(b"")
 #: The stored bytes of each end of a line that is too long.
 ENDS_BYTES: Final = 4096
 
@@ -18,10 +20,15 @@ class Line:
 
 
 class Lines:
-    """The splitter of a stream into lines. Its time is linear in the input. It never stores more than the limit."""
+    """The splitter of a stream into lines. Its time is linear in the input. It never stores more than the limit.
 
-    def __init__(self, *, limit_bytes: int) -> None:
+    A whole line without `mark` is skipped and counted: a million of them cost as little as their bytes do.
+    """
+
+    def __init__(self, *, limit_bytes: int, mark: re.Pattern[bytes] = _ANY) -> None:
+        self.skipped = 0
         self._limit_bytes = limit_bytes
+        self._mark = mark
         self._pieces: list[bytes] = []
         self._size = 0
         self._head: bytes | None = None  # of a line that is too long
@@ -29,11 +36,27 @@ class Lines:
 
     def feed(self, data: bytes) -> Iterator[Line]:
         """Yield the lines that end in this piece."""
-        *ending, rest = data.split(b"\n")
-        for piece in ending:
-            self._add(piece)
+        begin, last = 0, data.rfind(b"\n")
+        if last < 0:
+            self._add(data)
+            return
+        if self._size:
+            begin = data.index(b"\n") + 1
+            self._add(data[: begin - 1])
+            line = self._take()
+            if line.whole and self._mark.search(line.head) is None:
+                self.skipped += 1
+            else:
+                yield line
+        while (found := self._mark.search(data, begin, last)) is not None:
+            start = data.rfind(b"\n", begin, found.start()) + 1 or begin
+            end = data.index(b"\n", found.end())
+            self.skipped += data.count(b"\n", begin, start)
+            self._add(data[start:end])
             yield self._take()
-        self._add(rest)
+            begin = end + 1
+        self.skipped += data.count(b"\n", begin, last + 1)
+        self._add(data[last + 1 :])
 
     def rest(self) -> Line | None:
         """Return the text after the last end of a line, once the stream has ended; None: there is none."""

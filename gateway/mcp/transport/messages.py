@@ -1,12 +1,13 @@
 """The reading of what an MCP server sends: JSON with one reading, by the reader that clients' messages go through.
 
 Two parsers may read two things in repeated keys, NaN or numbers that are too large. So such a message is refused. What
-passes over HTTP is written anew for the SDK, which reads nothing else of the server.
+passes over HTTP is written anew for the SDK, which reads nothing else of the server. A flood of what is no message ends
+the connection.
 """
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Final
 
 import httpx2
@@ -15,6 +16,8 @@ from mcp_types import PARSE_ERROR
 
 from gateway import strict_json
 from gateway.json_values import SERVICE_VALUES_LIMIT
+from gateway.mcp.transport.noise import LINES, Noise
+from gateway.turns import Turn
 
 #: What is said of a message that is refused, in front of the reason.
 REFUSED: Final = "no JSON with one reading"
@@ -22,6 +25,8 @@ REFUSED: Final = "no JSON with one reading"
 _LARGE_BYTES: Final = 256 << 10
 _EVENT_END: Final = re.compile(rb"\n\n|\n\r\n?|\r\n\n|\r\n\r\n?|\r\r\n?")
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+#: Lines at the beginning of an event that say nothing. A line of the others says something, or may.
+_SAYS_NOTHING: Final = re.compile(rb"(?:(?!data|event|id|retry)[^\r\n]*+(?:\r\n|\r|\n))*+")
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
 _BOM: Final = b"\xef\xbb\xbf"
@@ -35,15 +40,18 @@ async def read_message(content: bytes) -> object:
     return await asyncio.to_thread(strict_json.read, content, most_values=SERVICE_VALUES_LIMIT)
 
 
-def strictly(response: httpx2.Response, *, limit_bytes: int) -> httpx2.Response:
-    """Return an answer of which the SDK gets only messages with one reading. An event has at most so many bytes."""
+def strictly(response: httpx2.Response, *, limit_bytes: int, lost: Callable[[str], object]) -> httpx2.Response:
+    """Return an answer of which the SDK gets only messages with one reading. An event has at most so many bytes.
+
+    `lost` is called with the reason if what it writes is too much that is no message.
+    """
     kind = response.headers.get("content-type", "").lower()
     stream = response.stream
     assert isinstance(stream, httpx2.AsyncByteStream)
     if kind.startswith(_JSON):
         response.stream, read_as = _Whole(stream), _JSON
     elif kind.startswith(_EVENTS):
-        response.stream, read_as = _Events(stream, limit_bytes=limit_bytes), _EVENTS
+        response.stream, read_as = _Events(stream, limit_bytes=limit_bytes, lost=lost), _EVENTS
     else:
         return response
     if kind != read_as:  # it may name another charset, and what is written anew is UTF-8
@@ -75,21 +83,31 @@ class _Events(httpx2.AsyncByteStream):
     That event may have been the answer, so waiting for another one could take forever.
     """
 
-    def __init__(self, stream: httpx2.AsyncByteStream, *, limit_bytes: int) -> None:
+    def __init__(self, stream: httpx2.AsyncByteStream, *, limit_bytes: int, lost: Callable[[str], object]) -> None:
         self._stream = stream
         self._limit_bytes = limit_bytes
+        self._lost = lost
+        self._noise = Noise()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        held, searched, begun = bytearray(), 0, False
+        held, searched, begun, turn = bytearray(), 0, False, Turn()
         async for piece in self._stream:
             held += piece
+            self._noise.add(size_bytes=len(piece))
             if not begun and len(held) >= len(_BOM):
                 begun = True
                 if held.startswith(_BOM):
                     del held[: len(_BOM)]
-            for block in _taken(held, searched):
-                if (event := await _again(block)) is not None:
+            for block in _taken(held, searched, self._noise):
+                if (event := await self._again(block)) is not None:
                     yield event
+                await turn.pause()
+                if self._noise.excess is not None:
+                    break
+            if (excess := self._noise.excess) is not None:
+                self._lost(excess)
+                yield _error(excess)
+                return
             searched = max(len(held) - 3, 0)
             if len(held) > self._limit_bytes:
                 yield _error(f"it is longer than {self._limit_bytes} bytes")
@@ -98,37 +116,48 @@ class _Events(httpx2.AsyncByteStream):
     async def aclose(self) -> None:
         await self._stream.aclose()
 
+    async def _again(self, block: bytes) -> bytes | None:
+        """Return an event written anew, or an error in its place; None: it says nothing."""
+        if block.count(b"\n") + block.count(b"\r") > LINES:
+            return _error(f"it has more than {LINES:,} lines")
+        data: list[bytes] = []
+        fields, turn = b"", Turn()
+        for line in _LINE_END.split(block):
+            name, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if name == b"data":
+                data.append(value)
+            elif name in _PASSED_ON:
+                fields += b"%b: %b\n" % (name, value)
+            await turn.pause()
+        content = b"\n".join(data)
+        if content:
+            try:
+                content = orjson.dumps(await read_message(content))
+            except strict_json.StrictJsonError as error:
+                return _error(f"it is {REFUSED}: {error}")
+            self._noise.add(size_bytes=-len(block))
+        else:
+            self._noise.add(lines=1)
+        if not data and not fields:
+            return None
+        return b"%bdata: %b\n\n" % (fields, content) if data else fields + b"\n"
 
-def _taken(held: bytearray, searched: int) -> list[bytes]:
+
+def _taken(held: bytearray, searched: int, noise: Noise) -> Iterator[bytes]:
     """Take the events that are whole from the bytes; up to `searched` none ends."""
-    start, blocks = 0, []
-    for end in _EVENT_END.finditer(held, searched):
-        blocks.append(bytes(held[start : end.start()]))
+    start = 0
+    while _LINE_END.search(held, max(start, searched)) is not None:
+        found = _SAYS_NOTHING.match(held, start)
+        assert found is not None
+        noise.add(lines=held.count(b"\n", start, found.end()) + held.count(b"\r", start, found.end()))
+        start = found.end()
+        end = _EVENT_END.search(held, max(start, searched))
+        if end is None:
+            break
+        yield bytes(held[start : end.start()])
         start = end.end()
     del held[:start]
-    return blocks
-
-
-async def _again(block: bytes) -> bytes | None:
-    """Return an event written anew, or an error in its place; None: it says nothing."""
-    data: list[bytes] = []
-    fields = b""
-    for line in _LINE_END.split(block):
-        name, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
-        if name == b"data":
-            data.append(value)
-        elif name in _PASSED_ON:
-            fields += b"%b: %b\n" % (name, value)
-    content = b"\n".join(data)
-    if content:
-        try:
-            content = orjson.dumps(await read_message(content))
-        except strict_json.StrictJsonError as error:
-            return _error(f"it is {REFUSED}: {error}")
-    if not data and not fields:
-        return None
-    return b"%bdata: %b\n\n" % (fields, content) if data else fields + b"\n"
 
 
 def _error(reason: str) -> bytes:

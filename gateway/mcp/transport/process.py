@@ -39,6 +39,7 @@ _INPUT_S, _TERM_S, _KILL_S, _KEEPER_S = 1.5, 1.5, 1.0, 0.5
 _READ_BYTES: Final = 1 << 15
 #: A shorter value of the environment is an ordinary word; to mask those would only garble what a server wrote.
 _SHORTEST_SECRET, _MASK = 8, "***"
+_BLANK: Final = re.compile(rb"\n\s*\n")
 #: Control characters, and the sequences by which a terminal is coloured.
 _UNSEEN: Final = re.compile("\x1b\\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
@@ -163,7 +164,10 @@ class ServerProcess:
     async def _read_stderr(self, stream: asyncio.StreamReader) -> None:
         lines = Lines(limit_bytes=_READ_BYTES)
         while data := await stream.read(_READ_BYTES):
-            for line in lines.feed(data):
+            older, *last = _BLANK.sub(b"\n", data).rsplit(b"\n", STDERR_LINES + 1)
+            if len(last) > STDERR_LINES:
+                lines, older = Lines(limit_bytes=_READ_BYTES), b""  # whoever floods pays with the lines before
+            for line in lines.feed(b"\n".join((older, *last))):
                 self._append_stderr(line.head)
             await asyncio.sleep(0)  # a flood must not keep the loop for itself
         if (rest := lines.rest()) is not None:

@@ -1,7 +1,7 @@
 """The connection of the SDK's session to an MCP server on standard input and output: one JSON-RPC message a line.
 
 1. A line that is no message is skipped and counted, and disturbs nothing. If the line shows which call it was to
-   answer, that call fails at once; no other one does.
+   answer, that call fails at once; no other one does. A flood of such lines ends the server.
 2. The session sees the end of the stream as soon as the server has ended, closed its output, or reads no input.
 3. Nothing of the server is left once the transport is closed (see `process`).
 """
@@ -9,7 +9,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Final
@@ -20,12 +20,14 @@ from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCRequest, RequestId, jsonrpc_message_adapter
 from pydantic import ValidationError
 
-from gateway.json_values import SERVICE_VALUES_LIMIT, holds_more
+from gateway.json_values import SERVICE_VALUES_LIMIT, more_values
 from gateway.mcp.transport.lines import ENDS_BYTES, Line, Lines
 from gateway.mcp.transport.messages import REFUSED, read_message
+from gateway.mcp.transport.noise import Noise
 from gateway.mcp.transport.process import Program, ServerProcess
 from gateway.mcp.types import Streams
 from gateway.strict_json import StrictJsonError
+from gateway.turns import Turn, in_turns
 
 #: The longest line that is read as a message.
 LINE_BYTES: Final = 32 << 20
@@ -33,7 +35,13 @@ LINE_BYTES: Final = 32 << 20
 WRITE_S: Final = 30.0
 
 _READ_BYTES: Final = 1 << 15
+#: Between two reads of an output that nobody hears any more.
+_UNHEARD_S: Final = 0.001
 _ID_DIGITS: Final = 18
+#: The longest line that is looked through for the id of a call, wherever it stands.
+_NAMED_BYTES: Final = 1 << 20
+#: No other line is a message, or shows which call it was to answer.
+_MARK: Final = re.compile(rb'"(?:jsonrpc|id)"')
 _CLOSED: Final = (anyio.ClosedResourceError, anyio.BrokenResourceError)
 # An answer as any serializer writes it: its id stands at its beginning, or at its end.
 _VERSION = rb'"jsonrpc"\s*+:\s*+"2\.0"\s*+'
@@ -58,13 +66,18 @@ class StdioTransport:
         write_limit_s: float = WRITE_S,
     ) -> None:
         """Prepare the transport. `lost` gets the reason, as text, if the stream ends before the transport is left."""
-        self.skipped_lines = 0
         self._program = program
         self._line_limit_bytes, self._write_limit_s = line_limit_bytes, write_limit_s
+        self._lines, self._noise = Lines(limit_bytes=line_limit_bytes, mark=_MARK), Noise()
         self._process: ServerProcess | None = None
         self._tasks: tuple[asyncio.Task[None], ...] = ()
         self._lost = lost
         self._streams = AsyncExitStack()
+
+    @property
+    def skipped_lines(self) -> int:
+        """Return the number of lines on standard output that were no messages."""
+        return self._lines.skipped
 
     @property
     def stderr(self) -> Sequence[str]:
@@ -115,26 +128,35 @@ class StdioTransport:
     async def _read(
         self, process: ServerProcess, to_session: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> None:
-        lines, heard = Lines(limit_bytes=self._line_limit_bytes), True
+        heard = True
         with to_session, suppress(OSError):
             while data := await process.stdout.read(_READ_BYTES):
                 if heard:
-                    heard = await self._deliver(lines.feed(data), to_session)
-                await asyncio.sleep(0)  # a flood must not keep the loop for itself
+                    heard = await self._deliver(data, to_session)
+                    if (excess := self._noise.excess) is not None:
+                        self._report_lost(excess)
+                        to_session.close()
+                        heard = False
+                await asyncio.sleep(0 if heard else _UNHEARD_S)  # a flood must not keep the loop for itself
             if heard:
                 self._report_lost("it closed its standard output")
 
-    async def _deliver(
-        self, lines: Iterable[Line], to_session: MemoryObjectSendStream[SessionMessage | Exception]
-    ) -> bool:
-        """Deliver lines; return whether there is still a session. Without one the output is only emptied."""
-        for line in lines:
+    async def _deliver(self, data: bytes, to_session: MemoryObjectSendStream[SessionMessage | Exception]) -> bool:
+        """Deliver the lines that end in this piece; return whether there is still a session.
+
+        Without one the output is only emptied.
+        """
+        turn, skipped = Turn(), self._lines.skipped
+        self._noise.add(size_bytes=len(data))
+        for line in self._lines.feed(data):
             message = await self._message(line)
             try:
                 if message is not None:
                     await to_session.send(message)
             except _CLOSED:
                 return False
+            await turn.pause()
+        self._noise.add(lines=self._lines.skipped - skipped)
         return True
 
     async def _write(
@@ -170,18 +192,20 @@ class StdioTransport:
     async def _message(self, line: Line) -> SessionMessage | None:
         """Return the session's message for a line; None: it gets none."""
         problem = "is no JSON-RPC message" if line.whole else f"is longer than {self._line_limit_bytes:,} bytes"
-        too_many = line.whole and holds_more(line.head, SERVICE_VALUES_LIMIT)
+        too_many = line.whole and await _holds_too_many(line.head)
         if too_many:
             problem = f"holds more than {SERVICE_VALUES_LIMIT:,} values"
-        elif line.whole and b'"jsonrpc"' in line.head:  # most of a flood does not cost an attempt
+        elif line.whole and b'"jsonrpc"' in line.head:
             try:
                 value = await read_message(line.head)
-                return SessionMessage(jsonrpc_message_adapter.validate_python(value, by_name=False))
+                message = SessionMessage(jsonrpc_message_adapter.validate_python(value, by_name=False))
+                self._noise.add(size_bytes=-len(line.head))
+                return message
             except StrictJsonError as error:
                 problem = f"is {REFUSED}: {error}"
             except ValidationError:
                 pass
-        self.skipped_lines += 1
+        self._lines.skipped += 1
         answered = _answered(line, anywhere=not too_many)
         return None if answered is None else _error(answered, f"the answer {problem}")
 
@@ -189,14 +213,19 @@ class StdioTransport:
 def _answered(line: Line, *, anywhere: bool) -> int | None:
     """Return the id of the call that a line was to answer, as far as it shows; else None.
 
-    It shows in the beginning and the end of a line; `anywhere`: or wherever it stands in one that is whole.
+    It shows in the beginning and the end of a line; `anywhere`: or wherever it stands in one that is whole and short.
     """
     found = _ID_FIRST.match(line.head[:ENDS_BYTES])
     if found is None and _RESULT_FIRST.match(line.head[:ENDS_BYTES]):
         found = _ID_LAST.search((line.head if line.whole else line.tail)[-ENDS_BYTES:])
     if found is not None:
         return int(found[1] or found[2])
-    return _named(line.head) if anywhere and line.whole and b'"id"' in line.head else None
+    is_readable = anywhere and line.whole and len(line.head) <= _NAMED_BYTES and b'"id"' in line.head
+    return _named(line.head) if is_readable else None
+
+
+async def _holds_too_many(content: bytes) -> bool:
+    return len(content) > SERVICE_VALUES_LIMIT and await in_turns(more_values(content, SERVICE_VALUES_LIMIT))
 
 
 def _named(content: bytes) -> int | None:

@@ -16,7 +16,7 @@ from gateway.plugin import Exchange, Handler, Host, Plugin, Reply
 from gateway.plugin.patterns import Patterns, checked
 from gateway.plugin.screen import Rule, Screen, screened
 from gateway.plugin.screened import changed_body, changed_calls, screened_reply
-from gateway.plugin.turns import Work, in_turns
+from gateway.turns import Work, in_turns
 
 from .placeholders import PlaceholderRule, Placeholders, placeholders_in
 from .rules import RULES, rules_of

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.plugin.screen import Pattern
-from gateway.plugin.turns import Work
+from gateway.turns import Work
 
 _PLACEHOLDER: Final = re.compile(r"\[[A-Z][A-Z0-9_]{0,39}_[0-9]{1,6}\]")
 #: No placeholder is longer.

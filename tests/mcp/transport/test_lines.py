@@ -1,5 +1,7 @@
 """Lines of a stream in bounded memory."""
 
+import re
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +19,16 @@ def test_lines_are_those_of_the_stream(pieces: list[bytes]) -> None:
     assert found == ended
     left = lines.rest()
     assert (b"" if left is None else left.head) == rest
+
+
+@given(st.lists(st.binary(max_size=30) | st.sampled_from([b"\n", b"a\n", b"x\n", b"ax"]), max_size=30))
+def test_lines_without_the_mark_are_counted(pieces: list[bytes]) -> None:
+    """However the stream was cut; those with it come, whole and in order."""
+    lines = Lines(limit_bytes=1000, mark=re.compile(b"x"))
+    found = [line.head for piece in pieces for line in lines.feed(piece)]
+    *ended, _ = b"".join(pieces).split(b"\n")
+    assert found == [line for line in ended if b"x" in line]
+    assert lines.skipped == len(ended) - len(found)
 
 
 @given(st.integers(LIMIT + 1, 4 * LIMIT), st.integers(1, LIMIT))

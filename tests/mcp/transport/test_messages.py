@@ -1,7 +1,7 @@
 """What servers send that has no one reading: it is refused with the reason, ends its call, and nothing hangs."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestServer
 from gateway.json_values import SERVICE_VALUES_LIMIT
 from gateway.mcp.transport.http import HttpTransport
 from gateway.mcp.transport.messages import strictly
+from gateway.mcp.transport.noise import LINES
 from gateway.mcp.types import Config, Endpoint
 from tests.mcp.mcp_host import Clock, Stand, stands
 
@@ -106,11 +107,11 @@ class _Pieces(httpx2.AsyncByteStream):
         pass
 
 
-async def _events(*pieces: bytes, limit_bytes: int = 1000) -> list[str]:
+async def _events(*pieces: bytes, limit_bytes: int = 1000, lost: Callable[[str], object] = pytest.fail) -> list[str]:
     """The events that the SDK sees of a stream in these pieces: their ids and their data."""
     request = httpx2.Request("GET", "http://x.invalid")
     kind = {"content-type": "text/event-stream; charset=utf-16"}
-    response = strictly(httpx2.Response(200, headers=kind, stream=_Pieces(*pieces)), limit_bytes=limit_bytes)
+    response = strictly(httpx2.Response(200, headers=kind, stream=_Pieces(*pieces)), limit_bytes=limit_bytes, lost=lost)
     response.request = request
     return [f"{event.event} {event.id} {event.data}" async for event in httpx2.EventSource(response)]
 
@@ -129,3 +130,25 @@ async def test_an_event_without_end_is_an_error() -> None:
     """And the stream is over."""
     (event,) = await _events(b"data: ", b"x" * 1000, b"\n\ndata: 1\n\n")
     assert "it is longer than 1000 bytes" in json.loads(event.removeprefix("message  "))["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "noise", [b"\n", b"\r\r", b"\r\n", b": x\n\n", b"data:\n\n", b"event: a\n\n", b"retry: 1\n\n", b"odd\n"]
+)
+async def test_a_flood_of_what_says_nothing_ends_the_connection(noise: bytes) -> None:
+    """With the reason; what is allowed of it does not disturb what follows."""
+    told: list[str] = []
+    flood, answer = noise * (LINES // 3), b'\n\ndata: {"a":1}\n\n'
+    assert (await _events(flood, answer, lost=told.append))[-1] == 'message  {"a":1}'
+    assert told == []
+    *_, last = await _events(flood, flood, flood, flood, answer, lost=told.append)
+    why = "it wrote more than 100,000 lines within a minute that are no messages"
+    assert why in json.loads(last.removeprefix("message  "))["error"]["message"]
+    assert told == [why]
+
+
+async def test_an_event_of_too_many_lines_is_an_error() -> None:
+    """Others would wait while they are joined."""
+    event, answer = await _events(b"data: 1\n:\n" + b":\n" * LINES + b"\n", b"data: 1\n\n", limit_bytes=1 << 20)
+    assert "it has more than 100,000 lines" in json.loads(event.removeprefix("message  "))["error"]["message"]
+    assert answer == "message  1"

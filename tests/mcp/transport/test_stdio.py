@@ -16,6 +16,7 @@ from mcp.client.client import Client
 from mcp_types import CallToolResult, TextContent
 
 from gateway.json_values import SERVICE_VALUES_LIMIT
+from gateway.mcp.transport.noise import LINES
 from gateway.mcp.transport.process import Program, StartError
 from gateway.mcp.transport.stdio import StdioTransport
 from gateway.testing.processes import living_process
@@ -142,6 +143,30 @@ async def test_a_flood_takes_no_memory() -> None:
         assert await server.call("echo", text="hi") == "hi"
         assert server.transport.skipped_lines == 1
         assert peak_kib() - before_kib < 16 << 10
+
+
+@pytest.mark.parametrize("line", ["", "a", "{}", '{"id":1}', '{"jsonrpc":"2.0"}', '"id"'])
+async def test_a_flood_of_lines_ends_the_server(line: str) -> None:
+    """With the reason; as many as are allowed are counted, and the answer behind them arrives."""
+    told: list[str] = []
+    async with connected("lines", line, LINES, lost=told.append) as server:
+        assert await server.call("echo", text="hi") == "hi"
+        assert (server.transport.skipped_lines, told) == (LINES, [])
+        assert await server.refusal("echo", text="hi") == "Connection closed"
+    assert told == ["it wrote more than 100,000 lines within a minute that are no messages"]
+
+
+async def test_a_flood_of_bytes_ends_the_server() -> None:
+    """Messages do not count."""
+    told: list[str] = []
+    async with connected("flood-open", 300, lost=told.append) as server:
+        assert await server.refusal("echo", text="hi") == "Connection closed"
+    assert told == ["it wrote more than 256 MiB within a minute that are no messages"]
+    told.clear()
+    async with connected("huge", 30, lost=told.append) as server:
+        for _ in range(9):
+            await server.call("echo", text="hi")
+    assert told == []
 
 
 def peak_kib() -> int:

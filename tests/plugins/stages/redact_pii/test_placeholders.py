@@ -1,7 +1,7 @@
 """Placeholders: one for the same data, none that the client wrote itself."""
 
-from gateway.plugin.turns import at_once
 from gateway.plugins.stages.redact_pii.placeholders import PlaceholderRule, Placeholders, placeholders_in
+from gateway.turns import at_once
 
 
 def test_equal_data_have_one_placeholder() -> None:

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.plugin.screen import Screen, screened
-from gateway.plugin.turns import at_once
 from gateway.plugins.stages.redact_pii.rules import RULES, WIDTH, rules_of
+from gateway.turns import at_once
 
 ALL = rules_of(list(RULES))
 DATA = {

@@ -26,12 +26,23 @@ def at_once(work: Work[T]) -> T:
 
 async def in_turns(work: Work[T]) -> T:
     """Return the result of work that may be long. Others go on every few milliseconds."""
-    ends_s = perf_counter() + _TURN_S
+    turn = Turn()
     while True:
         try:
             next(work)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
-        if perf_counter() > ends_s:
+        await turn.pause()
+
+
+class Turn:
+    """The time that a loop of ours may have on the event loop until others go on."""
+
+    def __init__(self) -> None:
+        self._ends_s = perf_counter() + _TURN_S
+
+    async def pause(self) -> None:
+        """Let others go on, if the turn is over."""
+        if perf_counter() > self._ends_s:
             await asyncio.sleep(0)
-            ends_s = perf_counter() + _TURN_S
+            self._ends_s = perf_counter() + _TURN_S

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from gateway.plugin.turns import Work, at_once, in_turns
+from gateway.turns import Work, at_once, in_turns
 
 
 def counted(most: int) -> Work[int]:
