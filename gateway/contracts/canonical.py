@@ -28,7 +28,7 @@ def call_sha256(tool: str, arguments: str) -> str:
 
 
 def definition_sha256(name: str, description: str, parameters: Any, *, server: str = "") -> str:
-    """Return the hash (hex) of a tool's definition. `server` identifies the MCP server that gave it."""
+    """Return the hash (hex) of a tool's definition. `server` is the `ToolSpec.server` of the MCP server's tool."""
     return _sha256(_DEFINITION, name, description, canonical(parameters), server)
 
 

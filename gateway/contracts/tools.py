@@ -16,6 +16,8 @@ class ToolSpec:
     """One tool as the model may see it. `parameters` is a JSON Schema of type object, without `risk_level`.
 
     `priority`: higher stays longer in a prompt that is too large. `idempotent`: running it twice does no harm.
+    `server` identifies the MCP server of a tool as it is configured, and that server's whole definition of the tool: a
+    decision on a call holds for these alone. No secret can be read from it.
     """
 
     name: str
@@ -26,6 +28,7 @@ class ToolSpec:
     untrusted: bool = False
     requires_approval: bool = False
     idempotent: bool = False
+    server: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,6 +134,7 @@ class McpService:
             untrusted=True,
             requires_approval=self._server.requires_approval,
             idempotent=tool.name in self._server.idempotent,
+            server=f"{self._server.sha256} {tool.sha256}",
         )
 
 

@@ -1,13 +1,16 @@
 """The facts about one MCP server: its settings, and the protocol of its transport, of either kind."""
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Protocol, Self, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from gateway.contracts.canonical import canonical
 from gateway.units import positive_seconds
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ Seconds: TypeAlias = Annotated[float, BeforeValidator(positive_seconds)]
 
 # How often over its timeout a tool may go on for as long as it reports progress.
 _PROGRESS_FACTOR = 5
+_DOMAIN: Final = b"twolane mcp server 1\n"
 
 
 class OAuth(BaseModel):
@@ -68,6 +72,15 @@ class Config(BaseModel):
     @property
     def transport(self) -> Literal["stdio", "http"]:
         return "stdio" if self.url is None else "http"
+
+    @cached_property
+    def sha256(self) -> str:
+        """Return what identifies the server (hex): its transport and where it is, whatever its environment and headers.
+
+        Their secrets are renewed, and the server stays the same one.
+        """
+        where = [self.transport, self.command, self.args, self.cwd, self.url]
+        return hashlib.sha256(_DOMAIN + canonical(where).encode("utf-8", "surrogatepass")).hexdigest()
 
     def limits_s(self, tool: str) -> tuple[float, float]:
         """Return how long a call may go without an answer or progress, and how long with progress, in seconds."""

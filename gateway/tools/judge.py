@@ -171,7 +171,7 @@ class Judge:
             return None
         spec = entry.spec
         policy = self.gate.policy_hash(tool) + ("+requires_approval" if spec.requires_approval else "")
-        return Binding(definition_sha256(spec.name, spec.description, spec.parameters), policy)
+        return Binding(definition_sha256(spec.name, spec.description, spec.parameters, server=spec.server), policy)
 
 
 @cache

@@ -114,11 +114,12 @@ async def world(serve: Json | None = None, *, here: Json | None = None, **config
     }
     async with LocalGateway(content) as gateway:
         made = World(gateway, content)
-        await until(lambda: any(service.running for service in _services(gateway)), timeout_s=120)
+        await until(lambda: any(service.running for service in services_of(gateway)), timeout_s=120)
         yield made
 
 
-def _services(gateway: LocalGateway) -> list[Any]:
+def services_of(gateway: LocalGateway) -> list[Any]:
+    """The services of a gateway as they are now."""
     return [one.source.service() for one in gateway.gateway._shared.mcp_servers.services()]
 
 

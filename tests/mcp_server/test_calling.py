@@ -1,19 +1,23 @@
 """Calls that are held: asked about in the client, waited for, come back for; decided by each way, in both eras."""
 
 import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from gateways import samples, until_read
+from gateways import samples, until, until_read
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestURLParams, ElicitResult, Implementation
 
-from tests.mcp_server.serving import Era, World, both_eras, keys, texts, world
+from gateway.contracts.store import Json
+from tests.mcp_server.serving import Era, World, both_eras, keys, server, services_of, texts, world
 
 TEAM = keys(agent=["tools"], boss=["tools", "approve"], anna=["approve"])
+ROOT = keys(root=["admin"])
 PUBLIC = {"public_url": "http://localhost:1"}
 
 
@@ -203,6 +207,55 @@ async def test_a_replayed_state_runs_nothing_again() -> None:
                 )
                 assert texts(result) == "hi"
         assert await effects(made) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"annotations": {"destructiveHint": True}}, {"title": "T"}, {"outputSchema": {"type": "object"}}],
+    ids=["annotations", "title", "output schema"],
+)
+async def test_an_approval_ends_with_any_part_of_what_is_pinned(change: Json, tmp_path: Path) -> None:
+    """The decision is refused, and the call is asked about anew, as after a change of the description."""
+    listed = tmp_path / "tools.json"
+    _define(listed)
+    async with world(keys=[*TEAM, *ROOT], here=server("defined", str(listed))) as made, made.client(key="agent") as one:
+        call = asyncio.create_task(one.call_tool("here__do", {}))
+        (asked,) = await until_read(lambda: made.approvals(key="anna"), lambda found: len(found) == 1)
+        _define(listed, **change)
+        assert (await made.post("/mcp/services/here/restart", {}, key="root"))[0] < 300
+        await until_read(lambda: made.get("/mcp/services/here", key="root"), lambda found: found["changed"] == ["do"])
+        await _is_stale(made, asked)
+        await made.decide("approve", key="anna")
+        assert texts(await call).endswith("done")
+
+
+async def test_an_approval_is_for_the_server_that_was_configured(tmp_path: Path) -> None:
+    """Another program under the same name gets no call that was approved of the first one."""
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    _define(first)
+    _define(second)
+    here = server("defined", str(first))
+    async with world(keys=TEAM, here=here) as made, made.client(key="agent") as client:
+        call = asyncio.create_task(client.call_tool("here__do", {}))
+        (asked,) = await until_read(lambda: made.approvals(key="anna"), lambda found: len(found) == 1)
+        servers = {"here": server("defined", str(second))}
+        await made.gateway.reload({**made.config, "mcp": {**made.config["mcp"], "servers": servers}})
+        await until(lambda: all(service.running for service in services_of(made.gateway)), timeout_s=120)
+        await _is_stale(made, asked)
+        await made.decide("approve", key="anna")
+        assert texts(await call) == "done"
+
+
+def _define(listed: Path, **more: Any) -> None:
+    tool = {"name": "do", "description": "Does it.", "inputSchema": {"type": "object"}, "result": "done", **more}
+    listed.write_text(json.dumps([tool]))
+
+
+async def _is_stale(made: World, asked: Json) -> None:
+    status, refused = await made.post(f"/context/approvals/{asked['id']}", {"decision": "approve"}, key="anna")
+    assert (status, refused["error"]["code"]) == (409, "approval_stale")
+    (fresh,) = await made.approvals(key="anna")
+    assert fresh["id"] != asked["id"] and fresh["id"] in refused["error"]["message"]
 
 
 @both_eras
