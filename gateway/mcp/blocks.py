@@ -4,11 +4,11 @@
    else of it goes on.
 2. What cannot be passed on becomes a text in its place, on one line, with its size and the reason. Nothing is missing
    without a note.
-3. Blocks are counted, and so are the bytes of all that is no text.
+3. Blocks are counted, and so are the bytes of all that is no text. Texts are cut before they are cleaned.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gateway.contracts.store import Json
@@ -28,6 +28,8 @@ from gateway.tools.results import clean
 
 #: Of one result.
 BLOCKS: Final = 500
+#: Of all texts of one result; what is over is counted.
+RESULT_CHARS: Final = 1 << 20
 #: Of one result as JSON, with its record in the store.
 RESULT_BYTES: Final = 7_000_000
 #: Of a list's page, a prompt or a resource: the protocol's own clients take events of 1 MiB, if nobody sets more.
@@ -59,10 +61,13 @@ def read_blocks(content: Any) -> Sequence[Block]:
     """Read the content of a result, of any shape."""
     blocks = content if isinstance(content, list) else [] if content is None else [content]
     found: list[Block] = []
-    room_bytes = RESULT_BYTES
+    room_bytes, room_chars = RESULT_BYTES, RESULT_CHARS
     for block in blocks[:BLOCKS]:
         try:
-            one = _read(block)
+            text = _text_of(block)
+            one = _read(block if len(text) <= room_chars else _with_text(block, shortened(text, room_chars)))
+            one = replace(one, line=text) if one.is_text else one
+            room_chars -= min(len(text), room_chars)
             size_bytes = _size_bytes(one.block)
             if size_bytes > room_bytes:
                 raise _UnfitError(_TOO_LARGE)
@@ -75,6 +80,12 @@ def read_blocks(content: Any) -> Sequence[Block]:
             _noted(f"[{len(blocks) - BLOCKS:,} more blocks of content, left out: at most {BLOCKS:,} are shown]")
         )
     return found
+
+
+def shortened(text: str, limit_chars: int) -> str:
+    """Return the beginning of a text, with a note on what is left out of it, if anything is."""
+    over = len(text) - limit_chars
+    return text if over <= 0 else f"{text[:limit_chars]}\n[... {over:,} more characters were left out]"
 
 
 def note(block: Any) -> str:
@@ -205,11 +216,24 @@ def _noted(line: str) -> Block:
 
 def _size_bytes(block: Json) -> int:
     """Return the size of a block without its text, as JSON in bytes."""
-    if "text" in block:
-        block = {**block, "text": ""}
-    elif isinstance(inner := block.get("resource"), dict) and "text" in inner:
-        block = {**block, "resource": {**inner, "text": ""}}
-    return sent_bytes(block)
+    inner = block.get("resource")
+    if isinstance(inner, dict):
+        return sent_bytes({**block, "resource": None}) + _size_bytes(inner)
+    data: str = block.get("data") or block.get("blob") or ""  # base64 is written as it is
+    return sent_bytes({**block, "text": "", "data": "", "blob": ""}) + len(data)
+
+
+def _text_of(block: Any) -> str:
+    """Return the text of a block of any shape; "": it has none."""
+    inner = block.get("resource") if isinstance(block, dict) and block.get("type") == "resource" else block
+    text = inner.get("text") if isinstance(inner, dict) else None
+    return text if isinstance(text, str) else ""
+
+
+def _with_text(block: Json, text: str) -> Json:
+    if block.get("type") == "resource":
+        return {**block, "resource": {**block["resource"], "text": text}}
+    return {**block, "text": text}
 
 
 def _named(holder: Json, key: str) -> str:

@@ -11,12 +11,10 @@ import orjson
 from gateway.contracts.canonical import canonical
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolResult
-from gateway.mcp.blocks import read_blocks
+from gateway.mcp.blocks import RESULT_CHARS, read_blocks, shortened
 from gateway.mcp.words import sent_bytes
 from gateway.tools.call_answer import clean_json
 
-#: Of a result; what is over is counted.
-RESULT_CHARS: Final = 1 << 20
 STRUCTURED_BYTES: Final = 500_000
 _NO_CONTENT: Final = "(no content)"
 _NO_REASON: Final = "The tool failed and gave no reason."
@@ -38,7 +36,7 @@ def tool_result(answer: Json, *, limit_chars: int = RESULT_CHARS) -> ToolResult:
     if note:
         lines.append(note)
         parts.append({"type": "text", "text": note})
-    text = _capped("\n".join(line for line in lines if line), limit_chars) or (_NO_CONTENT if ok else _NO_REASON)
+    text = shortened("\n".join(line for line in lines if line), limit_chars) or (_NO_CONTENT if ok else _NO_REASON)
     return ToolResult(text, ok, parts, passed)
 
 
@@ -60,8 +58,3 @@ def _json(value: Any) -> str:
         return orjson.dumps(value).decode()
     except orjson.JSONEncodeError:
         return canonical(value)
-
-
-def _capped(text: str, limit_chars: int) -> str:
-    over = len(text) - limit_chars
-    return text if over <= 0 else f"{text[:limit_chars]}\n[... {over:,} more characters were left out]"

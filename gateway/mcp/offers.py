@@ -86,7 +86,11 @@ def prompt_result(result: Json) -> Json:
 
 def resource_result(result: Json) -> Json:
     """Return the result of `resources/read`. Raises ValueError with the reason why it is none."""
-    return _bounded({"contents": [contents_of(one) for one in _listed(result, "contents")]})
+    listed = _listed(result, "contents")
+    texts = [one["text"] for one in listed if isinstance(one, dict) and isinstance(one.get("text"), str)]
+    if (size := sum(map(len, texts))) > EVENT_BYTES:  # cleaning it would cost more than it is worth
+        raise ValueError(f"it has {size:,} characters, which is more than {EVENT_BYTES:,}")
+    return _bounded({"contents": [contents_of(one) for one in listed]})
 
 
 def _listed(result: Json, key: str) -> Sequence[Any]:

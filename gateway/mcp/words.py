@@ -89,7 +89,7 @@ def base64_of(value: object) -> str | None:
     """Return base64 (RFC 4648, section 4) without the ends of lines that some encoders write."""
     if not isinstance(value, str):
         return None
-    data = value.replace("\r", "").replace("\n", "")
+    data = value.replace("\r", "").replace("\n", "") if "\r" in value or "\n" in value else value
     try:
         binascii.a2b_base64(data, strict_mode=True)
     except ValueError:

@@ -23,7 +23,7 @@ KEPT_CHARS = 32 << 20
 CONTROL = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
     "\ud800-\udfff"  # no UTF-8 holds these, so no message could
-    "\U000e0000-\U000e0fff]"  # tags: text that only a model sees
+    "\U000e0000-\U000e0fff]+"  # tags: text that only a model sees
 )
 _SPEC = ToolSpec(
     name=READ_RESULT,

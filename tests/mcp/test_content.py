@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.contracts.tools import ToolResult
-from gateway.mcp.content import RESULT_CHARS, STRUCTURED_BYTES, tool_result
+from gateway.mcp.blocks import RESULT_CHARS
+from gateway.mcp.content import STRUCTURED_BYTES, tool_result
 
 
 def text(words: str) -> dict[str, Any]:
@@ -132,3 +133,16 @@ JSON = st.recursive(
 def test_any_json_is_a_result(answer: dict[str, Any]) -> None:
     """No shape of an answer is an exception, and none is an empty text."""
     assert tool_result(answer, limit_chars=100).content
+
+
+@pytest.mark.parametrize("kind", ["text", "resource"])
+def test_texts_of_blocks_are_cut_with_the_text(kind: str) -> None:
+    """What no reader gets need not be cleaned: of a text and of a resource, all blocks together."""
+    words = "\u202ex" * RESULT_CHARS
+    block = text(words) if kind == "text" else {"type": "resource", "resource": {"uri": "file:///a", "text": words}}
+    result = tool_result({"content": [text("y"), block]})
+    assert result.parts is not None
+    part = result.parts[1]
+    told = part["text"] if kind == "text" else part["resource"]["text"]
+    assert told == "x" * (RESULT_CHARS // 2 - 1) + f"\n[... {RESULT_CHARS + 1:,} more characters were left out]"
+    assert result.content.endswith(f"\n[... {RESULT_CHARS + 2:,} more characters were left out]")
