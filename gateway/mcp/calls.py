@@ -88,7 +88,10 @@ class Calls:
             text = f"the service {service!r} is not running just now. Say so, and go on without it."
             return ToolResult(text, ok=False), "not_running"
         try:
-            result = tool_result(await self._answer(tool, arguments, patience))
+            answer = await self._answer(tool, arguments, patience)
+            if answer.get("content") is None and answer.get("structuredContent") is None:
+                raise AnsweredError("its answer is no result of a call: it has no content")
+            result = tool_result(answer)
             return result, "" if result.ok else "tool_error"
         except TimeoutError:
             text = (

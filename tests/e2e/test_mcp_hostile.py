@@ -43,7 +43,7 @@ async def test_noise_between_messages() -> None:
         ("wrong-id", "did not answer within 0.3 s"),
         ("null-id", "did not answer within 0.3 s"),
         ("duplicate", "first"),
-        ("string-id", "first"),
+        ("string-id", "the answer has the id "),
         ("error-and-result", "error"),
         ("wrong-shape", "answer"),
         ("wrong-content", "[content of the type"),

@@ -22,7 +22,7 @@ Every behaviour lists the tools named below and answers them rightly, in threads
     many-values [N]           every answer to a call holds so many numbers (1000000) besides its text
     wrong-id, null-id         every call's answer has another id, or none
     duplicate                 every answer comes twice, the second one with another text
-    string-id                 every answer has its id as a string
+    string-id                 every call's answer has its id as a string
     error-and-result          every call's answer is both
     wrong-shape               the result of every call is a string
     wrong-content             the content of every call's result is no list of blocks
@@ -188,8 +188,8 @@ class Duplicate(Server):
 
 
 class StringId(Server):
-    def answer(self, request_id: Any, result: Any) -> None:
-        super().answer(str(request_id), result)
+    def answer_call(self, request_id: Any, result: Json) -> None:
+        self.answer(str(request_id), result)
 
 
 class ErrorAndResult(Server):

@@ -16,7 +16,7 @@ from gateway.contracts.store import Json
 from gateway.mcp.calls import AnsweredError, LostError
 from gateway.mcp.connection import McpConnection, open_connection
 from gateway.mcp.types import Streams
-from tests.mcp.mcp_host import Changes
+from tests.mcp.mcp_host import Changes, stands
 
 MODERN, OLDER = "2026-07-28", "2025-11-25"
 SCHEMA: Json = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -393,3 +393,16 @@ async def test_trace_context_goes_beside_what_the_protocol_puts_there() -> None:
         without, with_it = (message["params"]["_meta"] for message in told.asked if message["method"] == "tools/call")
     assert not context.keys() & without.keys()
     assert {name: with_it[name] for name in context} == context and with_it.keys() - context.keys() == without.keys()
+
+
+@pytest.mark.parametrize("result", ["{}", '{"task": {"taskId": "1"}}', '{"content": null, "isError": false}'])
+async def test_a_result_without_content_is_none(result: str) -> None:
+    """It is not taken for a success without words."""
+    async with stands("as-it-is") as stand:
+        await stand.running()
+        said = await stand.session.call("echo", {"text": f'{{"jsonrpc": "2.0", "id": ID, "result": {result}}}'})
+        assert not said.ok
+        assert said.content == (
+            "the service 'box' answered the call of 'echo' with an error: "
+            "its answer is no result of a call: it has no content"
+        )

@@ -11,12 +11,14 @@ from types import TracebackType
 
 import anyio
 import httpx2
+import orjson
 from anyio.streams.memory import MemoryObjectSendStream
 from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, RequestId
 
 from gateway.contracts.plugin import Clock
+from gateway.contracts.store import Json
 from gateway.mcp.transport.guarded_network import CLOSED, GuardedNetwork
 from gateway.mcp.transport.issuer import IssuerError
 from gateway.mcp.transport.messages import strictly
@@ -112,7 +114,7 @@ class _Answering(httpx2.AsyncBaseTransport):
         if response.status_code >= 400 and not is_json:
             await response.aclose()
             return _failure(response.status_code, f"it answered with HTTP {response.status_code}")
-        return strictly(response, limit_bytes=MAX_BYTES, lost=self._lost)
+        return strictly(response, request_id=_id_of(request), limit_bytes=MAX_BYTES, lost=self._lost)
 
     async def aclose(self) -> None:
         await self._web.aclose()
@@ -129,6 +131,12 @@ class _Answering(httpx2.AsyncBaseTransport):
             await response.aclose()
             self._tokens.refused(token)
         return response
+
+
+def _id_of(request: httpx2.Request) -> RequestId | None:
+    """Return the id of the request that was posted; None: it was a notification, or nothing."""
+    message: Json = orjson.loads(request.content) if request.method == "POST" else {}
+    return message.get("id")
 
 
 def _failure(status: int, message: str, *, code: int = INTERNAL_ERROR) -> httpx2.Response:

@@ -1,20 +1,22 @@
 """The reading of what an MCP server sends: JSON with one reading, by the reader that clients' messages go through.
 
 Two parsers may read two things in repeated keys, NaN or numbers that are too large. So such a message is refused. What
-passes over HTTP is written anew for the SDK, which reads nothing else of the server. A flood of what is no message ends
-the connection.
+passes over HTTP is written anew for the SDK, which reads nothing else of the server. An answer with the id of another
+request ends the call; the SDK would take it. A flood of what is no message ends the connection.
 """
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Final
+from typing import Final, TypeGuard
 
 import httpx2
 import orjson
-from mcp_types import PARSE_ERROR
+from mcp_types import PARSE_ERROR, RequestId
 
 from gateway import strict_json
+from gateway.contracts.store import Json
 from gateway.json_values import SERVICE_VALUES_LIMIT
 from gateway.mcp.transport.noise import LINES, Noise
 from gateway.turns import Turn
@@ -30,6 +32,7 @@ _SAYS_NOTHING: Final = re.compile(rb"(?:(?!data|event|id|retry)[^\r\n]*+(?:\r\n|
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
 _BOM: Final = b"\xef\xbb\xbf"
+_ID_CHARS: Final = 40
 _PASSED_ON: Final = (b"event", b"id", b"retry")
 
 
@@ -40,18 +43,22 @@ async def read_message(content: bytes) -> object:
     return await asyncio.to_thread(strict_json.read, content, most_values=SERVICE_VALUES_LIMIT)
 
 
-def strictly(response: httpx2.Response, *, limit_bytes: int, lost: Callable[[str], object]) -> httpx2.Response:
+def strictly(
+    response: httpx2.Response, *, request_id: RequestId | None, limit_bytes: int, lost: Callable[[str], object]
+) -> httpx2.Response:
     """Return an answer of which the SDK gets only messages with one reading. An event has at most so many bytes.
 
-    `lost` is called with the reason if what it writes is too much that is no message.
+    It is the answer to the request of this id; None: to none, or to one that is not known. `lost` is called with the
+    reason if what it writes is too much that is no message.
     """
     kind = response.headers.get("content-type", "").lower()
     stream = response.stream
     assert isinstance(stream, httpx2.AsyncByteStream)
     if kind.startswith(_JSON):
-        response.stream, read_as = _Whole(stream), _JSON
+        response.stream, read_as = _Whole(stream, request_id=request_id), _JSON
     elif kind.startswith(_EVENTS):
-        response.stream, read_as = _Events(stream, limit_bytes=limit_bytes, lost=lost), _EVENTS
+        events = _Events(stream, request_id=request_id, limit_bytes=limit_bytes, lost=lost)
+        response.stream, read_as = events, _EVENTS
     else:
         return response
     if kind != read_as:  # it may name another charset, and what is written anew is UTF-8
@@ -60,10 +67,11 @@ def strictly(response: httpx2.Response, *, limit_bytes: int, lost: Callable[[str
 
 
 class _Whole(httpx2.AsyncByteStream):
-    """An answer that is one message. A message without one reading is a StreamError: the SDK ends one call by it."""
+    """An answer that is one message. What is no answer to the request is a StreamError: the SDK ends one call by it."""
 
-    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+    def __init__(self, stream: httpx2.AsyncByteStream, *, request_id: RequestId | None) -> None:
         self._stream = stream
+        self._request_id = request_id
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         content = b"".join([piece async for piece in self._stream])
@@ -71,6 +79,12 @@ class _Whole(httpx2.AsyncByteStream):
             message = await read_message(content)
         except strict_json.StrictJsonError as error:
             raise httpx2.StreamError(f"it is {REFUSED}: {error}") from None
+        if self._request_id is not None:
+            if not is_answer(message):
+                raise httpx2.StreamError("it is no answer to a request")
+            if (why := _astray(message, self._request_id)) is not None:
+                raise httpx2.StreamError(why)
+            message["id"] = self._request_id  # an error may have none
         yield orjson.dumps(message)
 
     async def aclose(self) -> None:
@@ -83,8 +97,16 @@ class _Events(httpx2.AsyncByteStream):
     That event may have been the answer, so waiting for another one could take forever.
     """
 
-    def __init__(self, stream: httpx2.AsyncByteStream, *, limit_bytes: int, lost: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        stream: httpx2.AsyncByteStream,
+        *,
+        request_id: RequestId | None,
+        limit_bytes: int,
+        lost: Callable[[str], object],
+    ) -> None:
         self._stream = stream
+        self._request_id = request_id
         self._limit_bytes = limit_bytes
         self._lost = lost
         self._noise = Noise()
@@ -133,15 +155,33 @@ class _Events(httpx2.AsyncByteStream):
         content = b"\n".join(data)
         if content:
             try:
-                content = orjson.dumps(await read_message(content))
+                message = await read_message(content)
             except strict_json.StrictJsonError as error:
                 return _error(f"it is {REFUSED}: {error}")
+            if self._request_id is not None and is_answer(message) and (why := _astray(message, self._request_id)):
+                return _error(why)
+            content = orjson.dumps(message)
             self._noise.add(size_bytes=-len(block))
         else:
             self._noise.add(lines=1)
         if not data and not fields:
             return None
         return b"%bdata: %b\n\n" % (fields, content) if data else fields + b"\n"
+
+
+def is_answer(message: object) -> TypeGuard[Json]:
+    """Return whether a message is one to a request, of whichever id."""
+    return isinstance(message, dict) and ("result" in message or "error" in message)
+
+
+def _astray(answer: Json, request_id: RequestId) -> str | None:
+    """Return why an answer is none to this request; None: it is one. An error may have no id."""
+    found = answer.get("id")
+    if found is None and "error" in answer:
+        return None
+    if type(found) is type(request_id) and found == request_id:
+        return None
+    return f"it has the id {json.dumps(found)[:_ID_CHARS]}, and not that of the request ({json.dumps(request_id)})"
 
 
 def _taken(held: bytearray, searched: int, noise: Noise) -> Iterator[bytes]:

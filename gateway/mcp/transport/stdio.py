@@ -1,7 +1,8 @@
 """The connection of the SDK's session to an MCP server on standard input and output: one JSON-RPC message a line.
 
 1. A line that is no message is skipped and counted, and disturbs nothing. If the line shows which call it was to
-   answer, that call fails at once; no other one does. A flood of such lines ends the server.
+   answer, that call fails at once; no other one does. An answer that shows no id ends the call if only one request is
+   open. A flood of such lines ends the server.
 2. The session sees the end of the stream as soon as the server has ended, closed its output, or reads no input.
 3. Nothing of the server is left once the transport is closed (see `process`).
 """
@@ -17,7 +18,17 @@ from typing import Final
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCRequest, RequestId, jsonrpc_message_adapter
+from mcp_types import (
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+    jsonrpc_message_adapter,
+)
 from pydantic import ValidationError
 
 from gateway.json_values import SERVICE_VALUES_LIMIT, more_values
@@ -48,6 +59,9 @@ _VERSION = rb'"jsonrpc"\s*+:\s*+"2\.0"\s*+'
 _ID = rb'"id"\s*+:\s*+(?:([0-9]{1,18})|"([0-9]{1,18})")\s*+'
 _ID_FIRST = re.compile(rb"\s*+\{\s*+(?:%s,\s*+)?%s,\s*+(?:%s,\s*+)?\"(?:result|error)\"" % (_VERSION, _ID, _VERSION))
 _ID_LAST = re.compile(rb"%s(?:,\s*+%s)?\}\s*+\Z" % (_ID, _VERSION))
+# An answer within a list, or behind what is no JSON; a log that only quotes one begins otherwise.
+_LIKE_ANSWER = re.compile(rb'[\x00-\x20\xef\xbb\xbf]*+\[?\s*+\{\s*+"(?:jsonrpc|id|result|error)"\s*+:')
+_LISTEN: Final = "subscriptions/listen"
 _RESULT_FIRST = re.compile(rb"\s*+\{\s*+(?:%s,\s*+)?\"(?:result|error)\"" % _VERSION)
 
 
@@ -69,6 +83,7 @@ class StdioTransport:
         self._program = program
         self._line_limit_bytes, self._write_limit_s = line_limit_bytes, write_limit_s
         self._lines, self._noise = Lines(limit_bytes=line_limit_bytes, mark=_MARK), Noise()
+        self._open: set[RequestId] = set()  # requests without an answer
         self._process: ServerProcess | None = None
         self._tasks: tuple[asyncio.Task[None], ...] = ()
         self._lost = lost
@@ -176,6 +191,7 @@ class StdioTransport:
                     continue
                 if process.stdin.is_closing():  # where asyncio ignores a write, uvloop raises
                     return
+                self._note_sent(outgoing.message)
                 process.stdin.write(text.encode() + b"\n")
                 try:
                     async with asyncio.timeout(self._write_limit_s):
@@ -197,17 +213,40 @@ class StdioTransport:
             problem = f"holds more than {SERVICE_VALUES_LIMIT:,} values"
         elif line.whole and b'"jsonrpc"' in line.head:
             try:
-                value = await read_message(line.head)
-                message = SessionMessage(jsonrpc_message_adapter.validate_python(value, by_name=False))
+                message = jsonrpc_message_adapter.validate_python(await read_message(line.head), by_name=False)
                 self._noise.add(size_bytes=-len(line.head))
-                return message
+                return SessionMessage(self._checked(message))
             except StrictJsonError as error:
                 problem = f"is {REFUSED}: {error}"
             except ValidationError:
                 pass
         self._lines.skipped += 1
-        answered = _answered(line, anywhere=not too_many)
-        return None if answered is None else _error(answered, f"the answer {problem}")
+        answered: RequestId | None = _answered(line, anywhere=not too_many)
+        if answered is None and len(self._open) == 1 and _is_like_answer(line):
+            (answered,) = self._open
+        if answered is None:
+            return None
+        self._open.discard(answered)
+        return _error(answered, f"the answer {problem}")
+
+    def _note_sent(self, message: JSONRPCMessage) -> None:
+        if isinstance(message, JSONRPCRequest) and message.method != _LISTEN:
+            self._open.add(message.id)
+        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._open.discard((message.params or {}).get("requestId", 0))
+
+    def _checked(self, message: JSONRPCMessage) -> JSONRPCMessage:
+        """Return a message, or an error in the place of an answer whose id is that of a request but for its type."""
+        if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
+            return message
+        if message.id in self._open:
+            self._open.discard(message.id)
+            return message
+        meant = next((known for known in self._open if str(known) == str(message.id)), None)
+        if meant is None:
+            return message
+        self._open.discard(meant)
+        return _error(meant, f"the answer has the id {json.dumps(message.id)}, and not {json.dumps(meant)}").message
 
 
 def _answered(line: Line, *, anywhere: bool) -> int | None:
@@ -222,6 +261,12 @@ def _answered(line: Line, *, anywhere: bool) -> int | None:
         return int(found[1] or found[2])
     is_readable = anywhere and line.whole and len(line.head) <= _NAMED_BYTES and b'"id"' in line.head
     return _named(line.head) if is_readable else None
+
+
+def _is_like_answer(line: Line) -> bool:
+    """Return whether a line that is no message seems to be an answer, of whichever request."""
+    ends = line.head[:ENDS_BYTES] + (line.head if line.whole else line.tail)[-ENDS_BYTES:]
+    return _LIKE_ANSWER.match(ends) is not None and b'"id"' in ends and (b'"result"' in ends or b'"error"' in ends)
 
 
 async def _holds_too_many(content: bytes) -> bool:

@@ -87,6 +87,29 @@ async def test_a_message_without_one_reading_ends_its_call(way: str) -> None:
             assert await stand.said("echo", text=answer) == "hi"
 
 
+@pytest.mark.parametrize("way", ["application/json", "text/event-stream"])
+async def test_an_answer_to_another_request_ends_the_call(way: str) -> None:
+    """At once: it is not taken for the right one, and nothing waits for that."""
+    async with scripted(way) as stand:
+        await stand.running()
+        for found in ("999", '"ID"', "ID.0", "null", "true", "[ID]"):
+            answer = GOOD[0].replace("ID", found)
+            said = await stand.said("echo", text=answer)
+            assert said.startswith("the service 'box' answered the call of 'echo' with an error: "), said
+            assert "and not that of the request" in said, said
+        error = '{"jsonrpc": "2.0", "id": null, "error": {"code": -1, "message": "cannot read that"}}'
+        assert "cannot read that" in await stand.said("echo", text=error)
+        assert await stand.said("echo", text=GOOD[0]) == "hi"
+
+
+@pytest.mark.parametrize("body", ['{"jsonrpc": "2.0", "method": "notifications/message"}', "[]", "7"])
+async def test_a_body_that_is_no_answer_ends_the_call(body: str) -> None:
+    """Nothing else comes behind it."""
+    async with scripted("application/json") as stand:
+        await stand.running()
+        assert "it is no answer to a request" in await stand.said("echo", text=body)
+
+
 async def test_an_event_of_too_many_values_ends_its_call() -> None:
     """With the reason."""
     async with scripted("text/event-stream") as stand:
@@ -111,7 +134,9 @@ async def _events(*pieces: bytes, limit_bytes: int = 1000, lost: Callable[[str],
     """The events that the SDK sees of a stream in these pieces: their ids and their data."""
     request = httpx2.Request("GET", "http://x.invalid")
     kind = {"content-type": "text/event-stream; charset=utf-16"}
-    response = strictly(httpx2.Response(200, headers=kind, stream=_Pieces(*pieces)), limit_bytes=limit_bytes, lost=lost)
+    response = strictly(
+        httpx2.Response(200, headers=kind, stream=_Pieces(*pieces)), request_id=None, limit_bytes=limit_bytes, lost=lost
+    )
     response.request = request
     return [f"{event.event} {event.id} {event.data}" async for event in httpx2.EventSource(response)]
 

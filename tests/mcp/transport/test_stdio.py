@@ -1,6 +1,7 @@
 """The connection to a server on standard input and output, with the SDK's own client on top."""
 
 import asyncio
+import json
 import os
 import signal
 import time
@@ -64,9 +65,9 @@ async def test_both_eras_of_the_protocol(behaviour: str, version: str) -> None:
     assert (server.transport.returncode, server.transport.skipped_lines) == (0, 0)
 
 
-@pytest.mark.parametrize("behaviour", ["string-id", "result-last", "duplicate"])
+@pytest.mark.parametrize("behaviour", ["result-last", "duplicate"])
 async def test_odd_answers_reach_their_call(behaviour: str) -> None:
-    """M8: an id as text, at the end, or twice: each call gets its own answer, the first one."""
+    """M8: an id at the end, or twice: each call gets its own answer, the first one."""
     async with connected(behaviour) as server:
         for word in ("one", "two", "three"):
             assert await server.call("echo", text=word) == word
@@ -102,6 +103,24 @@ async def test_an_answer_for_nobody_is_for_nobody(behaviour: str) -> None:
         for call in calls:
             call.cancel()
         await asyncio.wait(calls)
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ('{"jsonrpc":"2.0","id":"ID","result":{"content":[]}}', 'has the id "'),
+        ('[{"jsonrpc":"2.0","id":ID,"result":{"content":[]}}]', "is no JSON-RPC message"),
+        ('\0{"jsonrpc":"2.0","id":ID,"result":{"content":[]}}', "is no JSON with one reading"),
+        ('{"jsonrpc":"2.0","result":%s,"id":ID}' % ('{"a":' * 100_000 + "1" + "}" * 100_000), "is no JSON with one"),
+    ],
+)
+async def test_an_answer_that_shows_no_id_ends_the_only_call(line: str, what: str) -> None:
+    """At once; a line that only quotes an answer does not."""
+    async with connected("as-it-is") as server:
+        assert (await server.refusal("echo", text=line)).startswith(f"the answer {what}")
+        quoted = f'{{"log": {json.dumps(line)}}}\n[x] {line}\n'
+        answer = '{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"hi"}]}}'
+        assert await server.call("echo", text=quoted + answer) == "hi"
 
 
 async def test_an_error_and_a_result_are_an_error() -> None:
