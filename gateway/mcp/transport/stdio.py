@@ -48,6 +48,8 @@ WRITE_S: Final = 30.0
 _READ_BYTES: Final = 1 << 15
 #: Between two reads of an output that nobody hears any more.
 _UNHEARD_S: Final = 0.001
+#: How long reading what a server that is gone left in its output may take.
+_END_S: Final = 1.0
 _ID_DIGITS: Final = 18
 #: The longest line that is looked through for the id of a call, wherever it stands.
 _NAMED_BYTES: Final = 1 << 20
@@ -132,6 +134,7 @@ class StdioTransport:
             try:
                 if self._process is not None:
                     await self._process.stop()
+                    await asyncio.wait(self._tasks[:1], timeout=_END_S)  # a pipe is closed once its end is read
             finally:
                 for task in self._tasks:
                     task.cancel()
