@@ -26,7 +26,7 @@ class Element:
         return [one for element in elements for one in (element, *element.below)]
 
     def all(self, tag: str = "", **attributes: str) -> "list[Element]":
-        """Those of a tag, with attributes; `_` in the name of an attribute is `-`, one at the end is none."""
+        """Return the elements of a tag with these attributes. In a name `_` is `-`, and one at the end is dropped."""
         wanted = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}.items()
         tagged = [one for one in self.below if one.tag == tag] if tag else self.below
         return [one for one in tagged if all(one.attributes.get(name) == value for name, value in wanted)]

@@ -72,7 +72,7 @@ class Load:
     async def _watch(self) -> None:
         before = time.monotonic()
         while True:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)  # how late the loop wakes up is the figure
             now = time.monotonic()
             self.lag_s, before = max(self.lag_s, now - before), now
 
@@ -99,7 +99,7 @@ async def test_a_killed_gateway_loses_the_usage_of_a_second_at_most(tmp_path: Pa
                 await all_workers(gateway)
                 load = Load(gateway)
                 async with load.going_on():
-                    await asyncio.sleep(rng.uniform(1.2, 3.2))
+                    await asyncio.sleep(rng.uniform(1.2, 3.2))  # the moment is the case
                     killed_s = time.monotonic()
                     os.killpg(gateway.pid, signal.SIGKILL)
                     await gateway.wait()

@@ -81,7 +81,7 @@ async def test_an_answer_that_breaks_off_behind_a_text_is_not_begun_anew(tmp_pat
 
 
 async def test_an_answer_that_its_client_gets_whole_may_begin_anew(tmp_path: Path) -> None:
-    """Nobody has read a part of it."""
+    """The next model of an alias answers such a request, of which its client has read no part."""
     tools = desk(tmp_path, write=True)
     async with endpoints((WRITE, DONE), (says("Wri", CUT),), tools=tools) as made:
         assert (await made.world.chat("Write.")).text == "Written." and made.asked == [2, 1]

@@ -154,7 +154,7 @@ async def passed(world: World) -> int:
 
 
 async def used(world: World, headers: Mapping[str, str] = MappingProxyType({})) -> dict[str, float]:
-    """What is used of each limit."""
+    """Return what is used of each limit, by its name."""
     return {one["limit"]: one["used"] for one in (await world.get("/context/limits", **headers)).json["data"]}
 
 

@@ -204,7 +204,7 @@ async def test_context_is_sent_to_models_tools_and_servers_where_that_is_switche
 
 
 async def test_context_goes_no_further_by_itself(tmp_path: Path) -> None:
-    """What the client sent for its model goes on as it came; a tool gets none."""
+    """A model gets the fields of the client as they came; a tool gets none."""
     async with Collector() as collector, FakeUpstream(serve(answer(200, b"page"))) as page:
         asked = call("http_request", url=page.base_url + "/x", risk_level="low")
         tools, answers = {"http_request": {"private_networks": True}}, (says(json.dumps(asked)), says("Done."))
@@ -266,4 +266,3 @@ async def test_without_tracing_a_run_stores_and_sends_nothing_of_it(tmp_path: Pa
         store = world.gateway.gateway._shared.store
         run = await store.run(approval["run_id"], tenant="local")
         assert run is not None and b'"trace"' not in run.request
-        await asyncio.sleep(0)

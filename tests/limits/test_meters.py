@@ -57,7 +57,7 @@ def test_any_number_of_short_lived_keys_is_counted(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_meter_that_a_plan_keeps_has_counters_again_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of its own name, although another name has had its old ones meanwhile; and it is still the only one."""
+    """It gets those of its own name, although another name has had its old ones meanwhile, and stays the only meter."""
     monkeypatch.setattr(shared, "COUNTERS", 4)
     clock = ManualClock(5000.0)
     meters = _worker(SharedCounters(places=1), clock)

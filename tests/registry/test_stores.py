@@ -49,7 +49,7 @@ def test_a_tool_that_reaches_the_store_of_an_operators_plugin_is_refused(plugins
     """As with ours."""
     (tmp_path / "work").mkdir()
     file = tmp_path / "gateway.yaml"
-    file.write_text("store: lite:///work/x.db\ntools: {file_operations: {write: true}}\n")
+    file.write_text("store: lite:///./work/x.db\ntools: {file_operations: {write: true}}\n")
     with pytest.raises(ConfigError, match="reaches the store of the gateway"):
         load(file, environ={}, flags={}, checks=(check_plugins,))
     assert plugins.is_dir()

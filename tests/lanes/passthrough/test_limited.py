@@ -235,7 +235,7 @@ async def test_an_upstream_without_room_is_left_to_its_fallback(*, by_model: boo
 
 
 async def test_a_place_moves_along_with_its_request() -> None:
-    """What a fallback answers takes no place at the upstream that it was for, and one at the fallback."""
+    """A request that a fallback answers takes a place there, and none at the upstream that it was for."""
     release = asyncio.Event()
 
     async def slow(peer: Peer) -> None:

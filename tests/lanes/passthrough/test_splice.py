@@ -37,7 +37,7 @@ async def test_an_upstream_that_does_not_answer_is_a_504() -> None:
 
 
 async def test_interim_answers_give_an_upstream_no_further_time() -> None:
-    """What it owes is a final answer. The client gets the interim ones, and then the 504."""
+    """The client gets the interim answers, and then a 504: the limit is one for the final answer."""
     hints, go_on = head(103, [("Link", "</a>")]), asyncio.Event()
 
     async def hesitates(peer: Peer) -> None:

@@ -55,7 +55,7 @@ async def raw_answers(url: str, requests: Sequence[bytes], **settings: object) -
 
 @pytest.mark.parametrize("further", [{}, {"usage": {"enabled": True}}])
 async def test_no_byte_differs_with_traces(further: dict[str, object]) -> None:
-    """What upstreams and clients get, from raw sockets, without traces and with them."""
+    """Upstreams and clients get equal bytes, read from raw sockets, without traces and with them."""
     async with Collector() as collector, FakeUpstream(script) as upstream:
         without = await raw_answers(upstream.base_url, [*REQUESTS.values()], **further)
         sent = [(one.raw_head, one.raw_body) for one in upstream.requests]
