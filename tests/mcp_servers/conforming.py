@@ -161,7 +161,7 @@ class Conforming(Server):
             if token is not None:
                 of = {"progressToken": token, "progress": progress, "total": 100, "message": f"{progress} of 100"}
                 self.notify("notifications/progress", of)
-            time.sleep(0.05)
+            time.sleep(0.3)  # of reports within a tenth of a second, the gateway sends the last one only
         return text("done")
 
     def do_test_x_mcp_header(self, arguments: Json) -> Json:
