@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from gateway.api.operating.status import Status, UpstreamStatus
 from gateway.api.operating.upstreams import UpstreamFacts
-from gateway.config import Loaded, Settings, redactable
+from gateway.config import Loaded, redactable
 from gateway.config.shown import shown_settings
 from gateway.config.values.secret import MASK
 from gateway.contracts.plugin import Clock
 from gateway.server.context_lane import Assembled
 from gateway.server.lanes.upstream_facts import UpstreamNumbers, upstream_facts
+from gateway.server.lanes.upstreams import upstreams_in_use
 from gateway.telemetry.exposition import Exposition
 from gateway.telemetry.history import History
 from gateway.tools.catalog import obstacles_of
@@ -40,7 +41,10 @@ class StatusFacts:
             now_s=self.clock.time(),
             started_s=self.started_s,
             workers=loaded.settings.workers,
-            upstreams=[_upstream(name, url, numbers) for name, url in self._upstreams(loaded.settings)],
+            upstreams=[
+                _upstream(one.name, one.address, numbers)
+                for one in upstreams_in_use(loaded.settings, demo_url=self.demo_url)
+            ],
             configuration=configuration,
             problems=list(self._problems(loaded)),
             points=self.history.points(),
@@ -50,12 +54,6 @@ class StatusFacts:
         """Return the facts of upstreams of this moment."""
         numbers = UpstreamNumbers(*await self.exposition.numbers())
         return tuple(upstream_facts(self.loaded().settings, demo_url=self.demo_url, numbers=numbers))
-
-    def _upstreams(self, settings: Settings) -> Iterator[tuple[str, str]]:
-        for upstream in settings.upstreams:
-            yield upstream.name, upstream.address
-        if not settings.upstreams and self.demo_url is not None:
-            yield "demo", self.demo_url
 
     def _problems(self, loaded: Loaded) -> Iterator[str]:
         """Yield the warnings of the configuration, and why tools cannot run on this machine."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Sequence
 from gateway.approvals.webhooks import webhooks_of
 from gateway.config import ConfigError, Problem, Settings
 from gateway.config.prices import prices_of
-from gateway.config.schema.upstreams import Upstream
 from gateway.http.request_head import HeadLimits
 from gateway.lanes.classify import CONSOLE, PROMPTS, SERVICES, WORKFLOWS
 from gateway.lanes.door import Door
@@ -19,7 +18,7 @@ from gateway.limits.limiter import Limiter
 from gateway.mcp_server.auth.protected_resource import WELL_KNOWN, metadata_paths
 from gateway.server.lanes.rights import key_ring
 from gateway.server.lanes.tracing import check_tracing
-from gateway.server.lanes.upstreams import build_groups, endpoints_of
+from gateway.server.lanes.upstreams import build_groups, endpoints_of, upstreams_in_use
 from gateway.telemetry.metrics import Metrics
 from gateway.tracing.tracer import Tracer
 from gateway.usage.tokens import Recorded
@@ -52,9 +51,7 @@ def build_router(
     `now_s` returns the time (Unix), at which keys end.
     """
     ours = CONTEXT_PATHS | _serve_paths(settings)
-    upstreams = settings.upstreams
-    if not upstreams and demo_url is not None:
-        upstreams = (Upstream(name="demo", base_url=demo_url),)
+    upstreams = upstreams_in_use(settings, demo_url=demo_url)
     prefixes = [upstream.paths or settings.passthrough.paths for upstream in upstreams]
     by_model = [settings.passthrough.by_model and not upstream.paths for upstream in upstreams]
     routes = [Route(prefix.encode(), i, by_model[i]) for i, paths in enumerate(prefixes) for prefix in paths]

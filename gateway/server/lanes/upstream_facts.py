@@ -7,8 +7,7 @@ from typing import Final
 from gateway.api.operating.upstreams import EndpointFacts, EndpointState, UpstreamFacts
 from gateway.config import Settings
 from gateway.config.schema import upstreams as schema
-from gateway.config.schema.upstreams import Upstream
-from gateway.server.lanes.upstreams import given_endpoints, name_of
+from gateway.server.lanes.upstreams import given_endpoints, name_of, upstreams_in_use
 from gateway.telemetry.metrics import EJECTIONS, OUTCOMES, REFUSED, RETRIES, TRIES
 from gateway.telemetry.page_text import Gauge
 from gateway.telemetry.shared_counts import Counts
@@ -44,10 +43,7 @@ class UpstreamNumbers:
 
 def upstream_facts(settings: Settings, *, demo_url: str | None, numbers: UpstreamNumbers) -> Iterator[UpstreamFacts]:
     """Yield each upstream of a configuration. `demo_url`: the address of the demo model, for one without any."""
-    upstreams = settings.upstreams
-    if not upstreams and demo_url is not None:
-        upstreams = (Upstream(name="demo", base_url=demo_url),)
-    for upstream in upstreams:
+    for upstream in upstreams_in_use(settings, demo_url=demo_url):
         name = upstream.name
         yield UpstreamFacts(
             name=name,

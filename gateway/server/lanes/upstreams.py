@@ -4,6 +4,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
+from gateway.config import Settings
 from gateway.config.schema import upstreams as schema
 from gateway.config.schema.upstreams import Upstream
 from gateway.telemetry.metrics import Metrics
@@ -14,6 +15,13 @@ from gateway.upstream.health import HealthChecks, HealthRules
 from gateway.upstream.member import Member
 from gateway.upstream.pool import Pool
 from gateway.upstream.tls import ResumingContext
+
+
+def upstreams_in_use(settings: Settings, *, demo_url: str | None) -> Sequence[Upstream]:
+    """Return the upstreams of a configuration; for one without any, the demo model at `demo_url`, if it runs."""
+    if settings.upstreams or demo_url is None:
+        return settings.upstreams
+    return (Upstream(name="demo", base_url=demo_url),)
 
 
 def build_groups(upstreams: Sequence[Upstream], *, metrics: Metrics, clock: Callable[[], float]) -> tuple[Group, ...]:
