@@ -40,11 +40,13 @@ class ValueCounter:
 
 def holds_more(content: bytes, limit: int) -> bool:
     """Return whether the text has more values than `limit`. Counts no further than that."""
-    return len(content) > limit and at_once(more_values(content, limit))
+    return at_once(more_values(content, limit))
 
 
 def more_values(content: bytes, limit: int) -> Work[bool]:
     """Return whether the text has more values than `limit`, as work in parts."""
+    if len(content) <= limit:
+        return False
     counter = ValueCounter()
     for start in range(0, len(content), PIECE_BYTES):
         counter.feed(content[start : start + PIECE_BYTES])

@@ -13,8 +13,9 @@ from aiohttp import web
 
 from gateway.contracts.caller import Caller
 from gateway.errors import GatewayError
-from gateway.json_values import PIECE_BYTES, ValueCounter
+from gateway.json_values import PIECE_BYTES, more_values
 from gateway.lanes.local import Facade
+from gateway.turns import in_turns
 
 T = TypeVar("T")
 
@@ -125,19 +126,13 @@ async def aside(work: Callable[[], T], *, content: bytes = b"", more_bytes: int 
 
 
 async def check_values(content: bytes, *, limit: int) -> None:
-    """Check the number of JSON values in a body, in pieces. Raises GatewayError (request_too_large)."""
-    if len(content) <= limit:
-        return
-    counter = ValueCounter()
-    for start in range(0, len(content), PIECE_BYTES):
-        counter.feed(content[start : start + PIECE_BYTES])
-        if counter.count > limit:
-            raise GatewayError(
-                "request_too_large",
-                f"The request body holds more JSON values than limits.context_values ({limit}): send fewer messages, "
-                "parts or keys, or raise the limit.",
-            )
-        await asyncio.sleep(0)
+    """Check the number of JSON values in a body, in turns. Raises GatewayError (request_too_large)."""
+    if await in_turns(more_values(content, limit)):
+        raise GatewayError(
+            "request_too_large",
+            f"The request body holds more JSON values than limits.context_values ({limit}): send fewer messages, "
+            "parts or keys, or raise the limit.",
+        )
 
 
 async def is_text(content: bytes) -> bool:

@@ -211,7 +211,7 @@ class StdioTransport:
     async def _message(self, line: Line) -> SessionMessage | None:
         """Return the session's message for a line; None: it gets none."""
         problem = "is no JSON-RPC message" if line.whole else f"is longer than {self._line_limit_bytes:,} bytes"
-        too_many = line.whole and await _holds_too_many(line.head)
+        too_many = line.whole and await in_turns(more_values(line.head, SERVICE_VALUES_LIMIT))
         if too_many:
             problem = f"holds more than {SERVICE_VALUES_LIMIT:,} values"
         elif line.whole and b'"jsonrpc"' in line.head:
@@ -270,10 +270,6 @@ def _is_like_answer(line: Line) -> bool:
     """Return whether a line that is no message seems to be an answer, of whichever request."""
     ends = line.head[:ENDS_BYTES] + (line.head if line.whole else line.tail)[-ENDS_BYTES:]
     return _LIKE_ANSWER.match(ends) is not None and b'"id"' in ends and (b'"result"' in ends or b'"error"' in ends)
-
-
-async def _holds_too_many(content: bytes) -> bool:
-    return len(content) > SERVICE_VALUES_LIMIT and await in_turns(more_values(content, SERVICE_VALUES_LIMIT))
 
 
 def _named(content: bytes) -> int | None:
