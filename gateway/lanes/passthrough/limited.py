@@ -15,7 +15,7 @@ from gateway.http.response_head import ResponseHead
 from gateway.lanes.passthrough.accounting import Accounting
 from gateway.lanes.passthrough.balanced import Balanced
 from gateway.lanes.passthrough.by_model import ByModel
-from gateway.lanes.passthrough.splice import Splice
+from gateway.lanes.passthrough.splice import Splice, extended
 from gateway.lanes.passthrough.tunnel import Tunnel
 from gateway.lanes.plan import Ways
 from gateway.lanes.transaction import Clients
@@ -159,13 +159,8 @@ class LimitingByModel(LimitingBalanced, ByModel):
 
 
 _LIMITING: Final = ((ByModel, LimitingByModel), (Balanced, LimitingBalanced), (Splice, Limiting))
-_KINDS: dict[type[Splice], type[Splice]] = {}
 
 
 def limited(kind: type[Splice]) -> type[Splice]:
     """Return the class of transactions of this kind that have limits."""
-    if kind not in _KINDS:
-        accounts = type(f"Limited{kind._accounts.__name__}", (LimitedAccounting, kind._accounts), {})
-        limiting = next(one for of, one in _LIMITING if issubclass(kind, of))
-        _KINDS[kind] = type(f"Limited{kind.__name__}", (limiting, kind), {"_accounts": accounts})
-    return _KINDS[kind]
+    return extended(kind, "Limited", LimitedAccounting, _LIMITING)

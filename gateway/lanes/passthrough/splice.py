@@ -61,6 +61,7 @@ from gateway.http.response_head import (
     forwarded_head,
     measure_regular,
 )
+from gateway.lanes.passthrough.accounting import Accounting
 from gateway.lanes.passthrough.pace import too_slow
 from gateway.lanes.passthrough.sending import Sending
 from gateway.lanes.passthrough.tunnel import Tunnel
@@ -359,3 +360,23 @@ class Splice(Sending):
 
     def _invalid(self, reason: str) -> GatewayError:
         return GatewayError("upstream_error", f"Upstream {self._plan.pool.endpoint.name!r} failed: {reason}.")
+
+
+_EXTENDED: Final[dict[tuple[type[Splice], type[Accounting]], type[Splice]]] = {}
+
+
+def extended(
+    kind: type[Splice], name: str, accounts: type[Accounting], extensions: tuple[tuple[type[Splice], type[Splice]], ...]
+) -> type[Splice]:
+    """Return the class of transactions of this kind with an extension, and with `accounts` added to their accounts.
+
+    `extensions` are pairs of a class and what extends it, the most special first. `name` begins the names of the new
+    classes.
+    """
+    made = _EXTENDED.get((kind, accounts))
+    if made is None:
+        extension = next(one for of, one in extensions if issubclass(kind, of))
+        own = type(f"{name}{kind._accounts.__name__}", (accounts, kind._accounts), {})
+        made = type(f"{name}{kind.__name__}", (extension, kind), {"_accounts": own})
+        _EXTENDED[kind, accounts] = made
+    return made

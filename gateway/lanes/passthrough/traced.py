@@ -4,10 +4,8 @@ Nothing of what is relayed differs, unless `tracing.passthrough` is on: each try
 own span, in place of the client's.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter, time_ns
-from types import MappingProxyType
 from typing import Final
 
 from gateway.errors import GatewayError
@@ -17,7 +15,7 @@ from gateway.lanes.passthrough.accounting import CLIENT_LEFT, Accounting
 from gateway.lanes.passthrough.balanced import Balanced
 from gateway.lanes.passthrough.hedging import Hedging
 from gateway.lanes.passthrough.second import Second
-from gateway.lanes.passthrough.splice import Splice
+from gateway.lanes.passthrough.splice import Splice, extended
 from gateway.lanes.plan import Plan, Ways
 from gateway.lanes.server_spans import method_of, sender_of, server_span
 from gateway.lanes.transaction import Client, Clients
@@ -210,25 +208,14 @@ class TracingHedging(TracingBalanced, Hedging):
         super()._drop_second()
 
 
-#: By the class whose tries they follow, the most special first.
-_TRACING: Final[Mapping[type[Splice], type[Splice]]] = MappingProxyType(
-    {Hedging: TracingHedging, Balanced: TracingBalanced, Splice: Tracing}
-)
-_KINDS: dict[type[Splice], type[Splice]] = {}
+#: By the class whose tries they follow.
+_TRACING: Final = ((Hedging, TracingHedging), (Balanced, TracingBalanced), (Splice, Tracing))
 
 
 def traced(plan: Plan, tracer: Tracer, head: RequestHead) -> Plan:
     """Return the plan of a request whose transactions have traces."""
-    return replace(plan, splice=_traced(plan.splice), trace=PlanTrace(tracer, sender_of(head)))
-
-
-def _traced(kind: type[Splice]) -> type[Splice]:
-    """Return the class of transactions of this kind that have traces."""
-    if kind not in _KINDS:
-        accounts = type(f"Traced{kind._accounts.__name__}", (TracedAccounting, kind._accounts), {})
-        tracing = next(one for base, one in _TRACING.items() if issubclass(kind, base))
-        _KINDS[kind] = type(f"Traced{kind.__name__}", (tracing, kind), {"_accounts": accounts})
-    return _KINDS[kind]
+    kind = extended(plan.splice, "Traced", TracedAccounting, _TRACING)
+    return replace(plan, splice=kind, trace=PlanTrace(tracer, sender_of(head)))
 
 
 def _with_fields(plan: Plan, context: TraceContext) -> Plan:
