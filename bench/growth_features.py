@@ -154,15 +154,16 @@ class _Bench:
         """Print the row of a feature in the context lane."""
         numbers = count()
         found: list[tuple[float, float]] = []
-
-        def spent(gateway: Grown) -> float:
-            sent = [self._asked(stage, gateway, 0 if stage.repeats else next(numbers)) for _ in range(requests)]
-            with gateway.counted() as cost:
-                in_turn(gateway.port, sent, connections=CONNECTIONS)
-            return cost.cpu_s / requests * 1e6
-
         for _ in range(self._pairs):
             with self._pair(self._answering(Stage()), self._answering(stage)) as gateways:
+
+                def spent(gateway: Grown, having: Grown = gateways["with"]) -> float:
+                    model = stage.model if gateway is having else CONTEXT.model
+                    sent = [_asked(model, 0 if stage.repeats else next(numbers)) for _ in range(requests)]
+                    with gateway.counted() as cost:
+                        in_turn(gateway.port, sent, connections=CONNECTIONS)
+                    return cost.cpu_s / requests * 1e6
+
                 found += self._turns(gateways, spent)
         _row(f"a context request with {name}", found)
 
@@ -205,9 +206,9 @@ class _Bench:
         upstream = {"name": "mock", "base_url": f"http://127.0.0.1:{self._port}/v1"}
         return {"upstreams": [upstream], "models": models, "chains": {"assistant": chain}}
 
-    def _asked(self, stage: Stage, gateway: Grown, number: int) -> bytes:
-        model = stage.model if gateway.folder.name.startswith("with") else CONTEXT.model
-        return post(CHAT, {**chat(f"{number} {'lorem ipsum dolor ' * 50}"), "model": model, "temperature": 0})
+
+def _asked(model: str, number: int) -> bytes:
+    return post(CHAT, {**chat(f"{number} {'lorem ipsum dolor ' * 50}"), "model": model, "temperature": 0})
 
 
 def _row(what: str, found: Sequence[tuple[float, float]], *, bar_us: float | None = None) -> None:
