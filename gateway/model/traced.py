@@ -37,14 +37,8 @@ def traced_model(core: Handler, tracer: Tracer) -> Handler:
         span = tracer.begin(f"chat {model}".rstrip(), "client", attributes, parent=CURRENT.get())
         if span.is_sampled:
             _note_settings(span, exchange.body)
-        token = CURRENT.set(span.context)
-        try:
+        with span.current():
             reply = await core(exchange)
-        except BaseException as error:
-            span.end(error)
-            raise
-        finally:
-            CURRENT.reset(token)
         return _followed(reply, span) if span.is_sampled else reply
 
     return handle
@@ -59,16 +53,11 @@ def _followed(reply: Reply, span: Span) -> Reply:
                 _note_chunk(span, chunk)
             return emit(chunk)
 
-        token = CURRENT.set(span.context)
-        try:
-            await reply.stream(take)
-        except BaseException as error:
-            _note_answerer(span, reply)
-            span.end(error)
-            raise
-        finally:
-            CURRENT.reset(token)
-        _note_answerer(span, reply)
+        with span.current():
+            try:
+                await reply.stream(take)
+            finally:
+                _note_answerer(span, reply)
         span.end()
 
     async def release() -> None:

@@ -69,6 +69,18 @@ class Span:
         """Return whether somebody will see the span."""
         return self._send is not None
 
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Make the span the current one of this task for the block. An exception ends it, as its error."""
+        token = CURRENT.set(self.context)
+        try:
+            yield
+        except BaseException as error:
+            self.end(error)
+            raise
+        finally:
+            CURRENT.reset(token)
+
     def end(self, error: BaseException | str | None = None) -> None:
         """End the span, with an error or its type. Idempotent."""
         send, self._send = self._send, None
@@ -128,16 +140,9 @@ class Tracer:
     def under_way(self, name: str, kind: Kind, attributes: dict[str, Attribute]) -> Iterator[Span]:
         """Begin a span below the current one, which it is until it ends with the block. An exception is its error."""
         span = self.begin(name, kind, attributes, parent=CURRENT.get())
-        token = CURRENT.set(span.context)
-        try:
+        with span.current():
             yield span
-        except BaseException as error:
-            span.end(error)
-            raise
-        else:
-            span.end()
-        finally:
-            CURRENT.reset(token)
+        span.end()
 
 
 def new_span_id() -> str:
