@@ -10,8 +10,9 @@ what two parsers read as two things would leave as one of them. Two things diffe
 """
 
 import asyncio
+import io
 import sys
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncIterable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -80,20 +81,14 @@ async def relay(url: str, key: str | None) -> None:
         streams = streamable_http_client(url, http_client=client, max_sse_event_size=MAX_BYTES)
         from_gateway, to_gateway = await stack.enter_async_context(streams)
         lines = anyio.wrap_file(sys.stdin.buffer)
-        _, to_client = await stack.enter_async_context(stdio_server(stdin=_no_lines()))  # type: ignore[arg-type]
+        # The SDK's own reader, which would take one reading of a line that has two, gets none.
+        _, to_client = await stack.enter_async_context(stdio_server(stdin=anyio.wrap_file(io.StringIO())))
         await stack.enter_async_context(to_client)  # its end is what ends the SDK's writer
         headers = Headers()
         tasks = await stack.enter_async_context(anyio.create_task_group())
         tasks.start_soon(_down, from_gateway, to_client, headers)
         await _up(lines, to_gateway, to_client, headers, session)
         tasks.cancel_scope.cancel()
-
-
-async def _no_lines() -> AsyncIterator[str]:
-    """Yield nothing: the SDK's own reader would take one reading of a line that has two."""
-    lines: tuple[str, ...] = ()
-    for line in lines:
-        yield line
 
 
 async def _up(
