@@ -100,7 +100,7 @@ async def _up(
         try:
             read = await read_message(line.rstrip(b"\r\n"), most_values=_ANY_VALUES)
             check_message(read)
-            message = jsonrpc_message_adapter.validate_json(orjson.dumps(read), by_name=False)
+            message = jsonrpc_message_adapter.validate_python(read, by_name=False)
         except GatewayError as error:
             await to_client.send(SessionMessage(JSONRPCError.model_validate(refusal_of(error, read))))
             continue
