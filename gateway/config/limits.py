@@ -1,14 +1,12 @@
 """The check of limits that could not be counted, or would not hold where their operator expects it."""
 
 from collections.abc import Iterator
-from typing import Final
 
 from gateway.config.document import Document
 from gateway.config.prices import prices_of
 from gateway.config.problems import ConfigError, KeyPath
 from gateway.config.schema.usage import Usage
-
-_BUDGETS: Final = ("tokens_per_day", "tokens_per_month", "cost_per_day", "cost_per_month")
+from gateway.contracts.allowance import BUDGETS
 
 
 def check_limits(document: Document) -> None:
@@ -50,5 +48,5 @@ def _budgets(document: Document) -> Iterator[KeyPath]:
         ("limits", "tenants", "*"),
         ("limits", "models", "*"),
     ):
-        for name in _BUDGETS:
+        for name in BUDGETS:
             yield from (path for path in document.matches(*owner, name) if document.get(*path) is not None)
