@@ -21,7 +21,7 @@ import orjson
 
 from gateway.http.sse import EventError, EventReader
 from gateway.json_values import VALUES_LIMIT, holds_more
-from gateway.usage.tokens import Tokens, tokens_of
+from gateway.usage.tokens import BYTES_A_TOKEN, Tokens, tokens_of
 
 #: So many places of a key are tried, and so many of the first and last events looked at for the model.
 TRIES: Final = 8
@@ -44,7 +44,6 @@ _BLANKS = 256
 _END_OF_EVENT = re.compile(rb"\r?\n\r?\n")
 _MODEL_KEY = b'"model"'
 _NAMES_MODEL = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*"[^"]')
-_BYTES_A_TOKEN = 4
 _MODEL = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*"(?:[^"\\]|\\.)*+"')
 _BEFORE_KEY = (b"{", b",")
 _STREAM_OF_RESPONSE = re.compile(rb'"type"[ \t]*:[ \t]*"response\.')
@@ -120,7 +119,7 @@ def text_tokens(head: bytes, tail: bytes | None, length: int) -> int:
     for samples in (SAMPLES, 0):
         if density := max(_density(texts, samples=samples) for texts in kept):
             return ceil(density * length)
-    return 0 if tail is None else ceil(max(length - len(head) - len(tail), 0) / _BYTES_A_TOKEN)
+    return 0 if tail is None else ceil(max(length - len(head) - len(tail), 0) / BYTES_A_TOKEN)
 
 
 def _density(texts: Sequence[bytes], *, samples: int) -> float:
@@ -258,7 +257,7 @@ def _event_tokens(text: bytes) -> float:
     choices = event.get("choices")
     parts = choices if isinstance(choices, list) and choices else [event]
     sizes = [len(_text_in(part).encode(errors="replace")) for part in parts if isinstance(part, dict)]
-    return sum(max(size / _BYTES_A_TOKEN, 1) for size in sizes if size)
+    return sum(max(size / BYTES_A_TOKEN, 1) for size in sizes if size)
 
 
 def _object_from(text: bytes, key: bytes, *, opening: bytes = b"{") -> dict[str, object] | None:

@@ -9,6 +9,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 #: No upstream counts so many in one answer. Sums of more would not fit the store.
 MOST: Final = 1 << 40
+#: UTF-8 bytes of a token, where an upstream does not say its tokens.
+BYTES_A_TOKEN: Final = 4
 _WRONG: Final = -1
 
 

@@ -30,7 +30,7 @@ from gateway.lanes.plan import Ways
 from gateway.lanes.transaction import Clients
 from gateway.usage.answers import name_of, of_stream, of_whole, text_tokens
 from gateway.usage.kept import Kept, keeper_of
-from gateway.usage.tokens import Recorded, Tokens, Usage
+from gateway.usage.tokens import BYTES_A_TOKEN, Recorded, Tokens, Usage
 
 #: Chunks of a stream that are kept as they pass; each is shorter than 2 KiB.
 LAST_CHUNKS: Final = 32
@@ -39,7 +39,6 @@ LANE: Final = "passthrough"
 _ANSWERS: Final = (b"/completions", b"/responses", b"/messages")
 _NUMBERS: Final = (b"/embeddings", b"/rerank", b"/score")
 _CODING = re.compile(rb"\r\ncontent-encoding:([^\r\n]*)", re.IGNORECASE)
-_BYTES_A_TOKEN: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +109,11 @@ class MeteredAccounting(Accounting):
             return Usage(cut=cut), said.model
         answered = 0
         if meter.answers:
-            answered = text_tokens(head, tail, length) if is_stream else ceil(length / _BYTES_A_TOKEN)
+            answered = text_tokens(head, tail, length) if is_stream else ceil(length / BYTES_A_TOKEN)
             if self.kept is not None:
                 answered += self.kept.unread  # a compressed byte is a token
         if tokens is None:
-            tokens = Tokens(ceil(self.received_bytes / _BYTES_A_TOKEN))
+            tokens = Tokens(ceil(self.received_bytes / BYTES_A_TOKEN))
         return Usage(tokens._replace(output=max(tokens.output, answered)), cut=cut, estimated=True), said.model
 
     def _answer(self) -> tuple[bytes, bytes | None, int]:
