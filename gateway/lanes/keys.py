@@ -209,7 +209,7 @@ class KeyRing:
 
     def named(self, name: str) -> Sequence[Key]:
         """Return the keys of this name that have not ended: one that was replaced is valid a while longer."""
-        now_s, version = self._now_s(), 0 if self._stored is None else self._stored.version
+        now_s, version = self._now_s(), self._version
         if self._names is None or self._names[0] != version:
             by_name: dict[str, list[Key]] = {}
             for key in self._all():
@@ -264,10 +264,15 @@ class KeyRing:
 
     def state(self) -> object:
         """Return a value that is equal to an earlier one as long as no key has changed, was revoked, or has ended."""
-        version = 0 if self._stored is None else self._stored.version
+        version = self._version
         if self._ends is None or self._ends[0] != version:
             self._ends = version, sorted(s for key in self._all() if (s := key.caller.bounds.expires_s) is not None)
         return self, version, bisect_right(self._ends[1], self._now_s()) if self._ends[1] else 0
+
+    @property
+    def _version(self) -> int:
+        """Return a number that changes with the keys."""
+        return 0 if self._stored is None else self._stored.version
 
     def _holds_key(self, name: bytes, value: bytes) -> bool:
         """Return whether a credential header carries any key of this gateway."""
