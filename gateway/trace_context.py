@@ -34,6 +34,11 @@ class TraceContext:
             fields["tracestate"] = self.state
         return fields
 
+    @property
+    def lines(self) -> bytes:
+        """Return these fields as lines of a request's head."""
+        return "".join(f"{name}: {value}\r\n" for name, value in self.fields.items()).encode()
+
 
 @dataclass(slots=True, eq=False)
 class RunTrace:

@@ -1,6 +1,7 @@
 """Trace context as the gateway passes it on."""
 
 import asyncio
+from dataclasses import replace
 
 import orjson
 
@@ -11,6 +12,8 @@ CONTEXT = TraceContext("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", s
 
 def test_context_goes_on_as_one_field_or_two() -> None:
     assert CONTEXT.fields == {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"}
+    assert CONTEXT.lines == b"traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00\r\n"
+    assert replace(CONTEXT, state="a=1").lines == CONTEXT.lines + b"tracestate: a=1\r\n"
 
 
 def test_context_can_be_stored() -> None:

@@ -49,9 +49,7 @@ def chat_request(
 
 def trace_lines(context: TraceContext, tracer: Tracer) -> bytes:
     """Return the header lines that pass a span on, if upstreams get them."""
-    if "upstreams" not in tracer.receivers:
-        return b""
-    return b"".join(b"%b: %b\r\n" % (name.encode(), value.encode()) for name, value in context.fields.items())
+    return context.lines if "upstreams" in tracer.receivers else b""
 
 
 def _without_trace(lines: bytes) -> bytes:

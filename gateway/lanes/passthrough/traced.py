@@ -220,7 +220,6 @@ def traced(plan: Plan, tracer: Tracer, head: RequestHead) -> Plan:
 
 def _with_fields(plan: Plan, context: TraceContext) -> Plan:
     """Return the plan with a trace context at the end of its head, which has none of the client's (`upstream_head`)."""
-    fields = b"".join(b"%b: %b\r\n" % (name.encode(), value.encode()) for name, value in context.fields.items())
     if plan.after:
-        return replace(plan, after=plan.after[:-2] + fields + b"\r\n")
-    return replace(plan, before=plan.before[:-2] + fields + b"\r\n")
+        return replace(plan, after=plan.after[:-2] + context.lines + b"\r\n")
+    return replace(plan, before=plan.before[:-2] + context.lines + b"\r\n")
