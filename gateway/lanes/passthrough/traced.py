@@ -71,15 +71,11 @@ class TracedAccounting(Accounting):
         return plan
 
     def asked(self, plan: Plan, outcome: str, status: int = 0) -> None:
-        """Note that the oldest try under way with this plan has ended."""
+        """Note that the oldest try under way with this plan has ended, if there is one."""
         for one in self._asked:
             if one.plan is plan and not one.outcome:
                 one.outcome, one.status, one.ended = outcome, status, perf_counter()
                 return
-
-    def is_under_way(self, plan: Plan) -> bool:
-        """Return whether a try with this plan has not ended."""
-        return any(one.plan is plan and not one.outcome for one in self._asked)
 
     def all_asked(self, outcome: str, *, but: Plan | None = None) -> None:
         """Note that all tries under way have ended, but for one."""
@@ -185,9 +181,8 @@ class TracingBalanced(Balanced):
         return follows
 
     def _fail(self, error: GatewayError, *, outcome: str) -> None:
-        plan, account = self._plan, self._account
-        if account.is_under_way(plan) and outcome not in _UNASKED and self._last is not None:
-            account.asked(plan, outcome)  # the answer that the client gets is another try's
+        if outcome not in _UNASKED and self._last is not None:
+            self._account.asked(self._plan, outcome)  # the answer that the client gets is another try's
         super()._fail(error, outcome=outcome)
 
 
