@@ -123,6 +123,11 @@ def parse_response_head(head: bytes, *, method: bytes) -> ResponseHead:
     )
 
 
+def may_become_head(data: bytes) -> bool:
+    """Return whether a head that is not whole may still become one."""
+    return len(data) <= HEAD_LIMIT_BYTES and not cannot_become_lines(data) and _BEGINNING.match(data) is not None
+
+
 class ResponseHeads:
     """Reads the heads of one answer as they arrive: interim ones (1xx), then the final one.
 
@@ -144,7 +149,7 @@ class ResponseHeads:
             if max(end, 0 if end >= 0 else len(self.rest)) > HEAD_LIMIT_BYTES:
                 raise ResponseError("its head is too large")
             if end < 0:
-                if cannot_become_lines(self.rest) or not _BEGINNING.match(self.rest):
+                if not may_become_head(self.rest):
                     raise ResponseError("its head is malformed")
                 return
             head = parse_response_head(self.rest[: end + 4], method=self._method)

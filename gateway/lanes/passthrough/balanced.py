@@ -19,8 +19,7 @@ from typing import Final
 
 from gateway.errors import GatewayError
 from gateway.http.body import BodyError
-from gateway.http.fields import cannot_become_lines
-from gateway.http.response_head import HEAD_LIMIT_BYTES, ResponseError, ResponseHead, body_of, parse_response_head
+from gateway.http.response_head import ResponseError, ResponseHead, body_of, may_become_head, parse_response_head
 from gateway.http.retry_after import wanted_pause_s
 from gateway.lanes.passthrough.splice import CUT, Splice
 from gateway.lanes.plan import Plan, Ways
@@ -31,7 +30,6 @@ from gateway.upstream.tries import FAILING, Tries
 
 #: `HTTP/1.1 503`: with so many bytes the status is known.
 _STATUS_BYTES: Final = 12
-_VERSION: Final = b"HTTP/1."
 #: The reasons for another try, by the outcome that is counted.
 _REASONS: Final = {"connect": "connect", "timeout": "timeout"}
 
@@ -203,7 +201,7 @@ class Balanced(Splice):
             return
         data = self._seen + data
         status, end = data[9:_STATUS_BYTES].decode("latin-1"), data.find(b"\r\n\r\n")
-        if end < 0 and _may_become_head(data):
+        if end < 0 and may_become_head(data):
             self._seen = data  # if it ends here, nothing of it went to the client
             self._stale, self._replay = False, b""
         elif end < 0 or status not in self._ways.group.telling or not self._refused_by(status, data, end + 4):
@@ -293,10 +291,3 @@ class Balanced(Splice):
         """Give back the place at the endpoint."""
         if self._tries is not None:
             self._tries.ended(failed=failed)
-
-
-def _may_become_head(data: bytes) -> bool:
-    """Return whether a head that is not whole may still become one."""
-    if len(data) > HEAD_LIMIT_BYTES or cannot_become_lines(data):
-        return False
-    return data.startswith(_VERSION) or _VERSION.startswith(data)
