@@ -13,7 +13,7 @@ from gateway.tools.call_answer import answer_of
 from gateway.tools.catalog import CatalogEntry
 from gateway.tools.results import Results, clean, owner_of
 from gateway.trace_context import ToolTrace
-from gateway.tracing.tracer import Tracer
+from gateway.tracing.tracer import Attribute, Tracer
 
 log = logging.getLogger("gateway")
 
@@ -38,9 +38,13 @@ class Runner:
         tracer = self._tracer
         if tracer is None:
             return await self._run(entry, call, exchange, limit_chars=limit_chars)
-        named = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": entry.spec.name}
-        attributes = {**named, "gen_ai.tool.call.id": call.id, "twolane.run.id": exchange.id}
-        with tracer.under_way(f"execute_tool {entry.spec.name}", "internal", {**attributes}) as span:
+        attributes: dict[str, Attribute] = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": entry.spec.name,
+            "gen_ai.tool.call.id": call.id,
+            "twolane.run.id": exchange.id,
+        }
+        with tracer.under_way(f"execute_tool {entry.spec.name}", "internal", attributes) as span:
             trace = ToolTrace(span.context, tracer.receivers)
             outcome = await self._run(entry, call, replace(exchange, tool_trace=trace), limit_chars=limit_chars)
             span.attributes |= trace.facts
