@@ -1,8 +1,12 @@
-"""Work in parts: its result, and that others go on meanwhile."""
+"""Long work: its result, and that others go on meanwhile."""
 
 import asyncio
+import threading
 
-from gateway.turns import Work, at_once, in_turns
+import pytest
+
+from gateway.errors import GatewayError
+from gateway.turns import LARGE_BYTES, Work, aside, at_once, in_turns
 
 
 def counted(most: int) -> Work[int]:
@@ -35,3 +39,16 @@ async def test_others_go_on_beside_long_work() -> None:
     beside = asyncio.create_task(other())
     assert await asyncio.wait_for(in_turns(patient()), 30) == "done"
     beside.cancel()
+
+
+@pytest.mark.parametrize(("size", "is_here"), [(LARGE_BYTES - 1, True), (LARGE_BYTES, False)])
+async def test_work_on_a_large_body_leaves_the_event_loop_to_others(size: int, *, is_here: bool) -> None:
+    """On a small one it is done at once; errors come back in both."""
+    content = b"x" * size
+    assert (await aside(threading.get_ident, content=content) == threading.get_ident()) is is_here
+
+    def fails() -> None:
+        raise GatewayError("invalid_json", "no")
+
+    with pytest.raises(GatewayError):
+        await aside(fails, content=content)

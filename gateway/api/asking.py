@@ -8,7 +8,7 @@ from typing import Protocol
 
 from aiohttp import web
 
-from gateway.api.content import aside, check_values, content_of
+from gateway.api.content import check_values, content_of
 from gateway.api.site import REQUEST_ID
 from gateway.api.unasked import cancel_ask_before
 from gateway.approvals.chat_replies import named_approvals, parse_reply
@@ -29,6 +29,7 @@ from gateway.model.call import ModelCall
 from gateway.runs.asking import RequestKey, fingerprint
 from gateway.runs.live_run import LiveRun
 from gateway.strict_json import RepeatedKeyError, check_keys
+from gateway.turns import aside
 from gateway.workflows.invocation import workflow_call_in, workflow_usage
 
 

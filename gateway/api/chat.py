@@ -6,7 +6,6 @@ from functools import partial
 from aiohttp import web
 
 from gateway.api.asking import ContextRequests
-from gateway.api.content import aside
 from gateway.api.site import Route
 from gateway.context.headers import credential_header, forwarded
 from gateway.dialects.dialect import Dialect
@@ -15,6 +14,7 @@ from gateway.dialects.table import DIALECTS
 from gateway.errors import GatewayError
 from gateway.lanes.local import head_of
 from gateway.model.listing import Asking
+from gateway.turns import aside
 
 MODEL_PATHS = ("/context/models", "/context/v1/models")
 

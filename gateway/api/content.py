@@ -6,8 +6,7 @@ No other module reads a body of our pages.
 import asyncio
 import codecs
 import zlib
-from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
 from aiohttp import web
 
@@ -17,16 +16,11 @@ from gateway.json_values import PIECE_BYTES, more_values
 from gateway.lanes.local import Facade
 from gateway.turns import in_turns
 
-T = TypeVar("T")
-
 #: The codings of a body that are read, for `Accept-Encoding` of a 415 (RFC 9110 section 12.5.3).
 ACCEPTED_CODINGS: Final = "gzip, identity"
 #: So much is unpacked between two turns of the loop: some 0.3 ms.
 STEP_BYTES: Final = 256 << 10
 _GZIP_BITS: Final = 16 + zlib.MAX_WBITS
-
-#: A body of this size takes 1 to 3 ms to parse; a thread costs 0.1 ms.
-LARGE_BYTES: Final = 256 << 10
 
 
 def check_type(request: web.Request) -> None:
@@ -115,14 +109,6 @@ def _no_gzip() -> GatewayError:
         "The body does not match 'Content-Encoding: gzip': send one whole gzip member, or leave the header out.",
         param="content-encoding",
     )
-
-
-async def aside(work: Callable[[], T], *, content: bytes = b"", more_bytes: int = 0) -> T:
-    """Return the result of `work` on a body. A thread does work that takes milliseconds, so that other tasks go on.
-
-    `more_bytes` is the size of what else it is done on.
-    """
-    return work() if len(content) + more_bytes < LARGE_BYTES else await asyncio.to_thread(work)
 
 
 async def check_values(content: bytes, *, limit: int) -> None:

@@ -14,7 +14,6 @@ import orjson
 from aiohttp import web
 
 from gateway.api.asking import ContextRequests, Entered
-from gateway.api.content import aside
 from gateway.api.responses.creating import Creation
 from gateway.api.site import REQUEST_ID, Route
 from gateway.context.explain import Explainer
@@ -24,6 +23,7 @@ from gateway.dialects.dialect import Asked
 from gateway.dialects.json_object import json_object
 from gateway.dialects.table import DIALECTS
 from gateway.errors import GatewayError
+from gateway.turns import aside
 
 EXPLAIN_PATH = "/context/explain"
 #: Calls that are judged in one request.

@@ -1,11 +1,9 @@
 """The body of a request for our own pages."""
 
-import threading
-
 import pytest
 from aiohttp import web
 
-from gateway.api.content import LARGE_BYTES, aside, content_of
+from gateway.api.content import content_of
 from gateway.contracts.caller import Caller
 from gateway.errors import GatewayError
 from tests.lanes.assembled import assembled
@@ -34,16 +32,3 @@ async def test_a_body_is_read_up_to_its_limit(size: int, expected: bytes, *, chu
     async with assembled(pages=app) as lane, lane.client() as client:
         await client.send(b"POST /own HTTP/1.1\r\nHost: h\r\n%b\r\n\r\n%b" % (framing, framed if chunked else body))
         assert (await client.read_response()).payload == expected
-
-
-@pytest.mark.parametrize(("size", "is_here"), [(LARGE_BYTES - 1, True), (LARGE_BYTES, False)])
-async def test_work_on_a_large_body_leaves_the_event_loop_to_others(size: int, *, is_here: bool) -> None:
-    """On a small one it is done at once; errors come back in both."""
-    content = b"x" * size
-    assert (await aside(threading.get_ident, content=content) == threading.get_ident()) is is_here
-
-    def fails() -> None:
-        raise GatewayError("invalid_json", "no")
-
-    with pytest.raises(GatewayError):
-        await aside(fails, content=content)

@@ -11,7 +11,6 @@ from typing import Final
 from aiohttp import web
 
 from gateway.api.asking import ContextRequests, Entered
-from gateway.api.content import aside
 from gateway.api.responses.creating import Creation
 from gateway.api.site import REQUEST_ID, Route
 from gateway.api.views import json_answer
@@ -27,6 +26,7 @@ from gateway.dialects.responses.items import listed
 from gateway.dialects.responses.request import compaction_of
 from gateway.errors import GatewayError
 from gateway.runs.asking import RequestKey
+from gateway.turns import aside
 
 _TASK: Final = "compaction"
 _WISH: Final = (

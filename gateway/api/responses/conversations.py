@@ -9,7 +9,7 @@ from typing import Final
 import orjson
 from aiohttp import web
 
-from gateway.api.content import aside, check_values, content_of
+from gateway.api.content import check_values, content_of
 from gateway.api.request import Authorise, gone, query_of, word_of
 from gateway.api.responses.added import check_added, depends_on_earlier
 from gateway.api.responses.bounds import Bounds
@@ -30,6 +30,7 @@ from gateway.dialects.responses.ids import names_of
 from gateway.dialects.responses.items import item_at, listed
 from gateway.errors import GatewayError
 from gateway.runs.taints import Taints
+from gateway.turns import aside
 
 CONVERSATIONS: Final = "conversations"
 _SCOPE: Final = "context"

@@ -10,7 +10,6 @@ import orjson
 from aiohttp import web
 
 from gateway.api.asking import ContextRequests, Entered
-from gateway.api.content import aside
 from gateway.api.responses.bounds import Bounds
 from gateway.api.responses.going_on import as_begun
 from gateway.api.responses.kept import KeptResponses
@@ -32,6 +31,7 @@ from gateway.runs.asking import RequestKey
 from gateway.runs.live_run import LiveRun
 from gateway.runs.narrowing import narrowing_of, narrowings
 from gateway.runs.taints import Taints
+from gateway.turns import aside
 
 #: The conversations up to responses that one WebSocket remembers, by their ids.
 Local: TypeAlias = Mapping[str, Sequence[Json]]

@@ -16,7 +16,6 @@ from typing import Final
 
 import orjson
 
-from gateway.api.content import aside
 from gateway.api.responses.rows import (
     added,
     by_id,
@@ -43,6 +42,7 @@ from gateway.runs.answer_log import AnswerLogs, Recorded, end_of, ended, has_end
 from gateway.runs.lease import interrupted
 from gateway.runs.live_run import LiveRun
 from gateway.tracing.tracer import Tracer
+from gateway.turns import aside
 
 log = logging.getLogger("gateway")
 

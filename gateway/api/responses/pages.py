@@ -7,7 +7,6 @@ from typing import Final
 import orjson
 from aiohttp import web
 
-from gateway.api.content import aside
 from gateway.api.request import Authorise, number_of, query_of, via_of, word_of
 from gateway.api.responses.creating import Begun, Creation
 from gateway.api.responses.following import Following
@@ -22,6 +21,7 @@ from gateway.dialects.endpoints import paths_of
 from gateway.dialects.responses.request import request_of
 from gateway.errors import GatewayError
 from gateway.runs import settle
+from gateway.turns import aside
 
 RESPONSES: Final = "responses"
 _SCOPE: Final = "context"

@@ -7,7 +7,6 @@ from typing import Final
 
 import orjson
 
-from gateway.api.content import aside
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.journal import StoredRun
 from gateway.contracts.responses import StoredResponse
@@ -16,6 +15,7 @@ from gateway.dialects.responses.answer import ResponseAnswer
 from gateway.dialects.responses.items import listed
 from gateway.errors import GatewayError
 from gateway.runs.answer_log import end_of
+from gateway.turns import aside
 
 #: The mark of our requests among the clients of runs (`Exchange.client`).
 API: Final = "responses"

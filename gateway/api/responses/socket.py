@@ -23,7 +23,7 @@ import orjson
 from aiohttp import ClientConnectionResetError, WSCloseCode, WSMsgType, web
 
 from gateway.api.asking import Entered
-from gateway.api.content import aside, check_values, is_text
+from gateway.api.content import check_values, is_text
 from gateway.api.responses.creating import Begun, Creation, Draft
 from gateway.api.site import REQUEST_ID, Route
 from gateway.context.lane import new_run_id
@@ -40,6 +40,7 @@ from gateway.http.error_response import new_request_id
 from gateway.http.request_head import RequestHead
 from gateway.lanes.local import note
 from gateway.lanes.websocket import PageSocket, websocket
+from gateway.turns import aside
 
 log = logging.getLogger("gateway")
 

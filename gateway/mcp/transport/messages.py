@@ -5,10 +5,10 @@ passes over HTTP is written anew for the SDK, which reads nothing else of the se
 request ends the call; the SDK would take it. A flood of what is no message ends the connection.
 """
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Final, TypeGuard
 
 import httpx2
@@ -19,12 +19,10 @@ from gateway import strict_json
 from gateway.contracts.store import Json
 from gateway.json_values import SERVICE_VALUES_LIMIT
 from gateway.mcp.transport.noise import LINES, Noise
-from gateway.turns import Turn
+from gateway.turns import Turn, aside
 
 #: What is said of a message that is refused, in front of the reason.
 REFUSED: Final = "no JSON with one reading"
-#: A thread reads what is larger.
-_LARGE_BYTES: Final = 256 << 10
 _EVENT_END: Final = re.compile(rb"\n\n|\n\r\n?|\r\n\n|\r\n\r\n?|\r\r\n?")
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 #: Lines at the beginning of an event that say nothing. A line of the others says something, or may.
@@ -38,9 +36,7 @@ _PASSED_ON: Final = (b"event", b"id", b"retry")
 
 async def read_message(content: bytes) -> object:
     """Return the JSON value of a message. Raises StrictJsonError."""
-    if len(content) < _LARGE_BYTES:
-        return strict_json.read(content, most_values=SERVICE_VALUES_LIMIT)
-    return await asyncio.to_thread(strict_json.read, content, most_values=SERVICE_VALUES_LIMIT)
+    return await aside(partial(strict_json.read, content, most_values=SERVICE_VALUES_LIMIT), content=content)
 
 
 def strictly(

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from gateway import strict_json
-from gateway.api.content import aside
 from gateway.errors import GatewayError
+from gateway.turns import aside
 
 #: Most characters of short texts, by their places. Of a sealed state, we write some hundred.
 SHORT: Final = 1 << 10
