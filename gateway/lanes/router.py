@@ -56,6 +56,7 @@ from gateway.lanes.passthrough.limited import Admission, limited
 from gateway.lanes.passthrough.metered import METERED, Meter, meter_of
 from gateway.lanes.passthrough.splice import Splice
 from gateway.lanes.passthrough.traced import traced
+from gateway.lanes.passthrough.unread import Unread
 from gateway.lanes.plan import REPEATABLE, ModelWays, Plan, Ways, may_run_twice, upstream_head
 from gateway.lanes.plans import Plans
 from gateway.lanes.routes import Route, RouteTable, path_of, resolve_alias
@@ -114,13 +115,15 @@ class Router:
         context_upstream: int | None = None,
         models: Sequence[tuple[str, ...]] = (),
         recorded: Recorded | None = None,
+        unread: Unread | None = None,
         limiter: Limiter | None = None,
         tracer: Tracer | None = None,
     ) -> None:
         """`context_upstream` is the index of the upstream that the configuration names for the context lane.
 
         `models` are the patterns of each upstream, for routes by model. `recorded` takes the usage of passthrough
-        requests; None: it is not recorded. `limiter` has their limits, `tracer` makes traces; None: there are none.
+        requests; None: it is not recorded. `unread` are the answers of the worker that wait to be read for it.
+        `limiter` has their limits, `tracer` makes traces; None: there are none.
         """
         self.groups = tuple(groups)
         self.door = door
@@ -133,6 +136,7 @@ class Router:
         self._context_upstream = context_upstream
         self._served = tuple((group, patterns) for group, patterns in zip(groups, models, strict=False) if patterns)
         self._recorded = recorded
+        self._unread = unread or Unread()
         self._limiter = limiter
         self.tracer = tracer
         self._plans = Plans()
@@ -258,7 +262,7 @@ class Router:
         recorded = self._recorded
         if recorded is None and self._limiter is not None and self._limiter.counts_tokens(caller):
             recorded = _nowhere
-        return None if recorded is None else meter_of(recorded, method=method, path=path)
+        return None if recorded is None else meter_of(recorded, self._unread, method=method, path=path)
 
     def _plan_for(
         self, head: RequestHead, target: bytes, cut: int, route: Route, plain: bytes, group: Group, member: Member

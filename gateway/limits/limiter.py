@@ -20,7 +20,7 @@ from gateway.errors import GatewayError
 from gateway.limits.budgets import Budgets, Scope
 from gateway.limits.meters import Meters
 from gateway.limits.refusal import fields_of, refusal
-from gateway.limits.rule import Over, Rule, key_id
+from gateway.limits.rule import Over, Rule, key_id, nothing
 from gateway.limits.usage import Used, used_of
 
 log = logging.getLogger("gateway")
@@ -61,12 +61,24 @@ class Hold:
         for rule, reserved in taken:
             rule.undo(reserved, since_s=self._since_s, now_s=now_s, entered=self._entered)
 
+    def leave(self) -> bool:
+        """Be under way no longer, and keep the tokens that are reserved until `end`. Idempotent.
+
+        Return whether `end` should come at once: a rule has no mean yet to reserve by for the next request.
+        """
+        is_first = False
+        if self._entered:
+            self._entered = False
+            for rule, reserved in self._taken:
+                rule.leave()
+                if reserved and not rule.meter.expected:
+                    is_first = True
+        return is_first
+
     def end(self, tokens: int | None = None) -> None:
         """Give the places back. `tokens` are those that were used; None: not known. Idempotent."""
+        self.leave()
         taken, self._taken = self._taken, ()
-        if self._entered:
-            for rule, _ in taken:
-                rule.leave()
         if tokens is not None and self._settles and taken:
             since_s, now_s = self._since_s, self._clock()
             for rule, reserved in taken:
@@ -77,6 +89,7 @@ class Limiter:
     """The limits of one configuration; those of keys come with their callers. What `meters` counted outlives it.
 
     `clock` is that of all workers (monotonic). `has_ledger`: usage is recorded, so that budgets can be counted.
+    `catch_up` ends the holds of requests that are over, and whose tokens are not read yet; None: there are none.
     """
 
     def __init__(
@@ -87,6 +100,7 @@ class Limiter:
         budgets: Budgets,
         counters: Counters,
         has_ledger: bool = True,
+        catch_up: Callable[[], None] | None = None,
         tenants: Mapping[str, Allowance] = _NONE,
         models: Mapping[str, Allowance] = _NONE,
         upstreams: Mapping[str, Allowance] = _NONE,
@@ -96,6 +110,7 @@ class Limiter:
         self._budgets = budgets
         self._counters = counters
         self._has_ledger = has_ledger
+        self._catch_up = catch_up or nothing
         self._tenants, self._models, self._upstreams = tenants, models, upstreams
         #: Whether models or upstreams have limits.
         self.has_targets = bool(models or upstreams)
@@ -153,6 +168,7 @@ class Limiter:
             if over is not None:
                 if not rule.allowance.soft:
                     _undo(taken, now_s, enters)
+                    self._catch_up()  # it says how much room is left
                     raise refusal(over, rules, now_s)
                 over_soft = over_soft or f"{over.limit}; scope={rule.scope}"
             taken.append((rule, reserved))
@@ -160,6 +176,7 @@ class Limiter:
 
     def fields(self, rules: Sequence[Rule]) -> Mapping[str, str]:
         """Return the header fields that say how much room the rules have."""
+        self._catch_up()
         return fields_of(rules, self._clock())
 
     def of_all(self, callers: Iterable[Caller]) -> tuple[Rule, ...]:
@@ -172,6 +189,7 @@ class Limiter:
 
     def used(self, rules: Sequence[Rule]) -> Iterator[Used]:
         """Yield what is used of the limits of these rules."""
+        self._catch_up()
         now_s = self._clock()
         for rule in rules:
             yield from used_of(rule, now_s)
@@ -187,7 +205,7 @@ class Limiter:
                 "has to set 'usage.enabled', or take the budget away.",
             )
         own = own or name
-        return Rule(scope, name, allowance, self._meters.of(scope, own), self._budgets, own)
+        return Rule(scope, name, allowance, self._meters.of(scope, own), self._budgets, own, self._catch_up)
 
     def _note(self, over: Over, now_s: float) -> None:
         """Count and log a limit that is reached."""

@@ -16,6 +16,10 @@ BUSY_S: Final = 1.0
 _SHARE: Final = 1 / 16
 
 
+def nothing() -> None:
+    """Do nothing: there is nothing to catch up on."""
+
+
 def key_id(tenant: str, name: str) -> str:
     """Return the name under which a key is counted: tenants may give their keys the same one."""
     return f"{tenant}\0{name}"
@@ -83,7 +87,7 @@ class Meter:
 class Rule:
     """The limits of one `name` in its scope. `allowance` is what the configuration in use has for it.
 
-    `id` is the name under which it is counted.
+    `id` is the name under which it is counted. `catch_up` is that of the limiter.
     """
 
     scope: Scope
@@ -92,6 +96,7 @@ class Rule:
     meter: Meter
     budgets: Budgets
     id: str
+    catch_up: Callable[[], None] = nothing
     has_budget: bool = field(init=False)  # kept, because each request asks
 
     def __post_init__(self) -> None:
@@ -171,6 +176,9 @@ class Rule:
             return 0, None
         wanted, tokens = self._wanted(least, most), self.meter.tokens
         used = tokens.add(wanted, now_s)
+        if used > most:
+            self.catch_up()
+            used = tokens.used(now_s)
         if used <= most:
             return wanted, None
         over = Over(self, "tokens_per_minute", tokens.wait_s(used - most, now_s))
@@ -184,6 +192,7 @@ class Rule:
         most = self.allowance.tokens_per_minute
         if most is None:
             return None
+        self.catch_up()
         over = self.meter.tokens.used(now_s) + self._wanted(least, most) - most
         return Over(self, "tokens_per_minute", self.meter.tokens.wait_s(over, now_s)) if over > 0 else None
 

@@ -50,7 +50,8 @@ from gateway.limits.usage import Used
 from gateway.mcp_server.auth.bearers import Bearers
 from gateway.mcp_server.auth.protected_resource import ProtectedResource
 from gateway.mcp_server.opening import DoorNeeds, open_door
-from gateway.server.context_lane import Assembled, Shared, limiter_of
+from gateway.server.context_lane import Assembled, Shared
+from gateway.server.lanes.limits import limiter_of
 from gateway.server.status import StatusFacts
 
 

@@ -32,14 +32,13 @@ from gateway.server.console import ConsoleEntry, InUse
 from gateway.server.context_lane import (
     Assembled,
     Shared,
-    budget_reader,
     build_context_lane,
     build_resumption,
     build_shared,
-    limiter_of,
     open_store,
 )
 from gateway.server.handover import alone
+from gateway.server.lanes.limits import budget_reader, limiter_of
 from gateway.server.lanes.passthrough import (
     ROOT_PATHS,
     build_admin_entry,
@@ -312,6 +311,7 @@ class Gateway:
             own_paths=ROOT_PATHS | (frozenset() if settings.admin.listen else operators_paths(settings)),
             lent=self._lent,
             recorded=self._shared.usage.recorded,
+            unread=self._shared.unread,
             stored=self._shared.keys.accepted,
             limiter=limiter_of(settings, self._shared),
             now_s=self._clock.time,

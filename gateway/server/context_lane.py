@@ -30,10 +30,10 @@ from gateway.contracts.store import Store, StoreError
 from gateway.errors import contained
 from gateway.keys.in_use import KeysInUse
 from gateway.lanes.keys import KeyRing, StoredKeys
+from gateway.lanes.passthrough.unread import Unread
 from gateway.limits.budgets import Budgets
 from gateway.limits.limiter import Limiter
 from gateway.limits.meters import Meters
-from gateway.limits.reading import BudgetReader
 from gateway.limits.shared import SharedCounters
 from gateway.mcp.servers import McpServers
 from gateway.model.call import ModelCall
@@ -49,7 +49,7 @@ from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases
 from gateway.runs.live import JOINABLE_S, LiveRuns
 from gateway.server.context_tools import built, gate_of, load_tools
-from gateway.server.lanes.limits import build_limiter
+from gateway.server.lanes.limits import limiter_of
 from gateway.server.lanes.rights import barred
 from gateway.tools.catalog import Catalog
 from gateway.tools.in_use import Equipment, InUse
@@ -105,6 +105,7 @@ class Shared:
     meters: Meters
     budgets: Budgets
     tracer: Tracer | None = None
+    unread: Unread = field(default_factory=Unread)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +158,11 @@ def build_shared(
     leases = Leases(store, clock=clock, resume=resume, room=room)
     keys = KeysInUse(store, StoredKeys(), is_on=makes_keys, clock=clock)
     servers = make_servers(store, worker=leases.owner, counters=counters, clock=clock)
-    ledger = Ledger(store, writer=leases.owner, counters=counters, clock=clock)
+    unread = Unread()
+    ledger = Ledger(store, writer=leases.owner, counters=counters, clock=clock, catch_up=unread.read)
     meters = meters or Meters(SharedCounters(places=1), place=0, clock=clock.monotonic)
     once = (leases, counters, clock, servers, InUse(equipment), Results(), ledger, keys, meters, Budgets())
-    return Shared(store, runs, EventFeed(store), *once, tracer)
+    return Shared(store, runs, EventFeed(store), *once, tracer, unread)
 
 
 def build_resumption(shared: Shared, *, lane: Callable[[], ContextLane]) -> tuple[Resumption, KeptResponses]:
@@ -318,20 +320,6 @@ async def _close(catalog: Catalog) -> None:
                 await source.close()
         except Exception:
             log.exception("tools of %s could not be closed", type(source).__name__)
-
-
-def limiter_of(settings: Settings, shared: Shared) -> Limiter:
-    """Return the limits of a configuration."""
-    return build_limiter(
-        settings, meters=shared.meters, budgets=shared.budgets, clock=shared.clock, counters=shared.counters
-    )
-
-
-def budget_reader(shared: Shared, settings: Callable[[], Settings]) -> BudgetReader:
-    """Return the reader of the budgets of the configuration in use."""
-    return BudgetReader(
-        shared.store, shared.budgets, models=lambda: settings().limits.models.keys(), clock=shared.clock
-    )
 
 
 def _core(

@@ -1,7 +1,7 @@
 """The ledger of one worker: what each finished request used, summed up in memory, and stored each second.
 
-1. `recorded` is the one place that hears of a request: of passthrough when its transaction ends, of the context lane
-   after each call of a model.
+1. `recorded` is the one place that hears of a request: of passthrough when its transaction ends or a little later
+   (`catch_up` tells what waits), of the context lane after each call of a model.
 2. The sums go to the store while there are any, every `EVERY_S`. The store adds them to those of the other workers and
    replicas. So a worker that is killed loses what it recorded since: no more than that.
 3. While a worker has something to store, or may have, the store has a mark of it. A mark that nobody renews belongs to
@@ -10,6 +10,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
@@ -41,14 +42,26 @@ _Known = tuple[str, Price | None, str]
 
 
 class Ledger:
-    """The usage of one worker. `writer` is unique among all processes of the store. Days are those of UTC."""
+    """The usage of one worker. `writer` is unique among all processes of the store. Days are those of UTC.
 
-    def __init__(self, store: Store, *, writer: str, counters: Counters, clock: Clock) -> None:
+    `catch_up` records what has ended and is not recorded yet; None: everything is recorded when it ends.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        writer: str,
+        counters: Counters,
+        clock: Clock,
+        catch_up: Callable[[], None] | None = None,
+    ) -> None:
         self.keep_days = KEEP_DAYS
         self._store = store
         self._writer = writer
         self._counters = counters
         self._clock = clock
+        self._catch_up = catch_up or _nothing
         self._rows: dict[_Key, list[int]] = {}
         self._prices = Prices()
         self._models: dict[str, set[str]] = {}  # of each tenant
@@ -62,11 +75,11 @@ class Ledger:
         self._tasks: list[asyncio.Task[None]] = []
 
     def recorded(self, usage: Usage, key: str, tenant: str, model: str, upstream: str, lane: str) -> None:
-        """Add a finished request, whatever became of it."""
+        """Add finished requests, whatever became of them."""
         now_s = self._clock.time()
         if now_s >= self._day_ends_s:
             self._begin_day(now_s)
-        tokens, rejected, cut, estimated, asked_for = usage
+        tokens, rejected, cut, estimated, asked_for, requests = usage
         name, price, currency = self._known.get((tenant, model)) or self._know(tenant, model)
         if asked_for:  # what a client writes is no reason for a lower price
             price, currency = self._prices.dearest, ""
@@ -76,11 +89,11 @@ class Ledger:
             if not self._rows:
                 self._wake.set()
             row = self._rows[row_key] = [0] * _COUNTS
-        row[0] += 1
+        row[0] += requests
         if rejected or cut or estimated:
-            row[1] += rejected
-            row[2] += cut
-            row[3] += estimated
+            row[1] += rejected * requests
+            row[2] += cut * requests
+            row[3] += estimated * requests
         asked, cached, _, answered, reasoning = tokens
         row[4] += asked
         row[6] += answered
@@ -97,6 +110,7 @@ class Ledger:
 
     @prices.setter
     def prices(self, prices: Prices) -> None:
+        self._catch_up()
         self._prices = prices
         self._known.clear()
 
@@ -109,6 +123,7 @@ class Ledger:
     async def flush(self) -> None:
         """Store what was recorded. If the store fails, it is kept, and stored with what follows."""
         async with self._flushing:
+            self._catch_up()
             rows, self._rows = self._rows, {}
             if not rows:
                 return
@@ -209,6 +224,10 @@ class Ledger:
         for kind in ("input", "cached", "output", "reasoning"):
             if tokens := getattr(usage, kind):
                 self._counters.count("usage_tokens", tokens, **labels, type=kind)
+
+
+def _nothing() -> None:
+    """Have nothing to catch up on."""
 
 
 def day_of(time_s: float) -> str:

@@ -25,10 +25,11 @@ class Tokens(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """One finished request. `rejected`: it has no answer but an error; `cut`: its answer did not come to its end.
+    """A finished request. `rejected`: it has no answer but an error; `cut`: its answer did not come to its end.
 
     `estimated`: the upstream did not say its tokens, or not all of them. `asked`: the answer named no model, so the
-    model is that of the request, as its client wrote it.
+    model is that of the request, as its client wrote it. `requests`: so many that became the same; the tokens are those
+    of all of them.
     """
 
     tokens: Tokens = Tokens()
@@ -36,9 +37,10 @@ class Usage(NamedTuple):
     cut: bool = False
     estimated: bool = False
     asked: bool = False
+    requests: int = 1
 
 
-#: Records a finished request: its usage, key, tenant, model, upstream and lane (`gateway.usage.ledger.Ledger`).
+#: Records finished requests: their usage, key, tenant, model, upstream and lane (`gateway.usage.ledger.Ledger`).
 Recorded: TypeAlias = Callable[[Usage, str, str, str, str, str], None]
 
 

@@ -15,6 +15,7 @@ from gateway.lanes.door import Door
 from gateway.lanes.keys import Key, KeyRing
 from gateway.lanes.listener import Listener
 from gateway.lanes.local import take_back
+from gateway.lanes.passthrough.unread import Unread
 from gateway.lanes.router import Limits, Router, Timeouts
 from gateway.lanes.routes import Route
 from gateway.lanes.wrong_keys import WrongKeys
@@ -91,6 +92,7 @@ class Lane:
     metrics: Metrics
     port: int = 0
     log: list[dict[str, object]] = field(default_factory=list)
+    unread: Unread = field(default_factory=Unread)
 
     def client(self, **options: int) -> Connecting:
         return connect(HOST, self.port, **options)  # type: ignore[arg-type]
@@ -107,7 +109,9 @@ class Lane:
         await until(lambda: self.listener.inflight == count)
 
     async def until_idle(self) -> None:
+        """And all that ended is recorded."""
         await until(lambda: not (self.listener.connections or self.listener.inflight))
+        self.unread.read()
 
 
 @asynccontextmanager
@@ -131,7 +135,7 @@ async def assembled(
     await runner.setup()
     assert runner.server is not None
     async with FakeUpstream(*scripts, rcvbuf=rcvbuf) as upstream:
-        metrics = Metrics()
+        metrics, unread = Metrics(), Unread()
         pool = Pool(endpoint(upstream.port, **facts), clock=loop.time)
         way_in = router(
             pool.endpoint,
@@ -142,11 +146,12 @@ async def assembled(
             limits=limits or Limits(),
             timeouts=timeouts or Timeouts(),
             recorded=recorded,
+            unread=unread,
         )
         listener = Listener(
             loop=loop, router=way_in, metrics=metrics, new_handler=runner.server, wrong_keys=WrongKeys(clock=loop.time)
         )
-        lane = Lane(listener, upstream, pool, metrics)
+        lane = Lane(listener, upstream, pool, metrics, unread=unread)
         listener.access_log = lambda **facts: lane.log.append(facts)
         server = await loop.create_server(listener.connection, HOST, 0)
         lane.port = server.sockets[0].getsockname()[1]
@@ -155,4 +160,5 @@ async def assembled(
         finally:
             server.close()
             listener.stop()
+            unread.read()
             await runner.cleanup()

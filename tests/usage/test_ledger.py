@@ -225,6 +225,37 @@ async def test_the_last_usage_of_a_failing_store_is_said_to_be_lost(
     assert await store.lost_usage(before_s=LATE_S + 1) == [LATE_S]
 
 
+async def test_what_waits_is_recorded_before_anything_depends_on_it(store: FailingStore) -> None:
+    """Before it is stored, before the prices change, and at the end."""
+    waiting: list[int] = []
+
+    def catch_up() -> None:
+        while waiting:
+            one.recorded(Usage(Tokens(waiting.pop())), *WHO)
+
+    counters, clock = ContextCounters(), ManualClock(LATE_S)
+    one = Ledger(store, writer="w", counters=counters, clock=clock, catch_up=catch_up)
+    waiting.append(1)
+    await one.flush()
+    assert [(row.input, row.currency) for row in await rows(store)] == [(1, "")]
+    waiting.append(10)
+    one.prices = Prices("EUR", [Price(model="*", input=1, output=1, cached=1, cache_write=1)])
+    waiting.append(100)
+    await one.close()
+    assert [(row.input, row.currency) for row in await rows(store)] == [(11, ""), (100, "EUR")]
+
+
+async def test_requests_that_became_the_same_are_recorded_as_one_sum(store: FailingStore) -> None:
+    one = ledger(store, ManualClock(LATE_S))
+    one.recorded(Usage(Tokens(10, 4, 1, 7, 3), requests=3), *WHO)
+    one.recorded(Usage(Tokens(4), cut=True, estimated=True, requests=2), *WHO)
+    await one.flush()
+    first = StoredUsage(
+        "2026-11-26", "acme", *("alice", "gpt-4.1", "openai", "passthrough", ""), 5, 0, 2, 2, 14, 4, 7, 3
+    )
+    assert await rows(store) == [first]
+
+
 async def test_metrics_count_what_is_stored(store: FailingStore) -> None:
     """By lane and model; a request that was cut is no other one."""
     counters = ContextCounters()

@@ -1,10 +1,14 @@
 """The account of one passthrough transaction: its status, sizes and times, for metrics and the access log."""
 
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from gateway.errors import GatewayError
 from gateway.lanes.plan import Plan
 from gateway.lanes.transaction import Client, Clients
+
+if TYPE_CHECKING:
+    from gateway.limits.limiter import Hold
 
 CLIENT_LEFT = 499
 
@@ -23,6 +27,7 @@ class Accounting:
     received_bytes = 0
     sent_bytes = 0
     tokens: int | None = None  # that the request used, where that is read
+    reads_at_once = False  # they are wanted when it is closed
     tries = 0  # where the endpoint was chosen
     trace_id: str | None = None  # where there are traces
     _overhead_s = 0.0
@@ -52,6 +57,10 @@ class Accounting:
         self.status = CLIENT_LEFT
         listener.metrics.client_disconnects += 1
         self.close("cancelled", listener)
+
+    def take_holds(self) -> "tuple[Hold, ...]":
+        """Return the places of the request in its limits, which from now on are those of whoever takes them."""
+        return ()
 
     def close(
         self, outcome: str, listener: Clients, error: GatewayError | None = None, request_id: str | None = None

@@ -1,7 +1,9 @@
 """Passthrough transactions with limits: a request without room is answered here, and nothing of it goes upstream.
 
 A request takes its places before anything else happens, and gives them back when its account is closed: that happens
-exactly once, however the transaction ends. A tunnel keeps them to its own end. What is relayed is never changed.
+exactly once, however the transaction ends. A tunnel keeps them to its own end. What is relayed is never changed. The
+tokens that were reserved are corrected when the answer is read, which may be a little later: `unread.py` then has the
+places, and gives them back.
 
 Where there is a choice of upstreams, the places at an upstream are taken when the request is about to go there, and
 given back when it goes on to a fallback.
@@ -59,7 +61,6 @@ class LimitedAccounting(Accounting):
     at: Hold | None = None  # the places at the upstream, where that is chosen
 
     def take_holds(self) -> tuple[Hold, ...]:
-        """Return all places, which from now on are those of whoever takes them."""
         holds = self.holds if self.at is None else (*self.holds, self.at)
         self.holds, self.at = (), None
         return holds

@@ -2,6 +2,7 @@
 
 A copy of the payload passes by (`teed.py`), of which the beginning and the end are kept (`gateway.usage.kept`). They
 are read once, when the account of the transaction is closed: that happens exactly once, however the transaction ends.
+A short answer that comes whole with its head waits for others, to be read with them (`unread.py`).
 
 Two ways cost less, because nearly all answers take them. One that comes whole with its head is kept as the bytes that
 came, and read from there. Of a stream whose chunks go past the splice (`UpstreamConnection.relay`), the last ones are
@@ -26,35 +27,39 @@ from gateway.lanes.passthrough.by_model import ByModel
 from gateway.lanes.passthrough.hedging import Hedging
 from gateway.lanes.passthrough.splice import Splice
 from gateway.lanes.passthrough.teed import TeedLengthBody, teed_body_of
+from gateway.lanes.passthrough.unread import LANE, Unread, estimated
 from gateway.lanes.plan import Ways
 from gateway.lanes.transaction import Clients
-from gateway.usage.answers import name_of, of_stream, of_whole, text_tokens
+from gateway.usage.answers import SHORT_BYTES, name_of, of_stream, of_whole, text_tokens
 from gateway.usage.kept import Kept, keeper_of
-from gateway.usage.tokens import BYTES_A_TOKEN, Recorded, Tokens, Usage
+from gateway.usage.tokens import BYTES_A_TOKEN, Recorded, Usage
 
 #: Chunks of a stream that are kept as they pass; each is shorter than 2 KiB.
 LAST_CHUNKS: Final = 32
-LANE: Final = "passthrough"
 #: Ends of the paths at which models answer with text, and those at which they answer with numbers.
 _ANSWERS: Final = (b"/completions", b"/responses", b"/messages")
 _NUMBERS: Final = (b"/embeddings", b"/rerank", b"/score")
 _CODING = re.compile(rb"\r\ncontent-encoding:([^\r\n]*)", re.IGNORECASE)
+#: The end of a head, and the beginning of a JSON object right behind it.
+_OBJECT: Final = b"\r\n\r\n{"
 
 
 @dataclass(frozen=True, slots=True)
 class Meter:
     """The way to the usage of a plan's requests.
 
-    `reads`: the answer may say it. What it does not say is estimated: `asks` and `answers`, the input and the output.
+    `unread` are the answers that wait. `reads`: the answer may say it. What it does not say is estimated: `asks` and
+    `answers`, the input and the output.
     """
 
     recorded: Recorded
+    unread: Unread
     reads: bool
     asks: bool
     answers: bool
 
 
-def meter_of(recorded: Recorded, *, method: bytes, path: bytes) -> Meter:
+def meter_of(recorded: Recorded, unread: Unread, *, method: bytes, path: bytes) -> Meter:
     """Return the meter of requests to a path, however that is spelled: an upstream may read it as we do not.
 
     Only POST makes tokens: GET may repeat an answer that was counted.
@@ -62,7 +67,7 @@ def meter_of(recorded: Recorded, *, method: bytes, path: bytes) -> Meter:
     reads = method == b"POST"
     spelled = plainly(path)
     answers = reads and spelled.endswith(_ANSWERS)
-    return Meter(recorded, reads, answers or (reads and spelled.endswith(_NUMBERS)), answers)
+    return Meter(recorded, unread, reads, answers or (reads and spelled.endswith(_NUMBERS)), answers)
 
 
 class MeteredAccounting(Accounting):
@@ -77,26 +82,39 @@ class MeteredAccounting(Accounting):
     ) -> None:
         super().close(outcome, listener, error, request_id)
         plan = self._plan
-        meter, caller = plan.meter, plan.caller
+        meter, beginning = plan.meter, self.beginning
         assert meter is not None
         is_whole = outcome in ("ok", "error")
         if error is not None or (self.status >= 400 and outcome != "cancelled"):
-            usage, model = Usage(rejected=True), ""
+            self._record(meter, Usage(rejected=True))
         elif not meter.reads or not self.sent_at:
-            usage, model = Usage(cut=not is_whole), ""
+            self._record(meter, Usage(cut=not is_whole))
+        elif (
+            outcome == "ok"
+            and self.kept is None
+            and self.sent_bytes <= SHORT_BYTES
+            and beginning.startswith(_OBJECT, (start := len(beginning) - self.sent_bytes) - 4)
+            and not self.reads_at_once
+        ):
+            holds = () if plan.admission is None else self.take_holds()
+            about = plan, beginning[start:], self.received_bytes, self.asked_model, holds
+            meter.unread.add(about, listener.loop)
         else:
             usage, model = self._usage(meter, not is_whole)
             if not model and self.asked_model:
                 usage, model = usage._replace(asked=True), self.asked_model
-        tokens = usage.tokens
+            self._record(meter, usage, model)
+
+    def _record(self, meter: Meter, usage: Usage, model: str = "") -> None:
+        tokens, caller = usage.tokens, self._plan.caller
         self.tokens = tokens.input + tokens.output
-        meter.recorded(usage, caller.name, caller.tenant, model, plan.pool.endpoint.name, LANE)
+        meter.recorded(usage, caller.name, caller.tenant, model, self._plan.pool.endpoint.name, LANE)
 
     def _usage(self, meter: Meter, cut: bool) -> tuple[Usage, str]:
         """Return what an answer used, which may have been cut, and the model that it names."""
         beginning = self.beginning
         start = len(beginning) - self.sent_bytes
-        if self.kept is None and beginning.startswith(b"\r\n\r\n{", start - 4):  # nearly always
+        if self.kept is None and beginning.startswith(_OBJECT, start - 4):  # nearly always
             head, tail, length, is_stream = beginning[start:], None, self.sent_bytes, False
         else:
             head, tail, length = self._answer()
@@ -112,9 +130,7 @@ class MeteredAccounting(Accounting):
             answered = text_tokens(head, tail, length) if is_stream else ceil(length / BYTES_A_TOKEN)
             if self.kept is not None:
                 answered += self.kept.unread  # a compressed byte is a token
-        if tokens is None:
-            tokens = Tokens(ceil(self.received_bytes / BYTES_A_TOKEN))
-        return Usage(tokens._replace(output=max(tokens.output, answered)), cut=cut, estimated=True), said.model
+        return estimated(tokens, answered, self.received_bytes, cut=cut), said.model
 
     def _answer(self) -> tuple[bytes, bytes | None, int]:
         """Return the beginning and the end of the answer, or all of it and None, and its length."""

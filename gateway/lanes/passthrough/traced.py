@@ -53,6 +53,8 @@ class Try:
 class TracedAccounting(Accounting):
     """The account of one transaction, with its spans."""
 
+    reads_at_once = True  # a span says the tokens
+
     def __init__(self, plan: Plan, client: Client, began: float) -> None:
         super().__init__(plan, client, began)
         assert plan.trace is not None

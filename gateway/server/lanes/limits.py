@@ -1,6 +1,7 @@
 """The limits of one configuration, as the lanes need them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from gateway.config import Settings
 from gateway.config.schema.allowances import AllowanceSettings
@@ -9,10 +10,22 @@ from gateway.contracts.plugin import Clock, Counters
 from gateway.limits.budgets import Budgets
 from gateway.limits.limiter import Limiter
 from gateway.limits.meters import Meters
+from gateway.limits.reading import BudgetReader
+
+if TYPE_CHECKING:
+    from gateway.server.context_lane import Shared
 
 
-def build_limiter(settings: Settings, *, meters: Meters, budgets: Budgets, clock: Clock, counters: Counters) -> Limiter:
-    """Build the limits of a configuration on what `meters` count."""
+def build_limiter(
+    settings: Settings,
+    *,
+    meters: Meters,
+    budgets: Budgets,
+    clock: Clock,
+    counters: Counters,
+    catch_up: Callable[[], None] | None = None,
+) -> Limiter:
+    """Build the limits of a configuration on what `meters` count. `catch_up`: see `Limiter`."""
     upstreams = {one.name: one.limits for one in settings.upstreams if one.limits is not None}
     return Limiter(
         meters,
@@ -20,9 +33,29 @@ def build_limiter(settings: Settings, *, meters: Meters, budgets: Budgets, clock
         budgets=budgets,
         counters=counters,
         has_ledger=settings.usage.enabled,
+        catch_up=catch_up,
         tenants=_allowances(settings.limits.tenants),
         models=_allowances(settings.limits.models),
         upstreams=_allowances(upstreams),
+    )
+
+
+def limiter_of(settings: Settings, shared: "Shared") -> Limiter:
+    """Return the limits of a configuration."""
+    return build_limiter(
+        settings,
+        meters=shared.meters,
+        budgets=shared.budgets,
+        clock=shared.clock,
+        counters=shared.counters,
+        catch_up=shared.unread.read,
+    )
+
+
+def budget_reader(shared: "Shared", settings: Callable[[], Settings]) -> BudgetReader:
+    """Return the reader of the budgets of the configuration in use."""
+    return BudgetReader(
+        shared.store, shared.budgets, models=lambda: settings().limits.models.keys(), clock=shared.clock
     )
 
 

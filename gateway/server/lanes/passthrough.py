@@ -12,6 +12,7 @@ from gateway.http.request_head import HeadLimits
 from gateway.lanes.classify import CONSOLE, PROMPTS, SERVICES, WORKFLOWS
 from gateway.lanes.door import Door
 from gateway.lanes.keys import KeyRing, LentKeys, StoredKeys
+from gateway.lanes.passthrough.unread import Unread
 from gateway.lanes.router import Limits, Router, Timeouts
 from gateway.lanes.routes import Route
 from gateway.limits.limiter import Limiter
@@ -38,6 +39,7 @@ def build_router(
     own_paths: Collection[bytes],
     lent: LentKeys | None = None,
     recorded: Recorded | None = None,
+    unread: Unread | None = None,
     stored: StoredKeys | None = None,
     limiter: Limiter | None = None,
     now_s: Callable[[], float] = time.time,
@@ -45,8 +47,8 @@ def build_router(
 ) -> Router:
     """Build the router of the data listener.
 
-    `lent` are the tokens of the console, `recorded` takes the usage, `stored` are the keys of the store, `limiter` has
-    the limits, and `tracer` makes traces.
+    `lent` are the tokens of the console, `recorded` takes the usage, `unread` are the answers whose usage is not read
+    yet, `stored` are the keys of the store, `limiter` has the limits, and `tracer` makes traces.
 
     `now_s` returns the time (Unix), at which keys end.
     """
@@ -67,6 +69,7 @@ def build_router(
         models=[one.models if by_model[i] else () for i, one in enumerate(upstreams)],
         context_upstream=next((i for i, one in enumerate(upstreams) if one.name == settings.context.upstream), None),
         recorded=recorded if settings.usage.enabled else None,
+        unread=unread,
         limiter=limiter,
         tracer=tracer,
     )

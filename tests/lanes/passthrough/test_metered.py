@@ -172,7 +172,7 @@ async def test_a_stream_without_usage_is_estimated() -> None:
         await lane.until_inflight(0)
     ((tokens, *marks),) = heard.usage
     assert tokens.input == len(BODY) // 4 and 390 <= tokens.output <= 440
-    assert marks == [False, False, True, False]
+    assert marks == [False, False, True, False, 1]
 
 
 CUT = {
@@ -303,8 +303,8 @@ async def test_requests_belong_to_their_keys_and_each_is_heard_of_once() -> None
             line = b"Authorization: Bearer %b\r\nContent-Length: %d" % (key.encode(), size)
             await client.send(b"POST /v1/chat/completions HTTP/1.1\r\nHost: gw\r\n%b\r\n\r\n%b" % (line, b"x" * size))
             await client.read_response()
-    assert [usage.tokens for usage in heard.usage] == [Tokens(1, 0, 0, 1), Tokens(2, 0, 0, 1), Tokens(3, 0, 0, 1)]
-    assert [who[:2] for who in heard.who] == [("ann", "ann"), ("ann", "ann"), ("bob", "bob")]
+    assert heard.usage == [Usage(Tokens(3, 0, 0, 2), requests=2), Usage(Tokens(3, 0, 0, 1))]
+    assert [who[:2] for who in heard.who] == [("ann", "ann"), ("bob", "bob")]
 
 
 async def test_a_websocket_is_a_request_without_tokens() -> None:

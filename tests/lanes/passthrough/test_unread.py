@@ -1,0 +1,256 @@
+"""Answers that wait to be read: their sums are those of answers that are read one by one, and nobody sees them wait."""
+
+import asyncio
+import gzip
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, cast
+
+import pytest
+from aiohttp.web_protocol import RequestHandler
+from functional.several import CHAT as PATH
+from functional.through import ask, client_of, get, through
+from functional.through import post as post_to
+from gateways import exchange, key
+from lanes.assembled import assembled, endpoint, keyring, read, router
+from limits.limiting import Workers, caller
+from usage.shapes import CHAT, chat_stream, text
+
+from gateway.contracts.allowance import Allowance
+from gateway.lanes.keys import KeyRing
+from gateway.lanes.listener import Listener
+from gateway.lanes.passthrough.metered import MeteredAccounting
+from gateway.lanes.passthrough.unread import MOST, WAIT_S, Unread
+from gateway.lanes.plan import Plan
+from gateway.lanes.router import Router
+from gateway.lanes.transaction import Client
+from gateway.lanes.wrong_keys import WrongKeys
+from gateway.limits.limiter import Limiter
+from gateway.testing.clock import ManualClock
+from gateway.testing.messages import Request
+from gateway.testing.peer import Peer
+from gateway.testing.scripts import answer, serve
+from gateway.usage.tokens import Tokens, Usage
+
+COUNT = 60
+KINDS = ("usual",) * 8 + ("malformed", "silent", "wrong", "list", "long", "gzip", "error", "stream", "5xx")
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
+ASK = b"POST /v1/chat/completions HTTP/1.1\r\nHost: gw\r\nContent-Length: 2"
+
+
+class Sums:
+    """A ledger of sums: what is recorded of whom, in whatever pieces."""
+
+    def __init__(self) -> None:
+        self.counted: Counter[tuple[object, ...]] = Counter()
+        self.calls: list[Usage] = []
+
+    def __call__(self, usage: Usage, *who: str) -> None:
+        self.calls.append(usage)
+        of = (*who, usage.rejected, usage.cut, usage.estimated, usage.asked)
+        self.counted[*of, "requests"] += usage.requests
+        for name, count in zip(Tokens._fields, usage.tokens, strict=True):
+            self.counted[*of, name] += count
+
+
+def said_to(number: int) -> bytes:
+    """The answer to request `number`, the same each time: mostly the usual one."""
+    dice = random.Random(number)
+    model = dice.choice(("a", "b", "", 7))
+    asked, answered = dice.randrange(1000), dice.randrange(1000)
+    usage: dict[str, Any] = {**CHAT["usage"], "prompt_tokens": asked, "completion_tokens": answered}  # type: ignore[dict-item]
+    whole = text({**CHAT, "model": model, "usage": usage})
+    kind = dice.choice(KINDS)
+    fields = [("Content-Type", "application/json")]
+    body = {
+        "malformed": whole[:-1],
+        "silent": text({"model": model, "choices": ["words of a model"]}),
+        "wrong": text({"model": model, "usage": {"prompt_tokens": -5}}),
+        "list": b"[%b]" % whole,
+        "long": text({**CHAT, "model": model, "x": "x" * 9000, "usage": usage}),
+        "gzip": gzip.compress(whole, mtime=0),
+        "stream": chat_stream("a", "b", usage=usage),
+    }.get(kind, whole)
+    if kind == "gzip":
+        fields.append(("Content-Encoding", "gzip"))
+    return answer({"error": 429, "5xx": 503}.get(kind, 200), body, fields)
+
+
+def numbered(request: Request) -> bytes:
+    return said_to(int(json.loads(request.payload)["n"]))
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_the_sums_are_those_of_answers_that_are_read_one_by_one(seed: int) -> None:
+    """Of usual answers, and of those that say nothing, say it wrongly, are compressed, long, streamed or an error."""
+    numbers = range(seed * COUNT, (seed + 1) * COUNT)
+    sums = []
+    for at_once in (True, False):
+        heard = Sums()
+        keys = keyring("ann", "bob")
+        async with assembled(serve(numbered), keys=keys, recorded=heard, api_key=b"k") as lane, lane.client() as client:
+            for number in numbers:
+                body = b'{"n":%d}' % number
+                who = random.Random(number).choice((b"ann", b"bob"))
+                line = b"Authorization: Bearer %b\r\nContent-Length: %d" % (who, len(body))
+                await client.send(b"POST /v1/chat/completions HTTP/1.1\r\nHost: gw\r\n%b\r\n\r\n%b" % (line, body))
+                await client.read_response()
+                if at_once:
+                    lane.unread.read()
+        sums.append(heard.counted)
+    assert sums[0] == sums[1]
+    assert sum(count for of, count in sums[0].items() if of[-1] == "requests") == COUNT
+
+
+async def test_an_answer_that_is_cut_is_no_usual_one() -> None:
+    """The upstream breaks off within it."""
+    heard = Sums()
+    whole = answer(200, text(CHAT))
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(whole[:-9])
+
+    async with assembled(script, recorded=heard) as lane, lane.client() as client:
+        await client.send(ASK + b"\r\n\r\n{}")
+        await client.read_rest()
+    assert [(usage.requests, usage.cut) for usage in heard.calls] == [(1, True)]
+
+
+class HandLoop(asyncio.SelectorEventLoop):
+    """An event loop on a clock of the test."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self._hand = clock
+
+    def time(self) -> float:
+        return self._hand()
+
+    def turn(self) -> None:
+        """Run what is due."""
+        self.call_soon(self.stop)
+        self.run_forever()
+
+
+class Ending:
+    """Transactions that end with a usual answer, on a loop whose time is the test's."""
+
+    def __init__(self, *, limiter: Limiter | None = None, keys: KeyRing | None = None, more: bytes = b"") -> None:
+        self.clock = ManualClock(1000.0)
+        self.loop = HandLoop(self.clock)
+        self.heard = Sums()
+        self.unread = Unread()
+        self.router: Router = router(endpoint(), recorded=self.heard, unread=self.unread, limiter=limiter, keys=keys)
+        self.listener = Listener(
+            loop=self.loop,
+            router=self.router,
+            metrics=self.router._metrics,
+            new_handler=cast("Callable[[], RequestHandler]", None),
+            wrong_keys=WrongKeys(clock=self.clock),
+        )
+        raw = ASK + more
+        planned = self.router.route(read(raw + b"\r\n\r\n"), raw)
+        assert planned is not None
+        self.plan: Plan = planned[0]
+
+    def end(self, usage: dict[str, int]) -> None:
+        body = text({"model": "m", "usage": usage})
+        account = self.plan.splice._accounts(self.plan, cast("Client", None), perf_counter())
+        assert isinstance(account, MeteredAccounting)
+        if self.plan.admission is not None:
+            account.holds = (self.plan.admission.admit(self.plan.admission.rules, 2),)  # type: ignore[attr-defined]
+        account.status, account.sent_at, account.sent_bytes = 200, 1.0, len(body)
+        account.beginning = HEAD % len(body) + body
+        account.close("ok", self.listener)
+
+
+def test_answers_wait_for_a_moment_and_are_recorded_as_one_sum() -> None:
+    ending = Ending()
+    for _ in range(3):
+        ending.end({"prompt_tokens": 5, "completion_tokens": 2})
+    ending.clock.advance(WAIT_S * 0.9)
+    ending.loop.turn()
+    assert ending.heard.calls == []
+    ending.clock.advance(WAIT_S * 0.2)
+    ending.loop.turn()
+    assert ending.heard.calls == [Usage(Tokens(15, 0, 0, 6), requests=3)]
+    ending.end({"prompt_tokens": 1})  # the next ones wait for a moment of their own
+    ending.clock.advance(WAIT_S * 1.1)
+    ending.loop.turn()
+    ending.loop.close()
+    assert ending.heard.calls[1:] == [Usage(Tokens(1))]
+
+
+def test_no_more_of_them_wait_than_are_read_at_once() -> None:
+    ending = Ending()
+    for number in range(MOST + 1):
+        ending.end({"prompt_tokens": number})
+    ending.loop.close()
+    assert ending.heard.calls == [Usage(Tokens(sum(range(MOST))), requests=MOST)]
+
+
+def limited(**limits: int) -> tuple[Ending, Workers]:
+    """Transactions of a caller with limits, whose rules have a mean of 10 tokens."""
+    workers = Workers(tenants={"sk-a": Allowance(**limits)})
+    workers.limiters[0].admit(workers.limiters[0].of_caller(caller("sk-a", "sk-a")), 1).end(10)
+    unread: list[Unread] = []
+    limiter = Limiter(
+        workers.limiters[0]._meters,
+        clock=workers.clock,
+        budgets=workers.budgets,
+        counters=workers.counters,
+        catch_up=lambda: unread[0].read(),
+        tenants={"sk-a": Allowance(**limits)},
+    )
+    ending = Ending(limiter=limiter, keys=keyring("sk-a"), more=b"\r\nX-Gateway-Key: sk-a")
+    unread.append(ending.unread)
+    return ending, workers
+
+
+def used_of(limiter: Limiter) -> dict[str, float]:
+    return {one.limit: one.used for one in limiter.used(limiter.of_caller(caller("sk-a", "sk-a")))}
+
+
+def test_places_come_back_at_once_and_tokens_are_corrected_when_they_are_read() -> None:
+    """By time, and before anybody looks at them."""
+    ending, workers = limited(concurrent=1, tokens_per_minute=1000)
+    assert ending.plan.admission is not None
+    for _ in range(3):  # one at a time is admitted
+        ending.end({"prompt_tokens": 100})
+    by_hand = workers.limiters[0]  # whose reading of the limits reads no answers
+    assert used_of(by_hand) == {"concurrent": 0, "tokens_per_minute": 40}
+    ending.clock.advance(WAIT_S * 1.1)
+    ending.loop.turn()
+    assert used_of(by_hand) == {"concurrent": 0, "tokens_per_minute": 310}
+    ending.end({"prompt_tokens": 100})
+    assert used_of(ending.plan.admission.limiter) == {"concurrent": 0, "tokens_per_minute": 410}
+    ending.loop.close()
+
+
+def test_what_was_reserved_for_more_refuses_nobody() -> None:
+    """A request without room looks at what the ones before it used first."""
+    ending, _ = limited(tokens_per_minute=32)
+    for _ in range(10):  # of which each reserves 10, and uses 1
+        ending.end({"prompt_tokens": 1})
+    assert ending.plan.admission is not None
+    assert used_of(ending.plan.admission.limiter) == {"tokens_per_minute": 20}
+    ending.loop.close()
+
+
+async def test_a_look_at_the_usage_and_the_limits_sees_all_that_ended() -> None:
+    """Through the API, right after the answer."""
+    said = serve(answer(200, text({**CHAT, "usage": {"prompt_tokens": 30, "completion_tokens": 20}})))
+    keys = [{**key("sk-a", "passthrough", "context"), "name": "a", "limits": {"tokens_per_minute": 1000}}]
+    ours = b"X-Gateway-Key: sk-a"
+    async with through(said, keys=keys, usage={"enabled": True}) as (gateway, _), client_of(gateway) as client:
+        for number in range(1, 6):
+            assert (await exchange(client, post_to(b"{}", PATH, ours))).status == 200
+            limits = json.loads((await ask(gateway, get(b"/context/limits", ours))).payload)["data"]
+            usage = json.loads((await ask(gateway, get(b"/context/usage", ours))).payload)["data"]
+            assert [one["used"] for one in limits] == [50 * number]
+            sums = [(one["requests"], one["input"], one["output"]) for one in usage]
+            assert sums == [(number, 30 * number, 20 * number)]
