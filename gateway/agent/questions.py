@@ -16,15 +16,14 @@ from gateway.approvals.view import approval_view
 from gateway.contracts.calls import PlannedCall
 from gateway.contracts.canonical import canonical
 from gateway.contracts.exchange import Chunk, Exchange
-from gateway.contracts.journal import APPROVED, Approval, StoredStep
+from gateway.contracts.journal import Approval, StoredStep
 from gateway.contracts.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.chat_request import last_user_text
 from gateway.runs import call_events
 from gateway.runs.recorder import RunRecorder
+from gateway.runs.run_span import approval_span
 from gateway.tools.in_use import InUse
-from gateway.trace_context import TraceContext
-from gateway.tracing.tracer import Record
 
 #: Sends the client a chunk of its answer.
 Say: TypeAlias = Callable[[Chunk], Awaitable[None]]
@@ -63,14 +62,17 @@ class Questions:
         await say(chunks.event({**told, "run_id": self.exchange.id}))
 
     def decided(self, approvals: Sequence[Approval]) -> None:
-        """Note decisions in the trace of the run: each once, from the question to the decision."""
+        """Note decisions in the trace of the run: each once, from the question to the decision.
+
+        Whoever cancels the run notes the approvals that are cancelled with it.
+        """
         trace, tracer = self.exchange.trace, self.parts.tracer
         if trace is None or tracer is None or not trace.context.sampled:
             return
         for one in approvals:
-            if one.state != "pending" and one.id not in trace.told:
+            if one.state not in ("pending", "cancelled") and one.id not in trace.told:
                 trace.told.add(one.id)
-                tracer.send(_span_of(one, tracer.below(trace.context), now_s=self.parts.clock.time()))
+                tracer.send(approval_span(one, tracer.below(trace.context), now_s=self.parts.clock.time()))
 
     def last(self, pending: Sequence[Approval]) -> str:
         """Return the text that ends the answer of a turn that waits for these approvals; "" if `asked` does instead.
@@ -182,17 +184,3 @@ class Reports:
 
 def _named(planned: PlannedCall, place: int) -> Json:
     return {"tool": planned.call.tool, "call_id": planned.call.id, "number": place}
-
-
-def _span_of(approval: Approval, context: TraceContext, *, now_s: float) -> Record:
-    """Return the span of an approval that was decided, perhaps days after it was asked for, and by another process."""
-    decided_s = now_s if approval.decided_s is None else approval.decided_s
-    attributes = {
-        "gen_ai.tool.name": approval.tool,
-        "twolane.run.id": approval.run_id,
-        "twolane.approval.state": approval.state if approval.state not in APPROVED else "approved",
-        "twolane.approval.via": approval.via,
-        "twolane.approval.by": approval.decided_by,
-    }
-    times = int(approval.created_s * 1e9), int(decided_s * 1e9)
-    return Record(f"approval {approval.tool}", "internal", context, *times, attributes)

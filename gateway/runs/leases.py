@@ -45,7 +45,7 @@ from gateway.contracts.journal import Change, ConflictError, Journal, RunEvent, 
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import StoreError
 from gateway.runs.lease import LEASE_S, LOST
-from gateway.runs.run_span import send_ended
+from gateway.runs.run_span import send_failed, waiting_in
 from gateway.tracing.tracer import Tracer
 
 log = logging.getLogger("gateway")
@@ -230,7 +230,7 @@ class Leases:
 
 
 async def abandon(run: StoredRun, reason: str, *, store: Journal, clock: Clock, tracer: Tracer | None) -> None:
-    """End a run of this worker that cannot go on, and send its span."""
+    """End a run of this worker that cannot go on, and send its spans."""
     log.error("run %s cannot go on: %s", run.id, reason)
     now_s = clock.time()
     ended = replace(
@@ -238,6 +238,7 @@ async def abandon(run: StoredRun, reason: str, *, store: Journal, clock: Clock, 
     )
     facts = orjson.dumps({"run_id": run.id, "state": "failed"})
     event = RunEvent(tenant=run.tenant, run_id=run.id, type="run.finished", data=facts, created_s=now_s)
+    waiting = () if tracer is None else await waiting_in(run, store)
     with suppress(ConflictError):
         await store.write(Change(run=ended, events=(event,)))
-        send_ended(run, tracer, outcome="failed", error="internal_error")
+        send_failed(run, tracer, waiting=waiting, error="internal_error", now_s=now_s)

@@ -1,12 +1,13 @@
-"""The span of a run, as whoever ends the run sends it: from the begin of the run on, with the ids that are stored."""
+"""The spans of a run and of its approvals: from their begin on, sent by whoever ends them, in whatever process."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from time import time_ns
 
 from gateway.contracts.exchange import Exchange, Resume
-from gateway.contracts.journal import StoredRun
+from gateway.contracts.journal import APPROVED, Approval, Journal, StoredRun, Via
 from gateway.runs.snapshot import exchange_of
-from gateway.trace_context import RunTrace
+from gateway.trace_context import RunTrace, TraceContext
 from gateway.tracing.tracer import Attribute, Record, Tracer
 
 
@@ -24,18 +25,79 @@ def run_span(exchange: Exchange, trace: RunTrace, *, error: str) -> Record:
     return Record(name, "internal", trace.context, int(trace.began_s * 1e9), time_ns(), attributes, error)
 
 
-def send_ended(run: StoredRun, tracer: Tracer | None, *, outcome: str, error: str) -> None:
-    """Send the span of a stored run that was ended without being driven. `tracer` None: there are no traces.
+def approval_span(approval: Approval, context: TraceContext, *, now_s: float) -> Record:
+    """Return the span of an approval that was decided, perhaps days after it was asked for, and by another process.
 
-    Whoever drove it meanwhile has lost it, and sends none.
+    `now_s` is Unix time, the end of one that nobody decided.
     """
-    if tracer is None:
+    ended_s = now_s if approval.decided_s is None else approval.decided_s
+    if approval.state == "expired":
+        ended_s = approval.expires_s
+    attributes = {
+        "gen_ai.tool.name": approval.tool,
+        "twolane.run.id": approval.run_id,
+        "twolane.approval.state": approval.state if approval.state not in APPROVED else "approved",
+        "twolane.approval.via": approval.via,
+        "twolane.approval.by": approval.decided_by,
+    }
+    times = int(approval.created_s * 1e9), int(ended_s * 1e9)
+    return Record(f"approval {approval.tool}", "internal", context, *times, attributes)
+
+
+async def send_cancelled(
+    run: StoredRun, tracer: Tracer | None, *, store: Journal, by: str, via: Via, now_s: float
+) -> None:
+    """Send the spans of a run that was cancelled, and of the approvals that ended with it.
+
+    `run` is as it was before; `tracer` None: there are no traces. Whoever drove the run meanwhile has lost it, and
+    sends none of these. Raises StoreError.
+    """
+    if tracer is None or (found := _sampled(run)) is None:
         return
+    exchange, trace = found
+    is_driven = run.owner is not None and run.lease_s > now_s
+    for one in await waiting_in(run, store):
+        if one.state == "cancelled" and one.decided_s is None:
+            one = replace(one, decided_s=now_s, decided_by=by, via=via)
+        elif is_driven:
+            continue  # its driver has told it
+        elif one.state == "cancelled":
+            one = replace(one, state="approved")
+        tracer.send(approval_span(one, tracer.below(trace.context), now_s=now_s))
+    trace.outcome = "cancelled"
+    tracer.send(run_span(exchange, trace, error="cancelled"))
+
+
+def send_failed(
+    run: StoredRun, tracer: Tracer | None, *, waiting: Sequence[Approval], error: str, now_s: float
+) -> None:
+    """Send the spans of a run that nobody can drive any more, and of the approvals that it was `waiting` for.
+
+    `error` is the type of the error that ended it; `tracer` None: there are no traces.
+    """
+    if tracer is None or (found := _sampled(run)) is None:
+        return
+    exchange, trace = found
+    for one in waiting:
+        one = replace(one, state="cancelled") if one.state == "pending" else one
+        tracer.send(approval_span(one, tracer.below(trace.context), now_s=now_s))
+    trace.outcome = "failed"
+    tracer.send(run_span(exchange, trace, error=error))
+
+
+async def waiting_in(run: StoredRun, store: Journal) -> Sequence[Approval]:
+    """Return the approvals of a run's calls that have not begun, decided or not. Raises StoreError."""
+    steps = await store.steps(run.id, tenant=run.tenant)
+    ids = [step.approval_id for step in steps if step.state == "requested" and step.approval_id is not None]
+    found = [await store.approval(one, tenant=run.tenant) for one in ids]
+    return [one for one in found if one is not None]
+
+
+def _sampled(run: StoredRun) -> tuple[Exchange, RunTrace] | None:
+    """Return the exchange of a stored run and its trace, if somebody will see that."""
     exchange = exchange_of(Resume(run), approvals="turn")
     trace = exchange.trace
-    if trace is not None and trace.context.sampled:
-        trace.outcome = outcome
-        tracer.send(run_span(exchange, trace, error=error))
+    return None if trace is None or not trace.context.sampled else (exchange, trace)
 
 
 def _named(exchange: Exchange) -> tuple[str, Mapping[str, Attribute]]:

@@ -28,7 +28,7 @@ from gateway.contracts.journal import (
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
-from gateway.runs.run_span import send_ended
+from gateway.runs.run_span import send_cancelled
 from gateway.tracing.tracer import Tracer
 
 Outcome = Literal["done", "retry", "failed"]
@@ -88,7 +88,8 @@ async def cancel(
     """Cancel a run and return it afterwards. A run that was cancelled before is returned unchanged.
 
     `waiter` is the request that waits for it no longer: while another one does, the run is returned unchanged, too.
-    `tracer` sends the span of the run. Raises GatewayError (run_not_found, run_ended) and StoreError.
+    `tracer` sends the spans of the run and of its approvals. Raises GatewayError (run_not_found, run_ended) and
+    StoreError.
     """
     run = await store.run(run_id, tenant=caller.tenant)
     if run is None:
@@ -108,7 +109,7 @@ async def cancel(
     event = _event(run, "run.finished", {"state": "cancelled"}, now_s=now_s)
     cancelled = await store.cancel(run.id, tenant=run.tenant, now_s=now_s, events=[event], audit=[line], waiter=waiter)
     if cancelled:
-        send_ended(run, tracer, outcome="cancelled", error="cancelled")
+        await send_cancelled(run, tracer, store=store, by=caller.name, via=via, now_s=now_s)
     after = await store.run(run.id, tenant=run.tenant)
     if after is None:
         raise not_found()

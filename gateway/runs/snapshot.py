@@ -51,7 +51,7 @@ def request_of(exchange: Exchange) -> bytes:
             "workflow": exchange.workflow,
             "credential": bool(exchange.credential),
             "credential_header": exchange.credential_header.decode("latin-1"),
-            **({} if exchange.trace is None else {"trace": exchange.trace.context}),
+            **({} if exchange.trace is None else {"trace": exchange.trace.context, "began_s": exchange.trace.began_s}),
             **{name: value for name, no in _WISHES.items() if (value := getattr(exchange, name)) != no},
         }
     )
@@ -121,7 +121,7 @@ def exchange_of(
         known_as=tuple(dict.fromkeys((*asked.get("known_as", ()), *known_as))),
         workflow=asked.get("workflow"),
         call=asked.get("call"),
-        trace=RunTrace(TraceContext(**asked["trace"]), run.created_s) if "trace" in asked else None,
+        trace=RunTrace(TraceContext(**asked["trace"]), asked["began_s"]) if "trace" in asked else None,
         header=header,
         credential=credential,
         credential_header=asked["credential_header"].encode("latin-1"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from collector import TRACE, Collector, Seen
 
-from .asking import GO, HOLD, asks, held, ranch
+from .asking import GO, HOLD, asks, birth, held, ranch
 from .models import says
 from .talking import World, stages, talking
 from .test_traces import PARENT, until_state
@@ -24,6 +24,15 @@ async def asked(world: World) -> str:
     return str(approval["run_id"])
 
 
+def decided(collector: Collector, run: Seen) -> list[tuple[str, ...]]:
+    """What its approvals came to: each once, below the run, ended no later than it."""
+    told = [one for one in collector.spans if one.name.startswith("approval ")]
+    assert all((one.trace, one.parent) == (TRACE, run.id) for one in told)
+    assert all(run.began_ns <= one.began_ns <= one.ended_ns <= run.ended_ns for one in told)
+    names = ("twolane.approval.state", "twolane.approval.via", "twolane.approval.by")
+    return sorted(tuple(one.attributes[name] for name in names if name in one.attributes) for one in told)
+
+
 async def test_a_run_that_is_cancelled_while_it_waits_sends_its_span(tmp_path: Path) -> None:
     async with Collector() as collector:
         async with talking(asks(), tools=ranch(tmp_path), tracing={"endpoint": collector.url}) as world:
@@ -33,6 +42,29 @@ async def test_a_run_that_is_cancelled_while_it_waits_sends_its_span(tmp_path: P
         run = await ended(collector)
         assert run.attributes["twolane.run.outcome"] == run.attributes["error.type"] == "cancelled"
         assert run.attributes["twolane.run.id"] == run_id and run.attributes["twolane.chain"] == "assistant"
+        assert decided(collector, run) == [("cancelled", "rest", "local")]
+
+
+async def test_what_was_decided_before_a_run_is_cancelled_says_so(tmp_path: Path) -> None:
+    async with Collector() as collector:
+        facts = {"tools": ranch(tmp_path), "tracing": {"endpoint": collector.url}}
+        async with talking(asks(birth("Di"), birth("Ed")), **facts) as world:
+            first, _ = (await world.chat(GO, headers=PARENT)).asks
+            await world.decide(first["id"], "approve")
+            assert (await world.post({}, path=f"/context/runs/{first['run_id']}/cancel")).status == 200
+        told = decided(collector, await ended(collector))
+        assert told == [("approved", "rest", "local"), ("cancelled", "rest", "local")]
+
+
+async def test_a_rejection_ends_the_other_questions_of_its_run(tmp_path: Path) -> None:
+    async with Collector() as collector:
+        facts = {"tools": ranch(tmp_path), "tracing": {"endpoint": collector.url}}
+        async with talking(asks(birth("Di"), birth("Ed")), **facts) as world:
+            first, second = (await world.chat(GO, headers=PARENT)).asks
+            await world.decide(second["id"], "reject")
+            await until_state(world, first["run_id"], "rejected")
+        told = decided(collector, await ended(collector))
+        assert told == [("rejected", "rest", "local")] * 2
 
 
 async def test_a_run_that_is_cancelled_while_its_answer_is_held_sends_one_span(tmp_path: Path) -> None:
@@ -45,6 +77,7 @@ async def test_a_run_that_is_cancelled_while_its_answer_is_held_sends_one_span(t
             await stream.rest()
         run = await ended(collector)
         assert run.attributes["twolane.run.outcome"] == "cancelled"
+        assert decided(collector, run) == [("cancelled", "rest", "local")]
 
 
 async def test_a_run_whose_approval_expires_says_so(tmp_path: Path) -> None:
@@ -52,7 +85,9 @@ async def test_a_run_whose_approval_expires_says_so(tmp_path: Path) -> None:
         facts = {"tools": ranch(tmp_path), "tracing": {"endpoint": collector.url}, "approvals": {"expires": "1s"}}
         async with talking(asks(), **facts) as world:
             await until_state(world, await asked(world), "expired")
-        assert (await ended(collector)).attributes["twolane.run.outcome"] == "expired"
+        run = await ended(collector)
+        assert run.attributes["twolane.run.outcome"] == "expired"
+        assert decided(collector, run) == [("expired",)]
 
 
 async def test_a_run_that_cannot_go_on_sends_its_span(tmp_path: Path) -> None:
@@ -69,3 +104,4 @@ async def test_a_run_that_cannot_go_on_sends_its_span(tmp_path: Path) -> None:
         run = await ended(collector)
         assert run.attributes["twolane.run.outcome"] == "failed"
         assert run.attributes["error.type"] == "internal_error"
+        assert decided(collector, run) == [("approved", "rest", "local")]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
-from gateway.runs.run_span import send_ended
+from gateway.runs.run_span import send_failed
 from gateway.runs.snapshot import first_of
 from gateway.trace_context import RunTrace, TraceContext
 from gateway.tracing.tracer import Record, Tracer
@@ -18,10 +18,10 @@ EXCHANGE = Exchange(
 def sent_for(context: TraceContext | None) -> list[Record]:
     sent: list[Record] = []
     trace = None if context is None else RunTrace(context, 1000.0)
-    run = first_of(replace(EXCHANGE, trace=trace), now_s=1000.0)
+    run = first_of(replace(EXCHANGE, trace=trace), now_s=1005.0)  # written when it first had to be
     tracer = Tracer(sent.append, share=1.0, receivers=frozenset())
-    send_ended(run, tracer, outcome="cancelled", error="cancelled")
-    send_ended(run, None, outcome="cancelled", error="cancelled")
+    send_failed(run, tracer, waiting=(), error="internal_error", now_s=1010.0)
+    send_failed(run, None, waiting=(), error="internal_error", now_s=1010.0)
     return sent
 
 
@@ -31,9 +31,9 @@ def test_its_ids_and_its_begin_are_those_that_are_stored() -> None:
         "invoke_agent main",
         CONTEXT,
         1000 * 10**9,
-        "cancelled",
+        "internal_error",
     )
-    assert span.attributes["twolane.run.outcome"] == "cancelled" and span.attributes["twolane.key"] == "ci"
+    assert span.attributes["twolane.run.outcome"] == "failed" and span.attributes["twolane.key"] == "ci"
 
 
 def test_a_run_without_a_sampled_trace_sends_none() -> None:
