@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as attribute
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gateway.contracts.caller import Caller
 from gateway.errors import GatewayError
@@ -38,6 +38,11 @@ _COMPUTES = re.compile(
     rb"/(?:v1|deployments/[^/]+)/(?:chat/completions|completions|embeddings|messages|messages/count_tokens|moderations|"
     rb"rerank|audio/(?:speech|transcriptions|translations))/?\Z"
 )
+
+
+#: A plan remembers the ways of so many models, with names of so many characters: clients use a few of them.
+KNOWN_MODELS: Final = 8
+KNOWN_CHARS: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +138,7 @@ class ModelWays:
     A request for a model that none of them names goes the `usual` way.
     """
 
-    __slots__ = ("_found", "_served", "_ways_to", "usual")
+    __slots__ = ("_found", "_known", "_served", "_ways_to", "usual")
 
     def __init__(
         self, usual: Group, served: Sequence[tuple[Group, tuple[str, ...]]], ways_to: Callable[[Group], Ways]
@@ -142,6 +147,7 @@ class ModelWays:
         self._served = served
         self._ways_to = ways_to
         self._found: dict[Group, Ways] = {}
+        self._known: dict[str | None, Ways] = {}  # by model, for the first few of them
 
     @property
     def most_plans(self) -> int:
@@ -150,6 +156,9 @@ class ModelWays:
 
     def ways_of(self, model: str | None) -> Ways:
         """Return the ways of a request for a model; None: it names none. Raises GatewayError: the caller may not."""
+        ways = self._known.get(model)
+        if ways is not None:
+            return ways
         group = self.usual
         if model is not None:
             named = (g for g, patterns in self._served if any(fnmatchcase(model, pattern) for pattern in patterns))
@@ -157,6 +166,8 @@ class ModelWays:
         ways = self._found.get(group)
         if ways is None:
             ways = self._found[group] = self._ways_to(group)
+        if len(self._known) < KNOWN_MODELS and len(model or "") <= KNOWN_CHARS:
+            self._known[model] = ways
         return ways
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from gateway.errors import GatewayError
 from gateway.http.body import BodyError, ChunkedBody
 from gateway.lanes.passthrough.hedging import Hedging
-from gateway.lanes.passthrough.model_field import LIMIT_BYTES, ModelField
+from gateway.lanes.passthrough.model_field import LIMIT_BYTES, ModelField, model_of
 from gateway.lanes.passthrough.pace import too_slow
 from gateway.lanes.transaction import SENDING
 
@@ -24,6 +24,9 @@ class ByModel(Hedging):
 
     def _begin(self, digits: bytes, body: bytes) -> None:
         self._digits = digits
+        if self._request is None and not self._plan.chunked:  # nearly always: the body came with its head
+            self._choose(model_of(body), [body])
+            return
         self._field = ModelField()
         if self._plan.chunked:
             self._payload = ChunkedBody(payload_only=True)
@@ -62,14 +65,18 @@ class ByModel(Hedging):
             self._client.resume(SENDING)
             return
         self._field = self._payload = None
+        self._choose(field.model, self._pending[1:])
+
+    def _choose(self, model: str | None, pieces: list[bytes]) -> None:
+        """Go on to the upstream of a model, with what is here of the body."""
         by_model = self._plan.by_model
         assert by_model is not None
         try:
-            ways = by_model.ways_of(field.model)
+            ways = by_model.ways_of(model)
         except GatewayError as error:
             self._client.listener.loop.call_soon(self._refuse, error)
             return
-        self._go_ways(ways, self._pending[1:], model=field.model)
+        self._go_ways(ways, pieces, model=model)
 
     def sweep(self, now: float) -> None:
         if self._field is not None and self._body_late(now):

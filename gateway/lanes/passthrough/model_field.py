@@ -2,16 +2,24 @@
 
 It reads strings and brackets only, keeps its place between two pieces, and never looks at a byte twice. What is not a
 JSON object, and what is too long or too finely divided, has no model here.
+
+A short body that is here whole is parsed instead, which takes a thirtieth of the time (`model_of`).
 """
 
 import json
 import re
 from typing import Final
 
+import orjson
+
 #: So much of a body is looked at: SDKs send `messages` before `model`.
 LIMIT_BYTES: Final = 1 << 20
 #: So many strings and brackets are looked at: about 20 ms.
 LIMIT_TOKENS: Final = 50_000
+#: A body of so many bytes is parsed. It has no more than LIMIT_TOKENS: there are at most 1.5 for a byte.
+SHORT_BYTES: Final = 1 << 15
+#: How each letter of `model` begins when it is written as an escape.
+_ESCAPED: Final = rb"\u006"
 
 _SPACE: Final = re.compile(rb"[ \t\r\n]*")
 _STRING: Final = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+("?)', re.DOTALL)
@@ -20,6 +28,22 @@ _SCALAR: Final = re.compile(rb'[^,}\]\s"]*+')
 #: What comes next: the brace of the object, a key, the rest of a key, a colon, a value, the rest of a string, a nested
 #: value, the rest of a string in it, the rest of a number or word, a comma.
 _BRACE, _KEY, _IN_KEY, _COLON, _VALUE, _IN_TEXT, _IN_NESTED, _IN_NESTED_TEXT, _IN_SCALAR, _COMMA = range(10)
+
+
+def model_of(body: bytes) -> str | None:
+    """Return the model of a body that is here whole: what `ModelField` finds in it."""
+    if len(body) <= SHORT_BYTES and body.startswith(b"{") and body.count(b'"model"') == 1 and _ESCAPED not in body:
+        try:
+            parsed = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            pass  # the model may stand before the error
+        else:
+            # No key is twice the model, so that a parser and a reader from the front see the same one.
+            model = parsed.get("model")
+            return model if isinstance(model, str) else None
+    field = ModelField()
+    field.feed(body)
+    return field.model
 
 
 class ModelField:

@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.lanes.passthrough.model_field import LIMIT_BYTES, LIMIT_TOKENS, ModelField
+from gateway.lanes.passthrough.model_field import LIMIT_BYTES, LIMIT_TOKENS, SHORT_BYTES, ModelField, model_of
 
 
 def found(body: bytes, size: int | None = None) -> str | None:
@@ -45,6 +45,7 @@ def found(body: bytes, size: int | None = None) -> str | None:
 def test_the_model_is_that_of_the_object_itself(body: bytes, model: str | None) -> None:
     """Not one in a text or in a nested value; and the same in pieces of any size."""
     assert {found(body, size) for size in (None, 1, 2, 3, 7)} == {model}
+    assert model_of(body) == model
 
 
 _VALUES = st.recursive(
@@ -74,6 +75,51 @@ def test_any_bytes_are_read_without_an_error(body: bytes, size: int) -> None:
     """A body that is no JSON has no model."""
     found(b'{"' + body, size)
     found(body, size)
+
+
+_NAMES = st.sampled_from(
+    ['"model"', '"mod\\u0065l"', '"\\u006Dodel"', '"\\"model\\""', '"a"', '""', '"é"', '"\\ud800"']
+)
+_LEAVES = _NAMES | st.sampled_from(["1", "-1.5e3", "1e999", "null", "NaN", "[]", "{}", '"m', "x", "\ufeff", "\v"])
+_ANY = st.recursive(
+    _LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda of: f"[{','.join(of)}]")
+        | st.lists(st.tuples(_NAMES, inner), max_size=3).map(lambda of: f"{{{','.join(f'{k}:{v}' for k, v in of)}}}")
+    ),
+    max_leaves=6,
+)
+_MARKS = st.sampled_from([*'{}[]:,"\\ \n', ""])
+
+
+@given(
+    members=st.lists(
+        st.tuples(_NAMES, _MARKS, st.just(":"), _ANY, st.sampled_from([",", ", ", "", " \f,"])), max_size=5
+    ),
+    edges=st.tuples(st.sampled_from(["{", " {", "\ufeff{", "[", ""]), st.sampled_from(["}", "} ", "", "}}", "]"])),
+)
+@example(members=[('"model"', "", ":", '"m"', ",")], edges=("{", "}"))
+def test_a_whole_body_has_the_model_that_is_found_in_its_pieces(
+    members: list[tuple[str, ...]], edges: tuple[str, str]
+) -> None:
+    """Also where keys come twice, are written with escapes, and in what is no JSON at all."""
+    body = (edges[0] + "".join(map("".join, members)) + edges[1]).encode()
+    assert model_of(body) == found(body, 7)
+
+
+@given(members=st.lists(st.tuples(_NAMES, _ANY), max_size=5))
+@example(members=[('"mod\\u0065l"', '"first"'), ('"model"', '"second"')])
+@example(members=[('"model"', '"first"'), ('"model"', '"second"')])
+def test_a_whole_object_has_the_model_that_is_found_in_its_pieces(members: list[tuple[str, str]]) -> None:
+    """Where commas and colons are where they belong."""
+    body = f"{{{','.join(f'{key}: {value}' for key, value in members)}}}".encode()
+    assert model_of(body) == found(body, 7)
+
+
+def test_a_short_body_is_not_too_finely_divided() -> None:
+    """So the bound of the strings and brackets cuts none that is parsed."""
+    body = b'{"":[],' + b'"":1,' * ((SHORT_BYTES - 30) // 5) + b'"model":"m"}'
+    assert len(body) <= SHORT_BYTES and model_of(body) == found(body) == "m"
 
 
 def test_a_look_is_bounded() -> None:
