@@ -2,12 +2,16 @@
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import blake2b
-from typing import Literal
+from typing import Final, Literal
 
 from gateway.upstream.member import Member
 
 Balance = Literal["weighted", "least_loaded", "sticky"]
+#: So many scores are remembered, of keys of so many bytes: 2 MB.
+KNOWN_SCORES: Final = 4096
+KNOWN_BYTES: Final = 100
 
 
 def choose(members: Sequence[Member], balance: Balance, sticky: bytes) -> Member:
@@ -15,7 +19,8 @@ def choose(members: Sequence[Member], balance: Balance, sticky: bytes) -> Member
     if len(members) == 1:
         return members[0]
     if balance == "sticky" and sticky:
-        return max(members, key=lambda member: _score(member, sticky))
+        score = _known_score if len(sticky) <= KNOWN_BYTES else _score
+        return max(members, key=lambda member: score(member.name, member.weight, sticky))
     if balance == "least_loaded":
         least = min(member.inflight / member.weight for member in members)
         members = [member for member in members if member.inflight / member.weight == least]
@@ -24,18 +29,24 @@ def choose(members: Sequence[Member], balance: Balance, sticky: bytes) -> Member
 
 def _next_turn(members: Sequence[Member]) -> Member:
     """Return the member whose turn it is, by weight and evenly mixed: 5, 1, 1 gives a a b a c a a (as nginx does)."""
+    best, total = members[0], 0
     for member in members:
         member.current += member.weight
-    best = max(members, key=lambda member: member.current)
-    best.current -= sum(member.weight for member in members)
+        total += member.weight
+        if member.current > best.current:
+            best = member
+    best.current -= total
     return best
 
 
-def _score(member: Member, sticky: bytes) -> float:
-    """Return the member's score for a key: weighted rendezvous hashing.
+def _score(name: str, weight: int, sticky: bytes) -> float:
+    """Return the score of a member for a key: weighted rendezvous hashing.
 
     When one goes, its keys spread over the others and no other key moves; when it is back, they come back.
     https://www.ietf.org/archive/id/draft-ietf-bess-weighted-hrw-00.html
     """
-    digest = blake2b(member.name.encode() + b"\0" + sticky, digest_size=8).digest()
-    return -member.weight / math.log((int.from_bytes(digest) + 0.5) / 2.0**64)
+    digest = blake2b(name.encode() + b"\0" + sticky, digest_size=8).digest()
+    return -weight / math.log((int.from_bytes(digest) + 0.5) / 2.0**64)
+
+
+_known_score = lru_cache(KNOWN_SCORES)(_score)

@@ -51,7 +51,7 @@ class Breaker:
         "_rules",
         "_turn",
         "_turn_until_s",
-        "_until_s",
+        "until_s",
     )
 
     def __init__(self, rules: BreakerRules | None) -> None:
@@ -59,7 +59,8 @@ class Breaker:
         self._rules = rules
         self._failures = 0
         self._recent: deque[bool] = deque(maxlen=WINDOW * rules.failures if rules is not None else 1)
-        self._until_s: float | None = None  # None: closed
+        #: The end of its ejection; None: it is closed.
+        self.until_s: float | None = None
         self._opening = 0  # how often it opened
         self._turn: Probe | None = None  # of this probe; closed: of the one that closed it
         self._turn_until_s = 0.0
@@ -67,26 +68,26 @@ class Breaker:
 
     def state(self, now_s: float) -> State:
         """Return the state, for people and metrics."""
-        if self._until_s is None:
+        if self.until_s is None:
             return "closed"
-        return "open" if now_s < self._until_s else "half-open"
+        return "open" if now_s < self.until_s else "half-open"
 
     def admits(self, now_s: float) -> bool:
         """Return whether a request may begin now."""
-        return self._until_s is None or (now_s >= self._until_s and self._turn_is_free(now_s))
+        return self.until_s is None or (now_s >= self.until_s and self._turn_is_free(now_s))
 
     def waits_s(self, now_s: float) -> float:
         """Return the seconds until it may admit something."""
-        if self._until_s is None:
+        if self.until_s is None:
             return 0.0
-        return max((self._until_s if self._turn is None else self._turn_until_s) - now_s, 0.0)
+        return max((self.until_s if self._turn is None else self._turn_until_s) - now_s, 0.0)
 
     def begin(self, now_s: float, *, whole: bool = True) -> Probe | None:
         """Note that a request began. Return the probe that it is, if it is one: hand that back with its end.
 
         `whole`: its client has sent all of it. If not, call `sent` then.
         """
-        if self._until_s is None:
+        if self.until_s is None:
             return None
         probe = Probe(self._opening)
         if whole:
@@ -109,8 +110,8 @@ class Breaker:
 
     def succeeded(self, probe: Probe | None) -> bool:
         """Note a whole good answer. Return whether it closes the breaker."""
-        closes = self.answered(probe)
-        if self._until_s is None:
+        closes = probe is not None and self.answered(probe)
+        if self.until_s is None:
             self._failures = self._ejections = 0
             self._recent.append(False)
         return closes
@@ -119,7 +120,7 @@ class Breaker:
         """Note a failure. Return whether the endpoint is ejected by it, or again."""
         if self._rules is None or (probe is not None and self._turn not in (None, probe)):
             return False
-        if self._until_s is not None:
+        if self.until_s is not None:
             opens = probe is not None and self._is_open_for(probe)
             if opens:
                 self._open(self._rules, now_s)
@@ -134,7 +135,7 @@ class Breaker:
 
     def left(self, probe: Probe | None) -> None:
         """Note an end that says nothing about the endpoint: the client left. Another probe may follow."""
-        if probe is not None and self._turn is probe and self._until_s is not None:
+        if probe is not None and self._turn is probe and self.until_s is not None:
             self._turn = None
 
     def close(self) -> None:
@@ -147,15 +148,15 @@ class Breaker:
 
     def _is_open_for(self, probe: Probe) -> bool:
         """Return whether it is still open since the opening that the probe came after."""
-        return self._until_s is not None and probe.opening == self._opening
+        return self.until_s is not None and probe.opening == self._opening
 
     def _open(self, rules: BreakerRules, now_s: float) -> None:
         length_s = rules.open_s * 2.0 ** min(self._ejections, 32)
-        self._until_s = now_s + min(length_s, rules.longest_s)
+        self.until_s = now_s + min(length_s, rules.longest_s)
         self._opening += 1
         self._ejections += 1
         self._turn = None
 
     def _close(self) -> None:
-        self._until_s = self._turn = None
+        self.until_s = self._turn = None
         self._recent.clear()

@@ -26,13 +26,15 @@ class RetryBudget:
 
     def requested(self) -> None:
         """Count a request of a client."""
-        self._fade()
+        if (now_s := self._clock()) >= self._due_s:
+            self._fade(now_s)
         self._requests += 1
 
     @property
     def has_room(self) -> bool:
         """Return whether one may be sent again now."""
-        self._fade()
+        if (now_s := self._clock()) >= self._due_s:
+            self._fade(now_s)
         return self._retries + 1 <= max(self._requests * self._part, ALWAYS if self._part else 0)
 
     def take(self) -> bool:
@@ -42,11 +44,9 @@ class RetryBudget:
         self._retries += 1
         return True
 
-    def _fade(self) -> None:
-        now_s = self._clock()
-        if now_s >= self._due_s:
-            times = int((now_s - self._due_s) // HALVED_EVERY_S) + 1
-            part = 0.5 ** min(times, 64)
-            self._requests *= part
-            self._retries *= part
-            self._due_s += times * HALVED_EVERY_S
+    def _fade(self, now_s: float) -> None:
+        times = int((now_s - self._due_s) // HALVED_EVERY_S) + 1
+        part = 0.5 ** min(times, 64)
+        self._requests *= part
+        self._retries *= part
+        self._due_s += times * HALVED_EVERY_S

@@ -24,7 +24,7 @@ first served, and nobody passes it. Nothing here does I/O, or reads a clock but 
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -117,7 +117,8 @@ class Group:
         self.budget = RetryBudget(self.rules.retry.part if self.rules.retry is not None else 0.0, clock=clock)
         #: Statuses whose answers are looked at before they go to a client.
         self.telling = NOTHING_DONE | (self.rules.retry.on if self.rules.retry is not None else frozenset())
-        self._queue: list[_Waiting] = []
+        #: Those who wait for a place.
+        self.queue: list[_Waiting] = []
 
     @property
     def plain(self) -> bool:
@@ -129,28 +130,30 @@ class Group:
     @property
     def has_room(self) -> bool:
         """Return whether another request may wait in the queue."""
-        return self.rules.queue is not None and len(self._queue) < self.rules.queue.size
+        return self.rules.queue is not None and len(self.queue) < self.rules.queue.size
 
     @property
     def queued(self) -> int:
         """Return how many requests wait for a place."""
-        return len(self._queue)
+        return len(self.queue)
 
     @property
     def has_key(self) -> bool:
         """Return whether the gateway has a key for it; if not, the client's credential is sent."""
         return self.members[0].pool.endpoint.api_key is not None
 
-    def candidates(self, model: str | None, *, without: Iterable[Member] = ()) -> Iterator[Member]:
-        """Yield the endpoints that may take a request for `model` now."""
+    def candidates(self, model: str | None, *, without: Collection[Member] = ()) -> list[Member]:
+        """Return the endpoints that may take a request for `model` now."""
         now_s = self.clock()
-        for member in self.members:
-            if member not in without and member.serves(model) and member.obstacle(now_s) is None:
-                yield member
+        return [
+            member
+            for member in self.members
+            if member.obstacle(now_s) is None and member not in without and (not member.models or member.serves(model))
+        ]
 
-    def choose(self, sticky: bytes, model: str | None, *, without: Iterable[Member] = ()) -> Member | None:
+    def choose(self, sticky: bytes, model: str | None, *, without: Collection[Member] = ()) -> Member | None:
         """Return the endpoint for a request, or None: none can take it now. It has no place there yet."""
-        found = tuple(self.candidates(model, without=without))
+        found = self.candidates(model, without=without)
         return choose(found, self.rules.balance, sticky) if found else None
 
     def busy(self, model: str | None) -> bool:
@@ -193,6 +196,8 @@ class Group:
     def take(self, member: Member, *, whole: bool = True) -> Probe | None:
         """Take a place at an endpoint. Return the probe of its breaker that the request is (`Breaker.begin`)."""
         member.inflight += 1
+        if member.breaker.until_s is None:
+            return None
         return member.breaker.begin(self.clock(), whole=whole)
 
     def give_back(self, member: Member, *, failed: bool | None, probe: Probe | None) -> None:
@@ -206,7 +211,8 @@ class Group:
                 self._admitted(member)
         elif member.breaker.failed(self.clock(), probe):
             self._ejected(member, "breaker", for_s=member.breaker.waits_s(self.clock()))
-        self.serve_queue()
+        if self.queue:
+            self.serve_queue()
 
     def answered(self, member: Member, *, probe: Probe | None) -> None:
         """Note that a good answer began."""
@@ -222,13 +228,13 @@ class Group:
         if rules is None or not self.has_room:
             raise self.unavailable(tries.model)
         waiting = _Waiting(tries, asyncio.get_running_loop().create_future())
-        self._queue.append(waiting)
+        self.queue.append(waiting)
         try:
             async with asyncio.timeout(rules.wait_s):
                 return await waiting.future
         except BaseException as error:
-            if waiting in self._queue:
-                self._queue.remove(waiting)
+            if waiting in self.queue:
+                self.queue.remove(waiting)
             if waiting.future.done() and not waiting.future.cancelled():
                 tries.ended(failed=None)
             if not isinstance(error, TimeoutError):
@@ -243,13 +249,13 @@ class Group:
 
     def serve_queue(self) -> None:
         """Give places that are free to those who wait, in their order."""
-        for waiting in tuple(self._queue):
+        for waiting in tuple(self.queue):
             if waiting.future.done():  # it was cancelled in this turn of the event loop
-                self._queue.remove(waiting)
+                self.queue.remove(waiting)
                 continue
             member = self.choose(waiting.tries.sticky, waiting.tries.model)
             if member is not None:
-                self._queue.remove(waiting)
+                self.queue.remove(waiting)
                 waiting.tries.use(self, member)
                 waiting.future.set_result(member)
 
@@ -275,7 +281,7 @@ class Group:
             member.pool.sweep(now_s)
         if self.checks is not None:
             self.checks.sweep(now_s)
-        if self._queue:
+        if self.queue:
             self.serve_queue()
 
     def close(self) -> None:

@@ -76,7 +76,7 @@ class Member:
         """Return why it may get no request now; None: it may."""
         if not self.healthy:
             return "unhealthy"
-        if not self.breaker.admits(now_s):
+        if self.breaker.until_s is not None and not self.breaker.admits(now_s):
             return "open"
         if now_s < self._paused_until_s:
             return "pausing"

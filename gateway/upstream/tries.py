@@ -94,7 +94,8 @@ class Tries:
         Raises GatewayError if none can take it: circuit_open, upstream_limited, overloaded, upstream_unavailable, or
         what `enter` raised for `home`.
         """
-        self.home.serve_queue()  # a breaker or a pause may be over, and others wait for longer
+        if self.home.queue:
+            self.home.serve_queue()  # a breaker or a pause may be over, and others wait for longer
         found, self._chosen = self._chosen, None
         if found is None or found[1].obstacle(self.home.clock()) is not None:
             found = self._next()
@@ -125,7 +126,7 @@ class Tries:
 
     def answered(self) -> None:
         """Note that a good answer began: from now on it goes to the client."""
-        if self.member is not None:
+        if self.member is not None and self._probe is not None:
             self.group.answered(self.member, probe=self._probe)
 
     def ended(self, *, failed: bool | None) -> None:
@@ -196,7 +197,7 @@ class Tries:
         """Return where the next try goes, or None: it would have to wait, or nobody can take it."""
         home, self._refusal = self.home, None
         member = home.choose(self.sticky, self.model, without=self._tried)
-        if member is not None and self._enters(home):
+        if member is not None and (self._enter is None or self._enters(home)):
             return home, member
         if self._refusal is None and home.busy(self.model) and home.has_room and self._enters(home):
             return None

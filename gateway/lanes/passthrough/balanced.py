@@ -69,10 +69,9 @@ class Balanced(Splice):
             fallbacks=ways.fallbacks,
             enter=self._enter,
         )
-        if ways.group.rules.retry is not None:
-            self._kept = []
-            for piece in pieces:
-                self._keep(piece)
+        retry = ways.group.rules.retry
+        if retry is not None and (kept_bytes := sum(map(len, pieces))) <= retry.body_bytes:
+            self._kept, self._kept_bytes = pieces, kept_bytes
         self._pending = [b"", *pieces]
         self._next(tries)
 
@@ -271,8 +270,7 @@ class Balanced(Splice):
 
     def _complete(self, *, excess: bool) -> None:
         status = self._account.status
-        at_fault = str(status) in FAILING
-        self._end(failed=at_fault if at_fault or status < HTTPStatus.INTERNAL_SERVER_ERROR else None)
+        self._end(failed=False if status < 500 else str(status) in FAILING or None)
         super()._complete(excess=excess)
 
     def _switch(self, head: ResponseHead, data: bytes, came: float) -> None:
@@ -288,6 +286,7 @@ class Balanced(Splice):
         super().client_gone()
 
     def _end(self, *, failed: bool | None) -> None:
-        """Give back the place at the endpoint."""
-        if self._tries is not None:
-            self._tries.ended(failed=failed)
+        """Give back the place at the endpoint. Idempotent; there are no tries after it."""
+        tries, self._tries = self._tries, None  # it may hold `_enter`, and so this transaction
+        if tries is not None:
+            tries.ended(failed=failed)

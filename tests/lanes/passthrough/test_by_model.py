@@ -83,6 +83,9 @@ async def test_equal_heads_go_different_ways() -> None:
                 await breathe(5)
             assert (await client.read_response()).payload == (b"two" if model.startswith("llama") else b"one")
         assert (len(one.requests), len(other.requests)) == (2, 2)
+        for model in [f"{name}-{number}" for number in range(9) for name in ("llama", "gpt")]:
+            await client.send(post(body(model), CHAT))
+            assert (await client.read_response()).payload == (b"two" if model.startswith("llama") else b"one")
 
 
 async def test_the_request_goes_on_as_soon_as_the_model_is_known() -> None:
