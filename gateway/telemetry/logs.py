@@ -188,11 +188,12 @@ def without_secrets(value: object, hidden: Sequence[str]) -> str:
 
 def _readable(facts: Mapping[str, object]) -> str:
     """Return the record for a person: control characters escaped, a traceback on indented lines of its own."""
-    rest = "".join(f" {_escaped(name)}={_escaped(value)}" for name, value in facts.items() if name not in _LAID_OUT)
-    line = f"{str(facts.get('ts', ''))[11:19]} {facts.get('level', ''):<7} {_escaped(facts.get('event', ''))}{rest}"
+    rest = "".join(f" {escaped(name)}={escaped(value)}" for name, value in facts.items() if name not in _LAID_OUT)
+    line = f"{str(facts.get('ts', ''))[11:19]} {facts.get('level', ''):<7} {escaped(facts.get('event', ''))}{rest}"
     trace = str(facts.get("traceback", "")).split("\n")
-    return "\n".join([line, *(f"    {_escaped(part)}" for part in trace if part)])
+    return "\n".join([line, *(f"    {escaped(part)}" for part in trace if part)])
 
 
-def _escaped(value: object) -> str:
+def escaped(value: object) -> str:
+    """Return any value as text without control characters: their codes instead."""
     return _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", str(value))

@@ -13,11 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from ssl import get_default_verify_paths
-from time import monotonic
-from typing import Any, Final, cast
+from typing import Final, cast
 
-import requests
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
@@ -28,8 +25,9 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags, TraceSt
 from opentelemetry.trace.status import Status, StatusCode
 
 from gateway import __version__
-from gateway.telemetry.logs import without_secrets
+from gateway.telemetry.logs import escaped, without_secrets
 from gateway.telemetry.shared_counts import Counted
+from gateway.tracing.session import TIMEOUT_S, CollectorSession
 from gateway.tracing.tracer import Attribute, Record
 
 log = logging.getLogger("gateway")
@@ -37,11 +35,8 @@ log = logging.getLogger("gateway")
 #: Spans that wait for the thread, and how many of them go in one request.
 WAITING: Final = 8192
 BATCH: Final = 512
-#: How long a span waits at most while the collector keeps up, and how long the collector may take over a request.
+#: How long a span waits at most while the collector keeps up.
 DELAY_S: Final = 1.0
-TIMEOUT_S: Final = 10.0
-#: So much of a collector's answer is read; all of one that says what OTLP has to say is less.
-ANSWER_BYTES: Final = 16 << 10
 #: How long the last spans may take when the gateway stops.
 LAST_S: Final = 3.0
 #: Longer texts in attributes are cut: models and tools have their names from others.
@@ -49,7 +44,6 @@ TEXT_CHARS: Final = 256
 #: So much of a text is looked at, and so many items of a list are sent.
 READ_CHARS: Final = 4096
 LIST_ITEMS: Final = 8
-_REDIRECTION: Final = 3  # the hundreds of its status
 _FAMILY: Final = "gateway_trace_spans"
 _KINDS: Final = {"internal": SpanKind.INTERNAL, "server": SpanKind.SERVER, "client": SpanKind.CLIENT}
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
@@ -78,23 +72,6 @@ class _Waiting:
 
     def __init__(self, record: Record) -> None:
         self.record = record
-
-
-class _Session(requests.Session):
-    """A session that is done with an answer once it has its status: who answers must not fill memory, or hold a thread.
-
-    A redirection is a failure. It is not followed, because the headers are for the collector that is configured.
-    """
-
-    def request(self, *args: Any, **options: Any) -> requests.Response:
-        end_s, left = monotonic() + TIMEOUT_S, ANSWER_BYTES
-        response = super().request(*args, **{**options, "stream": True})
-        with response:
-            while left > 0 and monotonic() < end_s and (part := response.raw.read1(left)):
-                left -= len(part)
-        if response.status_code // 100 == _REDIRECTION:
-            raise requests.TooManyRedirects("none is followed", response=response)
-        return response
 
 
 class Sending:
@@ -145,6 +122,9 @@ class Sending:
         try:
             await asyncio.wait_for(sent.wait(), LAST_S)
         except TimeoutError:
+            left = self._put - self._exporter.sent - self._exporter.failed
+            log.warning("%d spans of traces are lost: %s did not take them in %g s", left, self._exporter.url, LAST_S)
+            self._exporter.is_failing = True  # which the log has now
             self._exporter.shutdown()  # a wait between two attempts ends; an attempt under way ends with the process
 
 
@@ -154,8 +134,8 @@ class _Exporter(SpanExporter):
     def __init__(self, collector: Collector, secrets: Callable[[], Iterable[str]]) -> None:
         self.taken = self.sent = self.failed = 0
         self._secrets = secrets
-        self._url = collector.url
-        self._is_failing = False
+        self.url = collector.url
+        self.is_failing = False
         self._resource = Resource.create(
             {
                 "service.name": collector.service,
@@ -163,16 +143,9 @@ class _Exporter(SpanExporter):
                 "service.instance.id": collector.instance,
             }
         )
-        session = _Session()
-        session.trust_env = False  # neither a proxy nor a password that only the environment knows of
-        ca_file = collector.ca_file or get_default_verify_paths().cafile
+        self._session = CollectorSession(collector.headers, collector.ca_file)
         self._otlp = OTLPSpanExporter(
-            endpoint=collector.url,
-            headers=collector.headers,
-            certificate_file=None if ca_file is None else str(ca_file),
-            timeout=TIMEOUT_S,
-            compression=Compression.Gzip,
-            session=session,
+            endpoint=collector.url, timeout=TIMEOUT_S, compression=Compression.Gzip, session=self._session
         )
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
@@ -185,11 +158,12 @@ class _Exporter(SpanExporter):
         else:
             self.failed += len(waiting)
         is_failing = result is not SpanExportResult.SUCCESS
-        if is_failing and not self._is_failing:
-            log.warning("traces cannot be sent to %s: their spans are dropped until it takes them again", self._url)
-        elif self._is_failing and not is_failing:
-            log.info("traces are sent to %s again", self._url)
-        self._is_failing = is_failing
+        if is_failing and not self.is_failing:
+            problem = self._session.problem or "the SDK refused to send them"
+            log.warning("traces cannot be sent to %s: %s. Spans are lost until it takes them again", self.url, problem)
+        elif self.is_failing and not is_failing:
+            log.info("traces are sent to %s again", self.url)
+        self.is_failing = is_failing
         return result
 
     def shutdown(self) -> None:
@@ -224,7 +198,7 @@ def _context(trace_id: str, span_id: str, *, state: str = "", is_remote: bool = 
 
 
 def _clean(value: Attribute, secrets: tuple[str, ...]) -> str | bool | int | float | tuple[str, ...]:
-    """Return a value as it may leave: texts in UTF-8, without secrets, and not long."""
+    """Return a value as it may leave: texts in UTF-8, without secrets and control characters, and not long."""
     if isinstance(value, str):
         return _clean_text(value[:READ_CHARS], secrets)
     if isinstance(value, tuple):
@@ -236,4 +210,4 @@ def _clean(value: Attribute, secrets: tuple[str, ...]) -> str | bool | int | flo
 @lru_cache(maxsize=1024)
 def _clean_text(text: str, secrets: tuple[str, ...]) -> str:
     """Return a text as it may leave. Nearly all texts of spans come again and again."""
-    return without_secrets(text, secrets)[:TEXT_CHARS]
+    return escaped(without_secrets(text, secrets))[:TEXT_CHARS]
