@@ -73,6 +73,7 @@ MAY_IMPORT_WEB = (
 #: Imports inside a function, each with the reason it carries in the code.
 LAZY = {
     ("gateway/__main__.py", "gateway.cli.main"),
+    ("gateway/lanes/passthrough/unread.py", "gateway.lanes.passthrough.usual"),
     ("gateway/server/app.py", "gateway.demo.app"),
     ("gateway/server/lanes/tracing.py", "gateway.tracing.export"),
     ("gateway/server/console.py", "gateway.console.assembly"),

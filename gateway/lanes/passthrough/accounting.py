@@ -26,6 +26,7 @@ class Accounting:
     sent_at = 0.0
     received_bytes = 0
     sent_bytes = 0
+    beginning = b""  # a regular answer that came whole with its head, and what came behind it
     tokens: int | None = None  # that the request used, where that is read
     reads_at_once = False  # they are wanted when it is closed
     tries = 0  # where the endpoint was chosen

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Final
 
 from gateway.errors import GatewayError
-from gateway.http.body import Body, LengthBody
+from gateway.http.body import Body
 from gateway.http.response_head import ResponseHead
 from gateway.lanes.classify import plainly
 from gateway.lanes.passthrough.accounting import Accounting
@@ -74,7 +74,6 @@ class MeteredAccounting(Accounting):
     """The account of one transaction, with what is kept of its answer."""
 
     asked_model = ""  # that the request names, where its upstream is chosen by that
-    beginning = b""  # the bytes with which the answer began, from its head on
     kept: Kept | None = None
 
     def close(
@@ -84,21 +83,23 @@ class MeteredAccounting(Accounting):
         plan = self._plan
         meter, beginning = plan.meter, self.beginning
         assert meter is not None
+        if (
+            beginning
+            and outcome == "ok"
+            and self.sent_bytes <= SHORT_BYTES
+            and beginning.startswith(_OBJECT, (start := len(beginning) - self.sent_bytes) - 4)
+            and self.status < 400
+            and meter.reads
+            and not self.reads_at_once
+        ):
+            holds = () if plan.admission is None else self.take_holds()
+            meter.unread.add((plan, beginning[start:], self.received_bytes, self.asked_model, holds), listener.loop)
+            return
         is_whole = outcome in ("ok", "error")
         if error is not None or (self.status >= 400 and outcome != "cancelled"):
             self._record(meter, Usage(rejected=True))
         elif not meter.reads or not self.sent_at:
             self._record(meter, Usage(cut=not is_whole))
-        elif (
-            outcome == "ok"
-            and self.kept is None
-            and self.sent_bytes <= SHORT_BYTES
-            and beginning.startswith(_OBJECT, (start := len(beginning) - self.sent_bytes) - 4)
-            and not self.reads_at_once
-        ):
-            holds = () if plan.admission is None else self.take_holds()
-            about = plan, beginning[start:], self.received_bytes, self.asked_model, holds
-            meter.unread.add(about, listener.loop)
         else:
             usage, model = self._usage(meter, not is_whole)
             if not model and self.asked_model:
@@ -160,18 +161,13 @@ class Metering(Splice):
     _is_plain = False  # the answer is not compressed
     _ring: deque[bytes] | None = None  # whole chunks that went past us
 
-    def _head_received(self, data: bytes) -> None:
-        account = self._account
-        if self._heads is None:
-            account.beginning = data
-        super()._head_received(data)
-        body = self._answer
-        if type(body) is LengthBody and self._heads is None and account.status < 400:  # regular, and not whole yet
-            start = len(data) - account.sent_bytes
-            keep = self._begin_to_keep(_coding_in(data[:start]))
-            keep(data[start:])
-            self._answer = TeedLengthBody(body.left, keep)
-            account.beginning = b""
+    def _rest_of(self, data: bytes, left: int) -> Body:
+        if self._account.status >= 400:
+            return super()._rest_of(data, left)
+        start = len(data) - self._account.sent_bytes
+        keep = self._begin_to_keep(_coding_in(data[:start]))
+        keep(data[start:])
+        return TeedLengthBody(left, keep)
 
     def _body_of(self, head: ResponseHead, *, payload_only: bool) -> Body:
         if head.status >= 400:

@@ -146,13 +146,18 @@ class Splice(Sending):
                 client.write(data if len(data) <= whole else data[:whole])
                 self._account.head_forwarded(came)
                 if len(data) >= whole:
+                    self._account.beginning = data
                     self._account.sent_bytes = length
                     self._complete(excess=len(data) > whole)
                 else:
                     self._account.sent_bytes = len(data) - head_bytes
-                    self._answer = LengthBody(whole - len(data))
+                    self._answer = self._rest_of(data, whole - len(data))
                 return
         self._irregular_head(data, came)
+
+    def _rest_of(self, _data: bytes, left: int) -> Body:
+        """Return the reader of the `left` bytes behind those of a regular answer that are here."""
+        return LengthBody(left)
 
     def _irregular_head(self, data: bytes, came: float) -> None:
         """Interim answers, other framings, hop-by-hop fields, heads in pieces."""

@@ -6,7 +6,6 @@ and whoever wants to know what was used reads it first.
 """
 
 from asyncio import AbstractEventLoop
-from collections.abc import Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -15,6 +14,7 @@ from gateway.usage.answers import of_whole
 from gateway.usage.tokens import BYTES_A_TOKEN, Tokens, Usage
 
 if TYPE_CHECKING:
+    from gateway.lanes.passthrough.usual import Read
     from gateway.limits.limiter import Hold
 
 #: So many answers wait at most. More would not stay in the cache themselves until they are read.
@@ -53,21 +53,32 @@ class Unread:
         """Read and record all answers that wait. Neighbours with the same plan and model are recorded as one sum."""
         if not self._waiting:
             return
+        # Late: its decoder's library is loaded only where answers are read.
+        from gateway.lanes.passthrough.usual import read_usual
+
         waiting, self._waiting = self._waiting, []
-        alike: list[Tokens] = []
         plan, model = waiting[0][0], ""
+        requests = asked = cached = written = answered = reasoning = 0
         for its_plan, body, asked_bytes, asked_model, holds in waiting:
-            tokens, its_model, _ = of_whole(body)
-            if tokens is None or (asked_model and not its_model):
-                tokens = _record_alone(its_plan, tokens, its_model, body, asked_bytes, asked_model)
+            said = read_usual(body) or _said(body)
+            if said is None or (asked_model and not said[-1]):
+                used = _record_alone(its_plan, body, asked_bytes, asked_model)
             else:
-                if its_model != model or its_plan is not plan:
-                    _record(plan, model, alike)
-                    alike, plan, model = [], its_plan, its_model
-                alike.append(tokens)
+                its_asked, its_cached, its_written, its_answered, its_reasoning, its_model = said
+                if its_plan is not plan or its_model != model:
+                    _record(plan, model, requests, Tokens(asked, cached, written, answered, reasoning))
+                    plan, model = its_plan, its_model
+                    requests = asked = cached = written = answered = reasoning = 0
+                requests += 1
+                asked += its_asked
+                cached += its_cached
+                written += its_written
+                answered += its_answered
+                reasoning += its_reasoning
+                used = its_asked + its_answered
             for hold in holds:
-                hold.end(tokens.input + tokens.output)
-        _record(plan, model, alike)
+                hold.end(used)
+        _record(plan, model, requests, Tokens(asked, cached, written, answered, reasoning))
 
     def _read_in_time(self) -> None:
         self._is_timed = False
@@ -84,26 +95,30 @@ def estimated(tokens: Tokens | None, answered: int, asked_bytes: int, *, cut: bo
     return Usage(tokens._replace(output=max(tokens.output, answered)), cut=cut, estimated=True)
 
 
-def _record(plan: Plan, model: str, alike: Sequence[Tokens]) -> None:
+def _said(body: bytes) -> "Read | None":
+    """Return what an answer that is not the usual one says of itself; None: it does not say its tokens."""
+    tokens, model, _ = of_whole(body)
+    return None if tokens is None else (*tokens, model)
+
+
+def _record(plan: Plan, model: str, requests: int, tokens: Tokens) -> None:
     """Record answers with the same plan and model as one sum."""
-    if alike:
-        tokens = alike[0] if len(alike) == 1 else Tokens(*map(sum, zip(*alike, strict=True)))
-        _tell(plan, Usage(tokens, requests=len(alike)), model)
+    if requests:
+        _tell(plan, Usage(tokens, requests=requests), model)
 
 
-def _record_alone(
-    plan: Plan, tokens: Tokens | None, model: str, body: bytes, asked_bytes: int, asked_model: str
-) -> Tokens:
-    """Record an answer that does not say its tokens, or names no model. Return its tokens."""
+def _record_alone(plan: Plan, body: bytes, asked_bytes: int, asked_model: str) -> int:
+    """Record an answer that does not say its tokens, or names no model. Return how many it used."""
     meter = plan.meter
     assert meter is not None
+    tokens, model, _ = of_whole(body)
     usage = Usage() if tokens is None else Usage(tokens)
     if tokens is None and meter.asks:
         usage = estimated(None, ceil(len(body) / BYTES_A_TOKEN) if meter.answers else 0, asked_bytes, cut=False)
     if asked_model and not model:
         usage, model = usage._replace(asked=True), asked_model
     _tell(plan, usage, model)
-    return usage.tokens
+    return usage.tokens.input + usage.tokens.output
 
 
 def _tell(plan: Plan, usage: Usage, model: str) -> None:
