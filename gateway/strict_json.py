@@ -16,6 +16,8 @@ _PLACE_CHARS: Final = 200
 _TOO_LARGE: Final = "a number is too large"
 _NO_TEXT: Final = "a text is not valid Unicode: it has half of a character (a lone surrogate)"
 _NESTING = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[{}\[\]]', re.DOTALL)
+#: The parts of a JSON text without the space between them.
+_NO_SPACE = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^" \t\n\r]++', re.DOTALL)
 
 
 #: A value and the way to it: the place of the value that holds it, and its name or number there.
@@ -64,12 +66,15 @@ def loads(text: str, *, most_values: int = VALUES_LIMIT) -> Any:
 def read(content: bytes, *, most_values: int = VALUES_LIMIT) -> Any:
     """Return the value of a JSON text in UTF-8. Raises StrictJsonError as `loads` does.
 
-    A text that a compact serializer writes again byte for byte has one reading: it needs no closer look.
+    A text that a compact serializer writes again byte for byte, but for space between its parts, has one reading: it
+    needs no closer look.
     """
     if not holds_more(content, most_values):
         try:
             value = orjson.loads(content)
-            if orjson.dumps(value) == content and not _is_deep(content, value):
+            written = orjson.dumps(value)
+            is_same = written == content or written == b"".join(_NO_SPACE.findall(content))
+            if is_same and not _is_deep(content, value):
                 return value
         except (ValueError, TypeError):
             pass

@@ -131,7 +131,8 @@ class Calls:
                 if patience.left_s <= 0:
                     raise TimeoutError
                 await asyncio.wait(ends, timeout=patience.left_s, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait({asked}, timeout=_GRACE_S)
+            if not asked.done():
+                await asyncio.wait({asked}, timeout=_GRACE_S)
             if not asked.done() or asked.cancelled():
                 raise LostError
             return asked.result()

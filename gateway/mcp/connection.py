@@ -29,7 +29,6 @@ from mcp_types import (
     UNSUPPORTED_PROTOCOL_VERSION,
     CallToolRequest,
     CallToolRequestParams,
-    CallToolResult,
     GetPromptRequest,
     Implementation,
     ListPromptsRequest,
@@ -168,14 +167,14 @@ class McpConnection:
         request = CallToolRequest(params=params)
         with _mapped():
             try:
-                result = await self.session.send_request(request, CallToolResult, progress_callback=told)
+                raw: Json = await self.session.send_request(request, _AS_WRITTEN, progress_callback=told)
             except MCPError as error:
                 if error.code != HEADER_MISMATCH:
                     raise
                 # Nothing ran: the server wants arguments as headers, by a schema that it has changed since.
                 await self.tools()
-                result = await self.session.send_request(request, CallToolResult, progress_callback=told)
-        return dict(_completed((result.meta or {})[_RAW]))
+                raw = await self.session.send_request(request, _AS_WRITTEN, progress_callback=told)
+        return _completed(raw["_meta"][_RAW])
 
     def offers(self, kind: str) -> bool:
         """Return whether the server declares this kind of things: `prompts` or `resources`."""

@@ -42,6 +42,8 @@ def tool_result(answer: Json, *, limit_chars: int = RESULT_CHARS) -> ToolResult:
 
 def _passed(structured: Any) -> tuple[Any, str]:
     """Return structured content as clients may read it, or None and a note on it."""
+    if structured is None:
+        return None, ""
     try:
         written = orjson.dumps(structured)
     except orjson.JSONEncodeError:

@@ -18,6 +18,9 @@ _SINCE: Final[Mapping[object, str]] = {"audio": "2025-03-26", "resource_link": "
 #: A text that has room in every result, whatever its characters.
 _SHORT_CHARS: Final = 32 << 10
 
+#: The fields of a text without more, which every version has.
+_PLAIN: Final = {"type", "text"}
+
 #: The entry in `_meta` that names the run of a result.
 _RUN: Final = "twolane/run"
 
@@ -73,6 +76,8 @@ def _noted(part: Json) -> Json:
 
 def _are_valid(blocks: Sequence[Json], version: str) -> bool:
     """Return whether a result may have these blocks in this version of the protocol."""
+    if all(block.keys() == _PLAIN and block["type"] == "text" and isinstance(block["text"], str) for block in blocks):
+        return True
     head: Json = {"resultType": "complete"} if version in MODERN_PROTOCOL_VERSIONS else {}
     try:
         written = serialize_server_result("tools/call", version, {**head, "content": blocks})

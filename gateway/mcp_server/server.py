@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 from mcp.server import Server
@@ -52,6 +53,15 @@ class ToolServer(Server[Any]):
     """The SDK's server, which announces to clients of the older era that its lists change, if they have sessions."""
 
     has_sessions = True
+
+    @property
+    def server_info_stamp(self) -> Json:
+        """Return what each result says of this server."""
+        return dict(self._stamp)
+
+    @cached_property
+    def _stamp(self) -> Json:
+        return self.server_info.model_dump(by_alias=True, mode="json", exclude_none=True)  # only texts
 
     def create_initialization_options(
         self,

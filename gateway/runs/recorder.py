@@ -303,9 +303,8 @@ class RunRecorder:
         """End the run, if it was ever begun."""
         if self.run is None:
             return
-        self.run = replace(self.run, answer=answer)
-        if error is not None:
-            self.run = replace(self.run, error_code=error.code, error=error.message)
+        code, message = (self.run.error_code, self.run.error) if error is None else (error.code, error.message)
+        self.run = replace(self.run, answer=answer, error_code=code, error=message)
         self._event("run.finished", {"state": state})
         with suppress(*([GatewayError] if state == "cancelled" else [])):  # whoever cancelled the run was first
             await self._later(state)
@@ -358,7 +357,7 @@ class RunRecorder:
         """Write before an effect."""
         try:
             change = self._change(state, effects=effects)
-            await self._commit(replace(change, approvals=approvals, asks_once=asks_once))
+            await self._commit(replace(change, approvals=approvals, asks_once=asks_once) if approvals else change)
         except StoreError as error:
             log.error("run %s cannot be written down: %s", self.exchange.id, error)
             raise unwritten(error, "The gateway cannot write down what it does next, so it does nothing.") from None

@@ -87,13 +87,16 @@ class GuardedNetwork(httpx2.AsyncBaseTransport):
             if isinstance(error, GatewayError):
                 raise httpx2.ReadError(f"{CLOSED}: the server gave no answer") from None
             raise
-        headers = httpx2.Headers([(field.name, field.value) for field in head.fields])
-        is_stream = headers.get("content-type", "").lower().startswith("text/event-stream")
-        if headers.get("content-encoding", "identity").lower() != "identity":
+        body = _Body(call)
+        response = httpx2.Response(
+            head.status, headers=[(field.name, field.value) for field in head.fields], stream=body
+        )
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
             call.close()
             raise httpx2.ReadError("the server packed its answer, which it was not asked for")
-        body = _Body(call, limit_bytes=None if is_stream else self._max_bytes)
-        return httpx2.Response(head.status, headers=headers, stream=body)
+        if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+            body.limit_bytes = self._max_bytes
+        return response
 
     def _pool(self, origin: _Origin) -> GuardedPool:
         pool = self._pools.get(origin)
@@ -120,21 +123,21 @@ class GuardedNetwork(httpx2.AsyncBaseTransport):
 class _Body(httpx2.AsyncByteStream):
     """An answer's body. Its problems are a StreamError, which the SDK takes for that of one answer only."""
 
-    def __init__(self, call: UpstreamCall, *, limit_bytes: int | None) -> None:
+    def __init__(self, call: UpstreamCall) -> None:
         self._call = call
-        self._limit_bytes = limit_bytes
+        self.limit_bytes: int | None = None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size_bytes, counter = 0, ValueCounter()
         try:
             while piece := await self._call.more():
                 size_bytes += len(piece)
-                if self._limit_bytes is not None:
+                if self.limit_bytes is not None:
                     counter.feed(piece)
                     if counter.count > SERVICE_VALUES_LIMIT:
                         raise httpx2.StreamError(f"it holds more than {SERVICE_VALUES_LIMIT} values")
-                    if size_bytes > self._limit_bytes:
-                        raise httpx2.StreamError(f"it is longer than {self._limit_bytes} bytes")
+                    if size_bytes > self.limit_bytes:
+                        raise httpx2.StreamError(f"it is longer than {self.limit_bytes} bytes")
                 yield piece
         except GatewayError:
             raise httpx2.StreamError(f"{CLOSED}: the answer broke off") from None

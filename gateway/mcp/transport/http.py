@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterable, Callable
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
+from typing import Any
 
 import anyio
 import httpx2
@@ -46,7 +47,8 @@ class HttpTransport:
     async def __aenter__(self) -> Streams:
         endpoint = self._endpoint
         web = GuardedNetwork(private_networks=endpoint.private_networks, max_bytes=MAX_BYTES)
-        client = httpx2.AsyncClient(
+        client = _Client(
+            endpoint.url,
             transport=_Answering(web, tokens=self._tokens(web), lost=self._lost),
             headers={**endpoint.headers, "Accept-Encoding": "identity"},
             timeout=None,  # a call has its own time, a stream has none, and a connection that of its pool
@@ -85,6 +87,17 @@ class HttpTransport:
         self._tell_lost(reason)
         if self._handing is not None:
             self._handing.cancel()
+
+
+class _Client(httpx2.AsyncClient):
+    """A client of one address, which is read once and not for each request."""
+
+    def __init__(self, url: str, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._text, self._url = url, httpx2.URL(url)
+
+    def build_request(self, method: str, url: httpx2.URL | str, **parts: Any) -> httpx2.Request:
+        return super().build_request(method, self._url if url == self._text else url, **parts)
 
 
 class _Answering(httpx2.AsyncBaseTransport):
