@@ -24,7 +24,8 @@ from gateway.mcp.words import (
     one_line,
     sent_bytes,
 )
-from gateway.tools.results import clean
+from gateway.tools.results import clean, cleaning
+from gateway.turns import Work
 
 #: Of one result.
 BLOCKS: Final = 500
@@ -57,15 +58,15 @@ class _UnfitError(Exception):
     """The reason why a block is not passed on."""
 
 
-def read_blocks(content: Any) -> Sequence[Block]:
-    """Read the content of a result, of any shape."""
+def read_blocks(content: Any) -> Work[Sequence[Block]]:
+    """Read the content of a result, of any shape, in parts."""
     blocks = content if isinstance(content, list) else [] if content is None else [content]
     found: list[Block] = []
     room_bytes, room_chars = RESULT_BYTES, RESULT_CHARS
     for block in blocks[:BLOCKS]:
         try:
             text = _text_of(block)
-            one = _read(block if len(text) <= room_chars else _with_text(block, shortened(text, room_chars)))
+            one = yield from _read(block if len(text) <= room_chars else _with_text(block, shortened(text, room_chars)))
             one = replace(one, line=text) if one.is_text else one
             room_chars -= min(len(text), room_chars)
             size_bytes = _size_bytes(one.block)
@@ -75,6 +76,7 @@ def read_blocks(content: Any) -> Sequence[Block]:
         except _UnfitError as reason:
             one = _noted(_left_out(block, str(reason)))
         found.append(one)
+        yield
     if len(blocks) > BLOCKS:
         found.append(
             _noted(f"[{len(blocks) - BLOCKS:,} more blocks of content, left out: at most {BLOCKS:,} are shown]")
@@ -126,15 +128,15 @@ def fitted(blocks: Sequence[Json], *, room_bytes: int) -> list[Json]:
     return [*kept, _noted(f"[{more:,} more blocks of content, left out: {_TOO_LARGE}]").block] if more else kept
 
 
-def contents_of(value: Any) -> Json:
-    """Return the contents of a resource: a text or data, with its address. Raises ValueError with the reason."""
+def contents_of(value: Any) -> Work[Json]:
+    """Read the contents of a resource in parts: a text or data, with its address. Raises ValueError with the reason."""
     if not isinstance(value, dict):
         raise ValueError("it is no JSON object")
     if (uri := address_of(value.get("uri"))) is None:
         raise ValueError("its address is none")
     further = filled(mimeType=media_type_of(value.get("mimeType")), meta=meta_of(value.get("_meta")))
     if isinstance(text := value.get("text"), str):
-        return {"uri": uri, "text": clean(text), **further}
+        return {"uri": uri, "text": (yield from cleaning(text)), **further}
     if (blob := base64_of(value.get("blob"))) is None:
         raise ValueError("its data is not base64")
     return {"uri": uri, "blob": blob, **further}
@@ -166,14 +168,14 @@ def about_of(value: Json) -> Json:
     }
 
 
-def _read(block: Any) -> Block:
+def _read(block: Any) -> Work[Block]:
     """Return a block as it may go on. Raises _UnfitError."""
     kind = block.get("type") if isinstance(block, dict) else None
     if kind not in _KINDS:
         return _noted(note(block))
     beside = filled(annotations=annotations_of(block.get("annotations")), meta=meta_of(block.get("_meta")))
     if kind == "text" and isinstance(text := block.get("text"), str):
-        return Block(text, {"type": "text", "text": clean(text), **beside}, is_text=True)
+        return Block(text, {"type": "text", "text": (yield from cleaning(text)), **beside}, is_text=True)
     if kind in ("image", "audio"):
         media_type, data = media_type_of(block.get("mimeType"), kind), base64_of(block.get("data"))
         if media_type is None:
@@ -183,7 +185,7 @@ def _read(block: Any) -> Block:
         return Block(note(block), {"type": kind, "data": data, "mimeType": media_type, **beside})
     try:
         if kind == "resource":
-            inner = contents_of(block.get("resource"))
+            inner = yield from contents_of(block.get("resource"))
             is_text = "text" in inner
             line = block["resource"]["text"] if is_text else note(block)
             return Block(line, {"type": kind, "resource": inner, **beside}, is_text)

@@ -16,6 +16,7 @@ from gateway.mcp.content import tool_result
 from gateway.mcp.metrics import OperationMetrics
 from gateway.mcp.types import Config
 from gateway.trace_context import ToolTrace
+from gateway.turns import in_turns
 
 # An answer may have been read just before the connection ended.
 _GRACE_S = 0.25
@@ -91,7 +92,7 @@ class Calls:
             answer = await self._answer(tool, arguments, patience)
             if answer.get("content") is None and answer.get("structuredContent") is None:
                 raise AnsweredError("its answer is no result of a call: it has no content")
-            result = tool_result(answer)
+            result = await in_turns(tool_result(answer))
             return result, "" if result.ok else "tool_error"
         except TimeoutError:
             text = (

@@ -14,20 +14,21 @@ from gateway.contracts.tools import ToolResult
 from gateway.mcp.blocks import RESULT_CHARS, read_blocks, shortened
 from gateway.mcp.words import sent_bytes
 from gateway.tools.call_answer import clean_json
+from gateway.turns import Work
 
 STRUCTURED_BYTES: Final = 500_000
 _NO_CONTENT: Final = "(no content)"
 _NO_REASON: Final = "The tool failed and gave no reason."
 
 
-def tool_result(answer: Json, *, limit_chars: int = RESULT_CHARS) -> ToolResult:
-    """Convert the result of `tools/call` as the server wrote it, of any shape.
+def tool_result(answer: Json, *, limit_chars: int = RESULT_CHARS) -> Work[ToolResult]:
+    """Convert the result of `tools/call` as the server wrote it, of any shape, in parts.
 
     Its blocks and its structured content go along, for clients that can read them, as far as they are what they claim
     to be and not too large. A note in both takes the place of all else.
     """
     ok = answer.get("isError") in (None, False)
-    blocks, structured = list(read_blocks(answer.get("content"))), answer.get("structuredContent")
+    blocks, structured = (yield from read_blocks(answer.get("content"))), answer.get("structuredContent")
     lines = [block.line for block in blocks]
     parts = [block.block for block in blocks]
     if structured is not None and not any(block.is_text and block.line.strip() for block in blocks):

@@ -11,6 +11,7 @@ from typing import Any, Final
 from gateway.contracts.store import Json
 from gateway.mcp.blocks import BLOCKS, EVENT_BYTES, about_of, contents_of, link_of, read_blocks
 from gateway.mcp.words import described, filled, icons_of, meta_of, name_of, one_line, sent_bytes
+from gateway.turns import Work
 
 ENTRIES: Final = 1000
 #: Of one list of one server, in all its pages.
@@ -74,23 +75,26 @@ LISTS: Final[Mapping[str, Callable[[], Entries]]] = {
 }
 
 
-def prompt_result(result: Json) -> Json:
-    """Return the result of `prompts/get`. Raises ValueError with the reason why it is none."""
+def prompt_result(result: Json) -> Work[Json]:
+    """Read the result of `prompts/get` in parts. Raises ValueError with the reason why it is none."""
     messages = _listed(result, "messages")
     if not all(isinstance(one, dict) and one.get("role") in ("user", "assistant") for one in messages):
         raise ValueError("a message is not of the user or the assistant")
-    blocks = read_blocks([one.get("content") for one in messages])
+    blocks = yield from read_blocks([one.get("content") for one in messages])
     told = [{"role": one["role"], "content": block.block} for one, block in zip(messages, blocks, strict=True)]
     return _bounded({"messages": told, **filled(description=described(result.get("description")))})
 
 
-def resource_result(result: Json) -> Json:
-    """Return the result of `resources/read`. Raises ValueError with the reason why it is none."""
+def resource_result(result: Json) -> Work[Json]:
+    """Read the result of `resources/read` in parts. Raises ValueError with the reason why it is none."""
     listed = _listed(result, "contents")
     texts = [one["text"] for one in listed if isinstance(one, dict) and isinstance(one.get("text"), str)]
     if (size := sum(map(len, texts))) > EVENT_BYTES:  # cleaning it would cost more than it is worth
         raise ValueError(f"it has {size:,} characters, which is more than {EVENT_BYTES:,}")
-    return _bounded({"contents": [contents_of(one) for one in listed]})
+    contents: list[Json] = []
+    for one in listed:
+        contents += [(yield from contents_of(one))]
+    return _bounded({"contents": contents})
 
 
 def _listed(result: Json, key: str) -> Sequence[Any]:

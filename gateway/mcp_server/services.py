@@ -23,6 +23,7 @@ from gateway.mcp.words import one_line
 from gateway.mcp_server.errors import no_such
 from gateway.mcp_server.listing import Narrowing
 from gateway.tools.catalog import Configured
+from gateway.turns import Work, in_turns
 
 log = logging.getLogger("gateway")
 
@@ -135,10 +136,10 @@ async def _pages(source: Facing, service: str, method: str, key: str) -> Sequenc
     return list(entries.found.values())
 
 
-async def _asked(source: Facing, service: str, method: str, params: Json, read: Callable[[Json], Json]) -> Json:
+async def _asked(source: Facing, service: str, method: str, params: Json, read: Callable[[Json], Work[Json]]) -> Json:
     """Return the answer of a server, as `read` returns it. Raises MCPError."""
     try:
-        return read(await source.ask(method, params))
+        return await in_turns(read(await source.ask(method, params)))
     except ValueError as error:
         raise MCPError(INTERNAL_ERROR, f"the answer of the service {service!r} is left out: {error}.") from None
     except AnsweredError as error:

@@ -14,6 +14,7 @@ from gateway.contracts.exchange import Exchange
 from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall, ToolResult, ToolSpec
+from gateway.turns import Work, at_once
 
 READ_RESULT: Final = "read_result"
 #: Whose a result is: the tenant and the name of the key, and the end user.
@@ -25,6 +26,9 @@ CONTROL = re.compile(
     "\ud800-\udfff"  # no UTF-8 holds these, so no message could
     "\U000e0000-\U000e0fff]+"  # tags: text that only a model sees
 )
+_ASCII_CONTROL: Final = {code: None for code in range(128) if CONTROL.match(chr(code))}
+#: So many characters take 2 ms at most.
+_PART_CHARS: Final = 16 << 10
 _SPEC = ToolSpec(
     name=READ_RESULT,
     description="Reads more of a tool result that was too long to show whole.",
@@ -51,7 +55,19 @@ class _Kept:
 
 def clean(text: str) -> str:
     """Return `text` without control and invisible formatting characters; line ends and tabs stay."""
-    return CONTROL.sub("", text.replace("\r\n", "\n"))
+    return at_once(cleaning(text))
+
+
+def cleaning(text: str) -> Work[str]:
+    """Clean a text, which may be long, in parts."""
+    text = text.replace("\r\n", "\n")
+    if text.isascii():
+        return text.translate(_ASCII_CONTROL)  # forty times as fast
+    parts = []
+    for start in range(0, len(text), _PART_CHARS):
+        parts.append(CONTROL.sub("", text[start : start + _PART_CHARS]))
+        yield
+    return "".join(parts)
 
 
 def owner_of(exchange: Exchange) -> Owner:

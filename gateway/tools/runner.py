@@ -11,9 +11,10 @@ from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import contained
 from gateway.tools.call_answer import answer_of
 from gateway.tools.catalog import CatalogEntry
-from gateway.tools.results import Results, clean, owner_of
+from gateway.tools.results import Results, cleaning, owner_of
 from gateway.trace_context import ToolTrace
 from gateway.tracing.tracer import Attribute, Tracer
+from gateway.turns import in_turns
 
 log = logging.getLogger("gateway")
 
@@ -68,7 +69,7 @@ class Runner:
         finally:
             self._counters.count("tool_calls", tool=entry.spec.name, outcome=outcome)
             self._counters.observe("tool_duration_seconds", self._clock.monotonic() - began, tool=entry.spec.name)
-        whole = clean(result.content)
+        whole = await in_turns(cleaning(result.content))
         if not result.ok:
             whole = f"Error: {whole}"
         shown = self._results.shorten(

@@ -9,6 +9,7 @@ from mcp_types.methods import serialize_server_result
 
 from gateway.mcp.blocks import BLOCKS, RESULT_BYTES, fitted, read_blocks
 from gateway.mcp.words import sent_bytes
+from gateway.turns import at_once
 
 IMAGE = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
 AUDIO = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
@@ -18,7 +19,7 @@ TEXT = {"type": "text", "text": "a"}
 
 
 def blocks_of(content: Any) -> list[Any]:
-    return [block.block for block in read_blocks(content)]
+    return [block.block for block in at_once(read_blocks(content))]
 
 
 @pytest.mark.parametrize(

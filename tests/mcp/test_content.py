@@ -8,8 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.contracts.tools import ToolResult
+from gateway.mcp import content as reading
 from gateway.mcp.blocks import RESULT_CHARS
-from gateway.mcp.content import STRUCTURED_BYTES, tool_result
+from gateway.mcp.content import STRUCTURED_BYTES
+from gateway.tools.results import clean
+from gateway.turns import at_once
+
+
+def tool_result(answer: Any, **options: int) -> ToolResult:
+    return at_once(reading.tool_result(answer, **options))
 
 
 def text(words: str) -> dict[str, Any]:
@@ -146,3 +153,11 @@ def test_texts_of_blocks_are_cut_with_the_text(kind: str) -> None:
     told = part["text"] if kind == "text" else part["resource"]["text"]
     assert told == "x" * (RESULT_CHARS // 2 - 1) + f"\n[... {RESULT_CHARS + 1:,} more characters were left out]"
     assert result.content.endswith(f"\n[... {RESULT_CHARS + 2:,} more characters were left out]")
+
+
+@pytest.mark.parametrize("content", [[text("a\u200b字" * (RESULT_CHARS // 3))], [text("字\u200b")] * 300])
+def test_a_long_result_is_read_in_parts(content: list[Any]) -> None:
+    """Others go on in between: no part has more than some thousand characters."""
+    parts = reading.tool_result({"content": content})
+    assert sum(1 for _ in parts) > 60
+    assert tool_result({"content": content}).parts == [{**one, "text": clean(one["text"])} for one in content]

@@ -9,6 +9,7 @@ from mcp_types.methods import validate_server_result
 
 from gateway.mcp.offers import ENTRIES, LIST_BYTES, prompt_result, prompts, resource_result, resources, templates
 from gateway.mcp.words import sent_bytes
+from gateway.turns import at_once
 
 NAMES = ("name", "uri", "uriTemplate", "arguments", "icons", "title", "description", "mimeType", "size", "_meta", "src")
 FIELDS = st.sampled_from(NAMES)
@@ -78,19 +79,17 @@ def test_what_a_client_asks_for_by_name_is_not_changed() -> None:
 def test_a_prompt_that_is_none(result: dict[str, Any], reason: str) -> None:
     """The reason is named."""
     with pytest.raises(ValueError, match=reason):
-        prompt_result(result)
+        at_once(prompt_result(result))
 
 
 def test_prompts_and_resources_are_built_anew() -> None:
     """Blocks that are none are noted; a resource is refused as a whole."""
     block = {"type": "image", "data": "<x>", "mimeType": "image/png"}
-    (message,) = prompt_result({"messages": [{"role": "user", "content": block}], "_meta": {"twolane/run": "x"}})[
-        "messages"
-    ]
+    result = {"messages": [{"role": "user", "content": block}], "_meta": {"twolane/run": "x"}}
+    (message,) = at_once(prompt_result(result))["messages"]
     assert message["content"]["type"] == "text" and "not base64" in message["content"]["text"]
-    assert resource_result({"contents": [{"uri": "file:///a", "text": "a\u202eb", "x": 1}], "ttlMs": "x"}) == {
-        "contents": [{"uri": "file:///a", "text": "ab"}]
-    }
+    read = {"contents": [{"uri": "file:///a", "text": "a\u202eb", "x": 1}], "ttlMs": "x"}
+    assert at_once(resource_result(read)) == {"contents": [{"uri": "file:///a", "text": "ab"}]}
     for contents in (
         None,
         [5],
@@ -99,4 +98,4 @@ def test_prompts_and_resources_are_built_anew() -> None:
         [{"uri": "file:///a", "blob": "!"}],
     ):
         with pytest.raises(ValueError, match="it"):
-            resource_result({"contents": contents})
+            at_once(resource_result({"contents": contents}))

@@ -37,6 +37,7 @@ async def read(results: Results, tenant: str = "t", *, user: str | None = None, 
         ("tag\U000e0041\U000e007fged", "tagged"),
         ("lone\ud800 and \udfff", "lone and "),
         ("数据 naïve 🙂", "数据 naïve 🙂"),
+        ("\u202eé\x00\r\n" * 20_000, "é\n" * 20_000),
     ],
 )
 def test_control_and_invisible_characters_are_taken_out(text: str, cleaned: str) -> None:
