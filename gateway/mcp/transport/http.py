@@ -7,6 +7,7 @@
 import asyncio
 from collections.abc import AsyncIterable, Callable
 from contextlib import AsyncExitStack, suppress
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
@@ -28,6 +29,8 @@ from gateway.mcp.types import Endpoint, Streams
 
 MAX_BYTES = 32 << 20  # of one answer or event, as of a line over standard output
 _FAREWELL_S = 2.0
+#: The id of the request that a task has posted.
+_POSTED: ContextVar[RequestId | None] = ContextVar("posted", default=None)
 
 
 class HttpTransport:
@@ -147,9 +150,14 @@ class _Answering(httpx2.AsyncBaseTransport):
 
 
 def _id_of(request: httpx2.Request) -> RequestId | None:
-    """Return the id of the request that was posted; None: it was a notification, or nothing."""
-    message: Json = orjson.loads(request.content) if request.method == "POST" else {}
-    return message.get("id")
+    """Return the id of the request that was posted, or whose stream goes on; None: a notification, or nothing.
+
+    The SDK resumes the stream of a request in the task that posted it, and takes any answer there for the right one.
+    """
+    if request.method == "POST":
+        message: Json = orjson.loads(request.content)
+        _POSTED.set(message.get("id"))
+    return _POSTED.get() if request.method in ("POST", "GET") else None
 
 
 def _failure(status: int, message: str, *, code: int = INTERNAL_ERROR) -> httpx2.Response:

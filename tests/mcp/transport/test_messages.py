@@ -39,9 +39,15 @@ GOOD: Final = (
 
 @asynccontextmanager
 async def scripted(kind: str) -> AsyncIterator[Stand]:
-    """A server over HTTP which answers a call with the argument of the call, as an answer of this type."""
+    """A server over HTTP which answers a call with the argument of the call, as an answer of this type.
+
+    `resumed`: the stream of a call ends without an answer, which comes when its client asks for the rest.
+    """
+    rest: dict[str, str] = {}
 
     async def answer(request: web.Request) -> web.Response:
+        if request.method == "GET" and (wanted := request.headers.get("Last-Event-ID")) in rest:
+            return web.Response(text=f"data: {rest.pop(wanted)}\n\n", content_type="text/event-stream")
         if request.method != "POST":
             return web.Response(status=405)
         message = json.loads(await request.read())
@@ -63,7 +69,11 @@ async def scripted(kind: str) -> AsyncIterator[Stand]:
             written = json.dumps({"jsonrpc": "2.0", "id": request_id, "error": error})
         if kind == "text/event-stream":
             written = f": ping\r\nid: 1\nretry: 60000\rdata:{written}\r\n\r\n"
-        return web.Response(body=written.encode(), headers={"Content-Type": kind})
+        if kind == "resumed" and method == "tools/call":
+            rest[str(request_id)] = written
+            return web.Response(text=f"id: {request_id}\nretry: 1\ndata:\n\n", content_type="text/event-stream")
+        written_as = "application/json" if kind == "resumed" else kind
+        return web.Response(body=written.encode(), headers={"Content-Type": written_as})
 
     app = web.Application()
     app.router.add_route("*", "/mcp", answer)
@@ -87,7 +97,7 @@ async def test_a_message_without_one_reading_ends_its_call(way: str) -> None:
             assert await stand.said("echo", text=answer) == "hi"
 
 
-@pytest.mark.parametrize("way", ["application/json", "text/event-stream"])
+@pytest.mark.parametrize("way", ["application/json", "text/event-stream", "resumed"])
 async def test_an_answer_to_another_request_ends_the_call(way: str) -> None:
     """At once: it is not taken for the right one, and nothing waits for that."""
     async with scripted(way) as stand:
