@@ -9,15 +9,18 @@ any other in chunks.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias
 
+import orjson
 from aiohttp import web
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 
+from gateway.contracts.store import Json
 from gateway.lanes.local import Facade
 from gateway.mcp_server.visit import CURRENT, SCOPE_KEY, Visit
+from gateway.turns import aside
 
 log = logging.getLogger("gateway")
 
@@ -38,14 +41,16 @@ class Bridge:
         self._running: set[asyncio.Task[None]] = set()
 
     async def answered(
-        self, visit: Visit, body: bytes, *, ended: Callable[[], None] | None = None
+        self, visit: Visit, body: bytes, *, closing: Json | None = None, ended: Callable[[], None] | None = None
     ) -> web.StreamResponse:
         """Pass a request with this body on, and return its answer once it has been written whole.
+
+        `closing` is the message that a stream of events ends with if none before it answers the request.
 
         With `ended`, the application is not told that the client has left. It answers to the end, then `ended` is
         called.
         """
-        answer = _Answer(visit, body, outlives=ended is not None)
+        answer = _Answer(visit, body, closing=closing, outlives=ended is not None)
         token = CURRENT.set(visit)
         try:
             running = asyncio.get_running_loop().create_task(self._app(scope_of(visit), answer.receive, answer.send))
@@ -102,15 +107,17 @@ def _user(name: str, tenant: str) -> AuthenticatedUser:
 
 
 class _Answer:
-    """The two channels of an application: what it receives, and the answer that it sends.
+    """The two channels of an application: what it receives, and the answer that it sends, an event in each part.
 
     `outlives`: an application may go on for a client that has left; what it sends is dropped.
     """
 
-    def __init__(self, visit: Visit, body: bytes, *, outlives: bool) -> None:
+    def __init__(self, visit: Visit, body: bytes, *, closing: Json | None, outlives: bool) -> None:
         self._visit = visit
         self._over = asyncio.Event() if outlives else visit.gone
         self._body: bytes | None = body
+        self._closing = closing
+        self._last_event = b""
         self._status = 0
         self._headers: list[tuple[bytes, bytes]] = []
         self._response: web.StreamResponse | None = None
@@ -138,6 +145,8 @@ class _Answer:
             self._status, self._headers = message["status"], list(message["headers"])
             if any(value.startswith(b"text/event-stream") for name, value in self._headers if name == b"content-type"):
                 await self._prepare(web.StreamResponse())  # its client waits for the head, maybe long before an event
+            else:
+                self._closing = None
             return
         body, more = bytes(message.get("body", b"")), message.get("more_body", False)
         brought = [mark for mark in self._visit.owed if mark in body]
@@ -148,7 +157,11 @@ class _Answer:
         assert self._response is not None
         if body:
             await self._response.write(body)
+            if self._closing is not None and not body.startswith(b":"):
+                self._last_event = body
         if not more:
+            if self._closing is not None and not await _is_answer(self._last_event):
+                await self._response.write(b"event: message\r\ndata: %b\r\n\r\n" % orjson.dumps(self._closing))
             await self._response.write_eof()
             self._ended = True
         if brought:
@@ -174,3 +187,10 @@ class _Answer:
                 response.headers.add(name.decode("latin-1"), value.decode("latin-1"))
         self._response = response
         await response.prepare(self._visit.request)
+
+
+async def _is_answer(event: bytes) -> bool:
+    """Return whether the message of an event is an answer to a request."""
+    data = b"".join(line.removeprefix(b"data:") for line in event.splitlines() if line.startswith(b"data:"))
+    message = await aside(partial(orjson.loads, data), content=data) if data.strip() else None
+    return isinstance(message, dict) and ("result" in message or "error" in message)

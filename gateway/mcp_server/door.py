@@ -15,6 +15,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from gateway.api.content import check_values, content_of
 from gateway.api.site import ERROR_FIELDS, Route
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identity
@@ -25,7 +26,7 @@ from gateway.mcp_server.bounds.shares import SessionShares, owner_of
 from gateway.mcp_server.bridge import Application, Bridge
 from gateway.mcp_server.calling import Calling
 from gateway.mcp_server.changes import Changes
-from gateway.mcp_server.errors import refusal_of
+from gateway.mcp_server.errors import refusal_of, session_over
 from gateway.mcp_server.server import ToolServer
 from gateway.mcp_server.visit import Visit
 
@@ -129,7 +130,7 @@ class Door:
             return _without_sessions()
         visit = Visit(request, head, identity, request.match_info.get("service"))
         visit.note(key=identity.caller.name)
-        session_id, ended = visit.session_id, None
+        session_id, ended, closing = visit.session_id, None, None
         if request.method == "POST":
             message: object = None
             try:
@@ -137,20 +138,23 @@ class Door:
                 check_message(message)
                 if self._under_way is not None and session_id is not None and _is_of_older_era(request):
                     ended = self._under_way.take(owner_of(visit), session_id, message)
+                    closing = session_over(message)
             except GatewayError as error:
                 return web.json_response(refusal_of(error, message), status=error.facts.status)
             self._calling.answers.mark(session_id, head, message)
             body = orjson.dumps(message)
-        return await self._passed_on(visit, body, ended)
+        return await self._passed_on(visit, body, closing, ended)
 
-    async def _passed_on(self, visit: Visit, body: bytes, ended: Callable[[], None] | None) -> web.StreamResponse:
+    async def _passed_on(
+        self, visit: Visit, body: bytes, closing: Json | None, ended: Callable[[], None] | None
+    ) -> web.StreamResponse:
         method, session_id = visit.request.method, visit.session_id
         if method == "GET":
             self._streams.add(visit)
         elif method == "DELETE" and session_id is not None:
             self._calling.ending.add(session_id)
         try:
-            return await self._bridge.answered(visit, body, ended=ended)
+            return await self._bridge.answered(visit, body, closing=closing, ended=ended)
         finally:
             self._streams.discard(visit)
             if method == "DELETE" and session_id is not None:

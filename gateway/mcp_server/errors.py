@@ -33,6 +33,16 @@ def refusal_of(error: GatewayError, message: object) -> Json:
     return {"jsonrpc": "2.0", "id": request_id, "error": told}
 
 
+def session_over(message: object) -> Json:
+    """Return the answer to a request whose session its client ends before the request is answered."""
+    text = (
+        "The session ended before this request was answered. A call that waits for a person still does: the same call "
+        "in another session joins it."
+    )
+    request_id = message.get("id") if isinstance(message, dict) else None
+    return {"jsonrpc": "2.0", "id": request_id, "error": {"code": INTERNAL_ERROR, "message": text}}
+
+
 def no_such(what: str) -> MCPError:
     """Return the error for a name that is not there, or that the caller may not use: both look the same."""
     return MCPError(INVALID_PARAMS, f"There is no such {what}, or your key may not use it: list what there is.")

@@ -112,3 +112,35 @@ async def test_a_body_may_be_packed(calm: dict[str, object]) -> None:
         session.post("/mcp", json=CALL, headers=HEADERS, compress="gzip") as response,
     ):
         assert response.status == 200 and "hi" in await response.text()
+
+
+async def test_the_end_of_a_session_answers_what_is_open_in_it() -> None:
+    """With an error for each id, the only answer to it; a held call waits on, and another session joins it."""
+    async with world(keys=keys(agent=["tools"], boss=["tools", "approve"])) as made:
+        fields, bearer = await made.session(key="agent"), {"Authorization": "Bearer agent"}
+        async with aiohttp.ClientSession(made.gateway.base_url, headers={**fields, **bearer}) as session:
+            ping = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
+            async with session.post("/mcp", json=ping) as response:
+                assert [message.get("id") for message in messages_in(await response.text())] == [7]
+            opened = [
+                await session.post("/mcp", json={**CALL, "id": name, "params": {**CALL["params"], "_meta": {}}})
+                for name in (7, "seven")
+            ]
+            await until_read(lambda: made.approvals(key="boss"))
+            async with session.delete("/mcp") as response:
+                assert response.status == 200
+            for name, response in zip((7, "seven"), opened, strict=True):
+                (answer,) = messages_in(await response.text())
+                assert (answer["id"], answer["error"]["code"]) == (name, -32603)
+                assert "The session ended" in answer["error"]["message"]
+        fields = await made.session(key="agent")
+        call = {**CALL, "params": {**CALL["params"], "_meta": {}}}
+        async with aiohttp.ClientSession(made.gateway.base_url, headers={**fields, **bearer}) as session:
+            again = await session.post("/mcp", json=call)
+            await made.decide("approve", key="boss")
+            (answer,) = messages_in(await again.text())
+            assert answer["result"]["content"] == [{"type": "text", "text": "hi"}]
+
+
+def messages_in(events: str) -> list[Json]:
+    return [orjson.loads(line[5:]) for line in events.splitlines() if line.startswith("data:") and line[5:].strip()]
