@@ -34,6 +34,7 @@ from gateway.upstream.balance import Balance, choose
 from gateway.upstream.breaker import BreakerRules, Probe
 from gateway.upstream.budget import RetryBudget
 from gateway.upstream.member import Member, Obstacle
+from gateway.upstream.waits import Waits
 
 if TYPE_CHECKING:
     from gateway.upstream.tries import Tries
@@ -115,6 +116,8 @@ class Group:
         self.fallbacks: tuple[Group, ...] = ()
         self.checks: Checks | None = None
         self.budget = RetryBudget(self.rules.retry.part if self.rules.retry is not None else 0.0, clock=clock)
+        #: The requests whose endpoint is slow by `hedge_s`; None: nobody asks.
+        self.hedges = Waits(self.rules.hedge_s) if self.rules.hedge_s is not None else None
         #: Statuses whose answers are looked at before they go to a client.
         self.telling = NOTHING_DONE | (self.rules.retry.on if self.rules.retry is not None else frozenset())
         #: Those who wait for a place.

@@ -210,14 +210,9 @@ class Balanced(Splice):
         """Handle an answer whose status is a reason for another try. Return whether one follows."""
         plan, name = self._plan, self._plan.pool.endpoint.name
         try:
-            head = parse_response_head(data[:end], method=plan.method)
-            body = body_of(head, payload_only=False)
-            body.feed(data[end:])
+            head, whole = self._keep_answer(plan, data, end)
         except (ResponseError, BodyError):
             return False  # it is reported where it is read
-        whole = body.done and not body.rest
-        if whole:
-            self._last = (plan, data)
         clean = whole and head.keep_alive and self._request is None
         if not self._again(
             status, "error" if head.status >= HTTPStatus.INTERNAL_SERVER_ERROR else "ok", head=head, clean=clean
@@ -225,6 +220,19 @@ class Balanced(Splice):
             return False
         plan.pool.failures.note(f"Upstream {name!r} answered {status}.")
         return True
+
+    def _keep_answer(self, plan: Plan, data: bytes, end: int) -> tuple[ResponseHead, bool]:
+        """Keep an answer that is not good enough, if it is whole. Return its head, which ends at `end`, and whether.
+
+        Raises ResponseError or BodyError.
+        """
+        head = parse_response_head(data[:end], method=plan.method)
+        body = body_of(head, payload_only=False)
+        body.feed(data[end:])
+        whole = body.done and not body.rest
+        if whole:
+            self._last = (plan, data)
+        return head, whole
 
     def _pass(self, status: str, data: bytes) -> None:
         """Let an answer go to the client."""

@@ -4,28 +4,31 @@ The request stays one: the second connection is no part of the splice until it a
 fails. Then it takes the first one's place, and the loser's connection ends at once.
 """
 
-import asyncio
+from contextlib import suppress
 
 from gateway.errors import GatewayError
-from gateway.http.response_head import ResponseHead
+from gateway.http.body import BodyError
+from gateway.http.response_head import ResponseError, ResponseHead
 from gateway.lanes.passthrough.balanced import Balanced
 from gateway.lanes.passthrough.second import Second
 from gateway.upstream.connection import UpstreamConnection
+from gateway.upstream.waits import Waits
 
 
 class Hedging(Balanced):
     """A passthrough transaction that may ask two endpoints at once."""
 
     _second: Second | None = None
-    _timer: asyncio.TimerHandle | None = None  # there is one second request at most
+    _hedges: Waits | None = None  # once its wait began: there is one second request at most
 
     def _attach(self, upstream: UpstreamConnection, data: bytes) -> None:
-        wait_s = self._ways.group.rules.hedge_s
-        if self._timer is None and wait_s is not None:
-            self._timer = self._client.listener.loop.call_later(wait_s, self._hedge)
+        hedges = self._ways.group.hedges
+        if self._hedges is None and hedges is not None:
+            self._hedges = hedges
+            hedges.begin(self)
         super()._attach(upstream, data)
 
-    def _hedge(self) -> None:
+    def wait_over(self) -> None:
         """Ask a second endpoint, if the whole request is here and there is one."""
         if not self._under_way or self._judged or self._upstream is None:
             return
@@ -67,9 +70,16 @@ class Hedging(Balanced):
         self._adopt(second)
         self._head_received(data)
 
-    def second_failed(self, second: Second, error: GatewayError, *, outcome: str) -> None:
-        """Go on with the first request, or end if that has failed, too."""
+    def second_failed(self, second: Second, error: GatewayError, *, outcome: str, answer: bytes) -> None:
+        """Go on with the first request, or end if that has failed, too.
+
+        `answer` is the beginning of what the second endpoint said. If all of it is there, the client gets it when no
+        better one comes, with its Retry-After.
+        """
         self._second = None
+        if (end := answer.find(b"\r\n\r\n")) >= 0:
+            with suppress(ResponseError, BodyError):
+                self._keep_answer(second.plan, answer, end + 4)
         if self._tries is not None and self._tries.member is not None:
             second.plan.upstream.outcomes[outcome] += 1
             second.plan.pool.failures.note(error.message)
@@ -98,8 +108,8 @@ class Hedging(Balanced):
         super()._drop_upstream()
 
     def _drop_second(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._hedges is not None:
+            self._hedges.end(self)
         second, self._second = self._second, None
         if second is not None:
             second.plan.upstream.outcomes["cancelled"] += 1

@@ -21,7 +21,7 @@ class Hedged(Protocol):
 
     def second_answers(self, second: "Second", data: bytes) -> None: ...
     def second_connected(self, second: "Second") -> None: ...
-    def second_failed(self, second: "Second", error: GatewayError, *, outcome: str) -> None: ...
+    def second_failed(self, second: "Second", error: GatewayError, *, outcome: str, answer: bytes) -> None: ...
 
 
 class Second:
@@ -81,9 +81,9 @@ class Second:
             upstream.abort()
         self.tries.ended(failed=None)
 
-    def _fail(self, error: GatewayError, *, outcome: str, reason: str) -> None:
+    def _fail(self, error: GatewayError, *, outcome: str, reason: str, answer: bytes = b"") -> None:
         self.tries.again(reason, possible=False)
-        self._owner.second_failed(self, error, outcome=outcome)
+        self._owner.second_failed(self, error, outcome=outcome, answer=answer)
 
     # As a turn of the connection.
 
@@ -98,7 +98,7 @@ class Second:
                 upstream.abort()
             name = self.plan.pool.endpoint.name
             error = GatewayError("upstream_error", f"Upstream {name!r} answered {status}.")
-            self._fail(error, outcome="error", reason=status)
+            self._fail(error, outcome="error", reason=status, answer=data)
         else:
             self._owner.second_answers(self, data)
 

@@ -191,9 +191,9 @@ class TracingBalanced(Balanced):
 class TracingHedging(TracingBalanced, Hedging):
     """A hedging transaction with traces, or one by model."""
 
-    def second_failed(self, second: Second, error: GatewayError, *, outcome: str) -> None:
+    def second_failed(self, second: Second, error: GatewayError, *, outcome: str, answer: bytes) -> None:
         self._account.asked(second.plan, outcome)
-        super().second_failed(second, error, outcome=outcome)
+        super().second_failed(second, error, outcome=outcome, answer=answer)
 
     def _adopt(self, second: Second) -> None:
         self._account.all_asked("cancelled", but=second.plan)

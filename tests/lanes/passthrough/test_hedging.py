@@ -100,6 +100,35 @@ async def test_when_the_first_fails_the_second_takes_its_place(last: bytes) -> N
         assert up.counts == [1, 1, 0]
 
 
+@pytest.mark.parametrize("part", [b"", b"HTTP/1.1 503 Busy\r\nRetry-After: 7\r\nContent-Length: 9\r\n\r\nbus"])
+async def test_when_both_fail_the_client_gets_an_answer_that_was_whole(part: bytes) -> None:
+    """That of the second endpoint, with its Retry-After, when the first one resets its connection after it."""
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def resets(peer: Peer) -> None:
+        await peer.read_request()
+        await go_on.wait()
+        peer.reset()
+
+    async def busy(peer: Peer) -> None:
+        await peer.read_request()
+        asked.set()
+        await peer.send(part or answer(503, b"busy", [("Retry-After", "7")]))
+
+    retry = {"tries": 2}
+    async with several(resets, busy, hedge="50ms", retry=retry) as up, client_of(up.gateway) as client:
+        await client.send(chat())
+        await asked.wait()
+        await until(lambda: up.inflight == [1, 0])
+        go_on.set()
+        response = await client.read_response()
+        if part:
+            assert response.status == 502
+        else:
+            assert (response.status, response.payload, response.values(b"Retry-After")) == (503, b"busy", [b"7"])
+        assert up.inflight == [0, 0]
+
+
 async def test_a_client_that_leaves_ends_both() -> None:
     """No request is left at an upstream."""
     async with several(silent, silent, hedge="50ms") as up:
