@@ -107,7 +107,7 @@ def trace_of(client: Client, head: RequestHead, *, route: str, lane: str) -> Req
     tracer = client.listener.router.tracer
     if tracer is None or route in _UNTRACED or client.is_inner:
         return None
-    sender = sender_of(head)
+    sender = tracer.trusted(sender_of(head))
     if sender is None and lane == "own" and head.method in _LOOKS and not head.websocket:
         return None
     path = path_of(head.target)

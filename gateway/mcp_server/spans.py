@@ -22,7 +22,7 @@ def begun_span(tracer: Tracer | None, visit: Visit, ctx: Any, *, method: str) ->
         return None
     transport = visit.request.transport
     carrier = transport.trace if isinstance(transport, Facade) else None
-    sender = _sender(ctx.meta)
+    sender = tracer.trusted(_sender(ctx.meta))
     context = tracer.below(carrier) if sender is None else tracer.received(sender)
     CURRENT.set(context)
     params: Mapping[str, Any] = ctx.params or {}

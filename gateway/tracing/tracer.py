@@ -95,15 +95,22 @@ class Tracer:
     """The maker of the spans of one process. `share` of the traces that begin here are sampled.
 
     A trace that began elsewhere is sampled if it was there. `receivers` get trace context, and with `passthrough`
-    the upstreams of passthrough requests.
+    the upstreams of passthrough requests. Without `trusts_clients`, all traces begin here.
     """
 
     def __init__(
-        self, send: Callable[[Record], None], *, share: float, receivers: frozenset[Receiver], passthrough: bool = False
+        self,
+        send: Callable[[Record], None],
+        *,
+        share: float,
+        receivers: frozenset[Receiver],
+        passthrough: bool = False,
+        trusts_clients: bool = True,
     ) -> None:
         self.send = send
         self.receivers = receivers
         self.passthrough = passthrough
+        self._trusts_clients = trusts_clients
         self._below = round(share * (1 << _BITS))
 
     def below(self, parent: TraceContext | None) -> TraceContext:
@@ -112,6 +119,10 @@ class Tracer:
             drawn = getrandbits(128) or 1
             return TraceContext(f"{drawn:032x}", new_span_id(), drawn % (1 << _BITS) < self._below)
         return TraceContext(parent.trace_id, new_span_id(), parent.sampled, parent.state, parent.span_id)
+
+    def trusted(self, sender: TraceContext | None) -> TraceContext | None:
+        """Return the span that a client says a request comes from, if clients are trusted with that."""
+        return sender if self._trusts_clients else None
 
     def received(self, sender: TraceContext | None) -> TraceContext:
         """Return a new span of a request, below the span of its sender if that named one."""

@@ -31,6 +31,23 @@ async def test_context_that_is_not_valid_begins_a_trace(fields: list[bytes]) -> 
         assert span.trace != TRACE and span.parent == ""
 
 
+@pytest.mark.parametrize("sampled", [b"01", b"00"])
+async def test_a_client_that_is_not_trusted_neither_joins_a_trace_nor_hides_from_one(sampled: bytes) -> None:
+    parent = PARENT[:-2] + sampled
+    tracing = {"trust_clients": False, "passthrough": True}
+    async with Collector() as collector:
+        async with through(FINE, tracing={"endpoint": collector.url, **tracing}) as (gateway, upstream):
+            await ask(gateway, get(b"/v1/x", parent, b"tracestate: congo=t61"))
+            await ask(gateway, post(b"{}", b"/context/v1/chat/completions", parent, b"Content-Type: application/json"))
+            await ask(gateway, get(b"/context/runs", parent))
+            head = upstream.requests[0].raw_head
+        spans = {one.name: one for one in collector.spans}
+        assert sorted(spans) == ["GET", "GET /v1/", "POST /context/v1/chat/completions"]
+        assert TRACE not in {one.trace for one in collector.spans}
+        assert spans["GET /v1/"].parent == spans["POST /context/v1/chat/completions"].parent == ""
+        assert spans["GET /v1/"].trace.encode() in head and TRACE.encode() not in head and b"congo" not in head
+
+
 async def test_a_look_at_a_page_has_a_span_only_in_a_trace_of_its_client() -> None:
     async with Collector() as collector, through(FINE, tracing={"endpoint": collector.url}) as (gateway, _):
         await ask(gateway, get(b"/context/runs"))

@@ -51,6 +51,23 @@ async def test_a_message_without_valid_context_is_below_its_http_request(meta: J
         assert names == ["POST pages", "  tools/list"], spans
 
 
+async def test_a_client_that_is_not_trusted_names_no_parent() -> None:
+    tracing = {"propagate": ["mcp"], "trust_clients": False}
+    async with (
+        Collector() as collector,
+        world(here=server("ok"), tracing={"endpoint": collector.url, **tracing}) as made,
+    ):
+        fields = await made.session()
+        meta = {"traceparent": TRACEPARENT}
+        message = {"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {"_meta": meta}}
+        await made.post("/mcp", message, **fields, traceparent=TRACEPARENT)
+        named = await collector.one("tools/list")
+        await collector.until(where=lambda spans: any(one.id == named.parent for one in spans))
+        (above,) = [one for one in collector.spans if one.id == named.parent]
+        assert (above.name, above.parent, named.links) == ("POST pages", "", ())
+        assert TRACE not in {one.trace for one in collector.spans}
+
+
 async def test_a_refused_message_fails_its_span() -> None:
     async with Collector() as collector, world(here=server("ok"), tracing={"endpoint": collector.url}) as made:
         fields = await made.session()

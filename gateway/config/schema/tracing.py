@@ -30,6 +30,11 @@ class Tracing(Section):
     sample: Share = Field(
         default=1.0, description="Share of the traces that begin here; one that a client began is sampled as it says."
     )
+    trust_clients: Flag = Field(
+        default=True,
+        description="Continue the traces that clients name (`traceparent`); `false`: every request begins one of its "
+        "own, sampled by `sample`.",
+    )
     propagate: tuple[Literal["upstreams", "tools", "mcp"], ...] = Field(
         default=(),
         description="Receivers of trace context: `upstreams` of the context lane, servers that `tools` ask "

@@ -212,7 +212,7 @@ _TRACING: Final = ((Hedging, TracingHedging), (Balanced, TracingBalanced), (Spli
 def traced(plan: Plan, tracer: Tracer, head: RequestHead) -> Plan:
     """Return the plan of a request whose transactions have traces."""
     kind = extended(plan.splice, "Traced", TracedAccounting, _TRACING)
-    return replace(plan, splice=kind, trace=PlanTrace(tracer, sender_of(head)))
+    return replace(plan, splice=kind, trace=PlanTrace(tracer, tracer.trusted(sender_of(head))))
 
 
 def _with_fields(plan: Plan, context: TraceContext) -> Plan:

@@ -41,7 +41,13 @@ def open_tracing(settings: Settings, stack: AsyncExitStack, *, metrics: Metrics,
     stack.push_async_callback(sending.close)
     metrics.further.append(sending.counted)
     receivers = frozenset(chosen.propagate)
-    return Tracer(sending.send, share=chosen.sample, receivers=receivers, passthrough=chosen.passthrough)
+    return Tracer(
+        sending.send,
+        share=chosen.sample,
+        receivers=receivers,
+        passthrough=chosen.passthrough,
+        trusts_clients=chosen.trust_clients,
+    )
 
 
 def _is_there(package: str) -> bool:
