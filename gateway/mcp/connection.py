@@ -169,11 +169,11 @@ class McpConnection:
             try:
                 raw: Json = await self.session.send_request(request, _AS_WRITTEN, progress_callback=told)
             except MCPError as error:
-                if error.code != HEADER_MISMATCH:
-                    raise
-                # Nothing ran: the server wants arguments as headers, by a schema that it has changed since.
-                await self.tools()
-                raw = await self.session.send_request(request, _AS_WRITTEN, progress_callback=told)
+                if error.code == HEADER_MISMATCH:
+                    # Perhaps the server wants arguments as headers, by a schema that it has changed: the list is read
+                    # again. The call is not sent again: the code may be the server's own, of a call that ran.
+                    self.stirred.set()
+                raise
         return _completed(raw["_meta"][_RAW])
 
     def offers(self, kind: str) -> bool:

@@ -281,20 +281,19 @@ async def test_an_error_is_told_in_the_words_of_the_server() -> None:
             await called(connection)
 
 
-async def test_a_call_that_lacks_headers_is_made_again() -> None:
-    """Nothing ran: the list is read, and the call has its headers."""
-    answers = iter([RefusedError(-32020, "header mismatch"), {"content": []}])
+async def test_a_call_that_lacks_headers_is_not_made_again() -> None:
+    """The server may have run it, and use the code for an error of its own. Its list is read again."""
+    refused = RefusedError(-32020, "payment sent, receipt printer failed")
 
     def call(_: Json) -> Json:
-        answer = next(answers)
-        if isinstance(answer, RefusedError):
-            raise answer
-        return answer
+        raise refused
 
     told = newer(tools_list={"tools": [], **FRESH}, tools_call=call)
     async with open_connection(told, probe_s=1.0) as connection:
-        assert await called(connection) == {"content": []}
-    assert told.methods == ["server/discover", "tools/call", "tools/list", "tools/call"]
+        with pytest.raises(AnsweredError, match="receipt printer"):
+            await called(connection)
+        assert connection.stirred.is_set()
+    assert told.methods == ["server/discover", "tools/call"]
 
 
 async def test_the_end_of_the_connection() -> None:
