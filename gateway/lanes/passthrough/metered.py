@@ -159,7 +159,8 @@ class Metering(Splice):
 
     _tee: Callable[[bytes], None] | None = None
     _is_plain = False  # the answer is not compressed
-    _ring: deque[bytes] | None = None  # whole chunks that went past us
+    _run: list[bytes] | None = None  # whole chunks that went past us, to be kept together
+    _ring: deque[bytes] | None = None  # the last ones, once the beginning is there
 
     def _rest_of(self, data: bytes, left: int) -> Body:
         if self._account.status >= 400:
@@ -188,13 +189,19 @@ class Metering(Splice):
 
     def _relaying(self) -> Callable[[bytes], None]:
         """Return what takes whole chunks: their last ones are enough if the beginning of the answer is there."""
-        write, keep, kept = self._client.transport.write, self._tee, self._account.kept
-        assert keep is not None and kept is not None
+        write, kept = self._client.transport.write, self._account.kept
+        assert kept is not None
         if not (self._is_plain and kept.is_begun):
+            if self._run is None:
+                self._run = []
+            run, add = self._run, self._run.append
+            most = LAST_CHUNKS if self._is_plain else 1  # what cannot be decoded is known by the chunk
 
             def relay_all(data: bytes) -> None:
                 write(data)
-                keep(_payload(data))
+                add(data)
+                if len(run) == most:
+                    self._keep_all(run)
 
             return relay_all
 
@@ -211,14 +218,21 @@ class Metering(Splice):
     def _take_back(self) -> None:
         before = self._account.sent_bytes
         super()._take_back()
+        if self._run:
+            self._keep_all(self._run)
         if not self._ring:
             return
         kept = self._account.kept
         assert kept is not None
         if (missing := self._account.sent_bytes - before - sum(map(len, self._ring))) > 0:
             kept.skip(missing)
-        kept.keep(b"".join(map(_payload, self._ring)))
-        self._ring.clear()
+        self._keep_all(self._ring)
+
+    def _keep_all(self, chunks: list[bytes] | deque[bytes]) -> None:
+        """Keep the payload of chunks that went past us, and forget them."""
+        assert self._tee is not None
+        self._tee(b"".join([chunk[chunk.index(b"\n") + 1 : -2] for chunk in chunks]))
+        chunks.clear()
 
 
 # `Balanced` stands before `Metering`, which so hears only of the answer that goes to the client.
@@ -244,11 +258,6 @@ class MeteredByModel(ByModel, Metering):
 METERED: Final[Mapping[type[Splice], type[Splice]]] = MappingProxyType(
     {Splice: Metering, Balanced: MeteredBalanced, Hedging: MeteredHedging, ByModel: MeteredByModel}
 )
-
-
-def _payload(chunk: bytes) -> bytes:
-    """Return the payload of a whole chunk."""
-    return chunk[chunk.index(b"\n") + 1 : -2]
 
 
 def _coding_in(head: bytes) -> bytes:
