@@ -35,6 +35,8 @@ def banner(loaded: Loaded, *, url: str, admin_url: str) -> Iterator[str]:
     yield f"  trust       {TRUST[settings.risk.trust_llm]}"
     yield f"  store       {store_name(settings)}"
     yield f"  metrics     {admin_url}/metrics"
+    if settings.tracing.url is not None:
+        yield f"  traces      {settings.tracing.url}"
     yield f"  stop        Ctrl-C (process {os.getpid()})"
 
 

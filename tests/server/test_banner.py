@@ -46,6 +46,12 @@ def test_the_console() -> None:
     assert "console" not in lines("console: {enabled: false}")
 
 
+def test_where_traces_go() -> None:
+    """With the path that is added, and only if they go anywhere."""
+    assert lines("tracing: {endpoint: 'http://127.0.0.1:4318'}")["traces"] == "http://127.0.0.1:4318/v1/traces"
+    assert "traces" not in lines(None)
+
+
 def test_the_file_its_tools_and_its_servers(tmp_path: Path) -> None:
     """The file by its whole path; servers that are off are left out; no password of a store is shown."""
     said = lines(
