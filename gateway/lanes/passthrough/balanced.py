@@ -125,18 +125,19 @@ class Balanced(Splice):
 
     def _go(self, tries: Tries, member: Member) -> None:
         """Send what is pending to an endpoint."""
-        plan = self._ways.to(tries.group, member)
-        self._use(plan)
-        self._sent = self._stale = False
-        self._pending[0] = b"".join((plan.before, self._digits, plan.after))
+        plan, pending = self._ways.to(tries.group, member), self._pending
+        self._plan = plan
+        self._account.use(plan)
         if plan.repeatable and self._request is None:
-            self._replay = b"".join(self._pending)
+            self._replay = b"".join((plan.before, self._digits, plan.after, *pending[1:]))
         upstream = plan.pool.take()
         if upstream is None:
+            self._sent = self._stale = False
+            pending[0] = b"".join((plan.before, self._digits, plan.after))
             self._connecting = self._client.listener.loop.create_task(self._connect())
         else:
-            pending, self._pending = b"".join(self._pending), []
-            self._attach(upstream, pending)
+            self._pending = []
+            self._attach(upstream, b"".join((plan.before, self._digits, plan.after, *pending[1:])))
 
     def _use(self, plan: Plan) -> None:
         self._plan = plan
@@ -198,13 +199,17 @@ class Balanced(Splice):
         if self._judged:
             super()._head_received(data)
             return
-        data = self._seen + data
+        if self._seen:
+            data = self._seen + data
+        if data.startswith(b"2", 9) and b"\r\n\r\n" in data:  # nearly always; no reason for another try
+            self._pass(data)
+            return
         status, end = data[9:_STATUS_BYTES].decode("latin-1"), data.find(b"\r\n\r\n")
         if end < 0 and may_become_head(data):
             self._seen = data  # if it ends here, nothing of it went to the client
             self._stale, self._replay = False, b""
         elif end < 0 or status not in self._ways.group.telling or not self._refused_by(status, data, end + 4):
-            self._pass(status, data)
+            self._pass(data, good=status not in FAILING and not status.startswith("1"))
 
     def _refused_by(self, status: str, data: bytes, end: int) -> bool:
         """Handle an answer whose status is a reason for another try. Return whether one follows."""
@@ -234,10 +239,10 @@ class Balanced(Splice):
             self._last = (plan, data)
         return head, whole
 
-    def _pass(self, status: str, data: bytes) -> None:
-        """Let an answer go to the client."""
+    def _pass(self, data: bytes, *, good: bool = True) -> None:
+        """Let an answer go to the client. `good`: it is no interim one, and its endpoint is not at fault."""
         self._judged, self._kept, self._seen = True, None, b""
-        if self._tries is not None and status not in FAILING and not status.startswith("1"):
+        if good and self._tries is not None:
             self._tries.answered()
         super()._head_received(data)
 

@@ -99,9 +99,9 @@ class Hedging(Balanced):
         if self._client.blocked_since is not None:
             upstream.pause()
 
-    def _pass(self, status: str, data: bytes) -> None:
+    def _pass(self, data: bytes, *, good: bool = True) -> None:
         self._drop_second()
-        super()._pass(status, data)
+        super()._pass(data, good=good)
 
     def _drop_upstream(self) -> None:
         self._drop_second()

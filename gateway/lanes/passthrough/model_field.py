@@ -32,7 +32,12 @@ _BRACE, _KEY, _IN_KEY, _COLON, _VALUE, _IN_TEXT, _IN_NESTED, _IN_NESTED_TEXT, _I
 
 def model_of(body: bytes) -> str | None:
     """Return the model of a body that is here whole: what `ModelField` finds in it."""
-    if len(body) <= SHORT_BYTES and body.startswith(b"{") and body.count(b'"model"') == 1 and _ESCAPED not in body:
+    if (
+        len(body) <= SHORT_BYTES
+        and body.startswith(b"{")
+        and body.count(b'"model"') == 1
+        and (b"\\" not in body or _ESCAPED not in body)
+    ):
         try:
             parsed = orjson.loads(body)
         except orjson.JSONDecodeError:
