@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol, TypeAlias
 
 from gateway.console.client import ApiClient
@@ -48,8 +49,9 @@ class Assemble(Protocol):
     ) -> Assembled: ...
 
 
+@cache
 def prepared() -> Rendering:
-    """Return the templates, compiled. Takes a tenth of a second: call it in a thread."""
+    """Return the templates of this process, compiled. The first call takes half a second: call it in a thread."""
     rendering = Rendering()
     rendering.compile()
     return rendering
