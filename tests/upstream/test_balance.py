@@ -5,7 +5,7 @@ from collections import Counter
 from upstream.groups import member
 
 from gateway.testing.clock import ManualClock
-from gateway.upstream.balance import choose
+from gateway.upstream.balance import KNOWN_BYTES, choose
 
 CLOCK = ManualClock()
 
@@ -28,7 +28,7 @@ def test_the_least_loaded_is_the_one_with_the_fewest_requests_for_its_weight() -
 def test_a_conversation_keeps_its_endpoint_and_only_those_of_a_lost_one_move() -> None:
     """With shares as the weights are."""
     members = [member(name, CLOCK, weight=weight) for name, weight in (("a", 1), ("b", 2), ("c", 1))]
-    keys = [b"conversation-%d" % n for n in range(4000)]
+    keys = [b"conversation-%d" % n + b"-" * (n % 2 * KNOWN_BYTES) for n in range(4000)]
     before = {key: choose(members, "sticky", key) for key in keys}
     assert before == {key: choose(members, "sticky", key) for key in keys}
     shares = Counter(found.name for found in before.values())
