@@ -14,9 +14,15 @@ TAIL_BYTES: Final = 32768
 #: Decoded at a time. An answer that grows more than so many times, beyond a megabyte, is not decoded to its end: it
 #: would hold up all others.
 STEP_BYTES: Final = 65536
+#: Taken of a compressed piece at a time: each member of gzip copies what stands behind it.
+PART_BYTES: Final = 4096
 MOST_GROWTH: Final = 100
 FREE_BYTES: Final = 1 << 20
 _GZIP, _ZLIB, _RAW = 31, 15, -15
+#: The first byte of each member of gzip.
+_MEMBER = b"\x1f"
+#: It tells nothing but the encoding, and no parser wants it.
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Kept:
@@ -64,10 +70,15 @@ class Kept:
         self.unread += length
         self._leave()
 
+    def pass_over(self, length: int) -> None:
+        """Count so many bytes behind the end of what could be decoded. It stays the end."""
+        self.unread += length
+
     def ends(self) -> tuple[bytes, bytes | None]:
-        """Return the beginning and the end of the answer, or all of it and None."""
+        """Return the beginning and the end of the answer, or all of it and None, without a byte order mark."""
         tail = b"".join(self._pieces)
-        return (tail, None) if self._size == self.length else (self._head, tail)
+        head, end = (tail, None) if self._size == self.length else (self._head, tail)
+        return head.removeprefix(_BYTE_ORDER_MARK), end
 
     def _begin(self) -> None:
         """Keep the beginning apart, unless it is."""
@@ -92,16 +103,21 @@ class Decoder(Protocol):
     def eof(self) -> bool: ...
     @property
     def unconsumed_tail(self) -> bytes: ...
+    @property
+    def unused_data(self) -> bytes: ...
     def decompress(self, data: bytes, max_length: int = 0, /) -> bytes: ...
 
 
 class Decoding:
-    """Decodes a compressed answer into `kept`, in bounded steps. Where it cannot, the rest is left out."""
+    """Decodes a compressed answer into `kept`, in bounded steps. Where it cannot, the rest is left out.
 
-    __slots__ = ("_came", "_decoder", "_failed", "_grown", "_kept", "_new")
+    Members of gzip follow each other (RFC 1952 section 2.2); zeros behind them are padding.
+    """
+
+    __slots__ = ("_came", "_decoder", "_grown", "_kept", "_leave_out", "_new")
 
     def __init__(self, kept: Kept, new: Callable[[], Decoder]) -> None:
-        self._failed = False
+        self._leave_out: Callable[[int], None] | None = None  # takes the lengths of what is not decoded
         self._kept = kept
         self._new = new
         self._decoder = new()
@@ -112,27 +128,42 @@ class Decoding:
         if not self._came and self._new is _zlib and not _has_zlib_header(piece):
             self._decoder = zlib.decompressobj(_RAW)  # RFC 9110 section 8.4.1.2: some send deflate without its wrapper
         self._came += len(piece)
-        if not self._failed:
-            try:
-                self._failed = not self._decode(piece, most=FREE_BYTES + MOST_GROWTH * self._came)
-            except zlib.error:
-                self._failed = True
-        if self._failed:
-            self._kept.give_up(len(piece))
+        most = FREE_BYTES + MOST_GROWTH * self._came
+        for start in range(0, len(piece), PART_BYTES):
+            part = piece[start : start + PART_BYTES]
+            while part and self._leave_out is None:
+                part = self._behind(part) if self._decoder.eof else self._decode(part, most=most)
+            if self._leave_out is not None:
+                self._leave_out(len(part))
 
-    def _decode(self, piece: bytes, *, most: int) -> bool:
-        """Return whether the answer is no larger than `most` until now."""
+    def _decode(self, part: bytes, *, most: int) -> bytes:
+        """Return what stands behind the member, or what is not decoded: the answer may be no larger than `most`."""
         decoder, kept = self._decoder, self._kept
-        while not decoder.eof:
-            decoded = decoder.decompress(piece, STEP_BYTES)
-            self._grown += len(decoded)
-            if self._grown > most:
-                return False
-            kept.keep(decoded)
-            piece = decoder.unconsumed_tail
-            if not piece and len(decoded) < STEP_BYTES:
-                break
-        return True
+        try:
+            while not decoder.eof:
+                decoded = decoder.decompress(part, STEP_BYTES)
+                self._grown += len(decoded)
+                if self._grown > most:
+                    raise zlib.error("it grows too much")
+                kept.keep(decoded)
+                part = decoder.unconsumed_tail
+                if not part and len(decoded) < STEP_BYTES:
+                    break
+        except zlib.error:
+            self._leave_out = kept.give_up
+            return part
+        return decoder.unused_data
+
+    def _behind(self, part: bytes) -> bytes:
+        """Return the next member, which begins now, or what is none."""
+        if self._new is _gzip:
+            part = part.lstrip(b"\0")
+            if part.startswith(_MEMBER):
+                self._decoder = self._new()
+                return part
+        if part:
+            self._leave_out = self._kept.pass_over
+        return part
 
 
 def _gzip() -> Decoder:

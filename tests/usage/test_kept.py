@@ -91,6 +91,55 @@ def test_a_compressed_answer_is_decoded_as_it_comes(
     assert head == BODY[:HEAD_BYTES] and tail and BODY[:200_000].endswith(tail)
 
 
+@pytest.mark.parametrize("size", [1, 7, 1000, 1 << 20])
+@pytest.mark.parametrize("part", [100, 30_000])
+def test_all_members_of_gzip_are_decoded(part: int, size: int) -> None:
+    """RFC 1952 section 2.2: they follow each other. Zeros behind them are padding, also between pieces."""
+    body = BODY[:200_000]
+    kept = Kept()
+    keep = keeper_of(kept, b"gzip")
+    for piece in pieces(b"".join(map(gzip.compress, pieces(body, part))) + b"\0" * 30, size):
+        keep(piece)
+    assert (kept.length, kept.unread) == (200_000, 0)
+    head, tail = kept.ends()
+    assert head == BODY[:HEAD_BYTES] and tail and body.endswith(tail)
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20])
+@pytest.mark.parametrize(("coding", "compress"), CODINGS)
+def test_what_stands_behind_a_compressed_answer_is_not_read(
+    coding: bytes, compress: Callable[[bytes], bytes], size: int
+) -> None:
+    """The end of the answer stays its end."""
+    kept = Kept()
+    keep = keeper_of(kept, coding)
+    for piece in pieces(compress(b"data: 1\n\n") + b"behind", size):
+        keep(piece)
+    assert (kept.ends(), kept.length, kept.unread) == ((b"data: 1\n\n", None), 9, 6)
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20])
+def test_a_member_that_is_broken_leaves_no_end(size: int) -> None:
+    """Nobody knows what is missing, nor what follows."""
+    broken = gzip.compress(b"first") + b"\x1f\x8bno member" + gzip.compress(b"third")
+    kept = Kept()
+    keep = keeper_of(kept, b"gzip")
+    for piece in pieces(broken, size):
+        keep(piece)
+    assert kept.ends() == (b"first", b"") and kept.unread >= len(broken) - len(gzip.compress(b"first")) - 4
+
+
+@pytest.mark.parametrize("coding", [b"", b"gzip"])
+@pytest.mark.parametrize("size", [1, 1000])
+def test_a_byte_order_mark_is_no_part_of_an_answer(coding: bytes, size: int) -> None:
+    body = b"\xef\xbb\xbf{}"
+    kept = Kept()
+    keep = keeper_of(kept, coding)
+    for piece in pieces(gzip.compress(body) if coding else body, size):
+        keep(piece)
+    assert kept.ends() == (b"{}", None)
+
+
 def test_a_compressed_answer_that_was_cut_is_decoded_as_far_as_it_came() -> None:
     """Its events until then."""
     coder = zlib.compressobj(wbits=31)
