@@ -10,6 +10,7 @@ that a Response repeats. Parsing a whole answer to find that out would cost more
    end is proved as above: the usage of a Response stands one level deeper.
 """
 
+import json
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -41,7 +42,9 @@ _FRAME_BYTES = 8
 _USAGE = b'"usage"'
 #: White space in front of a key.
 _BLANKS = 256
-_END_OF_EVENT = re.compile(rb"\r?\n\r?\n")
+_END_OF_EVENT = re.compile(rb"\r?\n\r?\n|\r\r")
+#: What the standard library's parser takes, and the quick one does not.
+_ODD = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")
 _MODEL_KEY = b'"model"'
 _NAMES_MODEL = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*"[^"]')
 _MODEL = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*"(?:[^"\\]|\\.)*+"')
@@ -63,10 +66,7 @@ _NOTHING: Final = Said()
 def of_whole(head: bytes, tail: bytes | None = None) -> Said:
     """Read an answer of one JSON object: its beginning and its end, or all of it as `head`."""
     if tail is None and len(head) <= SHORT_BYTES:
-        try:
-            found = orjson.loads(head)
-        except orjson.JSONDecodeError:
-            return _NOTHING
+        found = _value(head)
         return Said(tokens_of(found.get("usage")), _named(found)) if isinstance(found, dict) else _NOTHING
     end = head if tail is None else tail
     found = _object_from(end, _USAGE) or {}
@@ -85,9 +85,11 @@ def of_stream(head: bytes, tail: bytes | None = None) -> Said:
     """Read an event stream: its beginning and its end, or all of it as `head`."""
     first = _first_words(head)
     end = head if tail is None else tail
+    if not end.endswith(b"\n\n"):
+        end += b"\n\n"  # some do not close their last event
     last, event = _last_usage(_last_texts(end[-LAST_BYTES:]))
     if last is None and _USAGE in end:
-        last, event = _last_usage(_events(head) if tail is None else _last_texts(tail))
+        last, event = _last_usage(_events(end) if tail is None else _last_texts(end))
     partial = event.get("type") == "message_start"
     if last is None and tail is not None and _STREAM_OF_RESPONSE.search(head):
         told = _of_long_event(tail, _USAGE, "usage")
@@ -316,11 +318,24 @@ def _parsed(text: bytes) -> dict[str, object] | None:
     """Return a JSON object; None: the text is something else, or has too many values to be read here."""
     if len(text) > VALUES_LIMIT and holds_more(text, VALUES_LIMIT):
         return None
-    try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
+    found = _value(text)
     return found if isinstance(found, dict) else None
+
+
+def _value(text: bytes) -> object:
+    """Return the value of a JSON text; None: it is none.
+
+    Half of an emoji that was cut, as an escape or as bytes, and `NaN` are no JSON, but many clients take them.
+    """
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        if text.isascii() and _ODD.search(text) is None:
+            return None
+    try:
+        return json.loads(text.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _named(found: dict[str, object]) -> str:

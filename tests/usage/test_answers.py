@@ -46,6 +46,8 @@ STREAMS = {
     "no usage": (chat_stream("a", "b"), Said(None, "gpt-4.1")),
 }
 
+CHAT_CHUNK = {"choices": [{"index": 0, "delta": {"content": "Hello!"}}]}
+
 
 @pytest.mark.parametrize("indent", [None, 2])
 @pytest.mark.parametrize(("answer", "said"), WHOLE.values(), ids=WHOLE)
@@ -73,7 +75,11 @@ def test_the_middle_of_a_long_answer_is_not_needed(answer: dict[str, object], sa
 def test_streams(stream: bytes, said: Said) -> None:
     """The last word counts; the beginning says the model, and Anthropic's input."""
     assert of_stream(stream) == said
-    assert of_stream(stream.replace(b"\n", b"\r\n")) == said
+    for end in (b"\r\n", b"\r"):
+        assert of_stream(stream.replace(b"\n", end)) == said
+    last = stream.replace(b"data: [DONE]\n\n", b"").rstrip()
+    for end in (b"", b"\n"):  # nothing closes the last event
+        assert of_stream(last + end) == said
     commented = b": keep-alive\n\n" + stream + b": done\n\n"
     assert of_stream(commented) == said
 
@@ -84,11 +90,13 @@ def test_the_middle_of_a_long_stream_is_not_needed(stream: bytes, said: Said) ->
     filling = events({"type": "x", "delta": {"content": '"usage": {"prompt_tokens": 7}' * 100}}) * 100
     first = stream.index(b"\n\n") + 2
     long = stream[:first] + filling + stream[first:]
-    assert of_stream(long[:4096], long[-16384:]) == said
+    for end in (b"\n", b"\r\n", b"\r"):
+        ended = long.replace(b"\n", end)
+        assert of_stream(ended[:4096], ended[-16384:]) == said
 
 
 @pytest.mark.parametrize("more", [0, 1, 60])
-@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_events_behind_the_usage(more: int, end: bytes) -> None:
     """They may be so many that the usage is not near the end."""
     stream = chat_stream("Hel", "lo", usage=CHAT["usage"]) + events({"type": "x", "filling": "y" * 100}) * more
@@ -109,6 +117,29 @@ def test_a_message_that_was_cut_says_its_input() -> None:
     """Its output is what came until then."""
     stream = message_stream("Hel", "lo", ends=False)
     assert of_stream(stream) == Said(Tokens(125, 20, 10, 1), "claude-sonnet-4-20250514", partial=True)
+
+
+ODD = {
+    "half of a pair": (b"Hello!", rb"Hello \ud83d"),
+    "the other half": (b"Hello!", rb"\uDE00 hello"),
+    "a cut character": (b"Hello!", b"Hello \xf0\x9f"),
+    "not a number": (b'"index": 0', b'"index": NaN'),
+    "infinity": (b'"index": 0', b'"index": -Infinity'),
+}
+
+
+@pytest.mark.parametrize(("plain", "odd"), ODD.values(), ids=ODD)
+@pytest.mark.parametrize("filling", ["", "x" * SHORT_BYTES])
+def test_what_only_some_parsers_take(plain: bytes, odd: bytes, filling: str) -> None:
+    """Such as an emoji that `max_tokens` cut: its answer says its tokens as any other, wherever that stands."""
+    orders = (CHAT, dict(reversed(CHAT.items())), {**CHAT, "choices": [{"usage": USAGE}, *CHAT["choices"]]})  # type: ignore[misc]
+    for answer in orders:
+        body = text({"filling": filling, **answer}).replace(plain, odd)
+        assert odd in body and of_whole(body) == WHOLE["chat"][1]
+    response = {**RESPONSE, "output": [{"index": 0, "text": "Hello!" + filling}]}
+    stream = response_stream("Hello!", response=response).replace(plain, odd)
+    assert of_stream(stream) == STREAMS["response"][1]
+    assert text_tokens(events(CHAT_CHUNK).replace(plain, odd), None, 100) >= 1
 
 
 HOSTILE = {

@@ -67,12 +67,19 @@ def framed(body: bytes, *fields: tuple[str, str]) -> Iterator[tuple[str, list[by
         yield f"until the end of the connection, {kind}", [head(200, about) + body[:30], body[30:]]
 
 
+def events_of(stream: bytes) -> list[bytes]:
+    return [event + b"\n\n" for event in stream.split(b"\n\n") if event]
+
+
 ANSWERS = {
     f"{name}, {framing}": (pieces, usage)
     for name, body, fields, usage in (
         ("whole", text(CHAT), (), TOLD),
         ("stream", STREAM, (), TOLD),
         ("gzip", gzip.compress(STREAM), (("Content-Encoding", "gzip"),), TOLD),
+        ("members", b"".join(map(gzip.compress, events_of(STREAM))), (("Content-Encoding", "gzip"),), TOLD),
+        ("byte order mark", b"\xef\xbb\xbf" + text(CHAT), (), TOLD),
+        ("cut emoji", text(CHAT).replace(b"Hello!", rb"Hello \ud83d"), (), TOLD),
         ("deflate", deflated(text(CHAT)), (("content-encoding", "deflate"),), TOLD),
     )
     for framing, pieces in framed(body, *fields)
@@ -121,10 +128,6 @@ def in_step(events: list[bytes]) -> tuple[Script, asyncio.Queue[int]]:
 def filling(count: int) -> list[bytes]:
     about = b'{"model":"%b","choices":[{"delta":{"content":"word"}}]}' % MODEL.encode()
     return [b"data: %b\n\n" % about] * count
-
-
-def events_of(stream: bytes) -> list[bytes]:
-    return [event + b"\n\n" for event in stream.split(b"\n\n") if event]
 
 
 @pytest.mark.parametrize("coding", [None, "gzip"])
