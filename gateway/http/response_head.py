@@ -128,6 +128,20 @@ def may_become_head(data: bytes) -> bool:
     return len(data) <= HEAD_LIMIT_BYTES and not cannot_become_lines(data) and _BEGINNING.match(data) is not None
 
 
+def after_interims(data: bytes, *, method: bytes) -> int:
+    """Return where the final head begins, or what may become one: behind the interim answers (1xx) that are whole.
+
+    Raises ResponseError for an interim answer with no single reading, and for too many.
+    """
+    start = 0
+    for _ in range(INTERIMS_LIMIT + 1):
+        end = data.find(b"\r\n\r\n", start) + 4 if data.startswith(b"1", start + 9) else 0
+        if end < 4 or parse_response_head(data[start:end], method=method).status == 101:
+            return start
+        start = end
+    raise ResponseError("it sends interim answers without end")
+
+
 class ResponseHeads:
     """Reads the heads of one answer as they arrive: interim ones (1xx), then the final one.
 

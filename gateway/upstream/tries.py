@@ -189,7 +189,7 @@ class Tries:
         if member is None or not self.home.budget.take():
             return None
         second = copy(self)  # `_tried` is that of both
-        second._fallbacks, second._chosen, second.pause_s, second._reason = (), None, 0.0, "hedge"
+        second._chosen, second.pause_s, second._reason = None, 0.0, "hedge"
         second.use(self.home, member)
         return second
 

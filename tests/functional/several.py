@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from itertools import chain, repeat
 
 from functional.through import HOSTS, NO_WORKFLOWS, PATIENT, listener_of, post
 
@@ -42,12 +43,13 @@ async def several(
     *scripts: Script | Sequence[Script],
     more: Sequence[dict[str, object]] = (),
     each: dict[str, object] | None = None,
+    own: Sequence[dict[str, object]] = (),
     settings: dict[str, object] | None = None,
     **rules: object,
 ) -> AsyncIterator[Several]:
-    """`rules` are those of the upstream, `each` is added to each endpoint, `more` are further upstreams.
+    """`rules` are those of the upstream, `each` is added to each endpoint, `own` to one after the other.
 
-    `settings` are added to the configuration itself.
+    `more` are further upstreams. `settings` are added to the configuration itself.
     """
     async with AsyncExitStack() as stack:
         endpoints = [
@@ -55,8 +57,8 @@ async def several(
             for one in scripts
         ]
         entries = [
-            {"url": endpoint.base_url, "name": name, **(each or {})}
-            for name, endpoint in zip("abcdefgh", endpoints, strict=False)
+            {"url": endpoint.base_url, "name": name, **(each or {}), **facts}
+            for name, endpoint, facts in zip("abcdefgh", endpoints, chain(own, repeat({})), strict=False)
         ]
         upstream = {"name": "up", "endpoints": entries, "timeouts": PATIENT, **rules}
         config: dict[str, object] = {

@@ -160,15 +160,12 @@ class Balanced(Splice):
         tries, plan = self._tries, self._plan
         assert tries is not None
         pieces = self._kept if self._sent else self._pending[1:]
-        pause_s = None  # that an upstream without rules asks for, which only a model chose, is the client's affair
-        if head is not None and not tries.home.plain:
-            pause_s = wanted_pause_s(head)
         follows = tries.again(
             reason,
             possible=pieces is not None and not self._judged,
             stale=self._stale and reason == "reset",
             told_not=head is not None and (head.value(b"x-should-retry") or b"").lower() == b"false",
-            pause_s=pause_s,
+            pause_s=self._wanted_pause(head),
         )
         if not follows or pieces is None:
             return False
@@ -185,6 +182,13 @@ class Balanced(Splice):
         else:
             self._next(tries)
         return True
+
+    def _wanted_pause(self, head: ResponseHead | None) -> float | None:
+        """Return the seconds for which an endpoint asked to be left alone (Retry-After).
+
+        That of an upstream without rules, which only a model chose, is the client's affair.
+        """
+        return None if head is None or self._ways.group.plain else wanted_pause_s(head)
 
     def _forget_answer(self) -> None:
         """Begin anew: nothing of an answer was forwarded."""

@@ -6,12 +6,13 @@ fails. Then it takes the first one's place, and the loser's connection ends at o
 
 from contextlib import suppress
 
-from gateway.errors import GatewayError
 from gateway.http.body import BodyError
 from gateway.http.response_head import ResponseError, ResponseHead
 from gateway.lanes.passthrough.balanced import Balanced
-from gateway.lanes.passthrough.second import Second
+from gateway.lanes.passthrough.second import Failure, Second
 from gateway.upstream.connection import UpstreamConnection
+from gateway.upstream.member import Member
+from gateway.upstream.tries import Tries
 from gateway.upstream.waits import Waits
 
 
@@ -19,20 +20,22 @@ class Hedging(Balanced):
     """A passthrough transaction that may ask two endpoints at once."""
 
     _second: Second | None = None
-    _hedges: Waits | None = None  # once its wait began: there is one second request at most
+    _hedges: Waits | None = None  # once a wait began
 
-    def _attach(self, upstream: UpstreamConnection, data: bytes) -> None:
-        hedges = self._ways.group.hedges
-        if self._hedges is None and hedges is not None:
-            self._hedges = hedges
+    def _go(self, tries: Tries, member: Member) -> None:
+        # Each try may have one beside it, within the number of tries. Its wait goes on while it connects.
+        if (hedges := self._hedges) is not None:
+            hedges.end(self)
+        self._hedges = hedges = self._ways.group.hedges
+        if hedges is not None:
             hedges.begin(self)
-        super()._attach(upstream, data)
+        super()._go(tries, member)
 
     def wait_over(self) -> None:
         """Ask a second endpoint, if the whole request is here and there is one."""
-        if not self._under_way or self._judged or self._upstream is None:
+        if not self._under_way or self._judged or self._second is not None:
             return
-        if self._request is not None or self._kept is None or self._tries is None:
+        if self._request is not None or self._kept is None or self._tries is None or self._tries.member is None:
             return
         if (tries := self._tries.beside()) is None or tries.member is None:
             return
@@ -47,7 +50,8 @@ class Hedging(Balanced):
             return super()._again(reason, outcome, head=head, clean=clean)
         # The second request is already the next try.
         assert self._tries is not None
-        self._tries.again(reason, possible=False, stale=self._stale and reason == "reset")
+        stale = self._stale and reason == "reset"
+        self._tries.again(reason, possible=False, stale=stale, pause_s=self._wanted_pause(head))
         self._plan.upstream.outcomes[outcome] += 1
         super()._drop_upstream()
         self._forget_answer()
@@ -55,49 +59,63 @@ class Hedging(Balanced):
             self._adopt(second)
         return True
 
-    def second_connected(self, second: Second) -> None:
-        """Take the second connection, if the first request has failed meanwhile."""
-        if self._tries is not None and self._tries.member is None:
-            self._adopt(second)
+    def second_connected(self, second: Second, upstream: UpstreamConnection) -> bool:
+        """Send the second request as the only one, if the first has failed meanwhile. Return whether it has."""
+        if self._tries is None or self._tries.member is not None:
+            return False
+        self._become(second)
+        self._attach(upstream, second.request)
+        return True
 
-    def second_answers(self, second: Second, data: bytes) -> None:
+    def second_answers(self, second: Second) -> None:
         """Take the second connection with the beginning of its answer; the first request has lost."""
-        if self._tries is not None and self._tries.member is not None:
-            self._tries.ended(failed=None)
-            self._plan.upstream.outcomes["cancelled"] += 1
+        assert self._tries is not None
+        self._tries.ended(failed=None)
+        self._plan.upstream.outcomes["cancelled"] += 1
         super()._drop_upstream()
         self._forget_answer()
         self._adopt(second)
-        self._head_received(data)
 
-    def second_failed(self, second: Second, error: GatewayError, *, outcome: str, answer: bytes) -> None:
-        """Go on with the first request, or end if that has failed, too.
+    def second_failed(self, second: Second, failure: Failure) -> None:
+        """Go on with the first request. If that has failed, too, the next try follows, or the end.
 
-        `answer` is the beginning of what the second endpoint said. If all of it is there, the client gets it when no
-        better one comes, with its Retry-After.
+        If all of what the second endpoint answered is there, the client gets it when no better answer comes.
         """
-        self._second = None
-        if (end := answer.find(b"\r\n\r\n")) >= 0:
+        if failure.head is not None:
             with suppress(ResponseError, BodyError):
-                self._keep_answer(second.plan, answer, end + 4)
+                self._keep_answer(second.plan, failure.answer, failure.end)
         if self._tries is not None and self._tries.member is not None:
-            second.plan.upstream.outcomes[outcome] += 1
-            second.plan.pool.failures.note(error.message)
+            self._second = None
+            pause_s = self._wanted_pause(failure.head)
+            second.tries.again(failure.reason, possible=False, stale=failure.stale, pause_s=pause_s)
+            second.plan.upstream.outcomes[failure.outcome] += 1
+            second.plan.pool.failures.note(failure.error.message)
             return
-        self._use(second.plan)
-        if not self._give_last():
-            self._fail(error, outcome=outcome)
+        # It was still being connected, and nothing of it was sent.
+        self._become(second)
+        self._sent, self._pending = False, [b"", *(self._kept or ())]
+        self._fail(failure.error, outcome=failure.outcome)
 
     def _adopt(self, second: Second) -> None:
+        """Go on with the second request's connection, and with what came of its answer."""
+        self._become(second)
+        self._upstream = upstream = second.release()
+        upstream.turn = self
+        self._account.sent_at = second.sent_at
+        self._sent, self._stale = True, upstream.reused and not second.seen
+        if self._stale and second.plan.repeatable:
+            self._replay = second.request
+        if self._client.blocked_since is not None:
+            upstream.pause()
+        if second.seen:
+            self._head_received(second.seen)
+
+    def _become(self, second: Second) -> None:
+        """Make the second request the only one. Nothing of the first may go to its endpoint: it has another key."""
         self._second = None
         self._tries = second.tries
         self._use(second.plan)
-        self._upstream = upstream = second.release()
-        upstream.turn = self
-        self._sent, self._stale, self._moved = True, False, None
-        self._account.sent_at = second.sent_at
-        if self._client.blocked_since is not None:
-            upstream.pause()
+        self._replay, self._pending, self._moved = b"", [], None
 
     def _pass(self, data: bytes, *, good: bool = True) -> None:
         self._drop_second()

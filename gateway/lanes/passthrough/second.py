@@ -1,27 +1,58 @@
 """The second request of a hedge: the same request at another endpoint, until one of the two answers.
 
-It holds its own connection and its own place. It reads no answer: with the first bytes that can be judged, its
-connection goes to the splice, or ends. Exactly one of `drop`, `release` and the loss of the connection ends it.
+It holds its own connection and its own place. Of the answer it reads the head only: a final one that is no failure
+takes the connection to the splice, with all that came so far; anything else ends it. Exactly one of `drop`, `release`
+and a failure ends it.
 """
 
 import asyncio
+from dataclasses import dataclass
+from http import HTTPStatus
 from time import perf_counter
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from gateway.errors import GatewayError
+from gateway.http.response_head import (
+    HEAD_LIMIT_BYTES,
+    ResponseError,
+    ResponseHead,
+    after_interims,
+    may_become_head,
+    parse_response_head,
+)
 from gateway.lanes.plan import Plan
 from gateway.upstream.connection import UpstreamConnection
 from gateway.upstream.tries import FAILING, Tries
 
-_STATUS_BYTES: Final = 12
+_FAILING: Final = FAILING | {"429"}
 
 
 class Hedged(Protocol):
     """The transaction that the second request belongs to."""
 
-    def second_answers(self, second: "Second", data: bytes) -> None: ...
-    def second_connected(self, second: "Second") -> None: ...
-    def second_failed(self, second: "Second", error: GatewayError, *, outcome: str, answer: bytes) -> None: ...
+    def second_answers(self, second: "Second") -> None: ...
+    def second_connected(self, second: "Second", upstream: UpstreamConnection) -> bool:
+        """Return whether the connection is taken, because the first request has failed meanwhile."""
+        ...
+
+    def second_failed(self, second: "Second", failure: "Failure") -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The end of a second request without a good answer.
+
+    `reason` is that of `Tries.again`. `stale`: an idle connection was closed, which is no fault. `answer` is what came
+    of an answer, and `head` its head, which ends at `end`; None: there is none.
+    """
+
+    error: GatewayError
+    outcome: str
+    reason: str
+    stale: bool = False
+    head: ResponseHead | None = None
+    answer: bytes = b""
+    end: int = 0
 
 
 class Second:
@@ -30,12 +61,12 @@ class Second:
     def __init__(self, owner: Hedged, tries: Tries, plan: Plan, request: bytes) -> None:
         self.tries = tries
         self.plan = plan
+        self.request = request
         self.sent_at = 0.0
+        self.seen = b""  # of the answer
         self._owner = owner
-        self._request = request
         self._upstream: UpstreamConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._seen = b""
 
     @property
     def connected(self) -> bool:
@@ -54,16 +85,15 @@ class Second:
             upstream = await self.plan.pool.connect()
         except GatewayError as error:
             self._connecting = None
-            self._fail(error, outcome="connect", reason="connect")
+            self._owner.second_failed(self, Failure(error=error, outcome="connect", reason="connect"))
             return
         self._connecting = None
         self._begin(upstream)
 
     def _begin(self, upstream: UpstreamConnection) -> None:
-        self._upstream, self.sent_at = upstream, perf_counter()
-        upstream.begin(self, self._request)
-        if self._upstream is not None:
-            self._owner.second_connected(self)
+        if not self._owner.second_connected(self, upstream):
+            self._upstream, self.sent_at = upstream, perf_counter()
+            upstream.begin(self, self.request)
 
     def release(self) -> UpstreamConnection:
         """Hand the connection over."""
@@ -81,26 +111,36 @@ class Second:
             upstream.abort()
         self.tries.ended(failed=None)
 
-    def _fail(self, error: GatewayError, *, outcome: str, reason: str, answer: bytes = b"") -> None:
-        self.tries.again(reason, possible=False)
-        self._owner.second_failed(self, error, outcome=outcome, answer=answer)
+    def _fail(self, cause: str, *, outcome: str, reason: str, **more: Any) -> None:
+        upstream, self._upstream = self._upstream, None
+        if upstream is not None:
+            upstream.abort()
+        error = GatewayError("upstream_error", f"Upstream {self.plan.pool.endpoint.name!r} {cause}.")
+        self._owner.second_failed(self, Failure(error=error, outcome=outcome, reason=reason, **more))
 
     # As a turn of the connection.
 
     def response_received(self, data: bytes) -> None:
-        data = self._seen + data
-        status = data[9:_STATUS_BYTES].decode("latin-1")
-        if len(data) < _STATUS_BYTES:
-            self._seen = data
-        elif status in FAILING or status == "429":
-            upstream, self._upstream = self._upstream, None
-            if upstream is not None:
-                upstream.abort()
-            name = self.plan.pool.endpoint.name
-            error = GatewayError("upstream_error", f"Upstream {name!r} answered {status}.")
-            self._fail(error, outcome="error", reason=status, answer=data)
+        self.seen = data = self.seen + data
+        try:
+            start = after_interims(data, method=self.plan.method)
+            end = data.find(b"\r\n\r\n", start) + 4
+            if end < 4 and len(data) <= HEAD_LIMIT_BYTES and may_become_head(data[start:]):
+                return
+            if end < 4 or end - start > HEAD_LIMIT_BYTES:
+                raise ResponseError("its head is malformed or too large")
+            head = parse_response_head(data[start:end], method=self.plan.method)
+            if head.status < HTTPStatus.OK:
+                raise ResponseError("it switched protocols, which nobody asked for")
+        except ResponseError as error:
+            self._fail(f"failed: {error}", outcome="invalid", reason="reset")
+            return
+        status = str(head.status)
+        if status in _FAILING:
+            answer = {"head": head, "answer": data[start:], "end": end - start}
+            self._fail(f"answered {status}", outcome="error", reason=status, **answer)
         else:
-            self._owner.second_answers(self, data)
+            self._owner.second_answers(self)
 
     def upstream_eof(self) -> bool:
         if self._upstream is not None:
@@ -109,10 +149,10 @@ class Second:
 
     def upstream_lost(self, error: Exception | None) -> None:
         del error
-        self._upstream = None
-        name = self.plan.pool.endpoint.name
-        cause = f"Upstream {name!r} failed: it closed the connection before it answered."
-        self._fail(GatewayError("upstream_error", cause), outcome="reset", reason="reset")
+        upstream, self._upstream = self._upstream, None
+        stale = upstream is not None and upstream.reused and not self.seen
+        cause = "failed: it closed the connection before it answered"
+        self._fail(cause, outcome="reset", reason="reset", stale=stale)
 
     def upstream_full(self) -> None:
         """Do nothing: the request is whole, and written at once."""

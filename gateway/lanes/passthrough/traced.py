@@ -14,7 +14,7 @@ from gateway.http.response_head import ResponseHead
 from gateway.lanes.passthrough.accounting import CLIENT_LEFT, Accounting
 from gateway.lanes.passthrough.balanced import Balanced
 from gateway.lanes.passthrough.hedging import Hedging
-from gateway.lanes.passthrough.second import Second
+from gateway.lanes.passthrough.second import Failure, Second
 from gateway.lanes.passthrough.splice import Splice, extended
 from gateway.lanes.plan import Plan, Ways
 from gateway.lanes.server_spans import method_of, sender_of, server_span
@@ -191,13 +191,13 @@ class TracingBalanced(Balanced):
 class TracingHedging(TracingBalanced, Hedging):
     """A hedging transaction with traces, or one by model."""
 
-    def second_failed(self, second: Second, error: GatewayError, *, outcome: str, answer: bytes) -> None:
-        self._account.asked(second.plan, outcome)
-        super().second_failed(second, error, outcome=outcome, answer=answer)
+    def second_failed(self, second: Second, failure: Failure) -> None:
+        self._account.asked(second.plan, failure.outcome)
+        super().second_failed(second, failure)
 
-    def _adopt(self, second: Second) -> None:
+    def _become(self, second: Second) -> None:
         self._account.all_asked("cancelled", but=second.plan)
-        super()._adopt(second)
+        super()._become(second)
 
     def _drop_second(self) -> None:
         if self._second is not None:

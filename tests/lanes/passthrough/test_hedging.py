@@ -1,16 +1,33 @@
 """A slow endpoint gets a rival: the first answer counts, and the loser's connection ends."""
 
 import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from functional.several import BODY, CHAT, STORES, Several, chat, several
-from functional.through import ask, client_of, post
-from gateways import until
+from functional.through import ask, breathe, client_of, get, post
+from gateways import exchange, until
 
 from gateway.testing.peer import Peer
-from gateway.testing.scripts import answer, serve
+from gateway.testing.scripts import answer, ok, serve
 
 BUSY = answer(503, b"busy")
+
+
+@contextmanager
+def full_socket() -> Iterator[int]:
+    """A port that takes no connection and refuses none: nobody accepts, and its queue is full."""
+    with ExitStack() as stack:
+        listening = stack.enter_context(socket.socket())
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listening.getsockname())
+        yield listening.getsockname()[1]
 
 
 def targets(up: Several) -> list[bytes]:
@@ -161,3 +178,188 @@ async def test_what_may_not_happen_twice_has_no_rival() -> None:
         assert up.group.tally.retries == {"hedge": 1} and targets(up).count(STORES) == 1
         go_on.set()
         assert (await client.read_response()).payload == b"first"
+
+
+async def test_a_second_whose_idle_connection_ends_is_sent_its_own_key_again() -> None:
+    """Never the request of the first endpoint, which has another key."""
+    first_may_fail, second_may_fail = asyncio.Event(), asyncio.Event()
+
+    async def fails(peer: Peer) -> None:
+        await peer.read_request()
+        await first_may_fail.wait()
+        peer.reset()
+
+    async def warm(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(ok())
+        await peer.read_request()
+        await second_may_fail.wait()
+        peer.reset()
+
+    keys = {"api_key": "KA"}, {"api_key": "KB"}
+    async with several(fails, [warm, serve(ok())], hedge="50ms", own=keys) as up, client_of(up.gateway) as client:
+        up.group.members[0].healthy = False
+        assert (await exchange(client, get(CHAT))).status == 200
+        up.group.members[0].healthy = True
+        await client.send(get(CHAT))
+        await up.endpoints[1].wait_requests(2)
+        first_may_fail.set()
+        await until(lambda: up.inflight == [0, 1])
+        second_may_fail.set()
+        assert (await client.read_response()).status == 200
+        sent = [[request.values(b"authorization") for request in endpoint.requests] for endpoint in up.endpoints]
+        assert sent == [[[b"Bearer KA"]], [[b"Bearer KB"]] * 3]
+
+
+GOOD_HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\n" + BUSY,
+        b"HTTP/1.1 1",
+        b"SSH-2.0-OpenSSH_9.0\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+        GOOD_HEAD.replace(b"\r\n\r\n", b"\r\nContent-Length: 7\r\n\r\n"),
+    ],
+    ids=["103", "100 and 503", "a part", "no HTTP", "101", "two lengths"],
+)
+async def test_only_a_good_head_of_the_second_drops_the_first(says: bytes) -> None:
+    """Which answers later."""
+    go_on = asyncio.Event()
+
+    async def late(peer: Peer) -> None:
+        await peer.read_request()
+        await go_on.wait()
+        await peer.send(answer(200, b"first"))
+
+    async def babbles(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(says)
+        go_on.set()
+        await peer.wait_end(timeout_s=None)
+
+    async with several(late, babbles, hedge="50ms") as up:
+        assert (await ask(up.gateway, chat())).payload == b"first"
+        await until(lambda: up.inflight == [0, 0])
+
+
+async def test_what_came_of_the_seconds_head_is_not_lost_when_the_first_fails() -> None:
+    """Interim answers included."""
+    half, go_on = asyncio.Event(), asyncio.Event()
+
+    async def fails(peer: Peer) -> None:
+        await peer.read_request()
+        await half.wait()
+        peer.reset()
+
+    async def in_halves(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + GOOD_HEAD[:12])
+        await breathe(20)
+        half.set()
+        await go_on.wait()
+        await peer.send(GOOD_HEAD[12:] + b"second")
+
+    async with several(fails, in_halves, hedge="50ms") as up, client_of(up.gateway) as client:
+        await client.send(chat())
+        await until(lambda: up.inflight == [0, 1])
+        go_on.set()
+        response = await client.read_response()
+        assert response.payload == b"second" and len(response.informational) == 1
+
+
+async def test_a_third_is_asked_when_the_first_fails_and_the_second_cannot_be_reached() -> None:
+    """Although the second was under way when the first failed."""
+
+    async def fails(peer: Peer) -> None:
+        await peer.read_request()
+        await until(lambda: up.inflight[1] == 1)
+        peer.reset()
+
+    with full_socket() as port:
+        own = {}, {"url": f"http://127.0.0.1:{port}/v1"}
+        scripts = fails, serve(ok()), serve(answer(200, b"third"))
+        async with several(*scripts, hedge="20ms", own=own, timeouts={"connect": "300ms"}) as up:
+            assert (await ask(up.gateway, chat())).payload == b"third"
+            assert up.inflight == [0, 0, 0] and up.counts == [1, 0, 1]
+
+
+async def test_a_first_endpoint_that_does_not_connect_has_a_rival() -> None:
+    """Which answers long before the first one's connection fails."""
+    with full_socket() as port:
+        own = ({"url": f"http://127.0.0.1:{port}/v1"},)
+        async with several(serve(ok()), serve(answer(200, b"second")), hedge="20ms", own=own) as up:
+            assert (await ask(up.gateway, chat())).payload == b"second"
+            assert up.inflight == [0, 0] and up.group.tally.retries == {"hedge": 1}
+
+
+async def test_the_try_after_a_reset_has_a_rival_too() -> None:
+    """Within the number of tries."""
+
+    async def resets(peer: Peer) -> None:
+        await peer.read_request()
+        peer.reset()
+
+    async with several(resets, silent, serve(answer(200, b"third")), hedge="20ms") as up:
+        assert (await ask(up.gateway, chat())).payload == b"third"
+        assert up.inflight == [0, 0, 0] and up.counts == [1, 1, 1]
+
+
+@pytest.mark.parametrize("who", [0, 1], ids=["first", "second"])
+async def test_a_pause_that_one_of_two_asks_for_is_kept(who: int) -> None:
+    """Its Retry-After counts as that of any other try."""
+    both, told = asyncio.Event(), asyncio.Event()
+
+    async def pauses(peer: Peer) -> None:
+        await peer.read_request()
+        await both.wait()
+        await peer.send(answer(503, b"busy", [("Retry-After", "30")]))
+
+    async def answers(peer: Peer) -> None:
+        await peer.read_request()
+        await told.wait()
+        await peer.send(ok())
+
+    scripts = (pauses, answers) if who == 0 else (answers, pauses)
+    async with several(*scripts, hedge="20ms") as up, client_of(up.gateway) as client:
+        await client.send(chat())
+        await until(lambda: up.counts == [1, 1])
+        both.set()
+        await until(lambda: up.inflight[who] == 0)
+        told.set()
+        assert (await client.read_response()).status == 200
+        assert up.group.members[who].obstacle(up.group.clock()) == "pausing"
+
+
+async def test_a_stale_idle_connection_of_the_second_is_no_fault() -> None:
+    """One failure would open the breaker."""
+    leave, go_on = asyncio.Event(), asyncio.Event()
+
+    async def late(peer: Peer) -> None:
+        await peer.read_request()
+        await go_on.wait()
+        await peer.send(ok())
+
+    async def warm(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(ok())
+        await peer.read_request()
+        peer.reset()
+        leave.set()
+
+    async with (
+        several(late, [warm, serve(ok())], hedge="20ms", breaker={"failures": 1}) as up,
+        client_of(up.gateway) as client,
+    ):
+        up.group.members[0].healthy = False
+        assert (await exchange(client, chat())).status == 200
+        up.group.members[0].healthy = True
+        await client.send(chat())
+        await leave.wait()
+        await until(lambda: up.inflight == [1, 0])
+        go_on.set()
+        assert (await client.read_response()).status == 200
+        assert up.group.members[1].obstacle(up.group.clock()) is None
