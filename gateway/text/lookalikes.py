@@ -12,13 +12,13 @@ _LETTERS: Final = {
     "b": "\u0432\u0412\u044c\u0392\u13f4\ua4d0",
     "c": "\u0441\u0421\u03f2\u03f9\u13df\ua4da",
     "d": "\u0501\u0500\u13a0\ua4d3",
-    "e": "\u0435\u0415\u0454\u03b5\u0395\u13ac\ua4f0",
+    "e": "\u0435\u0415\u04bd\u0454\u03b5\u0395\u13ac\ua4f0",
     "f": "\u0584\u03dc\ua4dd",
     "g": "\u0581\u050c\u13c0\ua4d6",
     "h": "\u04bb\u043d\u041d\u0397\u0570\u13bb\ua4e7",
     "i": "\u0456\u0406\u03b9\u0399\ua4f2",
     "j": "\u0458\u0408\u03f3\u13ab\ua4d9",
-    "k": "\u043a\u041a\u03ba\u039a\u13e6\ua4d7",
+    "k": "\u0138\u043a\u041a\u03ba\u039a\u13e6\ua4d7",
     "l": "\u04cf\u04c0\u01c0\u2223\u13de\ua4e1",
     "m": "\u043c\u041c\u039c\u13b7\ua4df",
     "n": "\u043f\u03b7\u039d\u0578\ua4e0",
@@ -38,7 +38,10 @@ _LETTERS: Final = {
 _ALIKE: Final = str.maketrans({other: letter for letter, others in _LETTERS.items() for other in others})
 #: What looks the same in Latin letters and digits.
 _SAME: Final = str.maketrans({"1": "l", "i": "l", "|": "l", "0": "o"})
-_LATIN: Final = re.compile(r"LATIN (?:SMALL |CAPITAL )?LETTER (?:SMALL CAPITAL |SCRIPT |DOTLESS )?([A-Z])(?: WITH .+)?")
+_LATIN: Final = re.compile(
+    r"(?:(?:CROSSED )?(?:NEGATIVE )?(?:CIRCLED|SQUARED) )?"
+    r"LATIN (?:SMALL |CAPITAL )?LETTER (?:SMALL CAPITAL |SCRIPT |DOTLESS )?([A-Z])(?: WITH .+)?"
+)
 #: Marks above and below letters, variants of characters, fillers that show nothing, and a dot that joins words.
 _DROPPED: Final = re.compile(
     "[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe00-\ufe0f\u115f\u1160\u2800\u00b7]"

@@ -17,6 +17,7 @@ from gateway.text.lookalikes import skeleton
         ("g\u00e1teway", "gateway"),
         ("\u0262ateway", "gateway"),  # a small capital
         ("\u13c0\u13aa\u13a2\u13ac\u13d4\u13aa\u13a9", "gateway"),  # Cherokee
+        ("\U0001f176ateway", "gateway"),  # negative squared
         ("gate\u200bway", "gateway"),
         ("gate\u3164way", "gateway"),
         ("gatevvay", "gateway"),

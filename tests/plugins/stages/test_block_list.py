@@ -39,6 +39,10 @@ async def blocking(*answers: Answer, loop: bool = False, **settings: Any) -> Asy
         "Blue Неrоn",  # with Cyrillic letters
         "КИТ!",
         "청와대",
+        "\U0001f171lue heron",
+        "\U0001f17a\U0001f174\U0001f182\U0001f183\U0001f181\U0001f174\U0001f17b",  # negative squared
+        "\U0001f15a\U0001f154\U0001f162\U0001f163\U0001f161\U0001f154\U0001f15b",  # negative circled
+        "\u0138\u04bdstrel",
         "see _kestrel_ and",
         "__blue heron__",
         "blue\u200bheron",
@@ -63,11 +67,42 @@ async def test_a_request_is_blocked(text: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["blueheron", "b lue heron", "blue herons", "sky-blue heroine", "SEC-12", "XSEC-1234", "китай"]
+    "text",
+    [
+        "blueheron",
+        "b lue heron",
+        "blue herons",
+        "sky-blue heroine",
+        "SEC-12",
+        "XSEC-1234",
+        "китай",
+        "so blue: herons are",
+        "k.e.s.t.r.e.l",
+        "blue&nbsp;heron",
+        "\u24a6\u24a0\u24ae\u24af\u24ad\u24a0\u24a7",  # in parentheses
+        "\U0001f1f0\U0001f1ea\U0001f1f8\U0001f1f9\U0001f1f7\U0001f1ea\U0001f1f1",  # flags, of Kenya for one
+    ],
 )
 async def test_other_words_pass(text: str) -> None:
     async with blocking(says("ok")) as world:
         assert (await world.chat(text)).text == "ok"
+
+
+@pytest.mark.parametrize("between", [", ", "/", "·", "-", "_", " ... "])
+async def test_signs_between_words_are_for_patterns(between: str) -> None:
+    """A phrase has blanks between its words, and a pattern says what else may stand there."""
+    text = f"What is Blue{between}Heron?"
+    async with blocking(says("ok")) as world:
+        assert (await world.chat(text)).text == "ok"
+    async with blocking(patterns={"projects": r"\bblue[\W_]{1,5}heron\b"}) as world:
+        assert (await world.chat(text)).text == BLOCKED
+
+
+@pytest.mark.parametrize("text", ["kestrel\U0001f1e9\U0001f1ea", "\u249ckestrel"])
+async def test_a_flag_or_a_number_is_no_part_of_a_word(text: str) -> None:
+    """Such as the flag of Germany behind it, or the letter of a list before it."""
+    async with blocking() as world:
+        assert (await world.chat(text)).text == BLOCKED
 
 
 async def test_arguments_of_calls_and_results_are_read() -> None:
