@@ -7,6 +7,7 @@ it is a request on the stream of the call. A client that cannot ask waits, and i
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -85,6 +86,8 @@ class Calling:
     answers: Answers = field(default_factory=Answers)
     leaving: bool = False
     ending: set[str] = field(default_factory=set)  # sessions that their clients end: not by cancelling calls
+    _over: set[str] = field(default_factory=set)  # sessions that have been ended, as long as calls of them are left
+    _open: "Counter[str]" = field(default_factory=Counter)  # calls under way, by their sessions
     _tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
 
     async def call(self, ctx: Any, params: CallToolRequestParams, offer: Offer, arguments: Json) -> Any:
@@ -109,6 +112,8 @@ class Calling:
         visit.note(tool=offer.inside, run=run.id)
         progress = Progress(ctx)
         is_asked = False
+        session_id = visit.session_id or ""
+        self._open[session_id] += 1
         try:
             was_shown = None if state is None else state.approval_id
             result = await self._settled(ctx, visit, run, progress, was_shown=was_shown, patience_s=patience_s)
@@ -121,6 +126,15 @@ class Calling:
         finally:
             self.calls.leave(run, is_asked=is_asked)
             progress.close()
+            self._open[session_id] -= 1
+            if not self._open[session_id]:
+                del self._open[session_id]
+                self._over.discard(session_id)
+
+    def session_over(self, session_id: str) -> None:
+        """Take no call of a session that has been ended for cancelled. The SDK may need a while to end them."""
+        if session_id in self._open:
+            self._over.add(session_id)
 
     async def close(self) -> None:
         """Wait for what calls still have to write. Idempotent."""
@@ -242,7 +256,7 @@ class Calling:
         visit = visit_of(ctx)
         session_id = visit.session_id
         is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-        if self.leaving or not (is_modern or session_id) or session_id in self.ending:
+        if self.leaving or not (is_modern or session_id) or session_id in self.ending or session_id in self._over:
             return
         task = asyncio.get_running_loop().create_task(self._cancelled(run, visit.identity.caller))
         self._tasks.add(task)

@@ -153,12 +153,17 @@ class Door:
             self._streams.add(visit)
         elif method == "DELETE" and session_id is not None:
             self._calling.ending.add(session_id)
+        is_refused = False
         try:
-            return await self._bridge.answered(visit, body, closing=closing, ended=ended)
+            response = await self._bridge.answered(visit, body, closing=closing, ended=ended)
+            is_refused = response.status >= 400
+            return response
         finally:
             self._streams.discard(visit)
             if method == "DELETE" and session_id is not None:
                 self._calling.ending.discard(session_id)
+                if not is_refused:  # also if its client has left
+                    self._calling.session_over(session_id)
                 self._changes.forget(session_id)
 
 

@@ -22,7 +22,7 @@ Era = Literal["legacy", "auto"]
 ERAS: Final[tuple[Era, ...]] = ("legacy", "auto")
 OLDER: Final = "2025-11-25"
 ACCEPT: Final = {"Accept": "application/json, text/event-stream"}
-INITIALIZE: Final = {
+INITIALIZE: Final[Json] = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",
@@ -80,10 +80,11 @@ class World:
         async with session, session.post(path, data=body, headers=headers) as response:
             return response.status, await response.json()
 
-    async def session(self, *, key: str | None = None) -> dict[str, str]:
+    async def session(self, capabilities: Json | None = None, *, key: str | None = None) -> dict[str, str]:
         """Open a session of the older era, and return the fields of a request in it."""
         fields, http = {**ACCEPT, **_bearer(key)}, aiohttp.ClientSession(self.gateway.base_url)
-        async with http, http.post("/mcp", json=INITIALIZE, headers=fields) as response:
+        opening = {**INITIALIZE, "params": {**INITIALIZE["params"], "capabilities": capabilities or {}}}
+        async with http, http.post("/mcp", json=opening, headers=fields) as response:
             await response.read()
             session_id = response.headers["Mcp-Session-Id"]
         fields = {**ACCEPT, "Mcp-Session-Id": session_id, "MCP-Protocol-Version": OLDER}

@@ -142,5 +142,26 @@ async def test_the_end_of_a_session_answers_what_is_open_in_it() -> None:
             assert answer["result"]["content"] == [{"type": "text", "text": "hi"}]
 
 
+async def test_the_end_of_a_session_leaves_a_question_open() -> None:
+    """A call whose form its user has not answered stays held, however long the SDK takes to withdraw that form."""
+    async with world(keys=keys(boss=["tools", "approve"])) as made:
+        for _ in range(3):
+            fields = await made.session({"elicitation": {"form": {}}}, key="boss")
+            fields["Authorization"] = "Bearer boss"
+            async with aiohttp.ClientSession(made.gateway.base_url, headers=fields) as session:
+                opened = await session.post("/mcp", json={**CALL, "params": {**CALL["params"], "_meta": {}}})
+                while b"elicitation/create" not in await opened.content.readline():
+                    continue
+                async with session.delete("/mcp") as response:
+                    assert response.status == 200
+                assert "The session ended" in await opened.text()
+            assert len(await made.approvals(key="boss")) == 1
+        async with made.client(key="boss") as client:
+            calling = asyncio.create_task(client.call_tool("here__echo", {"text": "hi"}))
+            await made.decide("approve", key="boss")
+            assert not (await calling).is_error
+        assert not await made.approvals(key="boss", state="cancelled")
+
+
 def messages_in(events: str) -> list[Json]:
     return [orjson.loads(line[5:]) for line in events.splitlines() if line.startswith("data:") and line[5:].strip()]
