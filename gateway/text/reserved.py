@@ -1,9 +1,13 @@
 """Names that no service may have: those of the gateway itself, of its built-in tools, and of other services.
 
+A name is a part of the path of the service's pages, so a name that would lead elsewhere is refused.
+
 A name is refused in all of its spellings. A service whose name begins another's (`git` and `git.hub`) is refused, too:
 `git.hub.find` would be a tool of either.
 """
 
+import re
+import unicodedata
 from collections.abc import Mapping
 from typing import Final
 
@@ -15,6 +19,15 @@ RESERVED: Final[Mapping[str, str]] = {
     skeleton(name): name for name in ("gateway", *plugin_names("tools"), "read_result", "find_tools", "call_tool")
 }
 _JOINT: Final = "__"
+#: What changes the path that it stands in, whoever decodes it.
+_ELSEWHERE: Final = re.compile(r".*[/\\%]|\.+\Z")
+#: The page of all services, beside the endpoint of each one.
+_PAGE: Final = "services"
+_UNSEEN: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
+#: Letters and blanks that look like nothing, or like a space.
+_BLANK: Final = re.compile(
+    "[^\\S ]|[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
 
 
 class ServiceNames:
@@ -27,6 +40,8 @@ class ServiceNames:
 
     def problem(self, name: str) -> str | None:
         """Return why no further service may have a name. None: it may."""
+        if (unfit := _unfit(name)) is not None:
+            return f"the name {name!a} {unfit}"
         spelled = skeleton(name)
         if (reserved := RESERVED.get(spelled)) is not None:
             what = "is" if name == reserved else f"imitates {reserved!r}, which is"
@@ -45,6 +60,14 @@ class ServiceNames:
         """Add the name of a service."""
         self._spelled[skeleton(name)] = self._names[_plain(name)] = name
         self._begins.update(dict.fromkeys(_beginnings(name), name))
+
+
+def _unfit(name: str) -> str | None:
+    if _BLANK.search(name) or any(unicodedata.category(character) in _UNSEEN for character in name):
+        return "has a character that does not show"
+    if _ELSEWHERE.match(name):
+        return "cannot stand in the path of a page: it is of dots only, or has '/', '\\' or '%'"
+    return f"is that of the page /mcp/{_PAGE}" if name == _PAGE else None
 
 
 def _plain(name: str) -> str:

@@ -183,6 +183,17 @@ async def test_a_name_imitates_no_other() -> None:
         assert (await harbour.ask("PUT", "/time", TIME))[0] == 200
 
 
+async def test_a_name_leads_to_its_own_page() -> None:
+    """It is a part of a path, whoever writes that: what would change it is refused, and so is what does not show."""
+    async with moored() as harbour:
+        for name in ("..", ".", "a/b", "a%2fb", "a\\b", "services", "ti\u200bme", "ti\u202eme", "ti\ufe0fme"):
+            status, answer = await harbour.ask("POST", "", {"name": name, **TIME})
+            error = answer["error"]
+            assert (status, error["code"], error["param"]) == (400, "invalid_field", "name"), name
+            assert ": choose another name." in error["message"]
+        assert await harbour.store.services() == []
+
+
 async def test_a_stored_service_of_before_with_a_reserved_name() -> None:
     """It does not start; its page says why, and it can be removed."""
     async with moored(git={"command": "x"}) as harbour:
@@ -242,7 +253,11 @@ async def test_a_deleted_service_is_gone() -> None:
 async def test_any_name_has_its_page() -> None:
     """Names are words of people."""
     async with moored() as harbour:
-        for name, path in (("My Server 1.0", "/My%20Server%201.0"), ("时间", "/%E6%97%B6%E9%97%B4"), ("a/b", "/a%2Fb")):
+        for name, path in (
+            ("My Server 1.0", "/My%20Server%201.0"),
+            ("时间", "/%E6%97%B6%E9%97%B4"),
+            ("a&b?", "/a%26b%3F"),
+        ):
             await registered(harbour, name, command="x")
             assert (await harbour.get(path))["name"] == name
             assert (await harbour.ask("DELETE", path))[0] == 200
