@@ -16,6 +16,8 @@ Every behaviour lists the tools named below and answers them rightly, in threads
   Calls
     crash-in-call [CODE]      ends in the middle of every call (CODE: 9)
     deaf                      reads nothing any more from its first call on
+    asks N [BYTES [CHARS]]    sends N pings with so many bytes (1) and an id of so many characters (1) in every call
+    asks-deaf N [BYTES [CHARS]]  the same, and reads nothing any more from its first call on
     closes-stdout             closes standard output in its first call, and lives on
     progress-forever [S]      tells progress each S seconds (0.02) and never answers
     huge [MB]                 answers every call with so much text (30), in one line
@@ -145,6 +147,22 @@ class Deaf(Server):
         if message.get("method") == "tools/call":
             threading.Event().wait()
         super().received(message)
+
+
+class Asks(Server):
+    def call(self, message: Json) -> None:
+        params = {"_meta": {"pad": "x" * int(self.number(1, 1))}}
+        ping = {"jsonrpc": "2.0", "id": "p" * int(self.number(2, 1)), "method": "ping", "params": params}
+        for _ in range(int(self.number(0, 1))):
+            self.send(ping)
+        super().call(message)
+
+
+class AsksDeaf(Asks):
+    def received(self, message: Json) -> None:
+        super().received(message)
+        if message.get("method") == "tools/call":
+            threading.Event().wait()
 
 
 class ClosesStdout(Server):
@@ -358,6 +376,8 @@ BEHAVIOURS: Final[dict[str, type[Server]]] = {
     "wrong-start": WrongStart,
     "crash-in-call": CrashInCall,
     "deaf": Deaf,
+    "asks": Asks,
+    "asks-deaf": AsksDeaf,
     "closes-stdout": ClosesStdout,
     "progress-forever": ProgressForever,
     "huge": Huge,

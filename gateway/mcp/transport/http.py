@@ -1,7 +1,8 @@
 """The transport of a server over streamable HTTP: its headers and tokens, and the treatment of each failure.
 
 1. A request that fails is answered with an error of the protocol, so that it ends one call and not the connection.
-2. The connection ends when the server's address accepts no connection any more, or when the server ended the session.
+2. The connection ends when the server's address accepts no connection any more, when the server ended the session, or
+   when it does not take a message that is no request: the SDK sends nothing else meanwhile.
 """
 
 import asyncio
@@ -23,11 +24,14 @@ from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json
 from gateway.mcp.transport.guarded_network import CLOSED, GuardedNetwork
 from gateway.mcp.transport.issuer import IssuerError
-from gateway.mcp.transport.messages import strictly
+from gateway.mcp.transport.messages import is_request, strictly
 from gateway.mcp.transport.oauth import Tokens
+from gateway.mcp.transport.requests import Answers, Requests
 from gateway.mcp.types import Endpoint, Streams
 
 MAX_BYTES = 32 << 20  # of one answer or event, as of a line over standard output
+#: How long a server may take to accept a message that is no request: an answer to it, or a notification.
+ACCEPT_S = 30.0
 _FAREWELL_S = 2.0
 #: The id of the request that a task has posted.
 _POSTED: ContextVar[RequestId | None] = ContextVar("posted", default=None)
@@ -40,8 +44,11 @@ class HttpTransport:
     stderr = ()
     returncode = None
 
-    def __init__(self, endpoint: Endpoint, *, lost: Callable[[str], None], clock: Clock) -> None:
+    def __init__(
+        self, endpoint: Endpoint, *, lost: Callable[[str], None], clock: Clock, accept_limit_s: float = ACCEPT_S
+    ) -> None:
         self._endpoint = endpoint
+        self._accept_limit_s = accept_limit_s
         self._tell_lost = lost
         self._clock = clock
         self._resources = AsyncExitStack()
@@ -50,9 +57,17 @@ class HttpTransport:
     async def __aenter__(self) -> Streams:
         endpoint = self._endpoint
         web = GuardedNetwork(private_networks=endpoint.private_networks, max_bytes=MAX_BYTES)
+        requests = Requests()
+        answering = _Answering(
+            web,
+            tokens=self._tokens(web),
+            accept_limit_s=self._accept_limit_s,
+            requests=requests,
+            lost=self._lost,
+        )
         client = _Client(
             endpoint.url,
-            transport=_Answering(web, tokens=self._tokens(web), lost=self._lost),
+            transport=answering,
             headers={**endpoint.headers, "Accept-Encoding": "identity"},
             timeout=None,  # a call has its own time, a stream has none, and a connection that of its pool
             trust_env=False,
@@ -67,7 +82,7 @@ class HttpTransport:
             self._handing = asyncio.create_task(_hand_on(read, send))
             stack.push_async_callback(_stop, self._handing)
             self._resources = stack.pop_all()
-        return receive, write
+        return receive, Answers(write, requests)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -106,14 +121,27 @@ class _Client(httpx2.AsyncClient):
 class _Answering(httpx2.AsyncBaseTransport):
     """The sender of requests, with a token if there are any; it answers failed requests itself."""
 
-    def __init__(self, web: GuardedNetwork, *, tokens: Tokens | None, lost: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        web: GuardedNetwork,
+        *,
+        tokens: Tokens | None,
+        accept_limit_s: float,
+        requests: Requests,
+        lost: Callable[[str], None],
+    ) -> None:
         self._web = web
         self._tokens = tokens
+        self._accept_limit_s = accept_limit_s
+        self._requests = requests
         self._lost = lost
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        message = orjson.loads(request.content) if request.method == "POST" else None
+        is_told = message is not None and not is_request(message)
+        limit_s = self._accept_limit_s if is_told else _FAREWELL_S if request.method == "DELETE" else None
         try:
-            async with asyncio.timeout(_FAREWELL_S if request.method == "DELETE" else None):
+            async with asyncio.timeout(limit_s):
                 response = await self._sent(request)
         except httpx2.ConnectError as error:
             self._lost(str(error))
@@ -123,6 +151,8 @@ class _Answering(httpx2.AsyncBaseTransport):
         except IssuerError as error:
             return _failure(401, f"no token for it: {error}")
         except TimeoutError:
+            if is_told:
+                self._lost(f"it did not accept a message within {limit_s:g} s")
             return _failure(504, "the server gave no answer")
         if response.status_code == 404 and MCP_SESSION_ID in request.headers:
             self._lost("the server has ended the session")
@@ -130,7 +160,13 @@ class _Answering(httpx2.AsyncBaseTransport):
         if response.status_code >= 400 and not is_json:
             await response.aclose()
             return _failure(response.status_code, f"it answered with HTTP {response.status_code}")
-        return strictly(response, request_id=_id_of(request), limit_bytes=MAX_BYTES, lost=self._lost)
+        return strictly(
+            response,
+            request_id=_id_of(request.method, message),
+            limit_bytes=MAX_BYTES,
+            requests=self._requests,
+            lost=self._lost,
+        )
 
     async def aclose(self) -> None:
         await self._web.aclose()
@@ -149,15 +185,14 @@ class _Answering(httpx2.AsyncBaseTransport):
         return response
 
 
-def _id_of(request: httpx2.Request) -> RequestId | None:
+def _id_of(method: str, message: Json | None) -> RequestId | None:
     """Return the id of the request that was posted, or whose stream goes on; None: a notification, or nothing.
 
     The SDK resumes the stream of a request in the task that posted it, and takes any answer there for the right one.
     """
-    if request.method == "POST":
-        message: Json = orjson.loads(request.content)
+    if message is not None:
         _POSTED.set(message.get("id"))
-    return _POSTED.get() if request.method in ("POST", "GET") else None
+    return _POSTED.get() if method in ("POST", "GET") else None
 
 
 def _failure(status: int, message: str, *, code: int = INTERNAL_ERROR) -> httpx2.Response:

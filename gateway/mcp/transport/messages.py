@@ -2,7 +2,8 @@
 
 Two parsers may read two things in repeated keys, NaN or numbers that are too large. So such a message is refused. What
 passes over HTTP is written anew for the SDK, which reads nothing else of the server. An answer with the id of another
-request ends the call; the SDK would take it. A flood of what is no message ends the connection.
+request ends the call; the SDK would take it. A flood of what is no message ends the connection, and so do requests of
+the server whose answers it does not take.
 """
 
 import json
@@ -19,6 +20,7 @@ from gateway import strict_json
 from gateway.contracts.store import Json
 from gateway.json_values import SERVICE_VALUES_LIMIT
 from gateway.mcp.transport.noise import LINES, Noise
+from gateway.mcp.transport.requests import ID_TOO_LONG, Requests, has_long_id
 from gateway.turns import Turn, aside
 
 #: What is said of a message that is refused, in front of the reason.
@@ -40,12 +42,17 @@ async def read_message(content: bytes) -> object:
 
 
 def strictly(
-    response: httpx2.Response, *, request_id: RequestId | None, limit_bytes: int, lost: Callable[[str], object]
+    response: httpx2.Response,
+    *,
+    request_id: RequestId | None,
+    limit_bytes: int,
+    requests: Requests,
+    lost: Callable[[str], object],
 ) -> httpx2.Response:
     """Return an answer of which the SDK gets only messages with one reading. An event has at most so many bytes.
 
     It is the answer to the request of this id; None: to none, or to one that is not known. `lost` is called with the
-    reason if what it writes is too much that is no message.
+    reason if what it writes is too much that is no message, or if `requests`, those of the server, are too many.
     """
     kind = response.headers.get("content-type", "").lower()
     stream = response.stream
@@ -53,8 +60,8 @@ def strictly(
     if kind.startswith(_JSON):
         response.stream, read_as = _Whole(stream, request_id=request_id), _JSON
     elif kind.startswith(_EVENTS):
-        events = _Events(stream, request_id=request_id, limit_bytes=limit_bytes, lost=lost)
-        response.stream, read_as = events, _EVENTS
+        read_as = _EVENTS
+        response.stream = _Events(stream, request_id=request_id, limit_bytes=limit_bytes, requests=requests, lost=lost)
     else:
         return response
     if kind != read_as:  # it may name another charset, and what is written anew is UTF-8
@@ -99,11 +106,13 @@ class _Events(httpx2.AsyncByteStream):
         *,
         request_id: RequestId | None,
         limit_bytes: int,
+        requests: Requests,
         lost: Callable[[str], object],
     ) -> None:
         self._stream = stream
         self._request_id = request_id
         self._limit_bytes = limit_bytes
+        self._requests = requests
         self._lost = lost
         self._noise = Noise()
 
@@ -120,9 +129,9 @@ class _Events(httpx2.AsyncByteStream):
                 if (event := await self._again(block)) is not None:
                     yield event
                 await turn.pause()
-                if self._noise.excess is not None:
+                if self._excess is not None:
                     break
-            if (excess := self._noise.excess) is not None:
+            if (excess := self._excess) is not None:
                 self._lost(excess)
                 yield _error(excess)
                 return
@@ -133,6 +142,10 @@ class _Events(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+    @property
+    def _excess(self) -> str | None:
+        return self._noise.excess or self._requests.excess
 
     async def _again(self, block: bytes) -> bytes | None:
         """Return an event written anew, or an error in its place; None: it says nothing."""
@@ -156,6 +169,10 @@ class _Events(httpx2.AsyncByteStream):
                 return _error(f"it is {REFUSED}: {error}")
             if self._request_id is not None and is_answer(message) and (why := _astray(message, self._request_id)):
                 return _error(why)
+            if is_request(message):
+                if has_long_id(message["id"]):
+                    return _error(ID_TOO_LONG)
+                self._requests.add(len(block))
             content = orjson.dumps(message)
             self._noise.add(size_bytes=-len(block))
         else:
@@ -168,6 +185,11 @@ class _Events(httpx2.AsyncByteStream):
 def is_answer(message: object) -> TypeGuard[Json]:
     """Return whether a message is one to a request, of whichever id."""
     return isinstance(message, dict) and ("result" in message or "error" in message)
+
+
+def is_request(message: object) -> TypeGuard[Json]:
+    """Return whether a message is a request, to which an answer belongs."""
+    return isinstance(message, dict) and "method" in message and "id" in message
 
 
 def _astray(answer: Json, request_id: RequestId) -> str | None:

@@ -2,7 +2,7 @@
 
 1. A line that is no message is skipped and counted, and disturbs nothing. If the line shows which call it was to
    answer, that call fails at once; no other one does. An answer that shows no id ends the call if only one request is
-   open. A flood of such lines ends the server.
+   open. A flood of such lines ends the server, and so do requests of its own whose answers it does not read.
 2. The session sees the end of the stream as soon as the server has ended, closed its output, or reads no input.
 3. Nothing of the server is left once the transport is closed (see `process`).
 """
@@ -36,6 +36,7 @@ from gateway.mcp.transport.lines import ENDS_BYTES, Line, Lines
 from gateway.mcp.transport.messages import REFUSED, read_message
 from gateway.mcp.transport.noise import Noise
 from gateway.mcp.transport.process import Program, ServerProcess
+from gateway.mcp.transport.requests import ID_TOO_LONG, Answers, Requests, has_long_id
 from gateway.mcp.types import Streams
 from gateway.strict_json import StrictJsonError
 from gateway.turns import Turn, in_turns
@@ -85,6 +86,7 @@ class StdioTransport:
         self._program = program
         self._line_limit_bytes, self._write_limit_s = line_limit_bytes, write_limit_s
         self._lines, self._noise = Lines(limit_bytes=line_limit_bytes, mark=_MARK), Noise()
+        self._requests = Requests()
         self._open: set[RequestId] = set()  # requests without an answer
         self._process: ServerProcess | None = None
         self._tasks: tuple[asyncio.Task[None], ...] = ()
@@ -121,7 +123,7 @@ class StdioTransport:
             asyncio.create_task(self._read(process, to_session)),
             asyncio.create_task(self._write(process, from_session, to_session)),
         )
-        return read, write
+        return read, Answers(write, self._requests)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -151,7 +153,7 @@ class StdioTransport:
             while data := await process.stdout.read(_READ_BYTES):
                 if heard:
                     heard = await self._deliver(data, to_session)
-                    if (excess := self._noise.excess) is not None:
+                    if (excess := self._noise.excess or self._requests.excess) is not None:
                         self._report_lost(excess)
                         to_session.close()
                         heard = False
@@ -217,8 +219,13 @@ class StdioTransport:
         elif line.whole and b'"jsonrpc"' in line.head:
             try:
                 message = jsonrpc_message_adapter.validate_python(await read_message(line.head), by_name=False)
-                self._noise.add(size_bytes=-len(line.head))
-                return SessionMessage(self._checked(message))
+                if isinstance(message, JSONRPCRequest) and has_long_id(message.id):
+                    problem = ID_TOO_LONG
+                else:
+                    self._noise.add(size_bytes=-len(line.head))
+                    if isinstance(message, JSONRPCRequest):
+                        self._requests.add(len(line.head))
+                    return SessionMessage(self._checked(message))
             except StrictJsonError as error:
                 problem = f"is {REFUSED}: {error}"
             except ValidationError:

@@ -1,15 +1,18 @@
 """Servers over streamable HTTP: what they get, and what becomes of each failure."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 
 import pytest
 from aiohttp import web
 from pytest_aiohttp import AiohttpServer
 
+from gateway.contracts.store import Json
 from gateway.mcp.calls import AnsweredError, LostError
 from gateway.mcp.connection import open_connection
 from gateway.mcp.transport.http import HttpTransport
+from gateway.mcp.transport.requests import ID_CHARS
 from gateway.mcp.types import Channel, Config, Endpoint, OAuth
 from tests.mcp.mcp_host import Clock, Stand
 from tests.mcp.webserver import serving
@@ -109,9 +112,9 @@ async def test_a_session_that_the_server_forgot() -> None:
     assert lost and lost[0] in ("the server has ended the session", "it does not accept connections")
 
 
-def stands_at(url: str, *, oauth: OAuth | None = None) -> Stand:
+def stands_at(url: str, *, oauth: OAuth | None = None, **settings: float) -> Stand:
     def make_channel(lost: Callable[[str], None]) -> Channel:
-        return HttpTransport(Endpoint(url=url, oauth=oauth), lost=lost, clock=Clock())
+        return HttpTransport(Endpoint(url=url, oauth=oauth), lost=lost, clock=Clock(), **settings)
 
     return Stand(Config(name="web", url="http://x.invalid", start_timeout=12.0), make_channel)
 
@@ -199,3 +202,93 @@ async def test_an_issuer_that_gives_no_token(aiohttp_server: AiohttpServer) -> N
         await stand.changes.until(lambda: stand.session.condition().state == "error")
         error = stand.session.condition().error or ""
     assert error.startswith("no token for it: the issuer has no metadata") and "canary" not in error and not asked
+
+
+class Asking:
+    """A server of the older era that asks on its standing stream, or on that of a call; it may never take an answer."""
+
+    def __init__(self, *, on: str, pings: int, id_chars: int, takes: bool) -> None:
+        self.answers = 0
+        self._on, self._pings, self._takes = on, pings, takes
+        self._ping = {"jsonrpc": "2.0", "id": "p" * id_chars, "method": "ping"}
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if request.method == "GET":
+            return await self._stream(request, pings=self._pings if self._on == "GET" else 0, result=None)
+        if request.method != "POST":
+            return web.Response(status=405)
+        message = await request.json()
+        method, request_id = message.get("method"), message.get("id")
+        if method is None:
+            self.answers += 1
+            if not self._takes:
+                await asyncio.Event().wait()
+        if method is None or request_id is None:
+            return web.Response(status=202)
+        info = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}
+        results = {"initialize": info, "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}}
+        if method == "tools/call":
+            result = {"content": [{"type": "text", "text": "hi"}]}
+            return await self._stream(
+                request, pings=self._pings if self._on == "POST" else 0, result=(request_id, result)
+            )
+        told = {"result": results[method]} if method in results else {"error": {"code": -32601, "message": "no"}}
+        return web.json_response({"jsonrpc": "2.0", "id": request_id, **told}, headers={"Mcp-Session-Id": "s"})
+
+    async def _stream(
+        self, request: web.Request, *, pings: int, result: tuple[object, Json] | None
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for _ in range(pings):
+            await response.write(b"data: %b\n\n" % json.dumps(self._ping).encode())
+        if result is None:
+            await asyncio.Event().wait()
+        else:
+            answer = {"jsonrpc": "2.0", "id": result[0], "result": result[1]}
+            await response.write(b"data: %b\n\n" % json.dumps(answer).encode())
+        return response
+
+
+async def _site(server: Asking, aiohttp_server: AiohttpServer) -> str:
+    app = web.Application()
+    app.router.add_route("*", "/mcp", server.answer)
+    return str((await aiohttp_server(app)).make_url("/mcp"))
+
+
+@pytest.mark.parametrize("on", ["GET", "POST"])
+async def test_a_server_that_asks_and_takes_no_answers_is_ended(on: str, aiohttp_server: AiohttpServer) -> None:
+    """On the standing stream as on that of a call: nothing of it fills the memory."""
+    server = Asking(on=on, pings=1_000_000, id_chars=ID_CHARS, takes=False)
+    async with stands_at(await _site(server, aiohttp_server)) as stand:
+        await stand.running()
+        call = asyncio.create_task(stand.said("echo"))
+        await stand.changes.until(lambda: stand.session.condition().state == "error")
+        why = "it sent requests of its own and left more than 1,000 answers to them waiting"
+        assert stand.session.condition().error == why
+        assert await call != "hi"
+
+
+async def test_an_answer_that_a_server_does_not_accept_ends_the_connection(aiohttp_server: AiohttpServer) -> None:
+    """Nothing else could be sent to it meanwhile."""
+    server = Asking(on="GET", pings=1, id_chars=1, takes=False)
+    async with stands_at(await _site(server, aiohttp_server), accept_limit_s=0.5) as stand:
+        await stand.changes.until(lambda: stand.session.condition().state == "error")
+        assert stand.session.condition().error == "it did not accept a message within 0.5 s"
+
+
+async def test_a_server_may_ask_as_long_as_it_takes_the_answers(aiohttp_server: AiohttpServer) -> None:
+    """Hundreds in a call, each with an answer; a request with too long an id ends the call."""
+    server = Asking(on="POST", pings=500, id_chars=ID_CHARS, takes=True)
+    async with stands_at(await _site(server, aiohttp_server)) as stand:
+        await stand.running()
+        for _ in range(3):
+            assert await stand.said("echo") == "hi"
+        async with asyncio.timeout(120):
+            while server.answers < 1500:
+                await stand.said("echo")
+    server = Asking(on="POST", pings=1, id_chars=ID_CHARS + 1, takes=True)
+    async with stands_at(await _site(server, aiohttp_server)) as stand:
+        await stand.running()
+        assert "the id of its request is longer than 256 characters" in await stand.said("echo")
+        assert server.answers == 0

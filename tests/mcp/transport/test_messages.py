@@ -14,6 +14,7 @@ from gateway.json_values import SERVICE_VALUES_LIMIT
 from gateway.mcp.transport.http import HttpTransport
 from gateway.mcp.transport.messages import strictly
 from gateway.mcp.transport.noise import LINES
+from gateway.mcp.transport.requests import Requests
 from gateway.mcp.types import Config, Endpoint
 from tests.mcp.mcp_host import Clock, Stand, stands
 
@@ -145,7 +146,11 @@ async def _events(*pieces: bytes, limit_bytes: int = 1000, lost: Callable[[str],
     request = httpx2.Request("GET", "http://x.invalid")
     kind = {"content-type": "text/event-stream; charset=utf-16"}
     response = strictly(
-        httpx2.Response(200, headers=kind, stream=_Pieces(*pieces)), request_id=None, limit_bytes=limit_bytes, lost=lost
+        httpx2.Response(200, headers=kind, stream=_Pieces(*pieces)),
+        request_id=None,
+        limit_bytes=limit_bytes,
+        requests=Requests(),
+        lost=lost,
     )
     response.request = request
     return [f"{event.event} {event.id} {event.data}" async for event in httpx2.EventSource(response)]

@@ -19,6 +19,7 @@ from mcp_types import CallToolResult, TextContent
 from gateway.json_values import SERVICE_VALUES_LIMIT
 from gateway.mcp.transport.noise import LINES
 from gateway.mcp.transport.process import Program, StartError
+from gateway.mcp.transport.requests import ID_CHARS
 from gateway.mcp.transport.stdio import StdioTransport
 from gateway.testing.processes import living_process
 from tests.mcp.transport.test_process import program
@@ -239,6 +240,25 @@ async def test_a_server_that_reads_nothing_is_given_up() -> None:
         assert {str(failure) for failure in failures} == {"Connection closed"}
     assert told == ["it read nothing of its input for 0.3 s"]
     assert server.transport.returncode is None
+
+
+@pytest.mark.parametrize(("size_bytes", "why"), [(1, "1,000 answers to them waiting"), (1 << 20, "32 MiB of requests")])
+async def test_a_server_that_asks_and_reads_no_answers_is_ended(size_bytes: int, why: str) -> None:
+    """Nothing of it fills the memory."""
+    told: list[str] = []
+    async with connected("asks-deaf", 1_000_000, size_bytes, ID_CHARS, lost=told.append) as server:
+        assert await server.refusal("echo", text="hi") == "Connection closed"
+    assert len(told) == 1 and told[0].startswith("it sent ") and why in told[0]
+
+
+async def test_a_server_may_ask_as_long_as_it_reads_the_answers() -> None:
+    """Thousands at once; and what is too long to be answered is skipped."""
+    async with connected("asks", 5000, 1, ID_CHARS) as server:
+        assert await server.call("echo", text="hi") == "hi"
+        assert server.transport.skipped_lines == 0
+    async with connected("asks", 50, 1, ID_CHARS + 1) as server:
+        assert await server.call("echo", text="hi") == "hi"
+        assert server.transport.skipped_lines == 50
 
 
 async def test_a_call_that_is_no_json_fails_alone() -> None:
