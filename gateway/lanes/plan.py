@@ -35,8 +35,8 @@ REPEATABLE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
 #: POST requests that only compute an answer from their body. Not those that store or change something by it: a response
 #: can be a turn of a conversation, a message of a thread becomes a part of it.
 _COMPUTES = re.compile(
-    rb"/(?:v1|deployments/[^/]+)/(?:chat/completions|completions|embeddings|messages|messages/count_tokens|moderations|"
-    rb"rerank|audio/(?:speech|transcriptions|translations))/?\Z"
+    rb"(?:/openai)?/(?:v1|deployments/[^/]+)/(?:chat/completions|completions|embeddings|messages|"
+    rb"messages/count_tokens|moderations|rerank|audio/(?:speech|transcriptions|translations))/?"
 )
 
 
@@ -175,13 +175,13 @@ def may_run_twice(head: RequestHead, path: bytes) -> bool:
     """Return whether a request that may have been carried out can be sent again without harm.
 
     Idempotent methods (RFC 9110 section 9.2.2), requests that the client made safe by an Idempotency-Key, and those
-    that only compute.
+    that only compute. `path` is as the API has it (`Route.in_api`).
     """
     if head.websocket:
         return False
     if head.method in REPEATABLE or head.value(b"idempotency-key"):
         return True
-    return head.method == b"POST" and _COMPUTES.search(path) is not None
+    return head.method == b"POST" and _COMPUTES.fullmatch(path) is not None
 
 
 def upstream_head(

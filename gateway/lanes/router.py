@@ -211,7 +211,7 @@ class Router:
         route, plain = self._way(target)
         group, limiter = self.groups[route.index], self._limiter
         make = partial(self._plan_for, head, target, cut, route, plain)
-        twice = may_run_twice(head, path_of(plain))
+        twice = may_run_twice(head, route.in_api(path_of(plain)))
 
         def ways_to(group: Group) -> Ways:
             first = make(group, group.members[0])

@@ -19,6 +19,8 @@ COLLECTIONS = frozenset(
 )
 #: The most careful reading, and the one of an upstream that takes only a plain slash for one.
 _SLASHES = (re.compile(rb"[/\\]|%2f|%5c", re.IGNORECASE), re.compile(rb"/"))
+#: Segments with which the paths of the API begin.
+_BEGINNINGS = (b"v1", b"deployments")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,15 @@ class Route:
             return False
         rest = target[len(self.prefix) :]
         return (self.prefix.endswith(b"/") or rest[:1] in (b"", b"/", b"?")) and not climbs(path_of(rest))
+
+    def in_api(self, path: bytes) -> bytes:
+        """Return a path that matches as the API's own, without what the prefix has before it.
+
+        `/rented/v1/models` is `/v1/models` if the prefix is `/rented/v1/` or `/rented`.
+        """
+        segments = self.prefix.rstrip(b"/").split(b"/")
+        own = max((n for n, one in enumerate(segments) if one in _BEGINNINGS), default=len(segments))
+        return path[len(b"/".join(segments[:own])) :]
 
     def rewritten(self, target: bytes, base_path: bytes) -> bytes:
         """Return the target for the upstream: unchanged, or with `base_path`, if there is one, in place of the prefix.

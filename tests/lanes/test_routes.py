@@ -137,3 +137,22 @@ def test_a_base_url_without_v1_is_served_as_what_was_meant(target: bytes, meant:
 def test_the_path_is_what_stands_before_the_query() -> None:
     """Raw."""
     assert path_of(b"/a%3Fb;c?d?e") == b"/a%3Fb;c" and path_of(b"/a?") == path_of(b"/a") == b"/a"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "path", "own"),
+    [
+        (b"/v1/", b"/v1/messages", b"/v1/messages"),
+        (b"/v1/", b"/v1/threads/v1/messages", b"/v1/threads/v1/messages"),
+        (b"/v1/messages", b"/v1/messages", b"/v1/messages"),
+        (b"/rented/v1/", b"/rented/v1/messages", b"/v1/messages"),
+        (b"/rented", b"/rented/v1/messages", b"/v1/messages"),
+        (b"/groq/openai/v1", b"/groq/openai/v1/messages", b"/v1/messages"),
+        (b"/azure/", b"/azure/deployments/d/embeddings", b"/deployments/d/embeddings"),
+        (b"/openai/deployments/", b"/openai/deployments/d/embeddings", b"/deployments/d/embeddings"),
+        (b"/", b"/v1/messages", b"/v1/messages"),
+    ],
+)
+def test_the_path_of_the_api_is_known_below_any_prefix(prefix: bytes, path: bytes, own: bytes) -> None:
+    """The rest of a path can look like another one."""
+    assert Route(prefix, 0).in_api(path) == own
