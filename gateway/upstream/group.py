@@ -89,10 +89,10 @@ class Checks(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A request in the queue. `future` gets the endpoint where it has its place."""
+    """A request in the queue. `future` gets the endpoint where it has its place; None: none will come free here."""
 
     tries: "Tries"
-    future: "asyncio.Future[Member]" = field(repr=False)
+    future: "asyncio.Future[Member | None]" = field(repr=False)
 
 
 class Group:
@@ -223,25 +223,21 @@ class Group:
             self._admitted(member)
 
     async def place(self, tries: "Tries") -> Member:
-        """Wait in the queue for a place, which `tries` then has. Raises GatewayError (overloaded).
+        """Wait in the queue for a place, which `tries` then has. Raises what `Tries.begin` raises.
 
+        When the endpoints go out meanwhile, it is asked again, as a new request is: a fallback may have a place.
         Whoever is cancelled leaves the queue, and gives back a place that came at the same moment.
         """
         rules = self.rules.queue
         if rules is None or not self.has_room:
             raise self.unavailable(tries.model)
-        waiting = _Waiting(tries, asyncio.get_running_loop().create_future())
-        self.queue.append(waiting)
         try:
             async with asyncio.timeout(rules.wait_s):
-                return await waiting.future
-        except BaseException as error:
-            if waiting in self.queue:
-                self.queue.remove(waiting)
-            if waiting.future.done() and not waiting.future.cancelled():
-                tries.ended(failed=None)
-            if not isinstance(error, TimeoutError):
-                raise
+                while True:
+                    member = await self._turn(tries) or tries.begin()
+                    if member is not None:
+                        return member
+        except TimeoutError:
             self.tally.refused["wait"] += 1
             raise GatewayError(
                 "overloaded",
@@ -250,8 +246,21 @@ class Group:
                 retry_after_s=BUSY_RETRY_S,
             ) from None
 
+    async def _turn(self, tries: "Tries") -> Member | None:
+        """Wait for a place here, which `tries` then has. Return None when none will come free."""
+        waiting = _Waiting(tries, asyncio.get_running_loop().create_future())
+        self.queue.append(waiting)
+        try:
+            return await waiting.future
+        except BaseException:
+            if waiting in self.queue:
+                self.queue.remove(waiting)
+            if waiting.future.done() and not waiting.future.cancelled():
+                tries.ended(failed=None)
+            raise
+
     def serve_queue(self) -> None:
-        """Give places that are free to those who wait, in their order."""
+        """Give places that are free to those who wait, in their order. Wake those for whom none will come free."""
         for waiting in tuple(self.queue):
             if waiting.future.done():  # it was cancelled in this turn of the event loop
                 self.queue.remove(waiting)
@@ -261,6 +270,9 @@ class Group:
                 self.queue.remove(waiting)
                 waiting.tries.use(self, member)
                 waiting.future.set_result(member)
+            elif not self.busy(waiting.tries.model):
+                self.queue.remove(waiting)
+                waiting.future.set_result(None)
 
     # Endpoints that come and go.
 
@@ -272,10 +284,10 @@ class Group:
         if failing is not None:
             member.healthy = False
             self._ejected(member, "health", cause=failing)
-            return
-        member.healthy = True
-        member.breaker.close()
-        self._admitted(member)
+        else:
+            member.healthy = True
+            member.breaker.close()
+            self._admitted(member)
         self.serve_queue()
 
     def sweep(self, now_s: float) -> None:

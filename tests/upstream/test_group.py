@@ -8,7 +8,8 @@ from upstream.groups import group, group_of, member
 from gateway.errors import GatewayError
 from gateway.testing.clock import ManualClock
 from gateway.upstream.breaker import BreakerRules
-from gateway.upstream.group import Group, QueueRules
+from gateway.upstream.group import Group, QueueRules, RetryRules
+from gateway.upstream.member import Member
 from gateway.upstream.tries import Tries
 
 CLOCK = ManualClock()
@@ -62,6 +63,27 @@ async def test_the_wait_ends_with_an_error_that_names_the_setting() -> None:
     with pytest.raises(GatewayError, match=r"within 0\.01 s \(queue\.wait\)"):
         await of.place(Tries(of, twice=False))
     assert (of.queued, of.tally.refused["wait"]) == (0, 1)
+
+
+@pytest.mark.parametrize("goes_out", ["breaker", "health", "pause"])
+@pytest.mark.parametrize("rented", [True, False])
+async def test_those_who_wait_go_on_when_no_place_will_come_free(goes_out: str, rented: bool) -> None:
+    """At once: to a fallback, or with the error that a new request gets."""
+    rules = BreakerRules(failures=1)
+    queue, retry = QueueRules(size=2, wait_s=600.0), RetryRules(tries=1)
+    of = group_of(member("a", CLOCK, most=1, breaker=rules), clock=CLOCK, queue=queue, retry=retry)
+    of.fallbacks = (group("z", CLOCK),) if rented else ()
+    first = Tries(of, twice=False)
+    first.begin()
+    waits = [asyncio.create_task(of.place(Tries(of, twice=False))) for _ in range(2)]
+    await asyncio.sleep(0)
+    if goes_out == "health":
+        of.found(of.members[0], failing="it answered 500")
+    else:
+        first.again("reset" if goes_out == "breaker" else "503", pause_s=9.0 if goes_out == "pause" else None)
+    ends = await asyncio.gather(*waits, return_exceptions=True)
+    codes = [end.name if isinstance(end, Member) else getattr(end, "code", end) for end in ends]
+    assert codes == (["z", "z"] if rented else ["circuit_open"] * 2) and of.queued == 0
 
 
 def test_all_endpoints_out_is_said_with_reasons_and_the_time_of_the_next_probe() -> None:

@@ -10,6 +10,7 @@ from gateways import exchange, until
 
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, ok, serve
+from gateway.testing.upstream import FakeUpstream
 
 BUSY = answer(503, b'{"error": "busy"}', [("X-Own", "yes")])
 
@@ -59,6 +60,8 @@ async def test_another_endpoint_answers_for_one_that_fails(fails: object) -> Non
         (resets, post(BODY, STORES), 502),
         (resets, post(BODY, b"/v1/responses"), 502),
         (resets, post(BODY, b"/v1/threads/t/messages"), 502),
+        (resets, post(BODY, b"/v1/threads/v1/messages"), 502),
+        (resets, post(BODY, b"/v1/files/deployments/d/embeddings"), 502),
         (serve(answer(502)), post(BODY, STORES), 502),
         (serve(BUSY), post(BODY, STORES), 200),
         (resets, post(BODY, STORES, b"Idempotency-Key: k"), 200),
@@ -265,6 +268,39 @@ async def test_whoever_waits_gets_the_next_place() -> None:
             await sending
             assert (await second.read_response()).status == 200
         assert up.endpoints[0].requests[1].raw_body == body
+
+
+@pytest.mark.parametrize("rented", [True, False])
+async def test_whoever_waits_goes_on_when_the_endpoint_goes_out(rented: bool) -> None:
+    """As a new request would, and not after all of `queue.wait`."""
+    go_on = asyncio.Event()
+
+    async def fails(peer: Peer) -> None:
+        await peer.read_request()
+        await go_on.wait()
+        peer.reset()
+
+    async with FakeUpstream(serve(answer(200, b"rented"))) as other:
+        rules = {
+            "queue": {"wait": "1h"},
+            "breaker": {"failures": 1, "open": "1h"},
+            "retry": {"tries": 1},
+            "api_key": "K",
+        }
+        rules |= {"fallback": ["rented"]} if rented else {}
+        more = [{"name": "rented", "base_url": other.base_url, "paths": ["/rented/v1/"], "api_key": "R"}]
+        async with (
+            several(fails, each={"concurrent": 1}, more=more, **rules) as up,
+            client_of(up.gateway) as first,
+            client_of(up.gateway) as second,
+        ):
+            await first.send(chat())
+            await up.endpoints[0].wait_requests(1)
+            await second.send(chat())
+            await until(lambda: up.group.queued == 1)
+            go_on.set()
+            response = await second.read_response()
+            assert response.payload == b"rented" if rented else error_of(response)["code"] == "circuit_open"
 
 
 async def test_pipelined_requests_that_nobody_can_take_are_answered_one_after_the_other() -> None:
