@@ -9,17 +9,25 @@ was not good enough, its bytes if they all came at once, so that a client whose 
 that one.
 
 Invariants: each place at an endpoint is given back once, however the request ends; nothing is sent again after a byte
-of an answer was forwarded, an interim answer included; the request that is sent again is the same but for its plan.
+of an answer was forwarded, also of an interim one; the request that is sent again is the same but for its plan.
 """
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Final
 
 from gateway.errors import GatewayError
 from gateway.http.body import BodyError
-from gateway.http.response_head import ResponseError, ResponseHead, body_of, may_become_head, parse_response_head
+from gateway.http.response_head import (
+    INTERIMS_LIMIT,
+    ResponseError,
+    ResponseHead,
+    body_of,
+    may_become_head,
+    parse_response_head,
+)
 from gateway.http.retry_after import wanted_pause_s
 from gateway.lanes.passthrough.splice import CUT, Splice
 from gateway.lanes.plan import Plan, Ways
@@ -49,6 +57,7 @@ class Balanced(Splice):
     _stale = False  # this try's connection was an idle one
     _seen = b""  # the beginning of a head that is not judged yet
     _judged = False  # what comes of the answer goes to the client
+    _interims = 0  # that were not for the client
     _last: tuple[Plan, bytes] | None = None  # an answer that was not good enough
 
     def _begin(self, digits: bytes, body: bytes) -> None:
@@ -208,12 +217,27 @@ class Balanced(Splice):
         if data.startswith(b"2", 9) and b"\r\n\r\n" in data:  # nearly always; no reason for another try
             self._pass(data)
             return
+        if data.startswith(b"1", 9) and not (data := self._after_interim(data)):
+            return
         status, end = data[9:_STATUS_BYTES].decode("latin-1"), data.find(b"\r\n\r\n")
         if end < 0 and may_become_head(data):
             self._seen = data  # if it ends here, nothing of it went to the client
             self._stale, self._replay = False, b""
         elif end < 0 or status not in self._ways.group.telling or not self._refused_by(status, data, end + 4):
             self._pass(data, good=status not in FAILING and not status.startswith("1"))
+
+    def _after_interim(self, data: bytes) -> bytes:
+        """Return what follows interim answers that are not for the client: another endpoint can still answer."""
+        method = self._plan.method
+        with suppress(ResponseError):  # it is reported where it is read
+            while self._interims < INTERIMS_LIMIT and data.startswith(b"1", 9) and (end := data.find(b"\r\n\r\n")) >= 0:
+                status = parse_response_head(data[: end + 4], method=method).status
+                if status == HTTPStatus.SWITCHING_PROTOCOLS or self._forwards_interim(status):
+                    break
+                self._interims += 1
+                data = data[end + 4 :]
+                self._seen, self._stale, self._replay = b"", False, b""
+        return data
 
     def _refused_by(self, status: str, data: bytes, end: int) -> bool:
         """Handle an answer whose status is a reason for another try. Return whether one follows."""

@@ -171,15 +171,20 @@ class Splice(Sending):
                     self._moved = None
                     self._begin_answer(head, self._heads.rest, came)
                 elif head.status != 101:
-                    self._invited = self._invited or head.status == 100
-                    if plan.minor == 1 and (head.status != 100 or plan.expects_continue):
+                    if self._forwards_interim(head.status):
                         client.write(forwarded_head(head, close=False))
+                    self._invited = self._invited or head.status == 100
                 elif plan.websocket:
                     self._switch(head, self._heads.rest, came)
                 else:
                     raise ResponseError("it switched protocols, which nobody asked for")
         except ResponseError as error:
             self._fail(self._invalid(str(error)), outcome="invalid")
+
+    def _forwards_interim(self, status: int) -> bool:
+        """Return whether an interim answer goes to the client. It is invited once."""
+        plan = self._plan
+        return plan.minor == 1 and (status != 100 or (plan.expects_continue and not self._invited))
 
     def _begin_answer(self, head: ResponseHead, data: bytes, came: float) -> None:
         """Forward a final head that was not regular, with the beginning of its body."""

@@ -5,13 +5,14 @@ import asyncio
 import orjson
 import pytest
 from functional.several import BODY, CHAT, STORES, chat, several
-from functional.through import ask, breathe, client_of, error_of, get, listener_of, post
+from functional.through import ask, breathe, client_of, error_of, get, in_pieces, listener_of, post
 from gateways import exchange, until
 
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, ok, serve
 from gateway.testing.upstream import FakeUpstream
 
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 BUSY = answer(503, b'{"error": "busy"}', [("X-Own", "yes")])
 
 
@@ -268,6 +269,34 @@ async def test_whoever_waits_gets_the_next_place() -> None:
             await sending
             assert (await second.read_response()).status == 200
         assert up.endpoints[0].requests[1].raw_body == body
+
+
+@pytest.mark.parametrize("then", [b"", BUSY, CONTINUE + BUSY], ids=["reset", "503", "two"])
+@pytest.mark.parametrize("cut", [0, 12, 25])
+async def test_an_interim_answer_that_the_client_does_not_get_ends_no_tries(then: bytes, cut: int) -> None:
+    """A 100 for a client that did not ask to be invited, in one piece with what follows or not."""
+
+    async def invites(peer: Peer) -> None:
+        await peer.read_request()
+        await in_pieces(peer, *((CONTINUE + then)[:cut], (CONTINUE + then)[cut:]))
+        peer.reset()
+
+    async with several(invites, serve(answer(200, b"fine"))) as up:
+        response = await ask(up.gateway, chat())
+        assert (response.payload, response.informational) == (b"fine", ())
+        assert up.counts == [1, 1] and up.inflight == [0, 0]
+
+
+async def test_an_upstream_that_invites_without_end_is_stopped() -> None:
+    """Although nothing of it goes to the client."""
+
+    async def floods(peer: Peer) -> None:
+        await peer.read_request()
+        while True:
+            await peer.send(CONTINUE * 100)
+
+    async with several(floods, retry={"tries": 1}) as up:
+        assert (await ask(up.gateway, chat())).status == 502
 
 
 @pytest.mark.parametrize("rented", [True, False])

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
-from functional.several import CHAT
+from functional.several import CHAT, several
 from functional.through import (
     HOSTS,
     NO_WORKFLOWS,
@@ -24,6 +24,7 @@ from functional.through import (
 
 from gateway.lanes.passthrough.model_field import LIMIT_BYTES
 from gateway.testing.local import LocalGateway
+from gateway.testing.peer import Peer
 from gateway.testing.scripts import answer, chunk, serve
 from gateway.testing.upstream import FakeUpstream
 
@@ -109,6 +110,25 @@ async def test_a_client_that_waits_to_be_invited_is() -> None:
         await client.send(request[end:])
         assert (await client.read_response()).payload == b"two"
         assert len(other.requests) == 1
+
+
+async def test_a_client_is_invited_once() -> None:
+    """By the gateway; the upstream's own invitation is for the gateway, and its failure leads to another try."""
+
+    async def invites(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        peer.reset()
+
+    by_model = {"passthrough": {"by_model": True}}
+    async with several(invites, serve(answer(200, b"fine")), settings=by_model) as up, client_of(up.gateway) as client:
+        request = post(body("llama3"), CHAT, b"Expect: 100-continue")
+        end = request.index(b"\r\n\r\n") + 4
+        await client.send(request[:end])
+        assert (await client.read_head()).startswith(b"HTTP/1.1 100 ")
+        await client.send(request[end:])
+        response = await client.read_response()
+        assert (response.payload, response.informational) == (b"fine", ())
 
 
 async def test_a_client_that_was_invited_and_sends_nothing_is_late() -> None:
