@@ -186,7 +186,7 @@ async def test_a_name_imitates_no_other() -> None:
 async def test_a_name_leads_to_its_own_page() -> None:
     """It is a part of a path, whoever writes that: what would change it is refused, and so is what does not show."""
     async with moored() as harbour:
-        for name in ("..", ".", "a/b", "a%2fb", "a\\b", "services", "ti\u200bme", "ti\u202eme", "ti\ufe0fme"):
+        for name in ("..", ".", "a/../b", "a/", "a%2fb", "a\\b", "services", "ti\u200bme", "ti\u202eme", "ti\ufe0fme"):
             status, answer = await harbour.ask("POST", "", {"name": name, **TIME})
             error = answer["error"]
             assert (status, error["code"], error["param"]) == (400, "invalid_field", "name"), name
@@ -256,6 +256,7 @@ async def test_any_name_has_its_page() -> None:
         for name, path in (
             ("My Server 1.0", "/My%20Server%201.0"),
             ("时间", "/%E6%97%B6%E9%97%B4"),
+            ("@scope/server", "/%40scope%2Fserver"),
             ("a&b?", "/a%26b%3F"),
         ):
             await registered(harbour, name, command="x")

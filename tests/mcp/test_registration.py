@@ -64,7 +64,7 @@ def test_no_text_repeats_a_value() -> None:
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 129, 5, None])
 def test_names_are_of_one_line(name: object) -> None:
     """Any other text is one."""
-    assert checked_name("My Server 1.0-ß") == "My Server 1.0-ß"
+    assert checked_name("My Server 1.0/ß") == "My Server 1.0/ß"
     with pytest.raises(SettingsError) as caught:
         checked_name(name)
     assert caught.value.param == "name"

@@ -37,8 +37,8 @@ def test_the_gateways_own_names_are_reserved() -> None:
         (("Find Tools",), "imitates 'find_tools'"),
         (("box", "B0X"), "4:5 mcp.servers.B0X: the name 'B0X' imitates that of the service 'box': choose another name"),
         (("git", "git.hub"), "tools of 'git.hub' may have the names of tools of the service 'git', because"),
-        (("..",), "3:5 mcp.servers['..']: the name '..' cannot stand in the path of a page: it is of dots only"),
-        (("a/b",), "the name 'a/b' cannot stand in the path of a page"),
+        (("..",), "3:5 mcp.servers['..']: the name '..' cannot stand in the path of a page: it has '"),
+        (("a/./b",), "the name 'a/./b' cannot stand in the path of a page"),
         (("a%2fb",), "the name 'a%2fb' cannot stand in the path of a page"),
         (("a\\b",), "cannot stand in the path of a page"),
         (("ti\u200bme",), "the name 'ti\\u200bme' has a character that does not show"),
@@ -56,5 +56,5 @@ def test_names_that_are_refused(folder: Folder, names: tuple[str, ...], problem:
 
 def test_names_that_services_have(folder: Folder) -> None:
     """Words of a name may be those of another."""
-    names = ("git", "github", "git_lab", "my gateway", "http", "time", "时间", "天气", "a.b", "a.c", ".d", "Services 2")
+    names = ("git", "github", "git_lab", "my gateway", "http", "time", "时间", "天气", "a.b", "a.c", ".d", "@me/x", "Services 2")
     assert list(folder.load(servers(*names)).settings.mcp.servers) == list(names)
