@@ -48,13 +48,13 @@ test-judged: $(VENV)/.dev ## run for real what the judges call harmless, 14,000 
 	$(PY) -m pytest -n auto -m judged $(addprefix tests/,judged plugins/assessors plugins/tools) $(ARGS)
 
 test-clients: $(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-instructor/.clients tests/clients/node/node_modules/.installed ## run the README's snippets with real clients
-	$(CLIENTS_VENV)/bin/python -m pytest -m "clients and not clients_all" tests/clients $(ARGS)
+	$(CLIENTS_VENV)/bin/python -m pytest -n 2 --dist loadfile -m "clients and not clients_all" tests/clients $(ARGS)
 
 test-clients-all: $(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-instructor/.clients $(CLIENTS_VENV)-all/.clients $(CLIENTS_VENV)-aider/.clients tests/clients/node/node_modules/.installed tests/clients/programs/node_modules/.installed ## the same with every client (about 3 GB)
 	$(CLIENTS_VENV)/bin/python -m pytest -m clients tests/clients $(ARGS)
 
 test-mcp: $(VENV)/.dev $(SERVERS_VENV)/.servers $(SERVERS_VENV)-old/.servers $(SERVERS)/.installed ## with real MCP servers, and the protocol's conformance suite
-	$(PY) -m pytest -m mcp_servers tests/mcp_servers $(ARGS)
+	$(PY) -m pytest -n 2 --dist worksteal -m mcp_servers tests/mcp_servers $(ARGS)
 
 test-browser: $(VENV)/.dev $(AXE)/.installed ## open pages in a real browser (Debian: apt-get install chromium fonts-noto-cjk)
 	$(PY) -m pytest -n 2 -m browser tests/console $(ARGS)
