@@ -30,9 +30,11 @@ class Server:
     requests: list[bytes] = field(default_factory=list)
     asked: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))  # by each request
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+    writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self.writers.append(writer)
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while self.answers:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -61,6 +63,7 @@ async def serving(*answers: bytes, **options: object) -> AsyncIterator[tuple[Ser
             yield found, client
     finally:
         server.close()
+        await asyncio.gather(*(writer.wait_closed() for writer in found.writers), return_exceptions=True)
 
 
 async def texts(server: Server, client: httpx2.AsyncClient, count: int) -> list[str]:
