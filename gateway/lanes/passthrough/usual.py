@@ -1,8 +1,8 @@
 """The usage in a short answer as most upstreams write it, read by a typed decoder: it makes only the values that count.
 
 What the decoder refuses, and what says its tokens by other names, is for `of_whole`. That says the same of all that is
-read here, but of an answer with a number that no double holds: it cannot read such a one. Import this module only where
-answers are read, for it loads the decoder's library.
+read here, but of what it cannot read: an answer with a number that no double holds, or one that is nested deeper than a
+thousand times. Import this module only where answers are read, for it loads the decoder's library.
 """
 
 from typing import Annotated, Final, TypeAlias

@@ -82,7 +82,6 @@ def test_it_reads_what_most_upstreams_write(answer: Mapping[str, object]) -> Non
         text({"model": 7, "usage": {"prompt_tokens": 1}}),
         text({"model": "m"}),
         b'{"usage":{"prompt_tokens":1},"usage":null}',
-        b'{"usage":{"prompt_tokens":1},"x":%b}' % (b"[" * 2000 + b"]" * 2000),
         b"[1]",
         b"",
     ],
@@ -94,3 +93,9 @@ def test_it_leaves_the_others_to_the_general_reader(body: bytes) -> None:
 def test_texts_of_the_world_are_read() -> None:
     assert agrees(text({**CHAT, "model": "\u6a21\u578b", "user": "J\u00fcrgen"}))
     assert agrees('{"model":"\u6a21\u578b","usage":{"prompt_tokens":3}}'.encode())
+
+
+def test_what_is_nested_deeply_is_read_or_left_alone() -> None:
+    """By how deep this Python lets its libraries go; deeper is an answer for the general reader, and no error."""
+    body = b'{"usage":{"prompt_tokens":1},"x":%b}' % (b"[" * 2000 + b"]" * 2000)
+    assert read_usual(body) in (None, (1, 0, 0, 0, 0, ""))
