@@ -54,7 +54,7 @@ test-clients-all: $(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-instructor/.clients $
 	$(CLIENTS_VENV)/bin/python -m pytest -m clients tests/clients $(ARGS)
 
 test-mcp: $(VENV)/.dev $(SERVERS_VENV)/.servers $(SERVERS_VENV)-old/.servers $(SERVERS)/.installed ## with real MCP servers, and the protocol's conformance suite
-	$(PY) -m pytest -n 2 --dist worksteal -m mcp_servers tests/mcp_servers $(ARGS)
+	$(PY) -m pytest -m mcp_servers tests/mcp_servers $(ARGS)
 
 test-browser: $(VENV)/.dev $(AXE)/.installed ## open pages in a real browser (Debian: apt-get install chromium fonts-noto-cjk)
 	$(PY) -m pytest -n 2 -m browser tests/console $(ARGS)
