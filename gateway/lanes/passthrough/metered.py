@@ -27,7 +27,7 @@ from gateway.lanes.passthrough.by_model import ByModel
 from gateway.lanes.passthrough.hedging import Hedging
 from gateway.lanes.passthrough.splice import Splice
 from gateway.lanes.passthrough.teed import TeedLengthBody, teed_body_of
-from gateway.lanes.passthrough.unread import LANE, Unread, estimated
+from gateway.lanes.passthrough.unread import Unread, estimated, tell
 from gateway.lanes.plan import Ways
 from gateway.lanes.transaction import Clients
 from gateway.usage.answers import SHORT_BYTES, name_of, of_stream, of_whole, text_tokens
@@ -97,19 +97,18 @@ class MeteredAccounting(Accounting):
             return
         is_whole = outcome in ("ok", "error")
         if error is not None or (self.status >= 400 and outcome != "cancelled"):
-            self._record(meter, Usage(rejected=True))
+            self._record(Usage(rejected=True))
         elif not meter.reads or not self.sent_at:
-            self._record(meter, Usage(cut=not is_whole))
+            self._record(Usage(cut=not is_whole))
         else:
             usage, model = self._usage(meter, not is_whole)
             if not model and self.asked_model:
                 usage, model = usage._replace(asked=True), self.asked_model
-            self._record(meter, usage, model)
+            self._record(usage, model)
 
-    def _record(self, meter: Meter, usage: Usage, model: str = "") -> None:
-        tokens, caller = usage.tokens, self._plan.caller
-        self.tokens = tokens.input + tokens.output
-        meter.recorded(usage, caller.name, caller.tenant, model, self._plan.pool.endpoint.name, LANE)
+    def _record(self, usage: Usage, model: str = "") -> None:
+        self.tokens = usage.tokens.input + usage.tokens.output
+        tell(self._plan, usage, model)
 
     def _usage(self, meter: Meter, cut: bool) -> tuple[Usage, str]:
         """Return what an answer used, which may have been cut, and the model that it names."""

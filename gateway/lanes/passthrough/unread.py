@@ -14,7 +14,6 @@ from gateway.usage.answers import of_whole
 from gateway.usage.tokens import BYTES_A_TOKEN, Tokens, Usage
 
 if TYPE_CHECKING:
-    from gateway.lanes.passthrough.usual import Read
     from gateway.limits.limiter import Hold
 
 #: So many answers wait at most. More would not stay in the cache themselves until they are read.
@@ -60,9 +59,13 @@ class Unread:
         plan, model = waiting[0][0], ""
         requests = asked = cached = written = answered = reasoning = 0
         for its_plan, body, asked_bytes, asked_model, holds in waiting:
-            said = read_usual(body) or _said(body)
+            said, named = read_usual(body), ""
+            if said is None:
+                tokens, named, _ = of_whole(body)
+                said = None if tokens is None else (*tokens, named)
             if said is None or (asked_model and not said[-1]):
-                used = _record_alone(its_plan, body, asked_bytes, asked_model)
+                tokens = None if said is None else Tokens(*said[:-1])
+                used = _record_alone(its_plan, tokens, named, body, asked_bytes, asked_model)
             else:
                 its_asked, its_cached, its_written, its_answered, its_reasoning, its_model = said
                 if its_plan is not plan or its_model != model:
@@ -95,33 +98,29 @@ def estimated(tokens: Tokens | None, answered: int, asked_bytes: int, *, cut: bo
     return Usage(tokens._replace(output=max(tokens.output, answered)), cut=cut, estimated=True)
 
 
-def _said(body: bytes) -> "Read | None":
-    """Return what an answer that is not the usual one says of itself; None: it does not say its tokens."""
-    tokens, model, _ = of_whole(body)
-    return None if tokens is None else (*tokens, model)
-
-
 def _record(plan: Plan, model: str, requests: int, tokens: Tokens) -> None:
     """Record answers with the same plan and model as one sum."""
     if requests:
-        _tell(plan, Usage(tokens, requests=requests), model)
+        tell(plan, Usage(tokens, requests=requests), model)
 
 
-def _record_alone(plan: Plan, body: bytes, asked_bytes: int, asked_model: str) -> int:
+def _record_alone(
+    plan: Plan, tokens: Tokens | None, model: str, body: bytes, asked_bytes: int, asked_model: str
+) -> int:
     """Record an answer that does not say its tokens, or names no model. Return how many it used."""
     meter = plan.meter
     assert meter is not None
-    tokens, model, _ = of_whole(body)
     usage = Usage() if tokens is None else Usage(tokens)
     if tokens is None and meter.asks:
         usage = estimated(None, ceil(len(body) / BYTES_A_TOKEN) if meter.answers else 0, asked_bytes, cut=False)
     if asked_model and not model:
         usage, model = usage._replace(asked=True), asked_model
-    _tell(plan, usage, model)
+    tell(plan, usage, model)
     return usage.tokens.input + usage.tokens.output
 
 
-def _tell(plan: Plan, usage: Usage, model: str) -> None:
+def tell(plan: Plan, usage: Usage, model: str) -> None:
+    """Record the usage of a plan's requests."""
     meter, caller = plan.meter, plan.caller
     assert meter is not None
     meter.recorded(usage, caller.name, caller.tenant, model, plan.pool.endpoint.name, LANE)
