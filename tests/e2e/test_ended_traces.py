@@ -25,7 +25,7 @@ async def asked(world: World) -> str:
 
 
 def decided(collector: Collector, run: Seen) -> list[tuple[str, ...]]:
-    """What its approvals came to: each once, below the run, ended no later than it."""
+    """The spans of its approvals: each once, below the run, ended no later than it."""
     told = [one for one in collector.spans if one.name.startswith("approval ")]
     assert all((one.trace, one.parent) == (TRACE, run.id) for one in told)
     assert all(run.began_ns <= one.began_ns <= one.ended_ns <= run.ended_ns for one in told)

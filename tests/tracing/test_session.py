@@ -15,7 +15,7 @@ from gateway.tracing.tracer import Tracer
 
 
 async def sent(url: str, *, ca_file: Path | None = None) -> dict[str, float]:
-    """What became of one span at a collector."""
+    """The outcome of one span at a collector."""
     sending = Sending(Target(url, {"X-Own": "sesame"}, ca_file, "svc", "here:1"), secrets=tuple)
     Tracer(sending.send, share=1.0, receivers=frozenset()).begin("one", "internal", {}, parent=None).end()
     await sending.close()
@@ -23,7 +23,7 @@ async def sent(url: str, *, ca_file: Path | None = None) -> dict[str, float]:
 
 
 async def sent_to(answer: bytes, *, more_bytes: int = 0) -> tuple[dict[str, float], int]:
-    """What became of a span at a collector with this answer, and how much of `more_bytes` behind it could be sent."""
+    """The outcome of a span at a collector with this answer, and how much of `more_bytes` behind it could be sent."""
     written = 0
 
     async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

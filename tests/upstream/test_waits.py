@@ -36,7 +36,7 @@ async def test_each_wait_is_over_in_its_turn_and_not_before() -> None:
 
 
 async def test_a_wait_that_ended_is_never_over() -> None:
-    """Whoever began after it is."""
+    """A waiter that began after it is called."""
     waits, ended, last = Waits(0.01), Waiting(), Waiting()
     waits.begin(ended)
     waits.begin(last)
@@ -62,7 +62,7 @@ async def test_one_that_fails_does_not_keep_the_others() -> None:
 
 
 async def test_a_wait_that_begins_at_the_end_of_another_delays_nobody() -> None:
-    """Those that were due before it come before it."""
+    """Waiters that were due before it are called before it."""
     waits, newest, order = Waits(0.02), Waiting(), list[str]()
     oldest = Waiting(lambda: waits.begin(newest))
     middle = Waiting(lambda: order.append("middle"))

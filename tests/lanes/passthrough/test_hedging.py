@@ -227,7 +227,7 @@ GOOD_HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n"
     ids=["103", "100 and 503", "a part", "no HTTP", "101", "two lengths"],
 )
 async def test_only_a_good_head_of_the_second_drops_the_first(says: bytes) -> None:
-    """Which answers later."""
+    """The first endpoint answers later."""
     go_on = asyncio.Event()
 
     async def late(peer: Peer) -> None:
@@ -289,7 +289,7 @@ async def test_a_third_is_asked_when_the_first_fails_and_the_second_cannot_be_re
 
 
 async def test_a_first_endpoint_that_does_not_connect_has_a_rival() -> None:
-    """Which answers long before the first one's connection fails."""
+    """The second endpoint answers long before the first one's connection fails."""
     with full_socket() as port:
         own = ({"url": f"http://127.0.0.1:{port}/v1"},)
         async with several(serve(ok()), serve(answer(200, b"second")), hedge="20ms", own=own) as up:

@@ -6,7 +6,7 @@ from gateway.mcp.transport.requests import ID_CHARS, MIB, REQUESTS, Requests, ha
 
 
 def test_answers_that_wait_are_bounded() -> None:
-    """Those that were taken do not count, however many they are."""
+    """Answers that were taken do not count, however many they are."""
     requests = Requests()
     for _ in range(2 * REQUESTS):
         with requests.answer():
