@@ -182,13 +182,14 @@ class RunDriver:
 
     async def _begin(self) -> None:
         """Store a turn that begins on record before its first step. Read whether each step of a workflow asks."""
-        is_workflow = isinstance(self._loop, WorkflowLoop)
-        if is_workflow or begins_on_record(self._exchange):
-            if not (is_workflow and self._record.begun):
+        workflow = self._loop.workflow if isinstance(self._loop, WorkflowLoop) else None
+        if workflow is not None or begins_on_record(self._exchange):
+            if workflow is None or not self._record.begun:
                 await self._patience.until(self._record.begin)
             await self._emit({RECORDED: True})
-        if is_workflow:
+        if workflow is not None:
             await self._check_remembered()
+            await self._budget.within(self._parts.in_use.until_started(workflow.tools))
 
     async def _emit(self, chunk: Chunk) -> None:
         if (pause := self._tell(chunk)) is not None:
@@ -392,8 +393,7 @@ class RunDriver:
             if (asks := run_of_question(self._context)) is not None:
                 await self._emit({PARKED_MARK: asks})
             await self._hidden.store(self._loop.hidden, finish.tool_calls)
-            answer = stored_answer(finish, said=self._progress.said, usage=usage)
-            await self._record.end(self._state, answer=answer)
+            await self._record.end(self._state, answer=stored_answer(finish, said=self._progress.said, usage=usage))
         asked = self._questions.asked
         return last + last_chunks(finish, self._exchange, self._state, usage=usage, context=self._context, asked=asked)
 

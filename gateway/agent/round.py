@@ -73,8 +73,6 @@ from gateway.tools.catalog import CatalogEntry
 from gateway.tools.in_use import InUse
 from gateway.tools.judge import Judge
 
-#: How long a call of a run that goes on waits for a service that is not running yet, and how often it looks.
-SERVICE_S, POLL_S = 15.0, 0.1
 #: How often a call is looked at whose tool or policy changes each time before it runs.
 LOOKS = 10
 _UNSTEADY = "Not run: the tool or the policy kept changing. Call it again if it is still what you want."
@@ -125,7 +123,8 @@ class Round:
         Raises GatewayError.
         """
         if self.reopened:
-            await self._until_there()
+            pairs = zip(self.planned, self.numbers, strict=True)
+            await self.in_use.until_started([p.call.tool for p, number in pairs if number not in self.done])
         await self._prepare(range(len(self.numbers)))
         for i, number in enumerate(self.numbers):
             if self._is_over():
@@ -237,14 +236,6 @@ class Round:
         if approval is None or approval.edited is None:
             return planned
         return replace(planned, call=replace(planned.call, arguments=orjson.loads(approval.edited)))
-
-    async def _until_there(self) -> None:
-        """Wait for services of calls that are to run: those of a new gateway may not be running yet."""
-        names = [p.call.tool for p, n in zip(self.planned, self.numbers, strict=True) if n not in self.done]
-        for _ in range(round(SERVICE_S / POLL_S)):
-            if not any(map(self.in_use.judge.catalog.is_starting, names)):
-                break
-            await asyncio.sleep(POLL_S)
 
     async def _prepare(self, indices: Sequence[int]) -> None:
         """Look at these calls, and request every missing approval at once."""

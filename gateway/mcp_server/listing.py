@@ -177,7 +177,7 @@ def _offers(catalog: Catalog) -> Sequence[Offer]:
 
 def _workflow_offer(catalog: Catalog, workflow: Workflow, exchange: Exchange) -> Offer:
     inside = f"{WORKFLOW}.{workflow.name}"
-    found = [(step.tool, catalog.find(step.tool, exchange)) for step in workflow.steps if step.tool is not None]
+    found = [(tool, catalog.find(tool, exchange)) for tool in workflow.tools]
     tools = tuple(dict.fromkeys(name if entry is None else entry.spec.name for name, entry in found))
     definition: Json = {"description": workflow.description, "inputSchema": workflow.schema()}
     name = model_name(inside)

@@ -1,7 +1,9 @@
 """The tools and the gate of the configuration in use, also for runs that began with an older one."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
+from typing import Final
 
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.risk import Verdict
@@ -9,6 +11,10 @@ from gateway.contracts.store import Json
 from gateway.tools.judge import Judge
 from gateway.tools.remembered import Binding
 from gateway.tools.runner import Runner
+
+#: How long a call waits for a service that is starting, and how often it looks.
+STARTS_S: Final = 15.0
+_LOOK_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,13 @@ class InUse:
     @property
     def judge(self) -> Judge:
         return self.current().judge
+
+    async def until_started(self, tools: Collection[str]) -> None:
+        """Wait for those services of these tools that are starting, as in a new gateway: `STARTS_S` at most."""
+        for _ in range(round(STARTS_S / _LOOK_S)):
+            if not any(map(self.judge.catalog.is_starting, tools)):
+                break
+            await asyncio.sleep(_LOOK_S)
 
     def binding(self, tool: str) -> Binding | None:
         """Return the binding as `Judges` defines it."""

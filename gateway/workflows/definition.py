@@ -56,6 +56,11 @@ class Workflow(Section):
     parameters: Mapping[WorkflowName, Parameter] = Field(default_factory=dict, description="Values that users give.")
     steps: tuple[Step, ...] = Field(description="Steps, in order.")
 
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """Return the names of the tools that its steps call, in order."""
+        return tuple(step.tool for step in self.steps if step.tool is not None)
+
     def schema(self) -> JsonObject:  # type: ignore[override]  # pydantic's own is deprecated since 2.0
         """Return the JSON Schema of its parameters, for a form and for checking them."""
         return {

@@ -88,8 +88,7 @@ def offered_workflows(settings: Settings) -> FoundWorkflows:
 
 
 def _is_of_first_visit(workflow: Workflow, tools: Collection[str]) -> bool:
-    called = [step.tool for step in workflow.steps if step.tool is not None]
-    return is_of_first_visit(workflow.category, called, tools=tools)
+    return is_of_first_visit(workflow.category, workflow.tools, tools=tools)
 
 
 def _files_in(folder: Path, problems: list[Problem], *, is_named: bool) -> list[Path]:

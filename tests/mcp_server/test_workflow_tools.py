@@ -1,6 +1,7 @@
 """Workflows that MCP clients call as tools: a run of the workflow, held and owed as a whole, in both eras."""
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
@@ -33,6 +34,8 @@ TWICE: Json = {
 TEAM = keys(
     agent=["tools", "context"], boss=["tools", "context", "approve"], anna=["approve", "context"], bare=["tools"]
 )
+#: Runs a server once there is a file.
+_BEGINS_LATE = 'while [ ! -e "$0" ]; do sleep 0.05; done; exec "$1" -m tests.mcp_server.offering'
 #: The name of the tool, and its arguments.
 CALL: tuple[str, Json] = ("workflow__twice", {"text": "hi"})
 
@@ -351,6 +354,20 @@ async def test_a_service_of_the_same_name_keeps_its_names(
         with pytest.raises(MCPError):
             await client.call_tool(*CALL)
     assert "no workflow is a tool of MCP clients" in caplog.text
+
+
+async def test_a_step_waits_for_its_service_that_is_starting(calm: Calm, tmp_path: Path) -> None:
+    """As those of a new gateway are."""
+    begins = tmp_path / "begins"
+    late = {**server(), "command": "sh", "args": ["-c", _BEGINS_LATE, str(begins), sys.executable]}
+    step: Json = {"name": "one", "tool": "late.echo", "with": {"text": "hi"}}
+    config = flows(tmp_path, unlike(step), keys=TEAM, **calm)
+    mcp = {"servers": {"here": server(), "late": late}, "serve": {"wait": "30s", **config.pop("serve")}}
+    async with world(mcp=mcp, **config) as made, made.client(key="agent") as client:
+        call = asyncio.create_task(client.call_tool("workflow__other", {}))
+        await until_read(lambda: runs(made), lambda found: [run["state"] for run in found] == ["running"])
+        begins.touch()
+        assert "hi" in texts(await call)
 
 
 @both_eras

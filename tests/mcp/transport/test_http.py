@@ -266,7 +266,7 @@ async def test_a_server_that_asks_and_takes_no_answers_is_ended(on: str, aiohttp
         await stand.changes.until(lambda: stand.session.condition().state == "error")
         why = "it sent requests of its own and left more than 1,000 answers to them waiting"
         assert stand.session.condition().error == why
-        assert await call != "hi"
+        assert (said := await call) != "hi" or on == "GET", said  # the other stream may end before or after the call
 
 
 async def test_an_answer_that_a_server_does_not_accept_ends_the_connection(aiohttp_server: AiohttpServer) -> None:
