@@ -109,7 +109,6 @@ class ToolCalls:
         if is_keyed and (live := lane.runs.find(request_key)) is not None:  # begun meanwhile
             return replace(_run(exchange, live.exchange.id), live=live)
         run = _run(exchange, exchange.id)
-        exchange = replace(exchange, watcher=lane.runs.waiting.watchers(run.id))
         run.live = lane.begin(exchange, request_key, detached=True)
         return run
 
@@ -333,8 +332,9 @@ class ToolCalls:
 def _exchange(lane: ContextLane, wanted: WantedCall) -> Exchange:
     """Return the exchange of a call, of a workflow with its parameters as they came."""
     caller, chain, workflow = wanted.identity.caller, lane.chain, wanted.workflow
+    run_id = new_run_id()
     return Exchange(
-        id=new_run_id(),
+        id=run_id,
         body={"messages": []},
         caller=caller,
         chain=chain,
@@ -346,6 +346,7 @@ def _exchange(lane: ContextLane, wanted: WantedCall) -> Exchange:
         client={name: one_line(value, NAME_CHARS) for name, value in wanted.client.items()},
         call={"tool": wanted.tool, "arguments": wanted.arguments},
         workflow=None if workflow is None else workflow_usage(workflow, wanted.arguments),
+        watcher=lane.runs.waiting.watchers(run_id),
     )
 
 

@@ -14,7 +14,6 @@ from gateway.contracts.canonical import canonical
 from gateway.units import positive_seconds
 
 if TYPE_CHECKING:
-    from anyio.streams.memory import MemoryObjectReceiveStream
     from mcp.shared.message import SessionMessage
 
 Seconds: TypeAlias = Annotated[float, BeforeValidator(positive_seconds)]
@@ -99,8 +98,21 @@ class Endpoint:
     oauth: OAuth | None = None
 
 
+class Incoming(Protocol):
+    """The stream of messages and failures from a server. The SDK has the same protocol, without a public name."""
+
+    async def receive(self) -> "SessionMessage | Exception": ...
+    async def aclose(self) -> None: ...
+    def __aiter__(self) -> "Incoming": ...
+    async def __anext__(self) -> "SessionMessage | Exception": ...
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> bool | None: ...
+
+
 class Outgoing(Protocol):
-    """The stream of messages to a server. The SDK has the same protocol, without a public name."""
+    """The stream of messages to a server; of the SDK, as `Incoming` is."""
 
     async def send(self, item: "SessionMessage", /) -> None: ...
     async def aclose(self) -> None: ...
@@ -110,11 +122,11 @@ class Outgoing(Protocol):
     ) -> bool | None: ...
 
 
-#: The messages and failures from a server, and the messages to it.
-Streams: TypeAlias = "tuple[MemoryObjectReceiveStream[SessionMessage | Exception], Outgoing]"
+#: The messages from a server, and the messages to it.
+Streams: TypeAlias = tuple[Incoming, Outgoing]
 
 
-class Channel(AbstractAsyncContextManager["Streams"], Protocol):
+class Channel(AbstractAsyncContextManager[Streams], Protocol):
     """A transport for one connection: entered, it gives the streams of messages that the SDK works on.
 
     Its streams end as soon as nothing can come any more; leaving it takes a few seconds at most.

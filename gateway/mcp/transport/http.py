@@ -6,16 +6,15 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterable, Callable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import anyio
 import httpx2
 import orjson
-from anyio.streams.memory import MemoryObjectSendStream
 from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, RequestId
@@ -27,7 +26,7 @@ from gateway.mcp.transport.issuer import IssuerError
 from gateway.mcp.transport.messages import is_request, strictly
 from gateway.mcp.transport.oauth import Tokens
 from gateway.mcp.transport.requests import Answers, Requests
-from gateway.mcp.types import Endpoint, Streams
+from gateway.mcp.types import Endpoint, Incoming, Streams
 
 MAX_BYTES = 32 << 20  # of one answer or event, as of a line over standard output
 #: How long a server may take to accept a message that is no request: an answer to it, or a notification.
@@ -52,7 +51,7 @@ class HttpTransport:
         self._tell_lost = lost
         self._clock = clock
         self._resources = AsyncExitStack()
-        self._handing: asyncio.Task[None] | None = None
+        self._received: _Received | None = None
 
     async def __aenter__(self) -> Streams:
         endpoint = self._endpoint
@@ -77,12 +76,9 @@ class HttpTransport:
             read, write = await stack.enter_async_context(
                 streamable_http_client(endpoint.url, http_client=client, max_sse_event_size=MAX_BYTES)
             )
-            send, receive = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-            stack.callback(receive.close)
-            self._handing = asyncio.create_task(_hand_on(read, send))
-            stack.push_async_callback(_stop, self._handing)
+            self._received = _Received(read)
             self._resources = stack.pop_all()
-        return receive, Answers(write, requests)
+        return self._received, Answers(write, requests)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -103,8 +99,49 @@ class HttpTransport:
     def _lost(self, reason: str) -> None:
         """End the SDK's stream of messages, because the SDK would go on; report the reason."""
         self._tell_lost(reason)
-        if self._handing is not None:
-            self._handing.cancel()
+        if self._received is not None:
+            self._received.end()
+
+
+class _Received:
+    """The SDK's stream of messages from a server (`types.Incoming`), which may also be ended from outside."""
+
+    def __init__(self, read: Incoming) -> None:
+        self._read = read
+        self._receiving = anyio.CancelScope()
+        self._is_ended = False
+
+    def end(self) -> None:
+        """End the stream. Nothing that comes later is received."""
+        self._is_ended = True
+        self._receiving.cancel()
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next message. Raises anyio.EndOfStream."""
+        if not self._is_ended:
+            with anyio.CancelScope() as self._receiving:
+                return await self._read.receive()
+        raise anyio.EndOfStream
+
+    async def aclose(self) -> None:
+        await self._read.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        await self.aclose()
 
 
 class _Client(httpx2.AsyncClient):
@@ -199,16 +236,3 @@ def _failure(status: int, message: str, *, code: int = INTERNAL_ERROR) -> httpx2
     """Return an answer like that of a server that reports an error; the SDK inserts the id of the request."""
     error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
     return httpx2.Response(status, json=error)
-
-
-async def _hand_on(
-    read: AsyncIterable[SessionMessage | Exception], send: MemoryObjectSendStream[SessionMessage | Exception]
-) -> None:
-    with send, suppress(anyio.BrokenResourceError):
-        async for message in read:
-            await send.send(message)
-
-
-async def _stop(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait({task})
