@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from .check import damaged, finding_of
 from .file import SqliteError
@@ -32,9 +33,9 @@ class SqliteWatch:
     """The watch, made once the database is open for writing, so that its log is there. Raises OSError if it is not."""
 
     def __init__(self, place: str) -> None:
-        self._database, self._log = place, f"{place}-wal"
-        files = (self._database, self._log, f"{place}-shm")
-        found = [os.stat(file) for file in files]
+        self._database, self._log, self._index = Path(place), Path(f"{place}-wal"), Path(f"{place}-shm")
+        files = (self._database, self._log, self._index)
+        found = [file.stat() for file in files]
         self._files = [(file, stat.st_dev, stat.st_ino) for file, stat in zip(files, found, strict=True)]
         self._descriptor = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
         self._seen = _Look(found[0].st_size, found[1].st_size, self._head())
@@ -93,7 +94,7 @@ class SqliteWatch:
             return True
         _, *identity = self._files[0]
         try:
-            found = os.stat(self._database)
+            found = self._database.stat()
         except OSError:
             return False
         return [found.st_dev, found.st_ino] == identity and not os.path.lexists(self._log)
@@ -106,16 +107,16 @@ class SqliteWatch:
         sizes = []
         for file, device, inode in self._files:
             try:
-                found = os.stat(file)
+                found = file.stat()
             except OSError as error:
                 raise self._lost(file, f"is gone ({error.strerror})") from None
             if (found.st_ino, found.st_dev) != (inode, device):
                 raise self._lost(file, "was replaced")
             sizes.append(found.st_size)
         if self.is_check_due:
-            finding = finding_of(self._database)
+            finding = finding_of(str(self._database))
             if finding:
-                raise SqliteError(damaged(self._database, finding))
+                raise SqliteError(damaged(str(self._database), finding))
             self.is_check_due = finding is not None
         look, seen = _Look(sizes[0], sizes[1], self._head()), self._seen
         if look.database_bytes < seen.database_bytes:
@@ -125,9 +126,9 @@ class SqliteWatch:
             raise self._lost(self._log, "was cut")
         return look
 
-    def _lost(self, file: str, what: str) -> SqliteError:
+    def _lost(self, file: Path, what: str) -> SqliteError:
         return SqliteError(
-            f"the store {self._database!r} takes nothing: {file!r} {what} while the gateway runs: "
+            f"the store {str(self._database)!r} takes nothing: {str(file)!r} {what} while the gateway runs: "
             "stop the gateway, put back what belongs there, and start it again"
         )
 
@@ -136,7 +137,7 @@ class SqliteWatch:
 
 
 @contextmanager
-def _opened(file: str) -> Iterator[int]:
+def _opened(file: Path) -> Iterator[int]:
     descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     try:
         yield descriptor
