@@ -171,7 +171,7 @@ class Balanced(Splice):
         pieces = self._kept if self._sent else self._pending[1:]
         follows = tries.again(
             reason,
-            possible=pieces is not None and not self._judged,
+            possible=pieces is not None,
             stale=self._stale and reason == "reset",
             told_not=head is not None and (head.value(b"x-should-retry") or b"").lower() == b"false",
             pause_s=self._wanted_pause(head),
@@ -204,6 +204,7 @@ class Balanced(Splice):
         self._heads = self._answer = self._idle_timeout_s = None
         self._seen, self._upstream_full, self._until_close = b"", False, False
         self._keep_client = self._keep_upstream = self._framed = True
+        self._judged = False
         self._account.status, self._account.streaming = 0, False
 
     # Answers.
@@ -268,11 +269,15 @@ class Balanced(Splice):
         return head, whole
 
     def _pass(self, data: bytes, *, good: bool = True) -> None:
-        """Let an answer go to the client. `good`: it is no interim one, and its endpoint is not at fault."""
-        self._judged, self._kept, self._seen = True, None, b""
+        """Let an answer go to the client, if it is one. `good`: it is no interim one, its endpoint not at fault."""
+        self._judged, self._seen = True, b""
+        if data.startswith(b"1", 9):
+            self._kept = None  # what follows the interim answer may be none
         if good and self._tries is not None:
             self._tries.answered()
         super()._head_received(data)
+        if self._judged:  # else it was malformed, and another try follows
+            self._kept = None
 
     def _give_last(self) -> bool:
         """Give the client an answer that was not good enough, now that no better one comes. Return whether one is."""

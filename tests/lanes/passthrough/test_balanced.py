@@ -10,7 +10,7 @@ from gateways import exchange, until
 
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, ok, serve
-from gateway.testing.upstream import FakeUpstream
+from gateway.testing.upstream import FakeUpstream, Script
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 BUSY = answer(503, b'{"error": "busy"}', [("X-Own", "yes")])
@@ -24,6 +24,17 @@ async def resets(peer: Peer) -> None:
 async def silent(peer: Peer) -> None:
     await peer.read_request()
     await peer.wait_end(timeout_s=None)
+
+
+def babbles(says: bytes) -> Script:
+    """A script that answers with these bytes, whatever they are."""
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(says)
+        await peer.wait_end(timeout_s=None)
+
+    return script
 
 
 async def cuts(peer: Peer) -> None:
@@ -162,14 +173,38 @@ async def test_a_head_that_breaks_off_is_no_answer(part: bytes) -> None:
 
 async def test_a_head_that_cannot_become_one_is_refused_at_once() -> None:
     """It is not waited for."""
-
-    async def babbles(peer: Peer) -> None:
-        await peer.read_request()
-        await peer.send(b"HTTP/1.1 200 OK\n\n{}")
-        await peer.wait_end(timeout_s=None)
-
-    async with several(babbles, retry={"tries": 1}) as up:
+    async with several(babbles(b"HTTP/1.1 200 OK\n\n{}"), retry={"tries": 1}) as up:
         assert error_of(await ask(up.gateway, chat()))["code"] == "upstream_error"
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        b"garbage\r\n\r\n",
+        b"HTTP/1.1 200 OK\n\n{}",
+        b"HTTP/1.1 200 OK\r\nNo field\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+)
+async def test_an_answer_that_is_none_is_asked_for_elsewhere(says: bytes) -> None:
+    """As after a reset. Nothing of it went to the client; each further one is asked for again as well."""
+    talks = babbles(says)
+    async with several(talks, talks, serve(ok()), breaker={"failures": 1}, retry={"tries": 3}) as up:
+        assert (await ask(up.gateway, chat())).status == 200
+        assert up.counts == [1, 1, 1] and up.group.tally.retries == {"reset": 2}
+        assert [member.breaker.state(up.group.clock()) for member in up.group.members] == ["open", "open", "closed"]
+    async with several(talks, serve(ok())) as up:
+        answered = await ask(up.gateway, post(BODY, STORES))
+        assert (answered.status, error_of(answered)["code"]) == (502, "upstream_error") and up.counts == [1, 0]
+
+
+async def test_behind_an_interim_answer_of_its_own_a_client_gets_no_other_try() -> None:
+    """It has the beginning of an answer."""
+    early = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+    async with several(babbles(early + b"garbage\r\n\r\n"), serve(ok())) as up, client_of(up.gateway) as client:
+        await client.send(chat())
+        assert await client.read_exactly(len(early)) == early
+        assert (await client.read_response()).status == 502 and up.counts == [1, 0]
 
 
 @pytest.mark.parametrize(("status", "key", "code"), [(503, None, "circuit_open"), (429, "k", "upstream_limited")])
