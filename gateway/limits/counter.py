@@ -1,165 +1,226 @@
-"""One counter as a worker sees it: what was used in the last minute, and what is under way, in all workers together."""
+"""One counter as a worker sees it: requests and tokens of the last minute, and what is under way, in all workers.
 
-from typing import Final
+Each request counts, so what stays the same within a tick is kept: its bounds, its place, and the sums of the window.
+"""
 
-from gateway.limits.shared import FIRST, LAST, NOW, OVER, TICK_S, TICKS, SharedCounters
+from collections.abc import Callable, Mapping
+from typing import Final, Literal, TypeAlias, get_args
 
+from gateway.contracts.allowance import LIMITS, Limit
+from gateway.limits.shared import LAST, NOW, OVER, REQUESTS, TICK_S, TICKS, TOKENS
+
+#: What is counted in the window of a minute.
+Kind: TypeAlias = Literal["requests", "tokens"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+#: The row of the worker, and those of the others (`SharedCounters.rows`).
+Rows: TypeAlias = tuple[memoryview, tuple[memoryview, ...]]
 #: The most that one tick of one worker counts. More in a quarter of a second is counted as this.
 MOST: Final = (1 << 31) - 1
+_RINGS: Final[Mapping[Kind, int]] = {"requests": REQUESTS, "tokens": TOKENS}
 
 
 class Counter:
-    """A counter, opened by the worker at `place`. Times are seconds of the clock that all workers share (monotonic).
+    """A counter, opened by one worker. Times are seconds of the `clock` that all workers share (monotonic).
 
-    Each request counts several times, so what stays the same within a tick is kept: its bounds, and its place.
+    `opened` returns its rows, and raises GatewayError if there is no room for them. A counter that nobody uses gives
+    them back (`close`), and has them again when it is used.
     """
 
-    __slots__ = ("_at", "_begins_s", "_ends_s", "_mine", "_mine_sum", "_older", "_others", "_tick", "_waits")
+    __slots__ = (
+        "_at",
+        "_clock",
+        "_ends_s",
+        "_is_open",
+        "_mine",
+        "_older",
+        "_opened",
+        "_others",
+        "_requests",
+        "_tokens",
+        "_waits",
+        "tick",
+    )
 
-    def __init__(self, shared: SharedCounters, number: int, *, place: int) -> None:
-        self._mine = shared.row(number, place)
-        self._others = tuple(shared.row(number, other) for other in range(shared.places) if other != place)
-        self._tick = -TICKS
-        self._begins_s = self._ends_s = float("-inf")
-        self._at = FIRST
-        self._mine_sum = 0
-        self._older = 0
-        self._waits: tuple[int, dict[int, float]] = -1, {}  # of a tick
+    _mine: memoryview
+    _others: tuple[memoryview, ...]
 
-    # The window.
+    def __init__(self, opened: Callable[["Counter"], Rows], clock: Callable[[], float]) -> None:
+        self._opened = opened
+        self._clock = clock
+        #: The number of the latest tick in which this worker counted or looked.
+        self.tick = -TICKS
+        self._at = REQUESTS
+        self._requests = self._tokens = 0  # of this worker in the window
+        self._older = 0, 0  # those of the others, but for their latest two ticks
+        self._waits: tuple[int, dict[tuple[Kind, int], float]] = -1, {}  # of a tick
+        self._open()
 
-    def add(self, amount: int, now_s: float) -> int:
-        """Add to what was used. Return what is used with it."""
+    def close(self) -> None:
+        """Have no rows until it is used again."""
+        self._mine, self._others = _NO_ROW, ()
+        self._is_open = False
+        self._ends_s = float("-inf")
+
+    def is_unused(self, since_s: float) -> bool:
+        """Return whether this worker has nothing under way, and has neither counted nor looked since then."""
+        return self._is_open and not self._mine[NOW] and self._ends_s <= since_s
+
+    def take(self, requests: int, tokens: int, now_s: float) -> tuple[int, int, int]:
+        """Count requests as made and as under way, and tokens as used.
+
+        Return what is under way, and what was made and used in the window, with them.
+        """
         if now_s >= self._ends_s:
-            self._turn(int(now_s / TICK_S))
+            self._turn(now_s)
         mine, at = self._mine, self._at
-        known = mine[at]
-        if amount > MOST - known:
-            amount = MOST - known
-        mine[at] = known + amount
-        self._mine_sum += amount
-        return self._sum() if self._others else self._mine_sum
+        mine[NOW] = present = mine[NOW] + requests
+        mine[at] += requests
+        self._requests = made = self._requests + requests
+        used = self._tokens
+        if tokens:
+            at += TICKS
+            known = mine[at]
+            if tokens > MOST - known:
+                tokens = MOST - known
+            mine[at] = known + tokens
+            self._tokens = used = used + tokens
+        return self._with_others(present, made, used) if self._others else (present, made, used)
 
-    def used(self, now_s: float) -> int:
-        """Return what is used."""
-        return self.add(0, now_s)
+    def leave(self) -> None:
+        """Count one request less as under way."""
+        self._mine[NOW] -= 1
 
-    def correct(self, by: int, since_s: float, now_s: float) -> None:
-        """Correct what was added at `since_s`. Of what left the window since, only more than was thought counts."""
+    def correct(self, requests: int, tokens: int, tick: int) -> None:
+        """Correct what was counted in a tick. Of what left the window since, only more than was thought counts."""
+        now_s = self._clock()
         if now_s >= self._ends_s:
-            self._turn(int(now_s / TICK_S))
+            self._turn(now_s)
         at = self._at
-        if since_s < self._begins_s:
-            then = int(since_s / TICK_S)
-            if self._tick - then < TICKS:
-                at = FIRST + then % TICKS
-            elif by < 0:
-                return
-        mine = self._mine
-        known = mine[at]
-        if by > MOST - known:
-            by = MOST - known
-        elif by < -known:
-            by = -known
-        mine[at] = known + by
-        self._mine_sum += by
+        if tick != self.tick:
+            if self.tick - tick < TICKS:
+                at = REQUESTS + tick % TICKS
+            else:
+                requests, tokens = max(requests, 0), max(tokens, 0)
+        if requests:
+            self._requests += self._change(at, requests)
+        if tokens:
+            self._tokens += self._change(at + TICKS, tokens)
 
-    def wait_s(self, over: int, now_s: float) -> float:
-        """Return when at least `over` of what is used will have left the window, in seconds from now."""
+    def used(self, kind: Kind, now_s: float) -> int:
+        """Return what was made or used in the window."""
+        _, made, used = self.take(0, 0, now_s)
+        return made if kind == "requests" else used
+
+    def present(self) -> int:
+        """Return how many are under way."""
+        return sum(row[NOW] for row in self._rows())
+
+    def wait_s(self, kind: Kind, over: int, now_s: float) -> float:
+        """Return when at least `over` of what was made or used will have left the window, in seconds from now."""
         tick = int(now_s / TICK_S)
         if self._waits[0] != tick:
             self._waits = tick, {}
         waits = self._waits[1]
-        if over not in waits:
-            waits[over] = self._leaves_s(over, tick)
-        return max(waits[over] - now_s, 0.0)
+        if (kind, over) not in waits:
+            waits[kind, over] = self._leaves_s(_RINGS[kind], over, tick)
+        return max(waits[kind, over] - now_s, 0.0)
 
-    def empty_s(self, now_s: float) -> float:
-        """Return when all that is used will have left the window, in seconds from now."""
-        if not self.used(now_s):
+    def empty_s(self, kind: Kind, now_s: float) -> float:
+        """Return when all that was made or used will have left the window, in seconds from now."""
+        if not self.used(kind, now_s):
             return 0.0
-        tick, rows = int(now_s / TICK_S), (self._mine, *self._others)
+        tick = int(now_s / TICK_S)
         for then in range(tick, tick - TICKS, -1):
-            if any(_between(row, then, then) for row in rows):
+            if any(_between(row, _RINGS[kind], then, then) for row in self._rows()):
                 return max((then + TICKS) * TICK_S - now_s, 0.0)
         return 0.0
 
-    def is_unused(self, since_s: float) -> bool:
-        """Return whether this worker has nothing under way, and has neither counted nor looked since then."""
-        return not self._mine[NOW] and self._ends_s <= since_s
+    def note_over(self, limit: Limit) -> None:
+        """Count a request over a limit."""
+        mine, *_ = self._rows()
+        at = OVER + LIMITS.index(limit)
+        mine[at] = min(mine[at] + 1, MOST)
 
-    # What is under way.
+    def over(self, limit: Limit) -> int:
+        """Return how many requests were over a limit since the gateway started."""
+        at = OVER + LIMITS.index(limit)
+        return sum(row[at] for row in self._rows())
 
-    def enter(self) -> int:
-        """Count one more under way. Return how many are."""
+    def _open(self) -> None:
+        """Have rows. Raises GatewayError (overloaded) if there is no room for them."""
+        self.close()
+        self._mine, self._others = self._opened(self)
+        self._is_open = True
+
+    def _rows(self) -> tuple[memoryview, ...]:
+        """Return all rows, that of this worker first."""
+        if not self._is_open:
+            self._open()
+        return self._mine, *self._others
+
+    def _change(self, at: int, by: int) -> int:
+        """Add to a word. Return what was added: no more than fits, and no less than leaves nothing."""
         mine = self._mine
-        mine[NOW] = present = mine[NOW] + 1
+        known = mine[at]
+        mine[at] = changed = min(max(known + by, 0), MOST)
+        return changed - known
+
+    def _with_others(self, present: int, made: int, used: int) -> tuple[int, int, int]:
+        """Return the sums with those of the others, whose latest two ticks they may still write to."""
+        tick, at = self.tick, self._at
+        before = REQUESTS + (tick - 1) % TICKS
+        requests, tokens = self._older
+        made += requests
+        used += tokens
         for row in self._others:
             present += row[NOW]
-        return present
-
-    def leave(self) -> None:
-        """Count one less under way."""
-        self._mine[NOW] -= 1
-
-    def present(self) -> int:
-        """Return how many are under way."""
-        return self._mine[NOW] + sum(row[NOW] for row in self._others)
-
-    # Requests over a limit, by its number in `LIMITS`.
-
-    def note_over(self, limit: int) -> None:
-        """Count a request over a limit."""
-        at = OVER + limit
-        self._mine[at] = min(self._mine[at] + 1, MOST)
-
-    def over(self, limit: int) -> int:
-        """Return how many requests were over a limit since the gateway started."""
-        return self._mine[OVER + limit] + sum(row[OVER + limit] for row in self._others)
-
-    def _sum(self) -> int:
-        """Return what is used. The latest two ticks of other workers are read anew: they may still write to them."""
-        tick, at = self._tick, self._at
-        total = self._mine_sum + self._older
-        before = FIRST + (tick - 1) % TICKS
-        for row in self._others:
             last = row[LAST]
             if last >= tick:
-                total += row[at] + row[before]
+                made += row[at] + row[before]
+                used += row[at + TICKS] + row[before + TICKS]
             elif last == tick - 1:
-                total += row[before]
-        return total
+                made += row[before]
+                used += row[before + TICKS]
+        return present, made, used
 
-    def _turn(self, tick: int) -> None:
+    def _turn(self, now_s: float) -> None:
         """Begin a tick: clear the places of those that have left the window, and sum up the others' once."""
-        mine = self._mine
-        last = self._mine[LAST]
-        for passed in range(max(last + 1, tick - TICKS + 1), tick + 1):
-            mine[FIRST + passed % TICKS] = 0
+        if not self._is_open:
+            self._open()
+        tick, mine = int(now_s / TICK_S), self._mine
+        for passed in range(max(mine[LAST] + 1, tick - TICKS + 1), tick + 1):
+            at = REQUESTS + passed % TICKS
+            mine[at] = mine[at + TICKS] = 0
         mine[LAST] = tick
-        self._tick, self._at = tick, FIRST + tick % TICKS
-        self._begins_s = tick * TICK_S
-        self._ends_s = self._begins_s + TICK_S
-        self._mine_sum = sum(mine[FIRST:])
-        self._older = sum(_between(row, tick - TICKS + 1, tick - 2) for row in self._others)
+        self.tick, self._at = tick, REQUESTS + tick % TICKS
+        self._ends_s = (tick + 1) * TICK_S
+        self._requests, self._tokens = sum(mine[REQUESTS:TOKENS]), sum(mine[TOKENS:])
+        first, last = tick - TICKS + 1, tick - 2
+        self._older = (
+            sum(_between(row, REQUESTS, first, last) for row in self._others),
+            sum(_between(row, TOKENS, first, last) for row in self._others),
+        )
 
-    def _leaves_s(self, over: int, tick: int) -> float:
+    def _leaves_s(self, ring: int, over: int, tick: int) -> float:
         """Return the time at which the oldest `over` of all workers will have left the window."""
-        rows = (self._mine, *self._others)
+        rows = self._rows()
         for then in range(tick - TICKS + 1, tick + 1):
-            over -= sum(_between(row, then, then) for row in rows)
+            over -= sum(_between(row, ring, then, then) for row in rows)
             if over <= 0:
                 return (then + TICKS) * TICK_S
         return (tick + TICKS) * TICK_S
 
 
-def _between(row: memoryview, first: int, last: int) -> int:
+_NO_ROW: Final = memoryview(bytearray()).cast("i")
+
+
+def _between(row: memoryview, ring: int, first: int, last: int) -> int:
     """Return what a row counts from one tick to another, of those that it still has."""
     newest = row[LAST]
     first, last = max(first, newest - TICKS + 1), min(last, newest)
     if first > last:
         return 0
-    start, end = FIRST + first % TICKS, FIRST + last % TICKS
+    start, end = ring + first % TICKS, ring + last % TICKS
     if start <= end:
         return sum(row[start : end + 1])
-    return sum(row[start:]) + sum(row[FIRST : end + 1])
+    return sum(row[start : ring + TICKS]) + sum(row[ring : end + 1])

@@ -20,7 +20,7 @@ from gateway.errors import GatewayError
 from gateway.limits.budgets import Budgets, Scope
 from gateway.limits.meters import Meters
 from gateway.limits.refusal import fields_of, refusal
-from gateway.limits.rule import Over, Rule, key_id, nothing
+from gateway.limits.rule import Over, Place, Rule, key_id, nothing
 from gateway.limits.usage import Used, used_of
 
 log = logging.getLogger("gateway")
@@ -32,57 +32,48 @@ BYTES_A_TOKEN: Final = 4
 _NONE: Final[Mapping[str, Allowance]] = MappingProxyType({})
 
 
-class Hold:
-    """The places of one request in its rules. `end` gives them back, once."""
+class Hold(list[Place]):
+    """The places of one request in its rules. `end` gives them back, once.
 
-    __slots__ = ("_clock", "_entered", "_settles", "_since_s", "_taken", "over_soft")
+    A list, because the interpreter makes one without a call of ours: each request has a hold.
+    """
 
-    def __init__(
-        self,
-        taken: Sequence[tuple[Rule, int]],
-        entered: bool,
-        settles: bool,
-        clock: Callable[[], float],
-        since_s: float,
-        over_soft: str | None,
-    ) -> None:
-        self._taken = taken  # the rules, each with the tokens that are reserved
-        self._entered = entered
-        self._settles = settles
-        self._clock = clock
-        self._since_s = since_s
-        #: A soft limit that the request exceeds, such as `requests_per_minute; scope=key`.
-        self.over_soft = over_soft
+    #: A soft limit that the request exceeds, such as `requests_per_minute; scope=key`.
+    over_soft: str | None = None
 
     def withdraw(self) -> None:
         """Take back all that was taken: another limit refuses the request, which so uses nothing. Idempotent."""
-        taken, self._taken = self._taken, ()
-        now_s = self._clock()
-        for rule, reserved in taken:
-            rule.undo(reserved, since_s=self._since_s, now_s=now_s, entered=self._entered)
+        for rule, tick, reserved, entered in self:
+            rule.undo(tick, reserved, entered)
+        self.clear()
+
+    def unreserve(self) -> None:
+        """Reserve no tokens, and settle none."""
+        for number, (rule, tick, reserved, entered) in enumerate(self):
+            rule.undo(tick, reserved, entered=False)
+            self[number] = rule, tick, None, entered
 
     def leave(self) -> bool:
-        """Be under way no longer, and keep the tokens that are reserved until `end`. Idempotent.
+        """Be under way no longer. The tokens that are reserved stay so until the rules are settled.
 
-        Return whether `end` should come at once: a rule has no mean yet to reserve by for the next request.
+        Return whether that should come at once: a rule has no mean yet to reserve by for the next request.
         """
         is_first = False
-        if self._entered:
-            self._entered = False
-            for rule, reserved in self._taken:
-                rule.leave()
-                if reserved and not rule.meter.expected:
-                    is_first = True
+        for rule, _, reserved, entered in self:
+            if entered:
+                rule.meter.leave()
+            if reserved is not None and not rule.meter.mean:
+                is_first = True
         return is_first
 
     def end(self, tokens: int | None = None) -> None:
         """Give the places back. `tokens` are those that were used; None: not known. Idempotent."""
         self.leave()
-        taken, self._taken = self._taken, ()
-        if tokens is not None and self._settles and taken:
-            since_s, now_s = self._since_s, self._clock()
-            for rule, reserved in taken:
-                rule.settle(reserved, tokens, since_s, now_s)
+        if tokens is not None:
+            for rule, tick, reserved, _ in self:
+                if reserved is not None:
+                    rule.settle(((tick, reserved, tokens),))
+        self.clear()
 
 
 class Limiter:
@@ -154,25 +145,23 @@ class Limiter:
         `tokens`: so many the request will use at least; None: it uses none. `enters`: it counts as a request.
         Without `reserves` tokens are only looked at: the calls of models that it makes take them.
         """
-        now_s = self._clock()
-        taken: list[tuple[Rule, int]] = []
-        over_soft: str | None = None
-        for rule in rules:
-            try:
-                reserved, over = rule.take(now_s, tokens, enters, reserves)
+        now_s, hold = self._clock(), Hold()
+        try:
+            for rule in rules:
+                over = rule.take(hold, now_s, tokens, enters)
                 if over is not None:
                     self._note(over, now_s)
-            except GatewayError:
-                _undo(taken, now_s, enters)
-                raise
-            if over is not None:
-                if not rule.allowance.soft:
-                    _undo(taken, now_s, enters)
-                    self._catch_up()  # it says how much room is left
-                    raise refusal(over, rules, now_s)
-                over_soft = over_soft or f"{over.limit}; scope={rule.scope}"
-            taken.append((rule, reserved))
-        return Hold(taken, enters, tokens is not None and reserves, self._clock, now_s, over_soft)
+                    if not rule.allowance.soft:
+                        hold.withdraw()
+                        self._catch_up()  # it says how much room is left
+                        raise refusal(over, rules, now_s)
+                    hold.over_soft = hold.over_soft or f"{over.limit}; scope={rule.scope}"
+        except GatewayError:
+            hold.withdraw()
+            raise
+        if not reserves:
+            hold.unreserve()
+        return hold
 
     def fields(self, rules: Sequence[Rule]) -> Mapping[str, str]:
         """Return the header fields that say how much room the rules have."""
@@ -218,11 +207,6 @@ class Limiter:
             does = "and refuses nothing, being soft" if is_soft else "and refuses requests"
             value = getattr(rule.allowance, over.limit)
             log.warning("the limit %s: %s of the %s %r is reached, %s", over.limit, value, rule.scope, rule.name, does)
-
-
-def _undo(taken: Sequence[tuple[Rule, int]], now_s: float, entered: bool) -> None:
-    for rule, reserved in taken:
-        rule.undo(reserved, since_s=now_s, now_s=now_s, entered=entered)
 
 
 def _counts_tokens(allowance: Allowance | None) -> bool:

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 from gateway.errors import GatewayError
 from gateway.limits.budgets import Scope
-from gateway.limits.counter import Counter
+from gateway.limits.counter import Counter, Rows
 from gateway.limits.rule import Meter
 from gateway.limits.shared import SharedCounters
 
@@ -35,7 +35,7 @@ class Meters:
         self._clock = clock
         # A plan may keep a meter for longer than it has counters. It stays the only one of its rule.
         self._known: WeakValueDictionary[tuple[Scope, str], Meter] = WeakValueDictionary()
-        self._open: dict[tuple[Scope, str], tuple[Meter, tuple[int, ...]]] = {}
+        self._open: dict[tuple[Scope, str], tuple[Counter, int]] = {}
         self._full_until_s = self._log_from_s = float("-inf")
         shared.adopt(place)
 
@@ -43,7 +43,7 @@ class Meters:
         """Return the meter of a rule, the same each time. Raises GatewayError (overloaded) if there is no room."""
         meter = self._known.get((scope, name))
         if meter is None:
-            meter = self._known[scope, name] = Meter(partial(self._opened, scope, name))
+            meter = self._known[scope, name] = Meter(partial(self._opened, scope, name), self._clock)
         return meter
 
     async def run(self) -> None:
@@ -55,37 +55,26 @@ class Meters:
     def tidy(self) -> None:
         """Give back the counters of rules that this worker has not used for some time."""
         since_s = self._clock() - UNUSED_S
-        for rule, (meter, numbers) in list(self._open.items()):
+        for rule, (meter, number) in list(self._open.items()):
             if meter.is_unused(since_s):
                 meter.close()
                 del self._open[rule]
-                for number in numbers:
-                    self._shared.release(number, place=self._place)
+                self._shared.release(number, place=self._place)
 
-    def _opened(self, scope: Scope, name: str, meter: Meter) -> tuple[Counter, Counter]:
-        """Return the counters of a rule. Raises GatewayError (overloaded) if there is no room."""
-        numbers = self._hold(scope, name)
-        if numbers is None and self._clock() >= self._full_until_s:
+    def _opened(self, scope: Scope, name: str, meter: Counter) -> Rows:
+        """Return the rows of a rule. Raises GatewayError (overloaded) if there is no room."""
+        number = self._hold(scope, name)
+        if number is None and self._clock() >= self._full_until_s:
             self.tidy()
-            numbers = self._hold(scope, name)
-        if numbers is None:
+            number = self._hold(scope, name)
+        if number is None:
             raise self._full(scope, name)
-        self._open[scope, name] = meter, numbers
-        requests, tokens = (Counter(self._shared, number, place=self._place) for number in numbers)
-        return requests, tokens
+        self._open[scope, name] = meter, number
+        return self._shared.rows(number, self._place)
 
-    def _hold(self, scope: Scope, name: str) -> tuple[int, int] | None:
+    def _hold(self, scope: Scope, name: str) -> int | None:
         now_s = self._clock()
-        makes = now_s >= self._full_until_s
-        held: list[int] = []
-        for kind in ("requests", "tokens"):
-            number = self._shared.hold(f"{scope} {name} {kind}", place=self._place, now_s=now_s, makes=makes)
-            if number is None:
-                for one in held:
-                    self._shared.release(one, place=self._place)
-                return None
-            held.append(number)
-        return held[0], held[1]
+        return self._shared.hold(f"{scope} {name}", place=self._place, now_s=now_s, makes=now_s >= self._full_until_s)
 
     def _full(self, scope: Scope, name: str) -> GatewayError:
         now_s = self._clock()

@@ -5,6 +5,7 @@ from math import ceil
 from typing import Final
 
 from gateway.errors import GatewayError
+from gateway.limits.counter import KINDS
 from gateway.limits.rule import Over, Rule
 
 #: Longest wait that SDKs take from `Retry-After`.
@@ -45,20 +46,20 @@ def refusal(over: Over, rules: Sequence[Rule], now_s: float) -> GatewayError:
 def fields_of(rules: Sequence[Rule], now_s: float) -> Mapping[str, str]:
     """Return `x-ratelimit-*` of the rules with the least room, for requests and for tokens."""
     fields: dict[str, str] = {}
-    for kind in ("requests", "tokens"):
+    for kind in KINDS:
         tightest: tuple[int, int, Rule] | None = None
         for rule in rules:
             most: int | None = getattr(rule.allowance, f"{kind}_per_minute")
             if most is None:
                 continue
-            remaining = max(most - getattr(rule.meter, kind).used(now_s), 0)
+            remaining = max(most - rule.meter.used(kind, now_s), 0)
             if tightest is None or remaining < tightest[0]:
                 tightest = remaining, most, rule
         if tightest is not None:
             remaining, most, rule = tightest
             fields[f"x-ratelimit-limit-{kind}"] = str(most)
             fields[f"x-ratelimit-remaining-{kind}"] = str(remaining)
-            fields[f"x-ratelimit-reset-{kind}"] = duration(getattr(rule.meter, kind).empty_s(now_s))
+            fields[f"x-ratelimit-reset-{kind}"] = duration(rule.meter.empty_s(kind, now_s))
     return fields
 
 

@@ -1,19 +1,28 @@
 """One rule: the limits of a key, a tenant, a model or an upstream, and what is counted for it in all workers."""
 
-from collections.abc import Callable
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
-from gateway.contracts.allowance import LIMITS, Allowance, Limit
+from gateway.contracts.allowance import Allowance, Limit
 from gateway.errors import GatewayError
 from gateway.limits.budgets import Budgets, Scope
-from gateway.limits.counter import Counter
+from gateway.limits.counter import Counter, Rows
 
 #: How long a client waits for one of the requests under way to end.
 BUSY_S: Final = 1.0
 #: So much of the mean is that of the latest request.
 _SHARE: Final = 1 / 16
+#: The figure of what is not limited.
+_NO_LIMIT: Final = sys.maxsize
+#: A request's place in a rule: the rule, the tick in which it was taken, the tokens that are reserved (None: they do
+#: not count), and whether it is under way.
+Place: TypeAlias = "tuple[Rule, int, int | None, bool]"
+#: What came of a place: its tick, the tokens that were reserved, and those that were used.
+Use: TypeAlias = tuple[int, int, int]
 
 
 def nothing() -> None:
@@ -33,54 +42,20 @@ class Over(NamedTuple):
     wait_s: float | None
 
 
-class Meter:
+class Meter(Counter):
     """The counts of a rule. They outlive the rule's figures: a reload may change those.
 
-    `mean` is that of the tokens of the rule's requests in this worker, and `expected` the next whole number. `opened`
-    returns the counters of requests and of tokens, and raises GatewayError if there is no room for them. A meter that
-    nobody uses gives them back (`close`), and has them again when it is used.
+    `mean` is that of the tokens of the rule's requests in this worker (0: there was none), and `expected` the next
+    whole number, or 1.
     """
 
-    __slots__ = ("__weakref__", "_opened", "expected", "mean", "requests", "tokens", "told_s")
+    __slots__ = ("__weakref__", "expected", "mean", "told_s")
 
-    requests: Counter
-    tokens: Counter
-
-    def __init__(self, opened: Callable[["Meter"], tuple[Counter, Counter]]) -> None:
-        self._opened = opened
-        self.requests, self.tokens = opened(self)
+    def __init__(self, opened: Callable[[Counter], Rows], clock: Callable[[], float]) -> None:
+        super().__init__(opened, clock)
         self.mean = 0.0
-        self.expected = 0
+        self.expected = 1
         self.told_s = float("-inf")  # when the log was told of it last
-
-    def __getattr__(self, name: str) -> Counter:
-        # Only what is not there comes here, so counters that are there cost nothing.
-        if name not in ("requests", "tokens"):
-            raise AttributeError(name)
-        self.requests, self.tokens = self._opened(self)
-        return self.requests if name == "requests" else self.tokens
-
-    def is_unused(self, since_s: float) -> bool:
-        """Return whether nothing is under way, and nothing was counted since then."""
-        return self.requests.is_unused(since_s) and self.tokens.is_unused(since_s)
-
-    def close(self) -> None:
-        """Have no counters until they are used again."""
-        del self.requests, self.tokens
-
-    def learn(self, tokens: int) -> None:
-        """Take the tokens of a request into the mean."""
-        mean = self.mean
-        self.mean = mean = mean + (tokens - mean) * _SHARE if mean else tokens
-        self.expected = ceil(mean)
-
-    def note_over(self, limit: Limit) -> None:
-        """Count a request over a limit."""
-        self.requests.note_over(LIMITS.index(limit))
-
-    def over(self, limit: Limit) -> int:
-        """Return how many requests were over a limit since the gateway started."""
-        return self.requests.over(LIMITS.index(limit))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,112 +72,84 @@ class Rule:
     budgets: Budgets
     id: str
     catch_up: Callable[[], None] = nothing
-    has_budget: bool = field(init=False)  # kept, because each request asks
+    # Kept, because each request asks.
+    _has_budget: bool = field(init=False)
+    _counts_tokens: bool = field(init=False)
+    _most_present: int = field(init=False)
+    _most_requests: int = field(init=False)
+    _most_tokens: int = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "has_budget", self.allowance.has_budget)
+        figures = self.allowance
+        for name, most in (
+            ("_most_present", figures.concurrent),
+            ("_most_requests", figures.requests_per_minute),
+            ("_most_tokens", figures.tokens_per_minute),
+        ):
+            object.__setattr__(self, name, _NO_LIMIT if most is None else most)
+        object.__setattr__(self, "_has_budget", figures.has_budget)
+        object.__setattr__(self, "_counts_tokens", figures.tokens_per_minute is not None)
 
     @property
     def tenant(self) -> str | None:
         """Return the tenant of a key; None for other scopes."""
         return self.id.partition("\0")[0] if self.scope == "key" else None
 
-    def take(self, now_s: float, tokens: int | None, enters: bool, reserves: bool) -> tuple[int, Over | None]:
-        """Take a place for a request. Return the tokens that are reserved for it, and the limit that is reached.
+    def take(self, hold: list[Place], now_s: float, tokens: int | None, enters: bool) -> Over | None:
+        """Add a place for a request to `hold`. Return the limit that is reached, if one is.
 
         Then nothing is taken, unless the rule is `soft`. The parameters are those of `Limiter.admit`.
         """
-        reserved, over = 0, self._used_up() if self.has_budget else None
-        if enters and (over is None or self.allowance.soft):
-            over = self._enter(now_s) or over
-        if tokens is not None and (over is None or self.allowance.soft):
-            reserved, lacking = self._reserve(tokens, now_s) if reserves else (0, self._room(tokens, now_s))
-            if lacking is not None:
-                over = over or lacking
-                if enters and not self.allowance.soft:
-                    self._withdraw(now_s, now_s)
-        return reserved, over
-
-    def undo(self, reserved: int, *, since_s: float, now_s: float, entered: bool) -> None:
-        """Take back what was taken at `since_s`, because another rule refuses the request."""
-        if entered:
-            self._withdraw(since_s, now_s)
-        if reserved:
-            self.meter.tokens.correct(-reserved, since_s, now_s)
-
-    def leave(self) -> None:
-        """Count a request as over."""
-        if self.allowance.concurrent is not None:
-            self.meter.requests.leave()
-
-    def settle(self, reserved: int, tokens: int, since_s: float, now_s: float) -> None:
-        """Correct what was reserved at `since_s` to what was used."""
-        if self.allowance.tokens_per_minute is None:
-            return
-        if tokens:
-            self.meter.learn(tokens)
-        if tokens != reserved:
-            try:
-                self.meter.tokens.correct(tokens - reserved, since_s, now_s)
-            except GatewayError:
-                return  # the counter was given away, so all that was reserved has left the window
-
-    def _enter(self, now_s: float) -> Over | None:
-        """Count a request as made and under way. Return the limit that is reached; then it counts only where soft."""
-        allowance, requests = self.allowance, self.meter.requests
-        over: Over | None = None
-        most = allowance.concurrent
-        if most is not None and requests.enter() > most:
-            over = Over(self, "concurrent", BUSY_S)
-            if not allowance.soft:
-                requests.leave()
+        meter, wanted = self.meter, 0
+        if tokens is not None and self._counts_tokens:
+            wanted = meter.expected
+            if tokens > wanted:
+                wanted = tokens
+            if wanted > self._most_tokens:  # it would never fit, so it waits for an empty window
+                wanted = self._most_tokens
+        present, made, used = meter.take(1 if enters else 0, wanted, now_s)
+        tick, over = meter.tick, None
+        if present > self._most_present or made > self._most_requests or used > self._most_tokens or self._has_budget:
+            over = self._reached(present, made, used if wanted else 0, now_s, enters)
+            if over is not None and not self.allowance.soft:
+                self.undo(tick, wanted, enters)
                 return over
-        most = allowance.requests_per_minute
-        if most is not None and (used := requests.add(1, now_s)) > most:
-            over = over or Over(self, "requests_per_minute", requests.wait_s(used - most, now_s))
-            if not allowance.soft:
-                self._withdraw(now_s, now_s)
+        hold.append((self, tick, wanted or None, enters))
         return over
 
-    def _withdraw(self, since_s: float, now_s: float) -> None:
-        self.leave()
-        if self.allowance.requests_per_minute is not None:
-            self.meter.requests.correct(-1, since_s, now_s)
+    def undo(self, tick: int, reserved: int | None, entered: bool) -> None:
+        """Take back a place, because a rule refuses the request."""
+        if entered:
+            self.meter.leave()
+        self.meter.correct(-1 if entered else 0, -(reserved or 0), tick)
 
-    def _reserve(self, least: int, now_s: float) -> tuple[int, Over | None]:
-        """Reserve tokens. Return them, and the limit that is reached; then they are reserved only where soft."""
-        most = self.allowance.tokens_per_minute
-        if most is None:
-            return 0, None
-        wanted, tokens = self._wanted(least, most), self.meter.tokens
-        used = tokens.add(wanted, now_s)
-        if used > most:
+    def settle(self, uses: Iterable[Use]) -> None:
+        """Correct what was reserved for requests to what they used, and take that into the mean."""
+        meter, mean = self.meter, self.meter.mean
+        corrections: defaultdict[int, int] = defaultdict(int)
+        for tick, reserved, used in uses:
+            if used:
+                mean = mean + (used - mean) * _SHARE if mean else used
+            corrections[tick] += used - reserved
+        meter.mean, meter.expected = mean, ceil(mean) or 1
+        try:
+            for tick, tokens in corrections.items():
+                if tokens:
+                    meter.correct(0, tokens, tick)
+        except GatewayError:
+            return  # the counter was given away, so all that was reserved has left the window
+
+    def _reached(self, present: int, made: int, used: int, now_s: float, enters: bool) -> Over | None:
+        """Return the first limit that is reached with this request."""
+        if self._has_budget and (limit := self.budgets.over(self.scope, self.id, self.allowance)) is not None:
+            return Over(self, limit, None)
+        if enters and present > self._most_present:
+            return Over(self, "concurrent", BUSY_S)
+        if enters and made > self._most_requests:
+            return Over(self, "requests_per_minute", self.meter.wait_s("requests", made - self._most_requests, now_s))
+        if used > self._most_tokens:
             self.catch_up()
-            used = tokens.used(now_s)
-        if used <= most:
-            return wanted, None
-        over = Over(self, "tokens_per_minute", tokens.wait_s(used - most, now_s))
-        if self.allowance.soft:
-            return wanted, over
-        tokens.correct(-wanted, now_s, now_s)
-        return 0, over
-
-    def _room(self, least: int, now_s: float) -> Over | None:
-        """Return the limit of tokens if it has no room for a request now."""
-        most = self.allowance.tokens_per_minute
-        if most is None:
-            return None
-        self.catch_up()
-        over = self.meter.tokens.used(now_s) + self._wanted(least, most) - most
-        return Over(self, "tokens_per_minute", self.meter.tokens.wait_s(over, now_s)) if over > 0 else None
-
-    def _used_up(self) -> Over | None:
-        limit = self.budgets.over(self.scope, self.id, self.allowance)
-        return None if limit is None else Over(self, limit, None)
-
-    def _wanted(self, least: int, most: int) -> int:
-        """Return an estimate. One above the limit would never fit, so such a request waits for an empty window."""
-        wanted = self.meter.expected or 1
-        if least > wanted:
-            wanted = least
-        return min(wanted, most)
+            used = self.meter.used("tokens", now_s)
+        if used > self._most_tokens:
+            return Over(self, "tokens_per_minute", self.meter.wait_s("tokens", used - self._most_tokens, now_s))
+        return None

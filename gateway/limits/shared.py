@@ -30,13 +30,15 @@ WINDOW_S: Final = 60.0
 #: Ticks of a window. One more than a minute has: a count is never in it for less than a minute.
 TICKS: Final = int(WINDOW_S / TICK_S) + 1
 #: The most counters, and the most memory that their rows may take. The system gives memory for what was written to.
-COUNTERS: Final = 16_384
+COUNTERS: Final = 8192
 ROWS_BYTES: Final = 256 << 20
 _DIGEST_BYTES: Final = 16
-#: Words of a row: the last tick that was written, what is under way, requests over each limit, and the ticks.
+#: Words of a row: the last tick that was written, what is under way, requests over each limit, and of each tick the
+#: requests and the tokens. A tick has its tokens `TICKS` words behind its requests.
 LAST, NOW, OVER = 0, 1, 2
-FIRST: Final = OVER + len(LIMITS)
-_WORDS: Final = FIRST + TICKS
+REQUESTS: Final = OVER + len(LIMITS)
+TOKENS: Final = REQUESTS + TICKS
+_WORDS: Final = TOKENS + TICKS
 _ROW_BYTES: Final = 4 * (_WORDS + (-_WORDS) % 16)
 
 
@@ -52,6 +54,11 @@ class SharedCounters:
         self._hand = 0  # where the search for a counter to give away goes on
         self._lock = os.memfd_create("gateway-limits", os.MFD_CLOEXEC)
         weakref.finalize(self, os.close, self._lock)
+
+    def rows(self, number: int, place: int) -> tuple[memoryview, tuple[memoryview, ...]]:
+        """Return the row of a counter to which `place` writes, and those of the others."""
+        others = (other for other in range(self.places) if other != place)
+        return self.row(number, place), tuple(self.row(number, other) for other in others)
 
     def row(self, number: int, place: int) -> memoryview:
         """Return the words of one row: 32 bits each, signed."""

@@ -37,12 +37,12 @@ def used_of(rule: Rule, now_s: float) -> Iterator[Used]:
         return Used(rule.scope, rule.name, rule.tenant, limit, most, used, resets_s, allowance.soft, over)
 
     if (most := allowance.requests_per_minute) is not None:
-        yield told("requests_per_minute", most, meter.requests.used(now_s), meter.requests.empty_s(now_s))
+        yield told("requests_per_minute", most, meter.used("requests", now_s), meter.empty_s("requests", now_s))
     if (most := allowance.tokens_per_minute) is not None:
-        yield told("tokens_per_minute", most, meter.tokens.used(now_s), meter.tokens.empty_s(now_s))
+        yield told("tokens_per_minute", most, meter.used("tokens", now_s), meter.empty_s("tokens", now_s))
     if (most := allowance.concurrent) is not None:
-        yield told("concurrent", most, meter.requests.present())
-    if rule.has_budget:
+        yield told("concurrent", most, meter.present())
+    if allowance.has_budget:
         for limit, figure, used in rule.budgets.used(rule.scope, rule.id, allowance):
             if figure is not None:
                 yield told(limit, figure, used)

@@ -1,11 +1,12 @@
 """A limiter on a clock of the test, for one of several workers that share memory."""
 
 from collections import Counter as Counts
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from gateway.contracts.allowance import Allowance
 from gateway.contracts.caller import Bounds, Caller
 from gateway.limits.budgets import Budgets
+from gateway.limits.counter import Counter
 from gateway.limits.limiter import Limiter
 from gateway.limits.meters import Meters
 from gateway.limits.shared import SharedCounters
@@ -25,6 +26,14 @@ class Counted:
 
     def observe(self, name: str, value: float, **labels: str) -> None:
         raise AssertionError(f"{name} {value} {labels}")
+
+
+def counters(clock: Callable[[], float], *, places: int = 1, memory: SharedCounters | None = None) -> list[Counter]:
+    """One counter as each worker sees it."""
+    memory = memory or SharedCounters(places=places)
+    number = memory.hold("key ci", place=0, now_s=0.0)
+    assert number is not None
+    return [Counter(lambda _, place=place: memory.rows(number, place), clock) for place in range(memory.places)]
 
 
 class Workers:

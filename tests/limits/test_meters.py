@@ -24,10 +24,10 @@ def test_requests_of_rules_beyond_the_room_are_refused(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Those that have a place go on. The log says it once."""
-    monkeypatch.setattr(shared, "COUNTERS", 2)
+    monkeypatch.setattr(shared, "COUNTERS", 1)
     meters = Meters(SharedCounters(places=1), place=0, clock=time.monotonic)
     known = meters.of("key", "a")
-    known.requests.add(1, time.monotonic())
+    known.take(1, 0, time.monotonic())
     for name in "bc":
         with pytest.raises(GatewayError, match="no room to count"):
             meters.of("key", name)
@@ -44,13 +44,13 @@ def _worker(memory: SharedCounters, clock: ManualClock, place: int = 0) -> Meter
 
 def test_any_number_of_short_lived_keys_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 20,000 keys, each used once, those that nobody uses any more make room. Two workers see all of them."""
-    monkeypatch.setattr(shared, "COUNTERS", 2048)
+    monkeypatch.setattr(shared, "COUNTERS", 1024)
     clock, memory = ManualClock(5000.0), SharedCounters(places=2)
     workers = [_worker(memory, clock, place) for place in range(2)]
     for number in range(20_000):
         clock.advance(0.2)
         for place, meters in enumerate(workers):
-            assert meters.of("key", str(number)).requests.add(1, clock()) == place + 1
+            assert meters.of("key", str(number)).take(0, 1, clock())[2] == place + 1
         if number % 100 == 0:
             for meters in workers:
                 meters.tidy()
@@ -58,40 +58,40 @@ def test_any_number_of_short_lived_keys_is_counted(monkeypatch: pytest.MonkeyPat
 
 def test_a_meter_that_a_plan_keeps_has_counters_again_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """It gets those of its own name, although another name has had its old ones meanwhile, and stays the only meter."""
-    monkeypatch.setattr(shared, "COUNTERS", 4)
+    monkeypatch.setattr(shared, "COUNTERS", 2)
     clock = ManualClock(5000.0)
     meters = _worker(SharedCounters(places=1), clock)
     kept = meters.of("key", "a")
-    kept.requests.add(7, clock())
+    kept.take(0, 7, clock())
     clock.advance(UNUSED_S + TICK_S)
     others = [meters.of("key", name) for name in "bc"]
     for other in others:
-        assert other.requests.add(3, clock()) == 3
+        assert other.take(0, 3, clock())[2] == 3
     with pytest.raises(GatewayError, match="no room to count"):
-        kept.requests.add(1, clock())
+        kept.take(0, 1, clock())
     clock.advance(UNUSED_S + TICK_S)
-    assert kept.requests.add(1, clock()) == 1
+    assert kept.take(0, 1, clock())[2] == 1
     assert meters.of("key", "a") is kept
-    assert {other.requests.used(clock()) for other in others if other is not others[0]} <= {0, 3}
+    assert {other.used("tokens", clock()) for other in others if other is not others[0]} <= {0, 3}
 
 
 def test_what_is_under_way_or_in_the_window_makes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long it takes, and whichever worker has it; a worker that died has nothing."""
-    monkeypatch.setattr(shared, "COUNTERS", 4)
+    monkeypatch.setattr(shared, "COUNTERS", 2)
     clock, memory = ManualClock(5000.0), SharedCounters(places=2)
     mine, other = _worker(memory, clock), _worker(memory, clock, 1)
     under_way = mine.of("key", "long")
-    under_way.requests.enter()
-    other.of("key", "theirs").tokens.add(5, clock())
+    under_way.take(1, 0, clock())
+    other.of("key", "theirs").take(0, 5, clock())
     clock.advance(3600.0)
-    mine.of("key", "theirs").tokens.add(2, clock())
+    mine.of("key", "theirs").take(0, 2, clock())
     other.tidy()
     with pytest.raises(GatewayError):
         mine.of("key", "new")
-    assert under_way.requests.present() == 1
+    assert under_way.present() == 1
     clock.advance(UNUSED_S + TICK_S)
     again = _worker(memory, clock)  # in the place of `mine`, which was killed
-    assert again.of("key", "new").requests.present() == 0
+    assert again.of("key", "new").present() == 0
 
 
 steps = st.lists(
@@ -113,7 +113,7 @@ def test_names_that_share_counters_one_after_the_other_never_count_each_other(
     """What a name counts is what a plain list says, or there is no room for it; a plan may keep each meter."""
     clock = ManualClock(5000.0)
     memory = SharedCounters(places=2)
-    memory.size = 6
+    memory.size = 3
     workers = [_worker(memory, clock, place) for place in range(2)]
     added: list[tuple[str, int, int]] = []
     plans: dict[tuple[int, str], Meter] = {}
@@ -126,7 +126,7 @@ def test_names_that_share_counters_one_after_the_other_never_count_each_other(
         expected = amount + sum(n for one, then, n in added if one == name and then > tick - TICKS)
         try:
             meter = plans.setdefault((place, name), workers[place].of("key", name))
-            assert meter.tokens.add(amount, clock()) == expected
+            assert meter.take(0, amount, clock())[2] == expected
         except GatewayError:
             continue
         added.append((name, tick, amount))

@@ -1,7 +1,5 @@
 """The answer to a request over a limit, as OpenAI's clients read it."""
 
-import time
-
 import pytest
 
 from gateway.contracts.allowance import Allowance
@@ -10,12 +8,13 @@ from gateway.limits.meters import Meters
 from gateway.limits.refusal import duration, fields_of, refusal
 from gateway.limits.rule import Over, Rule
 from gateway.limits.shared import SharedCounters
+from gateway.testing.clock import ManualClock
 
 from .limiting import BEGAN_S
 
 
 def rules(*allowances: Allowance) -> list[Rule]:
-    meters, budgets = Meters(SharedCounters(places=1), place=0, clock=time.monotonic), Budgets()
+    meters, budgets = Meters(SharedCounters(places=1), place=0, clock=ManualClock(BEGAN_S)), Budgets()
     return [Rule("key", f"k{i}", one, meters.of("key", f"k{i}"), budgets, f"k{i}") for i, one in enumerate(allowances)]
 
 
@@ -29,7 +28,7 @@ def test_durations_are_written_as_openai_does(seconds: float, text: str) -> None
 
 def test_the_fields_are_those_of_the_rule_with_the_least_room() -> None:
     wide, narrow = rules(Allowance(requests_per_minute=100), Allowance(requests_per_minute=5, tokens_per_minute=50))
-    narrow.take(BEGAN_S, 20, enters=True, reserves=True)
+    narrow.take([], BEGAN_S, 20, enters=True)
     assert fields_of([wide, narrow], BEGAN_S + 10.0) == {
         "x-ratelimit-limit-requests": "5",
         "x-ratelimit-remaining-requests": "4",

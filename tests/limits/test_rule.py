@@ -1,29 +1,50 @@
 """One rule: its mean of tokens, and budgets that are used up."""
 
-import time
-
 import pytest
 
 from gateway.contracts.allowance import Allowance
 from gateway.limits.budgets import Budgets, Spent
 from gateway.limits.meters import Meters
-from gateway.limits.rule import Over, Rule
-from gateway.limits.shared import SharedCounters
+from gateway.limits.rule import Over, Place, Rule
+from gateway.limits.shared import TICK_S, SharedCounters
+from gateway.testing.clock import ManualClock
 
 from .limiting import BEGAN_S
 
 
 def rule(budgets: Budgets | None = None, **limits: object) -> Rule:
-    meter = Meters(SharedCounters(places=1), place=0, clock=time.monotonic).of("key", "ci")
+    meter = Meters(SharedCounters(places=1), place=0, clock=ManualClock(BEGAN_S)).of("key", "ci")
     return Rule("key", "ci", Allowance(**limits), meter, budgets or Budgets(), "ci")  # type: ignore[arg-type]
+
+
+def taken(one: Rule, tokens: int | None) -> list[Place]:
+    hold: list[Place] = []
+    assert one.take(hold, BEGAN_S, tokens, enters=True) is None
+    return hold
 
 
 def test_the_mean_follows_what_requests_use() -> None:
     one = rule(tokens_per_minute=10_000)
     for _ in range(100):
-        reserved, _ = one.take(BEGAN_S, 1, enters=True, reserves=True)
-        one.settle(reserved, 50, since_s=BEGAN_S, now_s=BEGAN_S)
-    assert one.take(BEGAN_S, 1, enters=True, reserves=True) == (50, None)
+        ((_, tick, reserved, _),) = taken(one, 1)
+        assert reserved is not None
+        one.settle([(tick, reserved, 50)])
+    ((_, _, reserved, entered),) = taken(one, 1)
+    assert (reserved, entered) == (50, True)
+
+
+def test_requests_that_are_settled_together_count_as_if_one_by_one() -> None:
+    """Also those of an earlier tick, and those that used nothing, which say nothing of the mean."""
+    used = [40, 0, 7, 300, 0, 25]
+    alone, together = rule(tokens_per_minute=10_000), rule(tokens_per_minute=10_000)
+    tick = int(BEGAN_S / TICK_S)
+    for number, tokens in enumerate(used):
+        alone.settle([(tick - number % 2, 0, tokens)])
+    together.settle([(tick - number % 2, 0, tokens) for number, tokens in enumerate(used)])
+    for one in (alone, together):
+        assert one.meter.used("tokens", BEGAN_S) == sum(used)
+        assert taken(one, 1)[0][2] == one.meter.expected
+    assert alone.meter.mean == together.meter.mean
 
 
 @pytest.mark.parametrize(
@@ -38,8 +59,8 @@ def test_the_mean_follows_what_requests_use() -> None:
 def test_a_budget_that_is_used_up_lets_nothing_in(limits: dict[str, object], spent: Spent, limit: str) -> None:
     budgets = Budgets()
     one = rule(budgets, requests_per_minute=5, **limits)
-    assert one.take(BEGAN_S, None, enters=True, reserves=True) == (0, None)
+    ((_, _, reserved, _),) = taken(one, None)
+    assert reserved is None
     budgets.replace({("key", "ci"): spent, ("key", "other"): Spent(9, 9, 9.0, 9.0)})
-    _, over = one.take(BEGAN_S, None, enters=True, reserves=True)
-    assert over == Over(one, limit, None)  # type: ignore[arg-type]
-    assert one.meter.requests.used(BEGAN_S) == 1
+    assert one.take([], BEGAN_S, None, enters=True) == Over(one, limit, None)  # type: ignore[arg-type]
+    assert (one.meter.used("requests", BEGAN_S), one.meter.present()) == (1, 1)

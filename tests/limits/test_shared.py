@@ -3,8 +3,9 @@
 import os
 
 from gateway.limits import shared
-from gateway.limits.counter import Counter
 from gateway.limits.shared import SharedCounters
+
+from .limiting import counters
 
 
 def _in_child(work) -> int:
@@ -46,48 +47,41 @@ def test_a_name_has_no_number_once_there_is_no_room(monkeypatch):
 
 def test_a_killed_worker_leaves_what_it_used_and_its_successor_clears_what_it_had_under_way():
     memory = SharedCounters(places=2)
-    number = memory.hold("key ci", place=0, now_s=0.0)
-    mine = Counter(memory, number, place=0)
+    mine, other = counters(lambda: 101.0, memory=memory)
 
     def die() -> None:
-        other = Counter(memory, number, place=1)
-        other.add(7, 100.0)
-        other.enter()
+        other.take(1, 7, 100.0)
         os.kill(os.getpid(), 9)
 
     assert _in_child(die) == -9
-    assert (mine.used(101.0), mine.present()) == (7, 1)
+    assert (mine.used("tokens", 101.0), mine.used("requests", 101.0), mine.present()) == (7, 1, 1)
     memory.adopt(1)
-    assert (mine.used(101.0), mine.present()) == (7, 0)
+    assert (mine.used("tokens", 101.0), mine.used("requests", 101.0), mine.present()) == (7, 1, 0)
 
 
 def test_what_a_worker_has_under_way_survives_that_another_one_takes_its_place():
     memory = SharedCounters(places=2)
-    number = memory.hold("key ci", place=0, now_s=0.0)
-    mine = Counter(memory, number, place=0)
-    mine.enter()
+    mine, _ = counters(lambda: 100.0, memory=memory)
+    mine.take(1, 0, 100.0)
     memory.adopt(1)
 
     assert mine.present() == 1
 
 
 def test_workers_that_write_at_the_same_time_lose_nothing_and_never_exceed_a_limit():
-    memory = SharedCounters(places=4)
-    number = memory.hold("key ci", place=0, now_s=0.0)
     limit, tries = 5000, 4000
-    pids = []
-    for place in range(4):
+    workers, pids = counters(lambda: 100.0, places=4), []
+    for counter in workers:
         pid = os.fork()
         if not pid:
-            counter, taken = Counter(memory, number, place=place), 0
             for _ in range(tries):
-                if counter.add(1, 100.0) > limit:
-                    counter.correct(-1, since_s=100.0, now_s=100.0)
-                else:
-                    taken += 1
+                _, made, used = counter.take(1, 2, 100.0)
+                if made > limit or used > 2 * limit:
+                    counter.correct(-1, -2, counter.tick)
             os._exit(0)
         pids.append(pid)
     assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * 4
 
-    used = Counter(memory, memory.hold("key ci", place=0, now_s=0.0), place=0).used(100.0)
+    used = workers[0].used("requests", 100.0)
     assert limit - 8 <= used <= limit
+    assert workers[0].used("tokens", 100.0) == 2 * used

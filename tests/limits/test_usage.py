@@ -1,13 +1,12 @@
 """What people see of a rule: each of its limits, and nothing of those that it has not."""
 
-import time
-
 from gateway.contracts.allowance import Allowance
 from gateway.limits.budgets import Budgets, Spent
 from gateway.limits.meters import Meters
 from gateway.limits.rule import Rule
 from gateway.limits.shared import SharedCounters
 from gateway.limits.usage import Used, used_of
+from gateway.testing.clock import ManualClock
 
 from .limiting import BEGAN_S
 
@@ -15,10 +14,10 @@ from .limiting import BEGAN_S
 def test_each_limit_is_shown_with_what_is_used_of_it() -> None:
     budgets = Budgets()
     budgets.replace({("tenant", "t"): Spent(tokens_day=7)})
-    meter = Meters(SharedCounters(places=1), place=0, clock=time.monotonic).of("tenant", "t")
+    meter = Meters(SharedCounters(places=1), place=0, clock=ManualClock(BEGAN_S)).of("tenant", "t")
     allowance = Allowance(requests_per_minute=5, concurrent=2, tokens_per_day=100, soft=True)
     rule = Rule("tenant", "t", allowance, meter, budgets, "t")
-    rule.take(BEGAN_S, None, enters=True, reserves=True)
+    rule.take([], BEGAN_S, None, enters=True)
     assert list(used_of(rule, BEGAN_S + 1.0)) == [
         Used("tenant", "t", None, "requests_per_minute", 5, 1, 59.25, soft=True, over=0),
         Used("tenant", "t", None, "concurrent", 2, 1, None, soft=True, over=0),

@@ -1,7 +1,7 @@
 """The account of one passthrough transaction: its status, sizes and times, for metrics and the access log."""
 
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gateway.errors import GatewayError
 from gateway.lanes.plan import Plan
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from gateway.limits.limiter import Hold
 
 CLIENT_LEFT = 499
+#: The outcome of a request without room in its limits.
+LIMITED: Final = "limited"
 
 
 def address_of(peer: object) -> str:
@@ -29,6 +31,7 @@ class Accounting:
     beginning = b""  # a regular answer that came whole with its head, and what came behind it
     tokens: int | None = None  # that the request used, where that is read
     reads_at_once = False  # they are wanted when it is closed
+    hold: "Hold | None" = None  # the places of the request in its limits, where there are any
     tries = 0  # where the endpoint was chosen
     trace_id: str | None = None  # where there are traces
     _overhead_s = 0.0
@@ -59,9 +62,15 @@ class Accounting:
         listener.metrics.client_disconnects += 1
         self.close("cancelled", listener)
 
-    def take_holds(self) -> "tuple[Hold, ...]":
-        """Return the places of the request in its limits, which from now on are those of whoever takes them."""
-        return ()
+    def give_back(self, outcome: str, *, asked: bool) -> None:
+        """Give back the places of the request. `asked`: its upstream was asked, so the tokens that it used count."""
+        hold, self.hold = self.hold, None
+        if hold is None:
+            return
+        if outcome == LIMITED:
+            hold.withdraw()
+        else:
+            hold.end(self.tokens if asked else 0)
 
     def close(
         self, outcome: str, listener: Clients, error: GatewayError | None = None, request_id: str | None = None

@@ -2,8 +2,7 @@
 
 A request takes its places before anything else happens, and gives them back when its account is closed: that happens
 exactly once, however the transaction ends. A tunnel keeps them to its own end. What is relayed is never changed. The
-tokens that were reserved are corrected when the answer is read, which may be a little later: `unread.py` then has the
-places, and gives them back.
+tokens that were reserved are corrected when the answer is read, which may be a little later (`unread.py`).
 
 Where there is a choice of upstreams, the places at an upstream are taken when the request is about to go there, and
 given back when it goes on to a fallback.
@@ -14,9 +13,10 @@ from typing import Final
 
 from gateway.errors import GatewayError
 from gateway.http.response_head import ResponseHead
-from gateway.lanes.passthrough.accounting import Accounting
+from gateway.lanes.passthrough.accounting import LIMITED, Accounting
 from gateway.lanes.passthrough.balanced import Balanced
 from gateway.lanes.passthrough.by_model import ByModel
+from gateway.lanes.passthrough.metered import Metering
 from gateway.lanes.passthrough.splice import Splice, extended
 from gateway.lanes.passthrough.tunnel import Tunnel
 from gateway.lanes.plan import Ways
@@ -24,8 +24,6 @@ from gateway.lanes.transaction import Clients
 from gateway.limits.limiter import BYTES_A_TOKEN, Hold, Limiter
 from gateway.limits.rule import Rule
 
-#: The outcome of a request without room.
-LIMITED: Final = "limited"
 _REFUSALS: Final = ("rate_limit_exceeded", "insufficient_quota")
 
 
@@ -40,78 +38,49 @@ class Admission:
     rules: tuple[Rule, ...]
     takes_tokens: bool
 
-    def admit(self, rules: tuple[Rule, ...], length: int) -> Hold:
-        """Take the places of a request whose body has `length` bytes in these rules. Raises GatewayError (429)."""
-        return self.limiter.admit(rules, length // BYTES_A_TOKEN if self.takes_tokens else None)
-
-    def admit_for(self, model: str | None, length: int) -> Hold:
-        """Take the places at the model that the body names. Raises GatewayError (429)."""
-        return self.admit(self.limiter.of_model(model or ""), length)
-
-    def admit_to(self, upstream: str, length: int) -> Hold | None:
-        """Take the places at an upstream, if it has limits. Raises GatewayError (429)."""
-        rules = self.limiter.of_upstream(upstream)
-        return self.admit(rules, length) if rules else None
-
 
 class LimitedAccounting(Accounting):
-    """The account of one transaction, with its places."""
-
-    holds: tuple[Hold, ...] = ()
-    at: Hold | None = None  # the places at the upstream, where that is chosen
-
-    def take_holds(self) -> tuple[Hold, ...]:
-        holds = self.holds if self.at is None else (*self.holds, self.at)
-        self.holds, self.at = (), None
-        return holds
+    """The account of one transaction with places, whose usage nobody reads."""
 
     def close(
         self, outcome: str, listener: Clients, error: GatewayError | None = None, request_id: str | None = None
     ) -> None:
         super().close(outcome, listener, error, request_id)
-        tokens = self.tokens if error is None and self.sent_at else 0
-        for hold in self.holds if self.at is None else self.take_holds():
-            if outcome == LIMITED:
-                hold.withdraw()
-            else:
-                hold.end(tokens)
+        self.give_back(outcome, asked=error is None and self.sent_at > 0)
 
 
 class LimitedTunnel(Tunnel):
     """A tunnel that keeps the places of the request that opened it."""
 
-    __slots__ = ("holds",)
+    __slots__ = ("hold",)
 
-    holds: tuple[Hold, ...]
+    hold: Hold
 
     def client_gone(self) -> None:
         super().client_gone()
-        self._leave()
+        self.hold.end()
 
     def upstream_lost(self, error: Exception | None) -> None:
         super().upstream_lost(error)
-        self._leave()
-
-    def _leave(self) -> None:
-        for hold in self.holds:
-            hold.end()
+        self.hold.end()
 
 
 class Limiting(Splice):
     """A splice with limits."""
 
-    _account: LimitedAccounting
     _tunnels = LimitedTunnel
-    _admission: Admission
-    _length = 0
+    _limiter: Limiter
+    _tokens: int | None  # that the request uses at least; None: it uses none
 
     def _begin(self, digits: bytes, body: bytes) -> None:
         plan = self._plan
-        assert plan.admission is not None
-        self._admission = admission = plan.admission
-        self._length = length = int(digits) if digits else plan.length
+        admission = plan.admission
+        assert admission is not None
+        self._limiter = limiter = admission.limiter
+        tokens = (int(digits) if digits else plan.length) // BYTES_A_TOKEN if admission.takes_tokens else None
+        self._tokens = tokens
         try:
-            self._account.holds = (admission.admit(admission.rules, length),)
+            self._account.hold = limiter.admit(admission.rules, tokens)
         except GatewayError as error:
             self._refuse_soon(error)
         else:
@@ -126,21 +95,28 @@ class Limiting(Splice):
             self._fail(error, outcome=LIMITED)
 
     def _switch(self, head: ResponseHead, data: bytes, came: float) -> None:
-        holds = self._account.take_holds()
+        hold, self._account.hold = self._account.hold, None
         super()._switch(head, data, came)
         tunnel = self._client.transaction
         assert isinstance(tunnel, LimitedTunnel)
-        tunnel.holds = holds
+        assert hold is not None
+        tunnel.hold = hold
 
 
 class LimitingBalanced(Limiting, Balanced):
     """A splice with limits and a choice of upstreams, each of which may have limits."""
 
+    _at_upstream: Hold | None = None  # its places, which are the last ones of the account
+
     def _enter(self, upstream: str) -> None:
-        account = self._account
-        before, account.at = account.at, self._admission.admit_to(upstream, self._length)
+        rules, hold = self._limiter.of_upstream(upstream), self._account.hold
+        assert hold is not None
+        before, self._at_upstream = self._at_upstream, self._limiter.admit(rules, self._tokens) if rules else None
         if before is not None:
+            del hold[-len(before) :]
             before.end(0)
+        if self._at_upstream is not None:
+            hold += self._at_upstream
 
     def _refuse(self, error: GatewayError, *, outcome: str = "unavailable") -> None:
         super()._refuse(error, outcome=LIMITED if error.code in _REFUSALS else outcome)
@@ -150,8 +126,10 @@ class LimitingByModel(LimitingBalanced, ByModel):
     """A splice with limits, some of which the model in the body decides."""
 
     def _go_ways(self, ways: Ways, pieces: list[bytes], *, model: str | None = None) -> None:
+        hold = self._account.hold
+        assert hold is not None
         try:
-            self._account.holds += (self._admission.admit_for(model, self._length),)
+            hold += self._limiter.admit(self._limiter.of_model(model or ""), self._tokens)
         except GatewayError as error:
             self._pending = [b"", *pieces]
             self._refuse_soon(error)
@@ -164,4 +142,5 @@ _LIMITING: Final = ((ByModel, LimitingByModel), (Balanced, LimitingBalanced), (S
 
 def limited(kind: type[Splice]) -> type[Splice]:
     """Return the class of transactions of this kind that have limits."""
-    return extended(kind, "Limited", LimitedAccounting, _LIMITING)
+    accounts = None if issubclass(kind, Metering) else LimitedAccounting
+    return extended(kind, "Limited", accounts, _LIMITING)

@@ -79,7 +79,7 @@ class MeteredAccounting(Accounting):
     def close(
         self, outcome: str, listener: Clients, error: GatewayError | None = None, request_id: str | None = None
     ) -> None:
-        super().close(outcome, listener, error, request_id)
+        Accounting.close(self, outcome, listener, error, request_id)  # the next one: `super` would find it each time
         plan = self._plan
         meter, beginning = plan.meter, self.beginning
         assert meter is not None
@@ -92,8 +92,8 @@ class MeteredAccounting(Accounting):
             and meter.reads
             and not self.reads_at_once
         ):
-            holds = () if plan.admission is None else self.take_holds()
-            meter.unread.add((plan, beginning[start:], self.received_bytes, self.asked_model, holds), listener.loop)
+            body, hold = beginning[start:], self.hold
+            meter.unread.add((plan, body, self.received_bytes, self.asked_model, hold), listener.loop)
             return
         is_whole = outcome in ("ok", "error")
         if error is not None or (self.status >= 400 and outcome != "cancelled"):
@@ -105,6 +105,7 @@ class MeteredAccounting(Accounting):
             if not model and self.asked_model:
                 usage, model = usage._replace(asked=True), self.asked_model
             self._record(usage, model)
+        self.give_back(outcome, asked=error is None and self.sent_at > 0)
 
     def _record(self, usage: Usage, model: str = "") -> None:
         self.tokens = usage.tokens.input + usage.tokens.output

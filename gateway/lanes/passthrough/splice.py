@@ -372,21 +372,25 @@ class Splice(Sending):
         return GatewayError("upstream_error", f"Upstream {self._plan.pool.endpoint.name!r} failed: {reason}.")
 
 
-_EXTENDED: Final[dict[tuple[type[Splice], type[Accounting]], type[Splice]]] = {}
+_EXTENDED: Final[dict[tuple[type[Splice], str], type[Splice]]] = {}
 
 
 def extended(
-    kind: type[Splice], name: str, accounts: type[Accounting], extensions: tuple[tuple[type[Splice], type[Splice]], ...]
+    kind: type[Splice],
+    name: str,
+    accounts: type[Accounting] | None,
+    extensions: tuple[tuple[type[Splice], type[Splice]], ...],
 ) -> type[Splice]:
     """Return the class of transactions of this kind with an extension, and with `accounts` added to their accounts.
 
     `extensions` are pairs of a class and what extends it, the most special first. `name` begins the names of the new
-    classes.
+    classes. `accounts` None: those of the kind stay as they are.
     """
-    made = _EXTENDED.get((kind, accounts))
+    made = _EXTENDED.get((kind, name))
     if made is None:
-        extension = next(one for of, one in extensions if issubclass(kind, of))
-        own = type(f"{name}{kind._accounts.__name__}", (accounts, kind._accounts), {})
+        extension, own = next(one for of, one in extensions if issubclass(kind, of)), kind._accounts
+        if accounts is not None:
+            own = type(f"{name}{own.__name__}", (accounts, own), {})
         made = type(f"{name}{kind.__name__}", (extension, kind), {"_accounts": own})
-        _EXTENDED[kind, accounts] = made
+        _EXTENDED[kind, name] = made
     return made

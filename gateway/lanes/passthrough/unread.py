@@ -6,6 +6,8 @@ and whoever wants to know what was used reads it first.
 """
 
 from asyncio import AbstractEventLoop
+from collections import defaultdict
+from collections.abc import Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -15,6 +17,7 @@ from gateway.usage.tokens import BYTES_A_TOKEN, Tokens, Usage
 
 if TYPE_CHECKING:
     from gateway.limits.limiter import Hold
+    from gateway.limits.rule import Rule, Use
 
 #: So many answers wait at most. More would not stay in the cache themselves until they are read.
 MOST: Final = 16
@@ -22,8 +25,10 @@ MOST: Final = 16
 WAIT_S: Final = 0.02
 LANE: Final = "passthrough"
 #: A whole answer: its plan, its body, the bytes of its request, the model that those name where it is read, and the
-#: places of the request in its limits. Its account is let go: the next request can have that memory, warm as it is.
-Answer: TypeAlias = "tuple[Plan, bytes, int, str, tuple[Hold, ...]]"
+#: places of the request in its limits, if it has any. Its account is let go: the next request can have that memory,
+#: warm as it is.
+Answer: TypeAlias = "tuple[Plan, bytes, int, str, Hold | None]"
+_Tokens: TypeAlias = tuple[int, int, int, int, int]  # as in `Tokens`
 
 
 class Unread:
@@ -37,12 +42,10 @@ class Unread:
 
     def add(self, answer: Answer, loop: AbstractEventLoop) -> None:
         """Read an answer soon, and record what it used. Its request is under way no longer."""
-        waiting = self._waiting
+        waiting, hold = self._waiting, answer[-1]
         waiting.append(answer)
-        is_due = len(waiting) >= MOST
-        for hold in answer[-1]:
-            is_due |= hold.leave()
-        if is_due:
+        wants_it = hold is not None and hold.leave()
+        if wants_it or len(waiting) >= MOST:
             self.read()
         elif not self._is_timed:
             self._is_timed = True
@@ -57,31 +60,27 @@ class Unread:
 
         waiting, self._waiting = self._waiting, []
         plan, model = waiting[0][0], ""
-        requests = asked = cached = written = answered = reasoning = 0
-        for its_plan, body, asked_bytes, asked_model, holds in waiting:
-            said, named = read_usual(body), ""
-            if said is None:
-                tokens, named, _ = of_whole(body)
-                said = None if tokens is None else (*tokens, named)
-            if said is None or (asked_model and not said[-1]):
-                tokens = None if said is None else Tokens(*said[:-1])
-                used = _record_alone(its_plan, tokens, named, body, asked_bytes, asked_model)
+        alike: list[_Tokens] = []
+        uses: defaultdict[Rule, list[Use]] = defaultdict(list)
+        for its_plan, body, asked_bytes, asked_model, hold in waiting:
+            said = read_usual(body) or of_whole(body)
+            tokens: _Tokens | None = said[0]
+            its_model = said[1]
+            if tokens is None or (asked_model and not its_model):
+                tokens = _record_alone(its_plan, tokens, its_model, body, asked_bytes, asked_model)
             else:
-                its_asked, its_cached, its_written, its_answered, its_reasoning, its_model = said
                 if its_plan is not plan or its_model != model:
-                    _record(plan, model, requests, Tokens(asked, cached, written, answered, reasoning))
-                    plan, model = its_plan, its_model
-                    requests = asked = cached = written = answered = reasoning = 0
-                requests += 1
-                asked += its_asked
-                cached += its_cached
-                written += its_written
-                answered += its_answered
-                reasoning += its_reasoning
-                used = its_asked + its_answered
-            for hold in holds:
-                hold.end(used)
-        _record(plan, model, requests, Tokens(asked, cached, written, answered, reasoning))
+                    _record(plan, model, alike)
+                    plan, model, alike = its_plan, its_model, []
+                alike.append(tokens)
+            if hold is not None:
+                used = tokens[0] + tokens[3]
+                for rule, tick, reserved, _ in hold:
+                    if reserved is not None:
+                        uses[rule].append((tick, reserved, used))
+        _record(plan, model, alike)
+        for rule, of_rule in uses.items():
+            rule.settle(of_rule)
 
     def _read_in_time(self) -> None:
         self._is_timed = False
@@ -98,25 +97,25 @@ def estimated(tokens: Tokens | None, answered: int, asked_bytes: int, *, cut: bo
     return Usage(tokens._replace(output=max(tokens.output, answered)), cut=cut, estimated=True)
 
 
-def _record(plan: Plan, model: str, requests: int, tokens: Tokens) -> None:
+def _record(plan: Plan, model: str, alike: Sequence[_Tokens]) -> None:
     """Record answers with the same plan and model as one sum."""
-    if requests:
-        tell(plan, Usage(tokens, requests=requests), model)
+    if alike:
+        tell(plan, Usage(Tokens(*map(sum, zip(*alike, strict=True))), requests=len(alike)), model)
 
 
 def _record_alone(
-    plan: Plan, tokens: Tokens | None, model: str, body: bytes, asked_bytes: int, asked_model: str
-) -> int:
-    """Record an answer that does not say its tokens, or names no model. Return how many it used."""
+    plan: Plan, tokens: _Tokens | None, model: str, body: bytes, asked_bytes: int, asked_model: str
+) -> Tokens:
+    """Record an answer that does not say its tokens, or names no model. Return what it used."""
     meter = plan.meter
     assert meter is not None
-    usage = Usage() if tokens is None else Usage(tokens)
+    usage = Usage() if tokens is None else Usage(Tokens(*tokens))
     if tokens is None and meter.asks:
         usage = estimated(None, ceil(len(body) / BYTES_A_TOKEN) if meter.answers else 0, asked_bytes, cut=False)
     if asked_model and not model:
         usage, model = usage._replace(asked=True), asked_model
     tell(plan, usage, model)
-    return usage.tokens.input + usage.tokens.output
+    return usage.tokens
 
 
 def tell(plan: Plan, usage: Usage, model: str) -> None:

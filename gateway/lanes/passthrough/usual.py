@@ -5,6 +5,7 @@ read here, but of what it cannot read: an answer with a number that no double ho
 thousand times. Import this module only where answers are read, for it loads the decoder's library.
 """
 
+from functools import lru_cache
 from typing import Annotated, Final, TypeAlias
 
 from msgspec import DecodeError, Meta, Struct
@@ -13,8 +14,8 @@ from msgspec.json import Decoder
 from gateway.usage.answers import name_of
 from gateway.usage.tokens import MOST
 
-#: The numbers of `Tokens` in their order, and the model.
-Read: TypeAlias = tuple[int, int, int, int, int, str]
+#: The numbers of `Tokens` in their order, and the model, as the first two of `Said`.
+Read: TypeAlias = tuple[tuple[int, int, int, int, int], str]
 _Count = Annotated[int, Meta(ge=0, lt=MOST)]
 
 
@@ -40,6 +41,7 @@ class _Answer(Struct, gc=False):
 
 
 _decode: Final = Decoder(_Answer).decode
+_name_of: Final = lru_cache(name_of)
 
 
 def read_usual(body: bytes) -> Read | None:
@@ -50,19 +52,15 @@ def read_usual(body: bytes) -> Read | None:
         answer = _decode(body)
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    usage, model = answer.usage, answer.model
+    usage = answer.usage
     if usage is None or (asked := usage.prompt_tokens) is None:
         return None
-    answered = usage.completion_tokens or 0
+    answered, reasoning = usage.completion_tokens or 0, 0
+    if (told := usage.completion_tokens_details) is not None and (reasoning := told.reasoning_tokens or 0) > answered:
+        reasoning = answered
     cached = None if (details := usage.prompt_tokens_details) is None else details.cached_tokens
     if cached is None:
         cached = usage.prompt_cache_hit_tokens or 0
-    reasoning = 0 if (more := usage.completion_tokens_details) is None else more.reasoning_tokens or 0
-    return (
-        asked,
-        cached if cached < asked else asked,
-        0,
-        answered,
-        reasoning if reasoning < answered else answered,
-        "" if model is None else name_of(model),
-    )
+    if cached > asked:
+        cached = asked
+    return (asked, cached, 0, answered, reasoning), _name_of(answer.model or "")

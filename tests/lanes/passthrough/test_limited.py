@@ -259,6 +259,16 @@ async def test_a_place_moves_along_with_its_request() -> None:
             assert (await first).payload == b"slow"
 
 
+@pytest.mark.parametrize("by_model", [False, True])
+async def test_tokens_are_corrected_wherever_the_request_goes(*, by_model: bool) -> None:
+    """Those of a key, where there is a choice of endpoints: 50 tokens each, not the 7 that are reserved at first."""
+    said = serve(answer(200, b'{"model": "m", "usage": {"prompt_tokens": 30, "completion_tokens": 20}}'))
+    settings: dict[str, object] = {"passthrough": {"by_model": by_model}, "keys": keys(tokens_per_minute=500)}
+    async with several(said, said, settings=settings) as up:
+        statuses = [(await ask(up.gateway, ASKED)).status for _ in range(11)]
+    assert statuses == [*[200] * 10, 429]
+
+
 async def test_batches_are_requests_and_take_no_tokens() -> None:
     """The provider runs them later, and says so itself."""
     counted = serve(answer(200, b'{"model": "m", "usage": {"prompt_tokens": 30, "completion_tokens": 20}}'))
@@ -293,7 +303,7 @@ async def test_keys_that_nobody_uses_make_room_for_others(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Until then a request that cannot be counted is refused, and the log says whose it is."""
-    monkeypatch.setattr(shared, "COUNTERS", 2)
+    monkeypatch.setattr(shared, "COUNTERS", 1)
     clock = Later()
     two = [{**key(f"sk-{name}"), "name": name, "limits": {"requests_per_minute": 1}} for name in ("old", "new")]
 

@@ -162,7 +162,7 @@ class Ending:
         account = self.plan.splice._accounts(self.plan, cast("Client", None), perf_counter())
         assert isinstance(account, MeteredAccounting)
         if self.plan.admission is not None:
-            account.holds = (self.plan.admission.admit(self.plan.admission.rules, 2),)  # type: ignore[attr-defined]
+            account.hold = self.plan.admission.limiter.admit(self.plan.admission.rules, 0)
         account.status, account.sent_at, account.sent_bytes = 200, 1.0, len(body)
         account.beginning = HEAD % len(body) + body
         account.close("ok", self.listener)
