@@ -9,6 +9,15 @@ CHAT_PATHS = frozenset(b"/context/v1" + end for end in _CHAT)
 _WATCHED = frozenset((b"/", b"/metrics", b"/health/live", b"/health/ready"))
 _CONSOLE = b"/console"
 _POLLED = (b"/context/runs", b"/context/approvals", b"/context/ws")
+#: Beginnings of paths, as spans name them.
+_PAGES = frozenset(
+    b"/context/" + name
+    for name in (
+        *(b"approvals", b"asks", b"audit", b"explain", b"grants", b"keys", b"limits", b"memories", b"runs", b"tools"),
+        *(b"upstreams", b"usage", b"ws"),
+    )
+)
+_AT_THE_TOP = (b"/mcp", b"/workflows")
 _STORED = tuple(b"/" + name.encode() + b"/" for name in COLLECTIONS)
 
 
@@ -26,3 +35,17 @@ def route_of_own(path: bytes) -> tuple[str, str]:
         return "console", "own"
     polled = path.startswith(_POLLED) or any(stored in path for stored in _STORED)
     return "polling" if polled else "pages", "own"
+
+
+def page_of(path: bytes) -> str | None:
+    """Return the page of ours that a path leads to, of a closed set, as `/context/approvals`; None: one without a name.
+
+    A path at which a model answers is one as a whole.
+    """
+    if path in CHAT_PATHS:
+        return path.decode()
+    for page in _AT_THE_TOP:
+        if path == page or path.startswith(page + b"/"):
+            return page.decode()
+    begin = b"/".join(path.split(b"/", 3)[:3])
+    return begin.decode() if begin in _PAGES else None

@@ -5,7 +5,7 @@ from time import time_ns
 from typing import Final
 
 from gateway.http.request_head import RequestHead
-from gateway.lanes.own_routes import CHAT_PATHS
+from gateway.lanes.own_routes import page_of
 from gateway.lanes.passthrough.accounting import CLIENT_LEFT
 from gateway.lanes.routes import path_of
 from gateway.lanes.transaction import Client
@@ -110,8 +110,7 @@ def trace_of(client: Client, head: RequestHead, *, route: str, lane: str) -> Req
     sender = tracer.trusted(sender_of(head))
     if sender is None and lane == "own" and head.method in _LOOKS and not head.websocket:
         return None
-    path = path_of(head.target)
-    target = path.decode() if path in CHAT_PATHS else route
+    target = page_of(path_of(head.target)) or route
     return RequestTrace(tracer, tracer.received(sender), head, target, lane)
 
 

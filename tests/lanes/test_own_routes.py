@@ -5,7 +5,7 @@ import pytest
 from gateway.api.chat import MODEL_PATHS
 from gateway.dialects.chat import ENDPOINT
 from gateway.dialects.endpoints import paths_of
-from gateway.lanes.own_routes import route_of_own
+from gateway.lanes.own_routes import page_of, route_of_own
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,25 @@ from gateway.lanes.own_routes import route_of_own
 def test_the_route_and_mode_of_a_page(paths: tuple[str, ...], route: tuple[str, str]) -> None:
     """By its path alone, whatever it answers."""
     assert {route_of_own(path.encode()) for path in paths} == {route}
+
+
+@pytest.mark.parametrize(
+    ("path", "page"),
+    [
+        ("/context/v1/chat/completions", "/context/v1/chat/completions"),
+        ("/context/approvals", "/context/approvals"),
+        ("/context/runs/run_1/events", "/context/runs"),
+        ("/mcp", "/mcp"),
+        ("/mcp/files", "/mcp"),
+        ("/workflows/w/runs", "/workflows"),
+        ("/mcpx", None),
+        ("/context/runsx", None),
+        ("/context/anything", None),
+        ("/context/v1/responses/resp_1", None),
+        ("/x", None),
+        ("", None),
+    ],
+)
+def test_a_span_names_a_page_by_the_beginning_of_its_path(path: str, page: str | None) -> None:
+    """Names are of a closed set: no id and no word of a client is in one."""
+    assert page_of(path.encode()) == page
