@@ -191,6 +191,11 @@ class TracingBalanced(Balanced):
 class TracingHedging(TracingBalanced, Hedging):
     """A hedging transaction with traces, or one by model."""
 
+    def _again(self, reason: str, outcome: str, *, head: ResponseHead | None = None, clean: bool = False) -> bool:
+        if self._second is not None:  # it goes on alone, and would end this try as one that is given up
+            self._account.asked(self._plan, outcome, int(reason) if reason.isdigit() else 0)
+        return super()._again(reason, outcome, head=head, clean=clean)
+
     def second_failed(self, second: Second, failure: Failure) -> None:
         self._account.asked(second.plan, failure.outcome)
         super().second_failed(second, failure)

@@ -1,5 +1,6 @@
 """Traces of passthrough requests: one span each, one for each try, and not a byte that differs."""
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -18,6 +19,7 @@ from functional.through import (
     says,
     through,
 )
+from gateways import until
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import Peer
@@ -172,6 +174,32 @@ async def test_a_hedge_has_a_span_for_each_of_both() -> None:
             assert (await ask(one.gateway, post(BODY, CHAT))).status == 200
         spans = await collector.until("POST /v1/", where=lambda spans: len(spans) == 3)
         assert tries_in(spans) == [("a", "cancelled"), ("b", "ok")]
+
+
+async def test_a_try_that_fails_beside_another_says_how() -> None:
+    """The other one goes on, and answers."""
+    begun, failed = asyncio.Event(), asyncio.Event()
+
+    async def fails(peer: Peer) -> None:
+        await peer.read_request()
+        await begun.wait()
+        peer.reset()
+        failed.set()
+
+    async def late(peer: Peer) -> None:
+        await peer.read_request()
+        begun.set()
+        await failed.wait()
+        await until(lambda: one.inflight == [0, 1])
+        await peer.send(answer(200, b"fine"))
+        await peer.wait_end(timeout_s=None)
+
+    async with Collector() as collector:
+        rules: dict[str, object] = {"retry": {"tries": 2}, "hedge": "50ms"}
+        async with several(fails, late, settings={"tracing": {"endpoint": collector.url}}, **rules) as one:
+            assert (await ask(one.gateway, post(BODY, CHAT))).status == 200
+        spans = await collector.until("POST /v1/", where=lambda spans: len(spans) == 3)
+        assert tries_in(spans) == [("a", "reset"), ("b", "ok")]
 
 
 @pytest.mark.parametrize("by_model", [False, True])
