@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from aiohttp import web_app
 from certificates import Certificates, self_signed
 from event_loops import ONE, Factories, loops_of
 from hypothesis import HealthCheck, settings
@@ -51,11 +52,11 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
     """The garbage collector leaves alone what this makes: it stays to the end, and is most of what there is."""
     gc.disable()
     try:
-        if (worker := getattr(session.config, "workerinput", None)) is not None:
+        worker = getattr(session.config, "workerinput", None)
+        if worker is not None and not session.config.option.lf:  # what failed last is in few files
             import_share(session.config.args, int(worker["workerid"].removeprefix("gw")), worker["workercount"])
         return (yield)
     finally:
-        gc.collect()
         gc.freeze()
         gc.set_threshold(*COLLECTED_EACH)
         gc.enable()
@@ -80,6 +81,13 @@ def nothing_fails_unseen(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     yield
     unseen = [r.getMessage() for r in caplog.get_records("call") if r.name == "asyncio" and r.levelno >= logging.ERROR]
     assert not unseen
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays() -> Iterator[None]:
+    """aiohttp keeps the handlers of a thousand routes, and whole gateways with them, their files and their tasks."""
+    yield
+    web_app._cached_build_middleware.cache_clear()
 
 
 @pytest.fixture(scope="session")

@@ -119,6 +119,7 @@ def serve(path: str, owner: str) -> None:
     os.closerange(3, _MOST_FILES)  # some event loops start programs with more than they meant to hand down
     for module in _USED:
         importlib.import_module(module)
+    importlib.import_module("gateway.config").Settings.model_validate({})  # which builds its models: half of a start
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no minder stays a zombie
