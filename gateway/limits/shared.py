@@ -90,10 +90,11 @@ class SharedCounters:
 
     def adopt(self, place: int) -> None:
         """Clear what a dead worker had under way at this place, and its holds. Its successor calls this at first."""
-        names = memoryview(self._memory)[: self._names_bytes].cast("Q").tolist()  # the halves of all digests
-        for number, half in enumerate(names[::2]):
-            if half:
-                self.row(number, place)[NOW] = 0
+        names = self._memory[: self._names_bytes]
+        if names.strip(b"\0"):  # at the gateway's start there are none
+            for number, half in enumerate(memoryview(names).cast("Q").tolist()[::2]):  # the halves of all digests
+                if half:
+                    self.row(number, place)[NOW] = 0
         start = self._holds_at + place * self.size
         self._memory[start : start + self.size] = bytes(self.size)
 

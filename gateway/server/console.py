@@ -1,7 +1,6 @@
 """The console's place in a worker: it is imported and built for its first request, so a start does not wait for it."""
 
 import asyncio
-import gc
 import hashlib
 import logging
 from collections.abc import Callable, Collection, Mapping
@@ -198,12 +197,7 @@ def _loaded() -> "tuple[Assemble, Rendering]":
     # Imported here because templates and pages cost start-up time and memory, and many gateways serve no console.
     from gateway.console.assembly import assemble, prepared
 
-    rendering = prepared()
-    if gc.get_freeze_count():  # a worker has done the same with what its start built
-        # Pages and templates stay as long as it does: each look of the collector at them would hold the loop for 40 ms.
-        gc.collect()
-        gc.freeze()
-    return assemble, rendering
+    return assemble, prepared()
 
 
 def _digest(session_id: str) -> str:
