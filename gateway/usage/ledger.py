@@ -68,7 +68,7 @@ class Ledger:
         self._all_models: set[str] = set()
         self._known: dict[tuple[str, str], _Known] = {}  # by tenant and model
         self._day = ""
-        self._day_ends_s = 0.0
+        self._day_begins_s = self._day_ends_s = 0.0
         self._wake = asyncio.Event()
         self._flushing = asyncio.Lock()
         self._failed = False
@@ -77,7 +77,7 @@ class Ledger:
     def recorded(self, usage: Usage, key: str, tenant: str, model: str, upstream: str, lane: str) -> None:
         """Add finished requests, whatever became of them."""
         now_s = self._clock.time()
-        if now_s >= self._day_ends_s:
+        if not self._day_begins_s <= now_s < self._day_ends_s:  # the clock may have been set back
             self._begin_day(now_s)
         tokens, rejected, cut, estimated, asked_for, requests = usage
         name, price, currency = self._known.get((tenant, model)) or self._know(tenant, model)
@@ -192,7 +192,8 @@ class Ledger:
 
     def _begin_day(self, now_s: float) -> None:
         self._day = day_of(now_s)
-        self._day_ends_s = (now_s // _DAY_S + 1) * _DAY_S
+        self._day_begins_s = now_s // _DAY_S * _DAY_S
+        self._day_ends_s = self._day_begins_s + _DAY_S
 
     def _know(self, tenant: str, model: str) -> _Known:
         """Return what is recorded of a model, whose price is that of its own name, whatever its row is called."""

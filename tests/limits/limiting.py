@@ -15,6 +15,15 @@ from gateway.testing.clock import ManualClock
 BEGAN_S = 5000.0
 
 
+class WallClock(ManualClock):
+    """A clock whose time of day may be set, also back. `set_s`: by how much it was."""
+
+    set_s = 0.0
+
+    def time(self) -> float:
+        return self() + self.set_s
+
+
 class Counted:
     """`contracts.Counters` that keep what is counted, by name and labels."""
 

@@ -16,6 +16,7 @@ from gateway.testing.clock import ManualClock
 from gateway.usage.ledger import MODELS, MODELS_OF_TENANT, Ledger, day_of
 from gateway.usage.prices import Price, Prices
 from gateway.usage.tokens import Tokens, Usage
+from tests.limits.limiting import WallClock
 
 #: 2026-11-26 23:59:58 UTC.
 LATE_S = 1795737598.0
@@ -90,6 +91,16 @@ async def test_a_day_ends_at_midnight_utc(store: FailingStore) -> None:
     await one.flush()
     assert [(row.day, row.input) for row in await rows(store)] == [("2026-11-26", 2), ("2026-11-27", 1)]
     assert day_of(LATE_S + 2) == "2026-11-27"
+
+
+async def test_the_day_is_that_of_the_clock_also_when_it_is_set_back(store: FailingStore) -> None:
+    clock = WallClock(LATE_S)
+    one = ledger(store, clock)
+    for days in (0, 3, 1):
+        clock.set_s = days * 86400
+        one.recorded(Usage(Tokens(1)), *WHO)
+    await one.flush()
+    assert [row.day for row in await rows(store)] == ["2026-11-26", "2026-11-27", "2026-11-29"]
 
 
 async def test_usage_waits_for_a_store_that_fails(store: FailingStore, caplog: pytest.LogCaptureFixture) -> None:
