@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Collection
-from posixpath import normpath
 from typing import Literal
-from urllib.parse import unquote_to_bytes
 
 from gateway.dialects.endpoints import COLLECTIONS, ENDPOINTS
 from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.routes import path_of
+from gateway.lanes.spelling import may_end_with
 
 Mode = Literal["own", "context", "passthrough"]
 
@@ -42,7 +41,6 @@ _PLAIN = re.compile(
     rb"/context/v1/(?:embeddings|moderations|rerank|audio/(?:speech|transcriptions|translations)"
     rb"|images/(?:generations|edits|variations)|models(?:/[A-Za-z0-9_:@-][A-Za-z0-9_.:@-]*)+)"
 )
-_PARAMETERS = re.compile(rb";[^/]*")
 _THREADS, _RUNS = b"/threads/", (b"/runs", b"/submit_tool_outputs")
 _SINGLES = tuple((collection, collection + b"/") for collection in (PROMPTS, WORKFLOWS, SERVICES, CONSOLE))
 
@@ -113,13 +111,7 @@ def _generates(head: RequestHead, path: bytes) -> bool:
     """However the path is spelled: an upstream may read it as we do not."""
     if head.method != b"POST" and not head.websocket:
         return False
-    spelled = plainly(path)
-    return spelled.endswith(_RUNS if _THREADS in spelled else _GENERATES)
-
-
-def plainly(path: bytes) -> bytes:
-    """Return what a path may mean to an upstream: decoded, in lower case, without parameters and empty segments."""
-    return normpath(_PARAMETERS.sub(b"", unquote_to_bytes(path).lower().replace(b"\\", b"/").rstrip()))
+    return may_end_with(path, _RUNS if _THREADS in path.lower() else _GENERATES)
 
 
 def is_plain(target: bytes) -> bool:

@@ -4,10 +4,10 @@ A path is forwarded as it came, and an upstream may tidy it up: so one that coul
 under it, however its dots and slashes are written.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from urllib.parse import unquote_to_bytes
+
+from gateway.lanes.spelling import climbs
 
 #: Names behind `/v1/` in the API's paths: the commonest mistake in a base URL (no `/v1`) is served as what was meant.
 COLLECTIONS = frozenset(
@@ -17,8 +17,6 @@ COLLECTIONS = frozenset(
         *(b"responses", b"threads", b"uploads", b"vector_stores", b"videos"),
     )
 )
-#: The most careful reading, and the one of an upstream that takes only a plain slash for one.
-_SLASHES = (re.compile(rb"[/\\]|%2f|%5c", re.IGNORECASE), re.compile(rb"/"))
 #: Segments with which the paths of the API begin.
 _BEGINNINGS = (b"v1", b"deployments")
 
@@ -75,30 +73,6 @@ class RouteTable:
 def path_of(target: bytes) -> bytes:
     """Return the raw path, without the query."""
     return target.split(b"?", 1)[0]
-
-
-def climbs(path: bytes) -> bool:
-    """Return whether the dot segments of `path` could lead above its beginning.
-
-    As servers tidy paths up: by RFC 3986, with percent-encoded dots and slashes, backslashes, and empty segments that
-    are merged. A parameter makes another name of a segment (`..;x`), as RFC 3986 has it.
-    """
-    if b".." not in path and b"%2" not in path:
-        return False
-    return any(_leads_out(slash.split(path)) for slash in _SLASHES)
-
-
-def _leads_out(segments: Iterable[bytes]) -> bool:
-    depth = 0
-    for segment in segments:
-        name = unquote_to_bytes(segment)
-        if name == b"..":
-            depth -= 1
-            if depth < 0:
-                return True
-        elif name not in (b"", b"."):
-            depth += 1
-    return False
 
 
 def resolve_alias(target: bytes) -> bytes:

@@ -20,7 +20,6 @@ from typing import Final
 from gateway.errors import GatewayError
 from gateway.http.body import Body
 from gateway.http.response_head import ResponseHead
-from gateway.lanes.classify import plainly
 from gateway.lanes.passthrough.accounting import Accounting
 from gateway.lanes.passthrough.balanced import Balanced
 from gateway.lanes.passthrough.by_model import ByModel
@@ -29,6 +28,7 @@ from gateway.lanes.passthrough.splice import Splice
 from gateway.lanes.passthrough.teed import TeedLengthBody, teed_body_of
 from gateway.lanes.passthrough.unread import Unread, estimated, tell
 from gateway.lanes.plan import Ways
+from gateway.lanes.spelling import may_end_with
 from gateway.lanes.transaction import Clients
 from gateway.usage.answers import SHORT_BYTES, name_of, of_stream, of_whole, text_tokens
 from gateway.usage.kept import Kept, keeper_of
@@ -65,9 +65,8 @@ def meter_of(recorded: Recorded, unread: Unread, *, method: bytes, path: bytes) 
     Only POST makes tokens: GET may repeat an answer that was counted.
     """
     reads = method == b"POST"
-    spelled = plainly(path)
-    answers = reads and spelled.endswith(_ANSWERS)
-    return Meter(recorded, unread, reads, answers or (reads and spelled.endswith(_NUMBERS)), answers)
+    answers = reads and may_end_with(path, _ANSWERS)
+    return Meter(recorded, unread, reads, answers or (reads and may_end_with(path, _NUMBERS)), answers)
 
 
 class MeteredAccounting(Accounting):

@@ -289,6 +289,7 @@ async def test_batches_are_requests_and_take_no_tokens() -> None:
         b"/v1/chat/completions;v=1",
         b"/v1/responses%20",
         b"/v1/x//responses",
+        b"/v1/chat/completions/q\\r/..",
     ],
 )
 async def test_tokens_count_however_a_path_is_spelled(path: bytes) -> None:
