@@ -35,7 +35,10 @@ class Counter:
         "_older",
         "_opened",
         "_others",
+        "_present",
         "_requests",
+        "_tick_requests",
+        "_tick_tokens",
         "_tokens",
         "_waits",
         "tick",
@@ -43,6 +46,7 @@ class Counter:
 
     _mine: memoryview
     _others: tuple[memoryview, ...]
+    _present: int
 
     def __init__(self, opened: Callable[["Counter"], Rows], clock: Callable[[], float]) -> None:
         self._opened = opened
@@ -50,7 +54,8 @@ class Counter:
         #: The number of the latest tick in which this worker counted or looked.
         self.tick = -TICKS
         self._at = REQUESTS
-        self._requests = self._tokens = 0  # of this worker in the window
+        # Of this worker in the window, and in the latest tick. Nobody else writes to its row.
+        self._requests = self._tokens = self._tick_requests = self._tick_tokens = 0
         self._older = 0, 0  # those of the others, but for their latest two ticks
         self._waits: tuple[int, dict[tuple[Kind, int], float]] = -1, {}  # of a tick
         self._open()
@@ -63,7 +68,7 @@ class Counter:
 
     def is_unused(self, since_s: float) -> bool:
         """Return whether this worker has nothing under way, and has neither counted nor looked since then."""
-        return self._is_open and not self._mine[NOW] and self._ends_s <= since_s
+        return self._is_open and not self._present and self._ends_s <= since_s
 
     def take(self, requests: int, tokens: int, now_s: float) -> tuple[int, int, int]:
         """Count requests as made and as under way, and tokens as used.
@@ -73,22 +78,20 @@ class Counter:
         if now_s >= self._ends_s:
             self._turn(now_s)
         mine, at = self._mine, self._at
-        mine[NOW] = present = mine[NOW] + requests
-        mine[at] += requests
+        mine[NOW] = self._present = present = self._present + requests
+        mine[at] = self._tick_requests = self._tick_requests + requests
         self._requests = made = self._requests + requests
         used = self._tokens
         if tokens:
-            at += TICKS
-            known = mine[at]
-            if tokens > MOST - known:
-                tokens = MOST - known
-            mine[at] = known + tokens
+            if tokens > MOST - self._tick_tokens:
+                tokens = MOST - self._tick_tokens
+            mine[at + TICKS] = self._tick_tokens = self._tick_tokens + tokens
             self._tokens = used = used + tokens
         return self._with_others(present, made, used) if self._others else (present, made, used)
 
     def leave(self) -> None:
         """Count one request less as under way."""
-        self._mine[NOW] -= 1
+        self._mine[NOW] = self._present = self._present - 1
 
     def correct(self, requests: int, tokens: int, tick: int) -> None:
         """Correct what was counted in a tick. Of what left the window since, only more than was thought counts."""
@@ -105,6 +108,7 @@ class Counter:
             self._requests += self._change(at, requests)
         if tokens:
             self._tokens += self._change(at + TICKS, tokens)
+        self._tick_requests, self._tick_tokens = self._mine[self._at], self._mine[self._at + TICKS]
 
     def used(self, kind: Kind, now_s: float) -> int:
         """Return what was made or used in the window."""
@@ -151,6 +155,7 @@ class Counter:
         self.close()
         self._mine, self._others = self._opened(self)
         self._is_open = True
+        self._present = self._mine[NOW]
 
     def _rows(self) -> tuple[memoryview, ...]:
         """Return all rows, that of this worker first."""
@@ -194,6 +199,7 @@ class Counter:
         mine[LAST] = tick
         self.tick, self._at = tick, REQUESTS + tick % TICKS
         self._ends_s = (tick + 1) * TICK_S
+        self._tick_requests, self._tick_tokens = mine[self._at], mine[self._at + TICKS]
         self._requests, self._tokens = sum(mine[REQUESTS:TOKENS]), sum(mine[TOKENS:])
         first, last = tick - TICKS + 1, tick - 2
         self._older = (

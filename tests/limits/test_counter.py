@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.limits.counter import MOST, Counter
-from gateway.limits.shared import TICK_S, TICKS
+from gateway.limits.shared import TICK_S, TICKS, SharedCounters
 from gateway.testing.clock import ManualClock
 
 from .limiting import BEGAN_S, counters
@@ -89,6 +89,19 @@ def test_what_is_under_way_is_counted_over_all_workers():
     assert [one.take(1, 0, BEGAN_S)[0] for one in (first, second, second)] == [1, 2, 3]
     second.leave()
     assert first.present() == 2
+
+
+def test_a_successor_goes_on_within_the_tick():
+    """It takes the place of a worker that was killed just before."""
+    memory = SharedCounters(places=1)
+    (dead,) = counters(lambda: BEGAN_S, memory=memory)
+    dead.take(1, 5, BEGAN_S)
+    memory.adopt(0)
+    (successor,) = counters(lambda: BEGAN_S, memory=memory)
+
+    assert successor.take(1, 2, BEGAN_S) == (1, 2, 7)
+    successor.correct(-1, -3, successor.tick)
+    assert successor.take(1, 2, BEGAN_S) == (2, 2, 6)
 
 
 steps = st.lists(

@@ -28,7 +28,7 @@ class Accounting:
     sent_at = 0.0
     received_bytes = 0
     sent_bytes = 0
-    beginning = b""  # a regular answer that came whole with its head, and what came behind it
+    beginning = b""  # a regular answer that came whole with its head
     tokens: int | None = None  # that the request used, where that is read
     reads_at_once = False  # they are wanted when it is closed
     hold: "Hold | None" = None  # the places of the request in its limits, where there are any

@@ -40,8 +40,8 @@ LAST_CHUNKS: Final = 32
 _ANSWERS: Final = (b"/completions", b"/responses", b"/messages")
 _NUMBERS: Final = (b"/embeddings", b"/rerank", b"/score")
 _CODING = re.compile(rb"\r\ncontent-encoding:([^\r\n]*)", re.IGNORECASE)
-#: The end of a head, and the beginning of a JSON object right behind it.
-_OBJECT: Final = b"\r\n\r\n{"
+#: The first byte of a JSON object.
+_OBJECT: Final = ord("{")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,8 @@ class MeteredAccounting(Accounting):
         if (
             beginning
             and outcome == "ok"
-            and self.sent_bytes <= SHORT_BYTES
-            and beginning.startswith(_OBJECT, (start := len(beginning) - self.sent_bytes) - 4)
+            and 0 < self.sent_bytes <= SHORT_BYTES
+            and beginning[start := len(beginning) - self.sent_bytes] == _OBJECT
             and self.status < 400
             and meter.reads
             and not self.reads_at_once
@@ -112,13 +112,8 @@ class MeteredAccounting(Accounting):
 
     def _usage(self, meter: Meter, cut: bool) -> tuple[Usage, str]:
         """Return what an answer used, which may have been cut, and the model that it names."""
-        beginning = self.beginning
-        start = len(beginning) - self.sent_bytes
-        if self.kept is None and beginning.startswith(_OBJECT, start - 4):  # nearly always
-            head, tail, length, is_stream = beginning[start:], None, self.sent_bytes, False
-        else:
-            head, tail, length = self._answer()
-            is_stream = not head.lstrip().startswith(b"{")  # whatever its content type says
+        head, tail, length = self._answer()
+        is_stream = not head.lstrip().startswith(b"{")  # whatever its content type says
         said = of_stream(head, tail) if is_stream else of_whole(head, tail)
         tokens = said.tokens
         if tokens is not None and not said.partial:
@@ -136,8 +131,8 @@ class MeteredAccounting(Accounting):
         """Return the beginning and the end of the answer, or all of it and None, and its length."""
         kept = self.kept
         if kept is None:
-            start = self.beginning.find(b"\r\n\r\n") + 4
-            body = self.beginning[start : start + self.sent_bytes]
+            start = len(self.beginning) - self.sent_bytes
+            body = self.beginning[start:]
             if body.startswith(b"{"):
                 return body, None, len(body)
             kept, keep = self.begin(_coding_in(self.beginning[:start]))

@@ -143,10 +143,11 @@ class Splice(Sending):
             if regular is not None and not (regular[0] >= 400 and self._plan.secret):
                 self._account.status, head_bytes, length = regular
                 whole = head_bytes + length
-                client.write(data if len(data) <= whole else data[:whole])
+                answer = data if len(data) <= whole else data[:whole]
+                client.write(answer)
                 self._account.head_forwarded(came)
                 if len(data) >= whole:
-                    self._account.beginning = data
+                    self._account.beginning = answer
                     self._account.sent_bytes = length
                     self._complete(excess=len(data) > whole)
                 else:
