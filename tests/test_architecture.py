@@ -78,6 +78,7 @@ LAZY = {
     ("gateway/server/lanes/tracing.py", "gateway.tracing.export"),
     ("gateway/server/console.py", "gateway.console.assembly"),
     ("gateway/server/console.py", "gateway.console.site"),
+    ("gateway/cli/commands.py", "gateway.server.lanes.passthrough"),
     ("gateway/cli/main.py", "gateway.cli.assess"),
     ("gateway/cli/main.py", "gateway.cli.backup"),
     ("gateway/cli/main.py", "gateway.cli.completion"),

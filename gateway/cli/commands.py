@@ -11,7 +11,6 @@ from typing import Any, Final, TypeAlias
 from gateway.cli.formatting import CommandError
 from gateway.config import Loaded, load
 from gateway.registry.check import check_plugins
-from gateway.server.lanes.passthrough import check_files
 from gateway.workflows.folder import load_workflows
 
 DEFAULT_FILE = Path("gateway.yaml")
@@ -138,6 +137,9 @@ def configuration(args: argparse.Namespace, *, checked: bool = True) -> Loaded:
     if file is None and DEFAULT_FILE.exists():
         file = DEFAULT_FILE
     flags = {name: getattr(args, name, None) for name in ("listen", "port", "workers", "upstream")}
+    # Imported here: the lane and its HTTP library are half of a start, and not every command reads a configuration.
+    from gateway.server.lanes.passthrough import check_files
+
     loaded = load(file, environ=os.environ, flags=flags, checks=(check_plugins,) if checked else ())
     check_files(loaded.settings)
     found = load_workflows(loaded.settings.workflows).warnings if checked else ()

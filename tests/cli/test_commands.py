@@ -2,6 +2,8 @@
 
 import argparse
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -28,6 +30,13 @@ def test_a_wrong_usage_ends_with_the_usage_of_its_command(capsys: pytest.Capture
     out, err = capsys.readouterr()
     assert (ended.value.code, out) == (2, "first one\n")
     assert err.startswith("usage: gateway things list") and "--a and --b go together" in err
+
+
+def test_a_command_that_reads_no_configuration_needs_no_http_library() -> None:
+    """Its import is half of what such a command costs."""
+    code = "import sys, gateway.cli.main; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"aiohttp", "jinja2", "mcp", "sqlite3"} & set(loaded)
 
 
 def test_every_command_has_an_example() -> None:
