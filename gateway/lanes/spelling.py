@@ -1,4 +1,4 @@
-"""How an upstream may read a path, which is forwarded as it came: servers split and tidy paths up in different ways."""
+"""Readings of a path, which an upstream gets as it came: servers split and tidy paths up in different ways."""
 
 import re
 from collections.abc import Iterable, Iterator
