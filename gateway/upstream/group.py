@@ -159,10 +159,10 @@ class Group:
         found = self.candidates(model, without=without)
         return choose(found, self.rules.balance, sticky) if found else None
 
-    def busy(self, model: str | None) -> bool:
+    def busy(self, model: str | None, *, without: Collection[Member] = ()) -> bool:
         """Return whether only the number of requests under way keeps one from beginning."""
         now_s = self.clock()
-        return any(m.serves(model) and m.obstacle(now_s) == "busy" for m in self.members)
+        return any(m.serves(model) and m.obstacle(now_s) == "busy" for m in self.members if m not in without)
 
     def unavailable(self, model: str | None) -> GatewayError:
         """Return the error for a request that no endpoint can take: which ones, why, and when to ask again."""
@@ -265,12 +265,13 @@ class Group:
             if waiting.future.done():  # it was cancelled in this turn of the event loop
                 self.queue.remove(waiting)
                 continue
-            member = self.choose(waiting.tries.sticky, waiting.tries.model)
+            tries = waiting.tries
+            member = self.choose(tries.sticky, tries.model, without=tries.passed_over)
             if member is not None:
                 self.queue.remove(waiting)
-                waiting.tries.use(self, member)
+                tries.use(self, member)
                 waiting.future.set_result(member)
-            elif not self.busy(waiting.tries.model):
+            elif not self.busy(tries.model, without=tries.passed_over):
                 self.queue.remove(waiting)
                 waiting.future.set_result(None)
 

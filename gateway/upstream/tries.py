@@ -2,14 +2,15 @@
 
 A request is sent again only before a byte of an answer went to the client, within the number of tries and the budget,
 for a configured reason, and only if that is safe: nothing was sent, the answer itself says that nothing was done (429,
-503), or doing it twice is harmless (`twice`). The order of endpoints: those not tried yet, those of the fallbacks, then
-one that was tried, after a pause.
+503), or doing it twice is harmless (`twice`). The order of endpoints: those not tried yet, in the queue if they are
+busy; those of the fallbacks; then one that was tried, after a pause. A try that found no connection counts only where
+the same endpoint would be asked again.
 """
 
 import random
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Final
+from typing import Final, TypeAlias
 
 from gateway.errors import GatewayError
 from gateway.upstream.breaker import Probe
@@ -25,6 +26,9 @@ PAUSE_S: Final = 0.1
 #: No pause is longer: a client waits.
 LONGEST_PAUSE_S: Final = 2.0
 
+#: Where a try goes: an endpoint of an upstream, or (None) the queue of `home`.
+_Place: TypeAlias = tuple[Group, Member | None]
+
 
 class Tries:
     """The tries of one request. `twice`: sending it twice is harmless. `sticky` and `model`: see `Group.choose`.
@@ -34,6 +38,7 @@ class Tries:
     `fallbacks` are those that the caller may use; None: all. `enter` takes the places of the request in the limits of
     an upstream, by its name, in place of those at the one before; it raises GatewayError where there is no room, and
     the upstream is passed over. `group` and `member` are those of the try under way; `member` is None between two.
+    `passed_over` are the endpoints of `home` that a wait in its queue is not for.
     """
 
     __slots__ = (
@@ -46,10 +51,12 @@ class Tries:
         "_refusal",
         "_tried",
         "_twice",
+        "_unreached",
         "group",
         "home",
         "member",
         "model",
+        "passed_over",
         "pause_s",
         "sticky",
         "whole",
@@ -78,7 +85,9 @@ class Tries:
         self.whole = whole
         self._twice = twice
         self._tried: list[Member] = []
-        self._chosen: tuple[Group, Member] | None = None
+        self._unreached: list[Member] = []  # of these, those that took no connection
+        self.passed_over: Sequence[Member] = ()
+        self._chosen: _Place | None = None
         self._probe: Probe | None = None
         self._reason = ""
         group.budget.requested()
@@ -97,16 +106,14 @@ class Tries:
         if self.home.queue:
             self.home.serve_queue()  # a breaker or a pause may be over, and others wait for longer
         found, self._chosen = self._chosen, None
-        if found is None or found[1].obstacle(self.home.clock()) is not None:
+        if found is None or found[1] is None or found[1].obstacle(self.home.clock()) is not None:
             found = self._next()
-        if found is None and self._refusal is not None:
-            raise self._refusal
-        if found is None and (not self.home.busy(self.model) or self.home.rules.queue is None):
-            raise self.home.unavailable(self.model)
         if found is None:
-            return None
-        self.use(*found)
-        return found[1]
+            raise self._refusal or self.home.unavailable(self.model)
+        group, member = found
+        if member is not None:
+            self.use(group, member)
+        return member
 
     def use(self, group: Group, member: Member) -> None:
         """Begin a try at an endpoint, whose place is free."""
@@ -157,8 +164,10 @@ class Tries:
         if reason.isdigit() and fault is None:  # it answers, so others may ask it
             self.answered()
         self.ended(failed=fault)
+        if member is not None and reason == "connect":
+            self._unreached.append(member)
         rules = self.home.rules.retry
-        if rules is None or told_not or not possible or reason not in rules.on or len(self._tried) >= rules.tries:
+        if rules is None or told_not or not possible or reason not in rules.on or self._sent >= rules.tries:
             return False
         if not (self._twice or reason == "connect" or reason in NOTHING_DONE):
             return False
@@ -172,7 +181,7 @@ class Tries:
         if is_bounded:
             self.home.budget.take()
         self._reason, self._chosen = reason, found
-        is_new = found[1] not in self._tried
+        is_new = bool(self.passed_over) if found[1] is None else found[1] not in self._tried
         pause_s = min(PAUSE_S * 2.0 ** (len(self._tried) - 1), LONGEST_PAUSE_S)
         self.pause_s = 0.0 if is_new else pause_s * random.uniform(0.5, 1.0)  # noqa: S311
         return True
@@ -183,30 +192,48 @@ class Tries:
         A request that a fallback has gets none: its own upstream could not take it.
         """
         rules = self.home.rules.retry
-        if not self._twice or self.group is not self.home or rules is None or len(self._tried) >= rules.tries:
+        if not self._twice or self.group is not self.home or rules is None or self._sent >= rules.tries:
             return None
         member = self.home.choose(self.sticky, self.model, without=self._tried)
         if member is None or not self.home.budget.take():
             return None
-        second = copy(self)  # `_tried` is that of both
+        second = copy(self)  # `_tried` and `_unreached` are those of both
         second._chosen, second.pause_s, second._reason = None, 0.0, "hedge"
         second.use(self.home, member)
         return second
 
-    def _next(self) -> tuple[Group, Member] | None:
-        """Return where the next try goes, or None: it would have to wait, or nobody can take it."""
-        home, self._refusal = self.home, None
-        member = home.choose(self.sticky, self.model, without=self._tried)
+    @property
+    def _sent(self) -> int:
+        """Return how many tries count, with those under way."""
+        return len(self._tried) - len(self._unreached)
+
+    def _next(self) -> _Place | None:
+        """Return where the next try goes, or None: nobody can take it."""
+        home, tried, self._refusal = self.home, self._tried, None
+        member = home.choose(self.sticky, self.model, without=tried)
         if member is not None and (self._enter is None or self._enters(home)):
             return home, member
-        if self._refusal is None and home.busy(self.model) and home.has_room and self._enters(home):
-            return None
+        if self._refusal is None and self._may_wait(without=tried):
+            return home, None
         for group in self._fallbacks:
-            member = group.choose(self.sticky, self.model, without=self._tried)
+            member = group.choose(self.sticky, self.model, without=tried)
             if member is not None and self._enters(group):
                 return group, member
-        member = home.choose(self.sticky, self.model) if self._tried and self._refusal is None else None
-        return (home, member) if member is not None and self._enters(home) else None
+        rules = home.rules.retry
+        if not tried or self._refusal is not None or rules is None or len(tried) >= rules.tries:
+            return None
+        member = home.choose(self.sticky, self.model)
+        if member is not None and self._enters(home):
+            return home, member
+        return (home, None) if self._refusal is None and self._may_wait(without=()) else None
+
+    def _may_wait(self, *, without: Sequence[Member]) -> bool:
+        """Return whether to wait for an endpoint of `home` that is busy, but for some; then its limits have room."""
+        home = self.home
+        if not (home.has_room and home.busy(self.model, without=without) and self._enters(home)):
+            return False
+        self.passed_over = tuple(without)
+        return True
 
     def _enters(self, group: Group) -> bool:
         """Return whether the limits of an upstream have room; then the request has its places there, else as before."""

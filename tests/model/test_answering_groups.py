@@ -238,6 +238,28 @@ async def test_a_call_waits_for_a_place() -> None:
         assert is_idle(answering) and sum(answering.asked) == 2
 
 
+async def test_a_call_that_failed_waits_for_another_endpoint() -> None:
+    """The one that failed is free, the other is busy."""
+
+    async def slow(peer: Peer) -> None:
+        for _ in range(2):
+            await peer.read_request(timeout_s=None)
+            await go_on.wait()
+            await peer.send(HELLO)
+
+    go_on = asyncio.Event()
+    rules = GroupRules(retry=RetryRules(), queue=QueueRules(size=1, wait_s=60.0))
+    async with models(each=(BUSY, slow), endpoints=True, most=1, rules=rules) as answering:
+        first = asyncio.ensure_future(answering.ask())
+        await answering.upstreams[1].wait_requests(1)
+        second = await waiting(answering, lambda: answering.core(exchange()))
+        go_on.set()
+        reply = await second
+        assert (await told(reply))[:2] == (await first)[:2] == ["Hel", "lo"]
+        await reply.release()
+        assert answering.asked == [2, 2] and is_idle(answering)
+
+
 async def test_a_conversation_stays_at_its_endpoint() -> None:
     """Which has its prompt in its cache. Without a conversation it is the key's, and others' are elsewhere."""
     async with models(each=(FINE,) * 4, endpoints=True, rules=GroupRules(balance="sticky")) as answering:

@@ -1,5 +1,7 @@
 """Which endpoint a request goes to next, and when to none."""
 
+import asyncio
+
 import pytest
 from upstream.groups import group, group_of, member
 
@@ -7,7 +9,7 @@ from gateway.errors import GatewayError
 from gateway.testing.clock import ManualClock
 from gateway.upstream.breaker import BreakerRules
 from gateway.upstream.budget import ALWAYS
-from gateway.upstream.group import Group, RetryRules
+from gateway.upstream.group import Group, QueueRules, RetryRules
 from gateway.upstream.tries import PAUSE_S, Tries
 
 RETRY = RetryRules(tries=3)
@@ -192,3 +194,97 @@ def test_a_second_try_beside_the_first_is_within_tries_and_budget() -> None:
     assert second is not None and second.member is of.members[1] and of.tally.retries == {"hedge": 1}
     assert first.beside() is None and not first.again("reset")
     assert Tries(of, twice=False).beside() is None
+
+
+# Retries with a queue.
+
+
+def with_queue(clock: ManualClock, *, a: int | None = None, b: int | None = None) -> Group:
+    """Two endpoints with so many places each, and a queue."""
+    members = (member("a", clock, most=a), member("b", clock, most=b))
+    return group_of(*members, clock=clock, retry=RETRY, queue=QueueRules(size=1, wait_s=600.0))
+
+
+async def test_a_retry_waits_for_an_endpoint_that_is_busy() -> None:
+    """For one that it has not asked, as a first try does, although the one that failed is free. It is paid for once."""
+    of, rooms = with_queue(ManualClock(), b=1), Rooms(up=9)
+    busy = of.take(of.members[1])
+    tries = Tries(of, twice=True, enter=rooms.enter)
+    assert tries.begin() is of.members[0]
+    assert tries.again("503") and tries.pause_s == 0.0 and tries.begin() is None
+    waits = asyncio.create_task(of.place(tries))
+    await asyncio.sleep(0)
+    of.serve_queue()
+    assert of.queued == 1 and tries.member is None
+    of.give_back(of.members[1], failed=False, probe=busy)
+    assert await waits is of.members[1]
+    assert of.tally.retries == {"503": 1} and rooms.taken == ["up"]
+    tries.ended(failed=False)
+    assert [one.inflight for one in of.members] == [0, 0]
+
+
+async def test_a_retry_that_waited_for_nothing_goes_on() -> None:
+    """The endpoint that it waited for goes out, so it asks the one that failed again."""
+    of = with_queue(ManualClock(), b=1)
+    of.take(of.members[1])
+    tries = Tries(of, twice=True)
+    tries.begin()
+    assert tries.again("503") and tries.begin() is None
+    waits = asyncio.create_task(of.place(tries))
+    await asyncio.sleep(0)
+    of.found(of.members[1], failing="it answered 500")
+    assert await waits is of.members[0]
+
+
+async def test_a_retry_whose_only_endpoint_others_have_meanwhile_waits_for_it() -> None:
+    """After the pause that comes before the same endpoint is asked again."""
+    of = with_queue(ManualClock(), a=1, b=1)
+    of.found(of.members[1], failing="it answered 500")
+    first, second = Tries(of, twice=True), Tries(of, twice=True)
+    first.begin()
+    assert second.begin() is None
+    other = asyncio.create_task(of.place(second))
+    await asyncio.sleep(0)
+    assert first.again("503") and first.pause_s > 0
+    assert await other is of.members[0] and first.begin() is None
+    again = asyncio.create_task(of.place(first))
+    await asyncio.sleep(0)
+    second.ended(failed=False)
+    assert await again is of.members[0]
+
+
+def test_a_retry_without_room_in_the_queue_goes_to_a_fallback() -> None:
+    """Or nowhere."""
+    for rented in (True, False):
+        of = group_of(
+            *(member("a", clock := ManualClock()), member("b", clock, most=1)),
+            clock=clock,
+            retry=RetryRules(tries=1 + rented),
+            queue=QueueRules(size=0, wait_s=600.0),
+        )
+        of.fallbacks = (group("z", clock),) if rented else ()
+        of.take(of.members[1])
+        assert names(of, ["503", "500"]) == ("az" if rented else "a")
+
+
+# Tries without a connection.
+
+
+def test_a_try_without_a_connection_does_not_count() -> None:
+    """As long as each endpoint was asked once at most; the same one is asked again within the number of tries only."""
+    assert names(group("abcdef", ManualClock(), retry=RETRY), ["connect"] * 99) == "abcdef"
+    assert names(group("abcdef", ManualClock(), retry=RETRY), ["connect"] * 2 + ["reset"] * 9) == "abcde"
+    assert names(group("ab", ManualClock(), retry=RETRY), ["connect"] * 99) in ("aba", "abb")
+    assert names(group("a", ManualClock(), retry=RETRY), ["connect"] * 99) == "aaa"
+
+
+def test_a_second_try_that_found_no_connection_does_not_count_either() -> None:
+    """The tries of both are counted together."""
+    of = group("abcd", ManualClock(), retry=RetryRules(tries=2))
+    first = Tries(of, twice=True)
+    first.begin()
+    second = first.beside()
+    assert second is not None and not second.again("connect", possible=False)
+    third = first.beside()
+    assert third is not None and first.beside() is None
+    third.ended(failed=None)
