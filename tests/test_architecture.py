@@ -140,6 +140,11 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), str(path))
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree(path)))
+
+
 def docstring_lines(path: Path) -> int:
     """Return the number of lines of the module's docstring."""
     first = tree(path).body[0] if ast.get_docstring(tree(path)) is not None else None
@@ -224,7 +229,7 @@ def test_a_file_with_one_user_lies_beside_it() -> None:
     """Where only one file of another room uses it, it belongs into that room, unless a reason is known."""
     users: dict[str, set[str]] = {}
     for path in FILES:
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             for module in imported(node) & MODULES.keys():
                 users.setdefault(module, set()).add(module_of(path))
     alone = {
@@ -251,7 +256,7 @@ def test_plugins_do_not_import_each_other() -> None:
     wrong = [
         name(path)
         for path in FILES
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.ImportFrom)
         and node.level > (1 if name(path).startswith("plugins/") and name(path).count("/") > 2 else 0)
     ]
@@ -260,14 +265,14 @@ def test_plugins_do_not_import_each_other() -> None:
 
 def all_functions() -> Iterator[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]:
     for path in FILES:
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield path, node
 
 
 def test_no_globals() -> None:
     """No `global` statement."""
-    assert [name(path) for path in FILES for node in ast.walk(tree(path)) if isinstance(node, ast.Global)] == []
+    assert [name(path) for path in FILES for node in nodes(path) if isinstance(node, ast.Global)] == []
 
 
 def test_no_hidden_imports() -> None:
@@ -288,7 +293,7 @@ def test_docstrings_name_their_subject() -> None:
     found = [
         f"{name(path)}: {text}"
         for path in (*FILES, *ROOT.glob("bench/*.py"))
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, kinds) and (text := ast.get_docstring(node)) and riddle.match(text)
     ]
     assert found == []
@@ -450,7 +455,7 @@ def test_the_core_knows_no_plugin_by_name() -> None:
     found = {
         name(path)
         for path in core
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         if node.value.removeprefix("gateway.plugins.").rpartition(".")[2] in names
     }
@@ -460,7 +465,7 @@ def test_the_core_knows_no_plugin_by_name() -> None:
 def test_a_word_that_is_a_plugin_is_none_where_plugins_are_looked_up() -> None:
     """Where a plugin is found by its name, that name comes from the configuration."""
     looked_up = {"find_plugin", "build_plugin", "plugin_of_ours", "built"}
-    calls = [(path, node) for path in FILES for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
+    calls = [(path, node) for path in FILES for node in nodes(path) if isinstance(node, ast.Call)]
     found = {
         name(path)
         for path, node in calls
