@@ -50,6 +50,8 @@ def read_prices(path: Path) -> Prices:
         file = PriceFile.model_validate(document.tree)
     except ValidationError as error:
         explain(document, error, root=PriceFile)
+    if document.get("prices") == []:
+        document.complain(("prices",), "expected at least one price: without any, no cost is known")
     document.raise_problems()
     assert file is not None
     return Prices(file.currency, [_price(entry) for entry in file.prices])

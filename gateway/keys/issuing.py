@@ -16,6 +16,8 @@ from typing import Final
 from gateway.config import Settings
 from gateway.config.schema.keys import KeyTerms
 from gateway.config.schema.serve_oauth import CALLER_PREFIX
+from gateway.config.schema.usage import Usage
+from gateway.contracts.allowance import BUDGETS, Allowance
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import AuditLine, Via
 from gateway.contracts.keys import KeyStore, StoredKey
@@ -123,6 +125,8 @@ class KeyIssuer:
             raise GatewayError("invalid_field", text, param="upstreams")
         if terms.expires is not None and terms.expires.timestamp() <= self._clock.time():
             raise GatewayError("invalid_field", "This time is over: send one to come.", param="expires")
+        if terms.limits is not None:
+            _check_budgets(terms.limits.allowance, settings.usage)
         self._check_width(terms, by)
 
     def _check_width(self, terms: KeyTerms, by: Caller | None) -> None:
@@ -158,6 +162,22 @@ class KeyIssuer:
 
     def _log(self, key: StoredKey, what: str, by: Caller | None) -> None:
         log.info("the key %r (%s) of the tenant %r was %s by %r", key.name, key.id, key.tenant, what, _author(by))
+
+
+def _check_budgets(limits: Allowance, usage: Usage) -> None:
+    """Raise GatewayError (invalid_field) if a budget could not be counted."""
+    for figure in BUDGETS:
+        if getattr(limits, figure) is None:
+            continue
+        setting = None if usage.enabled else "usage.enabled"
+        if figure.startswith("cost_"):
+            setting = setting or (None if usage.prices else "usage.prices")
+        if setting is not None:
+            raise GatewayError(
+                "invalid_field",
+                f"This gateway cannot count it without {setting!r}: have its operator set that, or leave it out.",
+                param=f"limits.{figure}",
+            )
 
 
 def _author(by: Caller | None) -> str:

@@ -39,6 +39,7 @@ def test_prices_are_read(tmp_path: Path) -> None:
         ("", "prices.yaml: expected prices (currency: USD, and prices: with a list)"),
         ("- x", ":1:1: expected prices (currency: USD, and prices: with a list)"),
         ("currency: USD", ":1:1 prices: this key is required"),
+        ("currency: USD\nprices: []", ":2:9 prices: expected at least one price: without any, no cost is known"),
         ("currency: dollars\nprices: []", ":1:11 currency: expected the three letters of a currency, such as USD"),
         (
             "currency: USD\nprices: [{model: m, input: -1}]",

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -80,4 +81,35 @@ async def test_no_key_has_the_name_of_a_caller_with_a_token(store: SqliteStore) 
     with pytest.raises(GatewayError) as caught:
         await issuer(store, **sections).create(terms("oauth:ann"), by=None, via="cli")
     assert (caught.value.code, caught.value.param) == ("invalid_field", "name")
+    await store.close()
+
+
+USAGE = {"enabled": True}
+PRICED = {**USAGE, "prices": "prices.yaml"}
+
+
+@pytest.mark.parametrize(
+    ("figure", "usage", "missing"),
+    [
+        ("tokens_per_day", {}, "usage.enabled"),
+        ("cost_per_month", {}, "usage.enabled"),
+        ("cost_per_day", USAGE, "usage.prices"),
+        ("cost_per_month", USAGE, "usage.prices"),
+        ("cost_per_month", {**PRICED, "enabled": False}, "usage.enabled"),
+        ("tokens_per_month", USAGE, None),
+        ("cost_per_day", PRICED, None),
+    ],
+)
+async def test_no_key_has_a_budget_that_cannot_be_counted(
+    store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: str, usage: object, missing: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("prices.yaml").write_text("currency: USD\nprices: [{model: '*', input: 1}]")
+    made, wanted = issuer(store, usage=usage), terms(limits={"concurrent": 5, figure: 5})
+    if missing is None:
+        await made.create(wanted, by=None, via="cli")
+    else:
+        with pytest.raises(GatewayError, match=f"cannot count it without '{missing}'") as caught:
+            await made.create(wanted, by=None, via="cli")
+        assert (caught.value.code, caught.value.param) == ("invalid_field", f"limits.{figure}")
     await store.close()
