@@ -41,3 +41,8 @@ class Allowance:
     def has_budget(self) -> bool:
         """Return whether something is limited for a day or a month."""
         return any(getattr(self, name) is not None for name in BUDGETS)
+
+    @property
+    def has_cost(self) -> bool:
+        """Return whether money is limited, for a day or a month."""
+        return self.cost_per_day is not None or self.cost_per_month is not None

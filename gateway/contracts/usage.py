@@ -1,6 +1,6 @@
 """The stored usage: who used how much of which model on which day, and the store's protocol for it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias, get_args
 
@@ -65,6 +65,14 @@ class UsageStore(Protocol):
         """Return the sums of usage from one day to another, both included, in the order of what they are summed by.
 
         They are summed by the currency, too. `tenant` None: of all tenants.
+        """
+        ...
+
+    async def usage_changes(self, *, since: str, until: str) -> Mapping[str, int]:
+        """Return of each day with usage, of one day to another, a number that grows with each addition to it.
+
+        It is cheap, however much usage there is. A day that was never added to since the store began to count is left
+        out.
         """
         ...
 

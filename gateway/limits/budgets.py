@@ -1,6 +1,6 @@
 """The use of budgets today and this month (UTC), by all replicas."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from gateway.contracts.allowance import BUDGETS, Allowance, BudgetLimit
@@ -24,15 +24,34 @@ _NOTHING: Final = Spent()
 
 
 class Budgets:
-    """The sums as they were read last. `replace` takes newer ones. `wanted`: somebody has asked for them."""
+    """The sums as they were read last. `replace` takes newer ones. `wanted`: somebody has asked for them.
 
-    def __init__(self) -> None:
+    `currency` returns that of the prices in use; "": there are none.
+    """
+
+    def __init__(self, currency: Callable[[], str]) -> None:
         self.wanted = False
+        self.currency = currency
         self._spent: Mapping[tuple[Scope, str], Spent] = {}
+        self._models: Collection[str] = ()
+        self._read_currency: str | None = None  # None: nothing was read yet
 
-    def replace(self, spent: Mapping[tuple[Scope, str], Spent]) -> None:
-        """Use these sums from now on."""
-        self._spent = spent
+    def replace(self, spent: Mapping[tuple[Scope, str], Spent], *, models: Collection[str], currency: str) -> None:
+        """Use these sums from now on. They are of all patterns in `models`, and costs are in `currency`."""
+        self._spent, self._models, self._read_currency = spent, models, currency
+
+    def obstacle(self, scope: Scope, name: str, allowance: Allowance) -> str | None:
+        """Return why the budgets of a rule cannot be counted now, and what to do; None: they can."""
+        self.wanted = True
+        currency = self.currency() if allowance.has_cost else self._read_currency
+        if currency == "" and allowance.has_cost:
+            return (
+                "this gateway has no prices to count its cost by: its operator has to set 'usage.prices', or take the "
+                "budget away"
+            )
+        if currency is None or currency != self._read_currency or (scope == "model" and name not in self._models):
+            return "what is used of it is not read from the store yet: try again in a second"
+        return None
 
     def over(self, scope: Scope, name: str, allowance: Allowance) -> BudgetLimit | None:
         """Return the first budget of a rule that is used up; None: there is none."""

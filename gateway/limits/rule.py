@@ -98,7 +98,8 @@ class Rule:
     def take(self, hold: list[Place], now_s: float, tokens: int | None, enters: bool) -> Over | None:
         """Add a place for a request to `hold`. Return the limit that is reached, if one is.
 
-        Then nothing is taken, unless the rule is `soft`. The parameters are those of `Limiter.admit`.
+        Then nothing is taken, unless the rule is `soft`. The parameters are those of `Limiter.admit`. Raises
+        GatewayError (overloaded) if the rule cannot be counted; then nothing is taken, either.
         """
         meter, wanted = self.meter, 0
         if tokens is not None and self._counts_tokens:
@@ -110,7 +111,11 @@ class Rule:
         present, made, used = meter.take(1 if enters else 0, wanted, now_s)
         tick, over = meter.tick, None
         if present > self._most_present or made > self._most_requests or used > self._most_tokens or self._has_budget:
-            over = self._reached(present, made, used if wanted else 0, now_s, enters)
+            try:
+                over = self._reached(present, made, used if wanted else 0, now_s, enters)
+            except GatewayError:
+                self.undo(tick, wanted, enters)
+                raise
             if over is not None and not self.allowance.soft:
                 self.undo(tick, wanted, enters)
                 return over
@@ -140,9 +145,12 @@ class Rule:
             return  # the counter was given away, so all that was reserved has left the window
 
     def _reached(self, present: int, made: int, used: int, now_s: float, enters: bool) -> Over | None:
-        """Return the first limit that is reached with this request."""
-        if self._has_budget and (limit := self.budgets.over(self.scope, self.id, self.allowance)) is not None:
-            return Over(self, limit, None)
+        """Return the first limit that is reached with this request. Raises GatewayError: a budget cannot be counted."""
+        if self._has_budget:
+            if not self.allowance.soft:
+                self._check_budget()
+            if (limit := self.budgets.over(self.scope, self.id, self.allowance)) is not None:
+                return Over(self, limit, None)
         if enters and present > self._most_present:
             return Over(self, "concurrent", BUSY_S)
         if enters and made > self._most_requests:
@@ -153,3 +161,10 @@ class Rule:
         if used > self._most_tokens:
             return Over(self, "tokens_per_minute", self.meter.wait_s("tokens", used - self._most_tokens, now_s))
         return None
+
+    def _check_budget(self) -> None:
+        obstacle = self.budgets.obstacle(self.scope, self.id, self.allowance)
+        if obstacle is not None:
+            raise GatewayError(
+                "overloaded", f"The {self.scope} {self.name!r} has a budget, and {obstacle}.", retry_after_s=BUSY_S
+            )

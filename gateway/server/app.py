@@ -25,6 +25,7 @@ from gateway.lanes.local import head_of
 from gateway.lanes.router import Router
 from gateway.lanes.wrong_keys import WrongKeys
 from gateway.limits.meters import Meters
+from gateway.limits.reading import BudgetReader
 from gateway.runs.live import LiveRuns
 from gateway.server.api import ApiPages
 from gateway.server.backlog import Backlog
@@ -38,7 +39,7 @@ from gateway.server.context_lane import (
     open_store,
 )
 from gateway.server.handover import alone
-from gateway.server.lanes.limits import budget_reader, limiter_of
+from gateway.server.lanes.limits import budget_reader, has_budgets, limiter_of
 from gateway.server.lanes.passthrough import (
     ROOT_PATHS,
     build_admin_entry,
@@ -105,6 +106,7 @@ class Gateway:
         self._console: ConsoleEntry
         self._notices: Notices
         self._shared: Shared
+        self._budgets: BudgetReader
         self._resumption: Resumption
         self._kept: KeptResponses
         self._context: Assembled
@@ -127,6 +129,7 @@ class Gateway:
         self._stack.push_async_callback(store.close)
         self._share(store)
         await self._shared.keys.refresh()
+        follow_usage(settings.usage, self._shared.usage)
         await self._follow_services()
         router = self._entry()
         self._context = await self._assemble(self._loaded, router)
@@ -150,8 +153,9 @@ class Gateway:
         await self._notices.follow(self._loaded.settings)
         pruner = Pruner(store, owner=self._shared.leases.owner, clock=self._clock)
         going_on = (self._housekeeping(), self._shared.leases.run(), self._shared.keys.run(), pruner.run())
-        budgets = budget_reader(self._shared, lambda: self._loaded.settings)
-        self._tasks += map(asyncio.create_task, (*going_on, budgets.run(), self._shared.meters.run()))
+        self._tasks += map(asyncio.create_task, (*going_on, self._budgets.run(), self._shared.meters.run()))
+        if has_budgets(settings, self._shared):
+            await self._budgets.first()
         self._metrics.last_reload_success_s = time.time()
 
     def _share(self, store: Store) -> None:
@@ -169,6 +173,7 @@ class Gateway:
             tracer=open_tracing(self._loaded.settings, self._stack, metrics=self._metrics, sink=self._sink),
         )
         self._resumption, self._kept = build_resumption(shared, lane=lambda: self._current().lane)
+        self._budgets = budget_reader(shared, lambda: self._loaded.settings)
         self._notices = Notices(shared, on_duty=self._index == 0)
         used = (shared.usage.close, shared.keys.close, shared.mcp_servers.close, shared.feed.close)
         for close in (*used, self._notices.close, shared.leases.close, self._kept.close, self._runs.close):
@@ -248,8 +253,10 @@ class Gateway:
             await self._follow_reload(retired)
 
     async def _follow_reload(self, retired: Assembled) -> None:
-        """Retire the old lane, then update webhooks and services. A failure is logged; the new configuration stays."""
+        """Update usage, retire the old lane, update webhooks and services. A failure is logged; nothing goes back."""
         try:
+            follow_usage(self._loaded.settings.usage, self._shared.usage)
+            await self._budgets.read()
             await retired.lane.retire()
             await self._notices.follow(self._loaded.settings)
             await self._follow_services()
@@ -276,20 +283,12 @@ class Gateway:
         if not used:
             router.close()
             await context.lane.retire()
-            raise ConfigError(
-                (
-                    Problem(
-                        "configuration",
-                        "",
-                        "not every worker could use it: their lines say why; if one was starting, send SIGHUP again",
-                    ),
-                )
-            )
+            why = "not every worker could use it: their lines say why; if one was starting, send SIGHUP again"
+            raise ConfigError((Problem("configuration", "", why),))
         return router, context
 
     async def _follow_services(self) -> None:
-        """Apply the configured MCP servers and usage. If the store fails now, `_housekeeping` tries again."""
-        follow_usage(self._loaded.settings.usage, self._shared.usage)
+        """Apply the configured MCP servers. If the store fails now, `_housekeeping` tries again."""
         self._shared.mcp_servers.configure(self._loaded.settings.mcp.servers)
         try:
             await self._shared.mcp_servers.refresh()

@@ -161,7 +161,8 @@ def build_shared(
     unread = Unread()
     ledger = Ledger(store, writer=leases.owner, counters=counters, clock=clock, catch_up=unread.read)
     meters = meters or Meters(SharedCounters(places=1), place=0, clock=clock.monotonic)
-    once = (leases, counters, clock, servers, InUse(equipment), Results(), ledger, keys, meters, Budgets())
+    budgets = Budgets(lambda: ledger.prices.currency)
+    once = (leases, counters, clock, servers, InUse(equipment), Results(), ledger, keys, meters, budgets)
     return Shared(store, runs, EventFeed(store), *once, tracer, unread)
 
 

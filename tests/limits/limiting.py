@@ -45,13 +45,19 @@ def counters(clock: Callable[[], float], *, places: int = 1, memory: SharedCount
     return [Counter(lambda _, place=place: memory.rows(number, place), clock) for place in range(memory.places)]
 
 
+def in_dollars() -> Budgets:
+    """Budgets where prices are in dollars, and nothing was read yet."""
+    return Budgets(lambda: "USD")
+
+
 class Workers:
     """The limiters of some workers that share memory, a clock, and budgets."""
 
     def __init__(self, count: int = 1, **scopes: Mapping[str, Allowance]) -> None:
         self.clock = ManualClock(BEGAN_S)
         self.counters = Counted()
-        self.budgets = Budgets()
+        self.budgets = in_dollars()
+        self.budgets.replace({}, models=(), currency="USD")
         self.memory = SharedCounters(places=count)
         self._scopes = scopes
         self.limiters = [self.limiter(place) for place in range(count)]

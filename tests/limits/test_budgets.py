@@ -1,13 +1,15 @@
 """Budgets, as their sums were read last."""
 
 from gateway.contracts.allowance import Allowance
-from gateway.limits.budgets import Budgets, Spent
+from gateway.limits.budgets import Spent
+
+from .limiting import in_dollars
 
 
 def test_the_newest_sums_count() -> None:
-    budgets, allowance = Budgets(), Allowance(tokens_per_day=10, cost_per_month=1.0)
+    budgets, allowance = in_dollars(), Allowance(tokens_per_day=10, cost_per_month=1.0)
     assert budgets.over("tenant", "team", allowance) is None
-    budgets.replace({("tenant", "team"): Spent(tokens_day=9, cost_month=1.0)})
+    budgets.replace({("tenant", "team"): Spent(tokens_day=9, cost_month=1.0)}, models=(), currency="USD")
     assert budgets.over("tenant", "team", allowance) == "cost_per_month"
-    budgets.replace({})
+    budgets.replace({}, models=(), currency="USD")
     assert budgets.over("tenant", "team", allowance) is None

@@ -1,18 +1,20 @@
 """Budgets are sums of the usage in a store: of today, and of the month with today."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from gateway.contracts.allowance import Allowance
 from gateway.contracts.store import Store, StoreError
-from gateway.contracts.usage import COST_UNITS, Dimension, StoredUsage
+from gateway.contracts.usage import COST_UNITS, StoredUsage
 from gateway.limits.budgets import Budgets
-from gateway.limits.reading import EARLIER_S, BudgetReader
+from gateway.limits.reading import BudgetReader
 from gateway.limits.rule import key_id
 from gateway.registry.stores import scratch_store
 from gateway.testing.clock import ManualClock
+from tests.limits.limiting import WallClock, in_dollars
 
 NOON_S = datetime(2026, 11, 26, 12, tzinfo=UTC).timestamp()
 ALL = Allowance(tokens_per_day=1, tokens_per_month=1, cost_per_day=1.0, cost_per_month=1.0)
@@ -42,7 +44,7 @@ async def test_the_sums_of_every_scope() -> None:
         used("2026-11-26", 10, cost=0.5),
         used("2026-11-26", 7, key="other", model="llama"),
     )
-    budgets, clock = Budgets(), ManualClock(NOON_S)
+    budgets, clock = in_dollars(), ManualClock(NOON_S)
     await BudgetReader(store, budgets, models=lambda: ["gpt-*", "*"], clock=clock).read()
     await store.close()
     assert sums(budgets, "key", CI) == [10, 110, 0.5, 2.5]
@@ -55,7 +57,7 @@ async def test_the_sums_of_every_scope() -> None:
 
 async def test_a_new_day_and_a_new_month_begin_anew() -> None:
     store = await _store(used("2026-11-26", 10))
-    budgets, clock = Budgets(), ManualClock(NOON_S)
+    budgets, clock = in_dollars(), ManualClock(NOON_S)
     reader = BudgetReader(store, budgets, models=list, clock=clock)
     await reader.read()
     clock.advance(86400)
@@ -67,31 +69,73 @@ async def test_a_new_day_and_a_new_month_begin_anew() -> None:
     assert sums(budgets, "key", CI)[:2] == [0, 0]
 
 
-async def test_what_comes_late_for_an_earlier_day_counts_within_an_hour() -> None:
-    """Another gateway whose store had failed at midnight."""
+async def test_what_comes_late_for_an_earlier_day_counts_with_the_next_look() -> None:
+    """Of another gateway whose store had failed at midnight, or for longer."""
     store = await _store(used("2026-11-26", 10))
-    budgets, clock = Budgets(), ManualClock(NOON_S)
+    budgets, clock = in_dollars(), ManualClock(NOON_S)
     reader = BudgetReader(store, budgets, models=list, clock=clock)
     await reader.read()
-    await store.add_usage([used("2026-11-25", 5)], writer="v", now_s=NOON_S)
-    clock.advance(EARLIER_S)
+    for day, month in (("2026-11-25", 15), ("2026-11-02", 20), ("2026-11-26", 25), ("2026-10-31", 25)):
+        await store.add_usage([used(day, 5)], writer="v", now_s=NOON_S)
+        await reader.read()
+        assert sums(budgets, "key", CI)[1] == month
+    await store.close()
+    assert sums(budgets, "key", CI)[0] == 15
+
+
+async def test_a_clock_that_is_set_back_chooses_the_day() -> None:
+    """Also one of the month before; what was stored for days that have not come counts when they come."""
+    rows = [used(day, tokens) for day, tokens in (("2026-11-30", 1), ("2026-12-01", 10), ("2026-12-02", 100))]
+    store = await _store(*rows)
+    budgets, clock = in_dollars(), WallClock(NOON_S)
+    reader = BudgetReader(store, budgets, models=list, clock=clock)
+    for days, expected in ((6, [100, 110]), (5, [10, 10]), (4, [1, 1]), (3, [0, 0]), (6, [100, 110])):
+        clock.set_s = days * 86400
+        await reader.read()
+        assert sums(budgets, "key", CI)[:2] == expected
+    await store.close()
+
+
+async def test_the_costs_of_another_currency_count_nothing() -> None:
+    """Those without a price do, whatever the currency was."""
+    rows = [replace(used("2026-11-26", 1, cost=cost), currency=of) for of, cost in (("USD", 5), ("EUR", 2), ("", 1))]
+    store, currency = await _store(*rows), "USD"
+    budgets = Budgets(lambda: currency)
+    reader = BudgetReader(store, budgets, models=list, clock=ManualClock(NOON_S))
+    await reader.read()
+    assert sums(budgets, "key", CI) == [3, 3, 6.0, 6.0]
+    currency = "EUR"
+    assert budgets.obstacle("key", CI, ALL) is not None
+    assert budgets.obstacle("key", CI, Allowance(tokens_per_day=1)) is None
     await reader.read()
     await store.close()
-    assert sums(budgets, "key", CI)[:2] == [10, 15]
+    assert sums(budgets, "key", CI) == [3, 3, 3.0, 3.0]
+    assert budgets.obstacle("key", CI, ALL) is None
+
+
+async def test_patterns_of_models_that_are_new_are_read() -> None:
+    store, models = await _store(used("2026-11-26", 10)), ["gpt-*"]
+    budgets = in_dollars()
+    reader = BudgetReader(store, budgets, models=lambda: models, clock=ManualClock(NOON_S))
+    await reader.read()
+    models.append("*")
+    assert [budgets.obstacle("model", name, ALL) is None for name in models] == [True, False]
+    await reader.read()
+    await store.close()
+    assert [budgets.obstacle("model", name, ALL) for name in models] == [None, None]
+    assert sums(budgets, "model", "*")[0] == 10
 
 
 class Failing:
     """A store that has failed."""
 
-    async def usage(
-        self, *, since: str, until: str, by: Collection[Dimension], tenant: str | None
-    ) -> Sequence[StoredUsage]:
+    async def usage_changes(self, *, since: str, until: str) -> Mapping[str, int]:
         raise StoreError("the disk is gone")
 
 
 async def test_the_last_sums_stay_in_use_while_the_store_fails(caplog: pytest.LogCaptureFixture) -> None:
     store = await _store(used("2026-11-26", 10))
-    budgets, clock = Budgets(), ManualClock(NOON_S)
+    budgets, clock = in_dollars(), ManualClock(NOON_S)
     await BudgetReader(store, budgets, models=list, clock=clock).read()
     await store.close()
     failing = BudgetReader(Failing(), budgets, models=list, clock=clock)  # type: ignore[arg-type]

@@ -3,18 +3,17 @@
 import pytest
 
 from gateway.contracts.allowance import Allowance
-from gateway.limits.budgets import Budgets
 from gateway.limits.meters import Meters
 from gateway.limits.refusal import duration, fields_of, refusal
 from gateway.limits.rule import Over, Rule
 from gateway.limits.shared import SharedCounters
 from gateway.testing.clock import ManualClock
 
-from .limiting import BEGAN_S
+from .limiting import BEGAN_S, in_dollars
 
 
 def rules(*allowances: Allowance) -> list[Rule]:
-    meters, budgets = Meters(SharedCounters(places=1), place=0, clock=ManualClock(BEGAN_S)), Budgets()
+    meters, budgets = Meters(SharedCounters(places=1), place=0, clock=ManualClock(BEGAN_S)), in_dollars()
     return [Rule("key", f"k{i}", one, meters.of("key", f"k{i}"), budgets, f"k{i}") for i, one in enumerate(allowances)]
 
 

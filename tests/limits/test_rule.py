@@ -3,18 +3,19 @@
 import pytest
 
 from gateway.contracts.allowance import Allowance
+from gateway.errors import GatewayError
 from gateway.limits.budgets import Budgets, Spent
 from gateway.limits.meters import Meters
 from gateway.limits.rule import Over, Place, Rule
 from gateway.limits.shared import TICK_S, SharedCounters
 from gateway.testing.clock import ManualClock
 
-from .limiting import BEGAN_S
+from .limiting import BEGAN_S, in_dollars
 
 
 def rule(budgets: Budgets | None = None, **limits: object) -> Rule:
     meter = Meters(SharedCounters(places=1), place=0, clock=ManualClock(BEGAN_S)).of("key", "ci")
-    return Rule("key", "ci", Allowance(**limits), meter, budgets or Budgets(), "ci")  # type: ignore[arg-type]
+    return Rule("key", "ci", Allowance(**limits), meter, budgets or in_dollars(), "ci")  # type: ignore[arg-type]
 
 
 def taken(one: Rule, tokens: int | None) -> list[Place]:
@@ -57,10 +58,23 @@ def test_requests_that_are_settled_together_count_as_if_one_by_one() -> None:
     ],
 )
 def test_a_budget_that_is_used_up_lets_nothing_in(limits: dict[str, object], spent: Spent, limit: str) -> None:
-    budgets = Budgets()
+    budgets = in_dollars()
+    budgets.replace({}, models=(), currency="USD")
     one = rule(budgets, requests_per_minute=5, **limits)
     ((_, _, reserved, _),) = taken(one, None)
     assert reserved is None
-    budgets.replace({("key", "ci"): spent, ("key", "other"): Spent(9, 9, 9.0, 9.0)})
+    budgets.replace({("key", "ci"): spent, ("key", "other"): Spent(9, 9, 9.0, 9.0)}, models=(), currency="USD")
     assert one.take([], BEGAN_S, None, enters=True) == Over(one, limit, None)  # type: ignore[arg-type]
     assert (one.meter.used("requests", BEGAN_S), one.meter.present()) == (1, 1)
+
+
+@pytest.mark.parametrize(("currency", "why"), [("USD", "is not read from the store yet"), ("", "has no prices")])
+def test_a_budget_that_cannot_be_counted_lets_nothing_in(currency: str, why: str) -> None:
+    """And takes nothing of the other limits. A soft one refuses nobody."""
+    budgets = Budgets(lambda: currency)
+    one = rule(budgets, requests_per_minute=5, cost_per_day=1.0)
+    with pytest.raises(GatewayError, match=rf"^The key 'ci' has a budget, and .*{why}") as refused:
+        one.take([], BEGAN_S, None, enters=True)
+    assert (refused.value.code, refused.value.retry_after_s) == ("overloaded", 1.0)
+    assert (one.meter.used("requests", BEGAN_S), one.meter.present()) == (0, 0)
+    taken(rule(budgets, cost_per_day=1.0, soft=True), None)

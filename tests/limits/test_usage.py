@@ -1,19 +1,19 @@
 """What people see of a rule: each of its limits, and nothing of those that it has not."""
 
 from gateway.contracts.allowance import Allowance
-from gateway.limits.budgets import Budgets, Spent
+from gateway.limits.budgets import Spent
 from gateway.limits.meters import Meters
 from gateway.limits.rule import Rule
 from gateway.limits.shared import SharedCounters
 from gateway.limits.usage import Used, used_of
 from gateway.testing.clock import ManualClock
 
-from .limiting import BEGAN_S
+from .limiting import BEGAN_S, in_dollars
 
 
 def test_each_limit_is_shown_with_what_is_used_of_it() -> None:
-    budgets = Budgets()
-    budgets.replace({("tenant", "t"): Spent(tokens_day=7)})
+    budgets = in_dollars()
+    budgets.replace({("tenant", "t"): Spent(tokens_day=7)}, models=(), currency="USD")
     meter = Meters(SharedCounters(places=1), place=0, clock=ManualClock(BEGAN_S)).of("tenant", "t")
     allowance = Allowance(requests_per_minute=5, concurrent=2, tokens_per_day=100, soft=True)
     rule = Rule("tenant", "t", allowance, meter, budgets, "t")

@@ -14,7 +14,6 @@ from gateway.contracts.journal import StoredRun
 from gateway.errors import GatewayError
 from gateway.keys.in_use import KeysInUse
 from gateway.lanes.keys import LOCAL, StoredKeys
-from gateway.limits.budgets import Budgets
 from gateway.limits.meters import Meters
 from gateway.limits.shared import SharedCounters
 from gateway.plugins.stores.sqlite import SqliteStore
@@ -31,6 +30,7 @@ from gateway.testing.clock import ManualClock
 from gateway.tools.in_use import Equipment, InUse
 from gateway.tools.results import READ_RESULT, Results
 from gateway.usage.ledger import Ledger
+from tests.limits.limiting import in_dollars
 from tests.plugins.stores.records import new, run
 
 CLOCK = Clock(ManualClock())
@@ -61,7 +61,7 @@ async def assembled(folder: Path, store: SqliteStore | None = None, **content: o
             usage=Ledger(store, writer="w1", counters=ContextCounters(), clock=CLOCK),
             keys=KeysInUse(store, StoredKeys(), is_on=lambda: False, clock=CLOCK),
             meters=Meters(SharedCounters(places=1), place=0, clock=time.monotonic),
-            budgets=Budgets(),
+            budgets=in_dollars(),
         ),
     )
 

@@ -59,5 +59,14 @@ def budget_reader(shared: "Shared", settings: Callable[[], Settings]) -> BudgetR
     )
 
 
+def has_budgets(settings: Settings, shared: "Shared") -> bool:
+    """Return whether a budget is set: by the configuration, or for a key of the store."""
+    limits = settings.limits
+    sections = (*limits.tenants.values(), *limits.models.values(), *(one.limits for one in settings.upstreams))
+    configured = [one.allowance for one in (*sections, *(key.limits for key in settings.keys)) if one is not None]
+    stored = (key.caller.bounds.limits for key in shared.keys.accepted.by_digest.values())
+    return any(one is not None and one.has_budget for one in (*configured, *stored))
+
+
 def _allowances(sections: Mapping[str, AllowanceSettings]) -> Mapping[str, Allowance]:
     return {name: section.allowance for name, section in sections.items()}

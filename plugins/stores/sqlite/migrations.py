@@ -345,6 +345,14 @@ MIGRATIONS: Sequence[Migration] = (
         "CREATE INDEX keys_of_tenants ON keys (tenant, number)",
         "CREATE INDEX keys_by_end ON keys (coalesce(revoked_s, expires_s))",
     ),
+    (
+        # How often the usage of a day has changed, whoever changed it. The triggers are per row: SQLite has no others.
+        "CREATE TABLE usage_days (day TEXT PRIMARY KEY, changes INTEGER NOT NULL) WITHOUT ROWID",
+        """CREATE TRIGGER usage_additions_are_counted AFTER INSERT ON usage BEGIN
+            INSERT INTO usage_days VALUES (NEW.day, 1) ON CONFLICT (day) DO UPDATE SET changes = changes + 1; END""",
+        """CREATE TRIGGER usage_updates_are_counted AFTER UPDATE ON usage BEGIN
+            INSERT INTO usage_days VALUES (NEW.day, 1) ON CONFLICT (day) DO UPDATE SET changes = changes + 1; END""",
+    ),
 )
 
 

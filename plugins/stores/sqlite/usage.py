@@ -1,7 +1,7 @@
 """The usage of the SQLite store: the methods of `UsageStore`, on the threads of the store."""
 
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from gateway.plugin import DIMENSIONS, Dimension, StoredUsage
@@ -18,7 +18,9 @@ _ADD: Final = f"""INSERT INTO usage ({", ".join(USAGE.names)}) VALUES ({", ".joi
 _MARK: Final = "INSERT OR REPLACE INTO usage_writers (writer, added_s) VALUES (?, ?)"
 _UNMARK: Final = "DELETE FROM usage_writers WHERE writer = ?"
 _LOST: Final = "DELETE FROM usage_writers WHERE added_s < ? RETURNING added_s"
+_CHANGES: Final = "SELECT day, changes FROM usage_days WHERE day >= ? AND day <= ?"
 _PRUNE: Final = "DELETE FROM usage WHERE day < ?"
+_PRUNE_DAYS: Final = "DELETE FROM usage_days WHERE day < ?"
 
 
 class SqliteUsage(SqliteWork):
@@ -45,8 +47,15 @@ class SqliteUsage(SqliteWork):
         statement = _select(by, of_one=tenant is not None)
         return await self._all(USAGE, statement, (since, until, *(() if tenant is None else (tenant,))))
 
+    async def usage_changes(self, *, since: str, until: str) -> Mapping[str, int]:
+        return await self._read(lambda c: dict(c.execute(_CHANGES, (since, until)).fetchall()))
+
     async def prune_usage(self, *, before: str) -> int:
-        return await self._write(lambda c: c.execute(_PRUNE, (before,)).rowcount)
+        def prune(connection: sqlite3.Connection) -> int:
+            connection.execute(_PRUNE_DAYS, (before,))
+            return connection.execute(_PRUNE, (before,)).rowcount
+
+        return await self._write(prune)
 
 
 def _select(by: Collection[Dimension], *, of_one: bool) -> str:

@@ -1,5 +1,6 @@
 """What every store promises of usage."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from gateway.contracts.store import Store
@@ -81,3 +82,22 @@ async def test_old_usage_is_deleted(store: Store) -> None:
     assert await store.prune_usage(before="2026-11-12") == 2
     assert [row.day for row in await read(store, "day")] == ["2026-11-12"]
     assert await store.prune_usage(before="2026-11-12") == 0
+
+
+async def test_whether_the_usage_of_a_day_has_changed(store: Store) -> None:
+    """By new rows and by what is added to them, and of no other day."""
+    seen = [await changes(store)]
+    for day in ("2026-11-25", "2026-11-26", "2026-11-26"):
+        await store.add_usage([replace(ROW, day=day)], writer="a", now_s=1.0)
+        seen.append(await changes(store))
+    assert seen[0] == {}
+    assert seen[1].keys() == {"2026-11-25"}
+    assert seen[1]["2026-11-25"] == seen[2]["2026-11-25"] == seen[3]["2026-11-25"]
+    assert seen[2]["2026-11-26"] < seen[3]["2026-11-26"]
+    assert await store.usage_changes(since="2026-11-27", until="2026-11-30") == {}
+    await store.prune_usage(before="2026-11-26")
+    assert (await changes(store)).keys() == {"2026-11-26"}
+
+
+async def changes(store: Store) -> Mapping[str, int]:
+    return await store.usage_changes(since="2026-11-01", until="2026-11-26")

@@ -4,13 +4,12 @@ import time
 
 from gateway.clock import SystemClock
 from gateway.config import Settings
-from gateway.limits.budgets import Budgets
 from gateway.limits.limiter import Limiter
 from gateway.limits.meters import Meters
 from gateway.limits.shared import SharedCounters
 from gateway.server.lanes.limits import build_limiter
 from gateway.telemetry.counters import ContextCounters
-from tests.limits.limiting import caller
+from tests.limits.limiting import caller, in_dollars
 
 METERS = Meters(SharedCounters(places=1), place=0, clock=time.monotonic)
 
@@ -19,7 +18,7 @@ def limiter_of(**settings: object) -> Limiter:
     return build_limiter(
         Settings.model_validate(settings),
         meters=METERS,
-        budgets=Budgets(),
+        budgets=in_dollars(),
         clock=SystemClock(),
         counters=ContextCounters(),
     )

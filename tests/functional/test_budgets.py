@@ -1,0 +1,129 @@
+"""Budgets hold from the first request on: after a start, a reload, and while they cannot be counted."""
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateways import until_read
+
+from gateway.contracts.usage import StoredUsage
+from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.usage.ledger import day_of
+from tests.keys.keyring import ROOT, START_S, Keyring, keyring
+
+USAGE = {"usage": {"enabled": True}}
+BY_MODEL = {"passthrough": {"by_model": True}}
+#: So many rows take longer to read than a first request takes.
+MANY = 20_000
+SPENT = StoredUsage(
+    day_of(START_S), "acme", "root", "m", "up", "passthrough", "USD", requests=1, input=500, cost=7 * 10**9
+)
+
+
+async def put(place: Path, *rows: StoredUsage) -> None:
+    """Store usage, as a gateway that has ended."""
+    store = SqliteStore(str(place))
+    await store.open()
+    await store.add_usage(rows, writer="ended", now_s=START_S)
+    await store.end_usage("ended")
+    await store.close()
+
+
+def prices_in(folder: Path, currency: str) -> dict[str, object]:
+    """Usage with prices in a currency."""
+    file = folder / f"{currency}.yaml"
+    file.write_text(f"currency: {currency}\nprices: [{{model: '*', input: 1, output: 1}}]")
+    return {"usage": {"enabled": True, "prices": str(file)}}
+
+
+async def chat(ring: Keyring, model: str = "m", *, by: str = ROOT) -> tuple[int, Any]:
+    return await ring.ask("POST", "/v1/chat/completions", {"model": model, "messages": []}, by=by)
+
+
+async def test_a_budget_that_is_used_up_lets_nothing_through_after_a_start(tmp_path: Path) -> None:
+    """However much usage there is to read."""
+    place = tmp_path / "gateway.db"
+    await put(place, SPENT, *(replace(SPENT, tenant="other", key=f"k{number}") for number in range(MANY)))
+    async with keyring(place, root={"limits": {"tokens_per_day": 500}}, **USAGE) as ring:
+        status, refused = await chat(ring)
+        assert (status, refused["error"]["code"]) == (429, "insufficient_quota")
+        assert not ring.upstream.requests
+
+
+async def test_the_budget_of_a_key_that_was_made_at_run_time_holds_after_a_start_as_well(tmp_path: Path) -> None:
+    place = tmp_path / "gateway.db"
+    async with keyring(place, **USAGE) as ring:
+        made = await ring.made(limits={"tokens_per_day": 500})
+    await put(place, *(replace(SPENT, key=name) for name in ("ci", *map(str, range(MANY)))))
+    async with keyring(place, **USAGE) as ring:
+        assert (await chat(ring, by=made["key"]))[0] == 429
+
+
+async def test_a_store_that_cannot_be_read_at_a_start_lets_no_budget_be_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Requests without one go on, and so do the others once the store can be read."""
+    place = tmp_path / "gateway.db"
+    await put(place, SPENT)
+    with closing(sqlite3.connect(place)) as broken, broken:
+        broken.execute("ALTER TABLE usage RENAME TO away")
+    limits = {"models": {"m": {"tokens_per_day": 600}}}
+    async with keyring(place, limits=limits, **USAGE, **BY_MODEL) as ring:
+        sent = {"json": {"model": "m"}, "headers": {"X-Gateway-Key": ROOT}}
+        async with ring.session.post("/v1/chat/completions", **sent) as response:  # type: ignore[arg-type]
+            error = (await response.json())["error"]
+            assert (response.status, error["code"], response.headers["Retry-After"]) == (503, "overloaded", "1")
+        assert error["message"].startswith("The model 'm' has a budget, and what is used of it is not read from the ")
+        assert (await chat(ring, "n"))[0] == 200
+        assert "budgets cannot be read" in caplog.text
+        with closing(sqlite3.connect(place)) as mended, mended:
+            mended.execute("ALTER TABLE away RENAME TO usage")
+        await until_read(lambda: chat(ring), lambda answer: answer[0] == 200)
+        assert len(ring.upstream.requests) == 2
+
+
+async def test_a_budget_that_a_reload_brings_has_what_was_used_before(tmp_path: Path) -> None:
+    """From the first request after it on."""
+    place = tmp_path / "gateway.db"
+    await put(place, SPENT)
+    async with keyring(place, **USAGE, **BY_MODEL) as ring:
+        assert (await chat(ring))[0] == 200
+        await ring.gateway.reload({**ring.config, "limits": {"models": {"m": {"tokens_per_day": 500}}}})
+        assert (await chat(ring))[0] == 429
+        assert len(ring.upstream.requests) == 1
+
+
+async def test_a_budget_of_money_counts_in_the_currency_of_the_prices(tmp_path: Path) -> None:
+    """What was used in another one before a reload is none of it."""
+    place = tmp_path / "gateway.db"
+    await put(place, SPENT)
+    async with keyring(place, root={"limits": {"cost_per_day": 7}}, **prices_in(tmp_path, "USD")) as ring:
+        assert (await chat(ring))[0] == 429
+        await ring.gateway.reload({**ring.config, **prices_in(tmp_path, "EUR")})
+        assert (await chat(ring))[0] == 200
+        await ring.gateway.reload(ring.config)
+        assert (await chat(ring))[0] == 429
+
+
+async def test_a_budget_of_money_lets_nothing_through_once_prices_are_gone(tmp_path: Path) -> None:
+    """A reload that takes them away does not see the keys of the store: these refuse, until there are prices again."""
+    async with keyring(**prices_in(tmp_path, "USD")) as ring:
+        made = await ring.made(limits={"cost_per_month": 5})
+        other = await ring.made("other", limits={"tokens_per_day": 10_000})
+        await until_read(lambda: chat(ring, by=made["key"]), lambda answer: answer[0] == 200)
+        await ring.gateway.reload({**ring.config, **USAGE})
+        status, refused = await chat(ring, by=made["key"])
+        assert (status, refused["error"]["code"]) == (503, "overloaded")
+        assert "The key 'ci' has a budget, and this gateway has no prices" in refused["error"]["message"]
+        assert (await chat(ring, by=other["key"]))[0] == 200
+        await ring.gateway.reload(ring.config)
+        assert (await chat(ring, by=made["key"]))[0] == 200
+
+
+async def test_no_key_is_made_with_a_budget_that_cannot_be_counted(tmp_path: Path) -> None:
+    async with keyring(**USAGE) as ring:
+        body = {"name": "ci", "scopes": ["passthrough"], "limits": {"cost_per_day": 0.01}}
+        assert await ring.refused("POST", "/context/keys", body) == (400, "invalid_field", "limits.cost_per_day")
