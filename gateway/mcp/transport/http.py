@@ -3,14 +3,18 @@
 1. A request that fails is answered with an error of the protocol, so that it ends one call and not the connection.
 2. The connection ends when the server's address accepts no connection any more, when the server ended the session, or
    when it does not take a message that is no request: the SDK sends nothing else meanwhile.
+3. A redirect within the origin of the address (307, 308) is followed, and what comes later goes there at once. A call
+   of a tool is never sent again: by its first answer it may have run.
+4. A request that is cancelled by a message, as in the older era, is over: its connection is closed.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
+from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import anyio
 import httpx2
@@ -32,8 +36,13 @@ MAX_BYTES = 32 << 20  # of one answer or event, as of a line over standard outpu
 #: How long a server may take to accept a message that is no request: an answer to it, or a notification.
 ACCEPT_S = 30.0
 _FAREWELL_S = 2.0
-#: The id of the request that a task has posted.
-_POSTED: ContextVar[RequestId | None] = ContextVar("posted", default=None)
+#: Redirects that are followed in the life of a connection.
+REDIRECTS: Final = 5
+_REDIRECTED: Final = (307, 308)
+_CALL: Final = "tools/call"
+_CANCELLED: Final = "notifications/cancelled"
+#: The request that a task has posted.
+_POSTED: "ContextVar[_Post | None]" = ContextVar("posted", default=None)
 
 
 class HttpTransport:
@@ -66,7 +75,7 @@ class HttpTransport:
         )
         client = _Client(
             endpoint.url,
-            transport=answering,
+            answering,
             headers={**endpoint.headers, "Accept-Encoding": "identity"},
             timeout=None,  # a call has its own time, a stream has none, and a connection that of its pool
             trust_env=False,
@@ -145,14 +154,34 @@ class _Received:
 
 
 class _Client(httpx2.AsyncClient):
-    """A client of one address, which is read once and not for each request."""
+    """A client of one address, which is read once and not for each request; or of the one that it redirects to."""
 
-    def __init__(self, url: str, **settings: Any) -> None:
-        super().__init__(**settings)
+    def __init__(self, url: str, answering: "_Answering", **settings: Any) -> None:
+        super().__init__(transport=answering, **settings)
+        self._answering = answering
         self._text, self._url = url, httpx2.URL(url)
 
     def build_request(self, method: str, url: httpx2.URL | str, **parts: Any) -> httpx2.Request:
-        return super().build_request(method, self._url if url == self._text else url, **parts)
+        place = (self._answering.moved or self._url) if url == self._text else url
+        return super().build_request(method, place, **parts)
+
+
+class _Post:
+    """A request that was posted, until its answer has been read. `limit` is that of the wait for its head."""
+
+    def __init__(self, request_id: RequestId) -> None:
+        self.request_id = request_id
+        self.limit: asyncio.Timeout | None = None
+        self.stream: httpx2.AsyncByteStream | None = None
+        self.is_cancelled = False
+
+    async def cancel(self) -> None:
+        """End the request: nothing more is read of its answer."""
+        self.is_cancelled = True
+        if self.limit is not None and not self.limit.expired():
+            self.limit.reschedule(0.0)
+        if self.stream is not None:
+            await self.stream.aclose()
 
 
 class _Answering(httpx2.AsyncBaseTransport):
@@ -172,13 +201,35 @@ class _Answering(httpx2.AsyncBaseTransport):
         self._accept_limit_s = accept_limit_s
         self._requests = requests
         self._lost = lost
+        self._posts: dict[RequestId, _Post] = {}
+        self._redirects = 0
+        self.moved: httpx2.URL | None = None  # where the server is, as it says itself
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        message = orjson.loads(request.content) if request.method == "POST" else None
+        message: Json | None = orjson.loads(await request.aread()) if request.method == "POST" else None
+        if message is not None:
+            _POSTED.set(_Post(message["id"]) if is_request(message) else None)
+        post = _POSTED.get() if request.method in ("POST", "GET") else None
+        if post is not None and post.is_cancelled:  # its stream would be resumed
+            return _failure(409, "the request was cancelled")
+        if post is not None:
+            self._posts[post.request_id] = post
+        try:
+            response = await self._answer(request, message, post)
+        finally:
+            if post is not None and post.stream is None:
+                self._end(post)
+        if message is not None and message.get("method") == _CANCELLED:
+            await self._cancel(message.get("params"))
+        return response
+
+    async def _answer(self, request: httpx2.Request, message: Json | None, post: _Post | None) -> httpx2.Response:
         is_told = message is not None and not is_request(message)
         limit_s = self._accept_limit_s if is_told else _FAREWELL_S if request.method == "DELETE" else None
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(limit_s) as limit:
+                if post is not None:
+                    post.limit = limit
                 response = await self._sent(request)
         except httpx2.ConnectError as error:
             self._lost(str(error))
@@ -191,19 +242,58 @@ class _Answering(httpx2.AsyncBaseTransport):
             if is_told:
                 self._lost(f"it did not accept a message within {limit_s:g} s")
             return _failure(504, "the server gave no answer")
+        finally:
+            if post is not None:
+                post.limit = None
+        if response.status_code in _REDIRECTED:
+            return await self._redirected(request, message, post, response)
         if response.status_code == 404 and MCP_SESSION_ID in request.headers:
             self._lost("the server has ended the session")
         is_json = response.headers.get("content-type", "").lower().startswith("application/json")
         if response.status_code >= 400 and not is_json:
             await response.aclose()
             return _failure(response.status_code, f"it answered with HTTP {response.status_code}")
-        return strictly(
+        response = strictly(
             response,
-            request_id=_id_of(request.method, message),
+            request_id=None if post is None else post.request_id,
             limit_bytes=MAX_BYTES,
             requests=self._requests,
             lost=self._lost,
+            is_over=lambda: post is not None and post.is_cancelled,
         )
+        if post is not None:
+            assert isinstance(response.stream, httpx2.AsyncByteStream)
+            post.stream = response.stream
+            response.stream = _Posted(response.stream, ended=partial(self._end, post))
+        return response
+
+    async def _redirected(
+        self, request: httpx2.Request, message: Json | None, post: _Post | None, response: httpx2.Response
+    ) -> httpx2.Response:
+        if message is not None and message.get("method") == _CALL:
+            await response.aclose()
+            return _failure(502, "it redirects the call, which is not sent again, as it may have run")
+        if (place := _place_within(request.url, response.headers.get("location", ""))) is None:
+            return response  # the SDK says where it leads, and does not follow
+        await response.aclose()
+        if self._redirects == REDIRECTS:
+            return _failure(502, "it redirects again and again: write the address of the server itself in url")
+        self._redirects += 1
+        self.moved = place
+        again = httpx2.Request(
+            request.method, place, headers=request.headers, content=request.content, extensions=request.extensions
+        )
+        return await self._answer(again, message, post)
+
+    async def _cancel(self, params: object) -> None:
+        """End the request that a message has cancelled."""
+        request_id = params.get("requestId") if isinstance(params, dict) else None
+        if isinstance(request_id, str | int) and (post := self._posts.get(request_id)) is not None:
+            await post.cancel()
+
+    def _end(self, post: _Post) -> None:
+        if self._posts.get(post.request_id) is post:
+            del self._posts[post.request_id]
 
     async def aclose(self) -> None:
         await self._web.aclose()
@@ -222,14 +312,32 @@ class _Answering(httpx2.AsyncBaseTransport):
         return response
 
 
-def _id_of(method: str, message: Json | None) -> RequestId | None:
-    """Return the id of the request that was posted, or whose stream goes on; None: a notification, or nothing.
+class _Posted(httpx2.AsyncByteStream):
+    """The answer to a request that was posted. `ended` is called when it has been read, or is given up."""
 
-    The SDK resumes the stream of a request in the task that posted it, and takes any answer there for the right one.
-    """
-    if message is not None:
-        _POSTED.set(message.get("id"))
-    return _POSTED.get() if method in ("POST", "GET") else None
+    def __init__(self, stream: httpx2.AsyncByteStream, *, ended: Callable[[], None]) -> None:
+        self._stream = stream
+        self._ended = ended
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return aiter(self._stream)
+
+    async def aclose(self) -> None:
+        self._ended()
+        await self._stream.aclose()
+
+
+def _place_within(url: httpx2.URL, location: str) -> httpx2.URL | None:
+    """Return where a redirect leads, if that is at the same origin, or at the same name with TLS; else None."""
+    try:
+        place = url.join(location)
+    except httpx2.InvalidURL:
+        return None
+    is_same = (place.scheme, place.host, place.port) == (url.scheme, url.host, url.port)
+    is_safer = (url.scheme, url.port, place.scheme, place.port) == ("http", None, "https", None)
+    if not location or place.userinfo != url.userinfo or not (is_same or (is_safer and place.host == url.host)):
+        return None
+    return place
 
 
 def _failure(status: int, message: str, *, code: int = INTERNAL_ERROR) -> httpx2.Response:

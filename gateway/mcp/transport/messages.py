@@ -34,6 +34,8 @@ _EVENTS: Final = "text/event-stream"
 _BOM: Final = b"\xef\xbb\xbf"
 _ID_CHARS: Final = 40
 _PASSED_ON: Final = (b"event", b"id", b"retry")
+#: Milliseconds. The SDK takes any number, as -5, and the standard ignores what is none.
+_RETRY: Final = re.compile(rb"[0-9]{1,7}")
 
 
 async def read_message(content: bytes) -> object:
@@ -48,11 +50,13 @@ def strictly(
     limit_bytes: int,
     requests: Requests,
     lost: Callable[[str], object],
+    is_over: Callable[[], bool] = lambda: False,
 ) -> httpx2.Response:
     """Return an answer of which the SDK gets only messages with one reading. An event has at most so many bytes.
 
     It is the answer to the request of this id; None: to none, or to one that is not known. `lost` is called with the
     reason if what it writes is too much that is no message, or if `requests`, those of the server, are too many.
+    `is_over` returns whether the request was cancelled: an event stream that breaks off then is not to be resumed.
     """
     kind = response.headers.get("content-type", "").lower()
     stream = response.stream
@@ -61,7 +65,9 @@ def strictly(
         response.stream, read_as = _Whole(stream, request_id=request_id), _JSON
     elif kind.startswith(_EVENTS):
         read_as = _EVENTS
-        response.stream = _Events(stream, request_id=request_id, limit_bytes=limit_bytes, requests=requests, lost=lost)
+        response.stream = _Events(
+            stream, request_id=request_id, limit_bytes=limit_bytes, requests=requests, lost=lost, is_over=is_over
+        )
     else:
         return response
     if kind != read_as:  # it may name another charset, and what is written anew is UTF-8
@@ -108,15 +114,26 @@ class _Events(httpx2.AsyncByteStream):
         limit_bytes: int,
         requests: Requests,
         lost: Callable[[str], object],
+        is_over: Callable[[], bool],
     ) -> None:
         self._stream = stream
         self._request_id = request_id
         self._limit_bytes = limit_bytes
         self._requests = requests
         self._lost = lost
+        self._is_over = is_over
         self._noise = Noise()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for event in self._each():
+                yield event
+        except httpx2.StreamError:
+            if not self._is_over():
+                raise
+            yield _error("its request was cancelled")
+
+    async def _each(self) -> AsyncIterator[bytes]:
         held, searched, begun, turn = bytearray(), 0, False, Turn()
         async for piece in self._stream:
             held += piece
@@ -158,7 +175,7 @@ class _Events(httpx2.AsyncByteStream):
             value = value.removeprefix(b" ")
             if name == b"data":
                 data.append(value)
-            elif name in _PASSED_ON:
+            elif name in _PASSED_ON and (name != b"retry" or _RETRY.fullmatch(value)):
                 fields += b"%b: %b\n" % (name, value)
             await turn.pause()
         content = b"\n".join(data)

@@ -112,11 +112,11 @@ async def test_a_session_that_the_server_forgot() -> None:
     assert lost and lost[0] in ("the server has ended the session", "it does not accept connections")
 
 
-def stands_at(url: str, *, oauth: OAuth | None = None, **settings: float) -> Stand:
+def stands_at(url: str, *, oauth: OAuth | None = None, timeout: float = 30.0, **settings: float) -> Stand:
     def make_channel(lost: Callable[[str], None]) -> Channel:
         return HttpTransport(Endpoint(url=url, oauth=oauth), lost=lost, clock=Clock(), **settings)
 
-    return Stand(Config(name="web", url="http://x.invalid", start_timeout=12.0), make_channel)
+    return Stand(Config(name="web", url="http://x.invalid", start_timeout=12.0, timeout=timeout), make_channel)
 
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -292,3 +292,120 @@ async def test_a_server_may_ask_as_long_as_it_takes_the_answers(aiohttp_server: 
         await stand.running()
         assert "the id of its request is longer than 256 characters" in await stand.said("echo")
         assert server.answers == 0
+
+
+class Elsewhere:
+    """A server of the older era whose address leads to another path; calls lead further still if `calls` is set."""
+
+    def __init__(self, *, calls: bool = False, to: str = "/mcp/") -> None:
+        self.seen: list[tuple[str, str]] = []
+        self._calls, self._to = calls, to
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        message = await request.json() if request.method == "POST" else {"method": request.method}
+        method = message.get("method", "answer")
+        self.seen.append((request.path, method))
+        if request.path == "/mcp" or (self._calls and method == "tools/call"):
+            return web.Response(status=307, headers={"Location": self._to})
+        if "id" not in message:
+            return web.Response(status=202 if request.method == "POST" else 405)
+        info = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}
+        results = {
+            "initialize": info,
+            "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]},
+            "tools/call": {"content": [{"type": "text", "text": "hi"}]},
+        }
+        told = {"result": results[method]} if method in results else {"error": {"code": -32601, "message": "no"}}
+        return web.json_response({"jsonrpc": "2.0", "id": message["id"], **told})
+
+    async def site(self, aiohttp_server: AiohttpServer) -> str:
+        app = web.Application()
+        app.router.add_route("*", "/mcp{rest:/?}", self.answer)
+        return str((await aiohttp_server(app)).make_url("/mcp"))
+
+
+async def test_a_redirect_within_the_origin_is_followed_once(aiohttp_server: AiohttpServer) -> None:
+    """As of a slash at the end; what comes later goes there at once, calls included."""
+    server = Elsewhere()
+    async with stands_at(await server.site(aiohttp_server)) as stand:
+        await stand.running()
+        assert [await stand.said("echo") for _ in range(2)] == ["hi", "hi"]
+    assert [path for path, _ in server.seen].count("/mcp") == 1
+    assert [method for path, method in server.seen if path == "/mcp/"].count("tools/call") == 2
+
+
+async def test_a_call_that_is_redirected_is_not_sent_again(aiohttp_server: AiohttpServer) -> None:
+    """It may have run. It ends alone: the connection goes on."""
+    server = Elsewhere(calls=True)
+    async with stands_at(await server.site(aiohttp_server)) as stand:
+        await stand.running()
+        for sent in (1, 2):
+            assert "it redirects the call, which is not sent again" in await stand.said("echo")
+            assert [method for _, method in server.seen].count("tools/call") == sent
+        assert stand.session.condition().state == "running"
+
+
+async def test_redirects_without_end_are_not_followed(aiohttp_server: AiohttpServer) -> None:
+    """Nor is one that leads to itself."""
+    server = Elsewhere(to="/mcp")
+    async with stands_at(await server.site(aiohttp_server)) as stand:
+        await stand.changes.until(lambda: stand.session.condition().state == "error")
+        assert "it redirects again and again" in (stand.session.condition().error or "")
+
+
+@pytest.mark.parametrize("begins", [False, True])
+@pytest.mark.parametrize("resumable", [False, True])
+async def test_a_call_that_is_cancelled_leaves_no_connection(
+    begins: bool, resumable: bool, aiohttp_server: AiohttpServer
+) -> None:
+    """In the older era a message cancels it; its server may never answer, or never end its stream."""
+    server, ended = Elsewhere(), asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        message = await request.json() if request.method == "POST" else {}
+        if message.get("method") != "tools/call":
+            return await server.answer(request)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        try:
+            if begins:
+                await response.prepare(request)
+                await response.write(b"id: 1\ndata:\n\n" if resumable else b": \n\n")
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return response
+
+    app = web.Application()
+    app.router.add_route("*", "/mcp/", answer)
+    site = await aiohttp_server(app)
+    async with stands_at(str(site.make_url("/mcp/")), timeout=0.3) as stand:
+        await stand.running()
+        assert "did not answer within" in await stand.said("echo")
+        await asyncio.wait_for(ended.wait(), 5)
+        assert stand.session.condition().state == "running"
+    assert ("/mcp/", "notifications/cancelled") in server.seen
+    assert "GET" not in [method for _, method in server.seen]  # its stream is not resumed
+
+
+@pytest.mark.parametrize("retry", ["-5", "9" * 400, "x", "²"])
+async def test_an_odd_time_until_a_stream_is_resumed_is_ignored(retry: str, aiohttp_server: AiohttpServer) -> None:
+    """As the standard has it: the stream is resumed after the usual time, and has the answer."""
+    server, called = Elsewhere(), list[object]()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        message = await request.json() if request.method == "POST" else {}
+        if message.get("method") == "tools/call":
+            called.append(message["id"])
+            return web.Response(text=f"retry: {retry}\nid: 1\ndata:\n\n", content_type="text/event-stream")
+        if request.method == "GET" and request.headers.get("Last-Event-ID") == "1":
+            result = {"content": [{"type": "text", "text": "hi"}]}
+            told = json.dumps({"jsonrpc": "2.0", "id": called[0], "result": result})
+            return web.Response(text=f"data: {told}\n\n", content_type="text/event-stream")
+        return await server.answer(request)
+
+    app = web.Application()
+    app.router.add_route("*", "/mcp/", answer)
+    site = await aiohttp_server(app)
+    async with stands_at(str(site.make_url("/mcp/"))) as stand:
+        await stand.running()
+        assert await stand.said("echo") == "hi" and stand.session.condition().state == "running"
