@@ -54,7 +54,7 @@ class Hold(list[Place]):
             self[number] = rule, tick, None, entered
 
     def leave(self) -> bool:
-        """Be under way no longer. The tokens that are reserved stay so until the rules are settled.
+        """Be under way no longer. Whoever calls this settles the rules later, and does not call `end`.
 
         Return whether that should come at once: a rule has no mean yet to reserve by for the next request.
         """
