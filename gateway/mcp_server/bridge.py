@@ -31,6 +31,8 @@ Application: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Cor
 
 #: Fields of an answer that belong to the connection, which is ours.
 _OURS: Final = frozenset((b"connection", b"content-length", b"transfer-encoding", b"keep-alive"))
+#: Streams have no events that could be sent again: such a request opens a stream as any other.
+_RESUMED: Final = b"last-event-id"
 
 
 class Bridge:
@@ -94,7 +96,7 @@ def scope_of(visit: Visit) -> MutableMapping[str, Any]:
         "raw_path": path.encode("latin-1", "replace"),
         "query_string": query.encode("latin-1", "replace"),
         "root_path": "",
-        "headers": [(name.lower(), value) for name, value in request.raw_headers],
+        "headers": [(name, value) for key, value in request.raw_headers if (name := key.lower()) != _RESUMED],
         "user": _user(caller.name, caller.tenant),
         "state": {},
         SCOPE_KEY: visit,

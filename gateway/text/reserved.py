@@ -20,7 +20,7 @@ RESERVED: Final[Mapping[str, str]] = {
 }
 _JOINT: Final = "__"
 #: What changes the path that it stands in, whoever decodes it.
-_ELSEWHERE: Final = re.compile(r"[\\%]")
+_ELSEWHERE: Final = re.compile(r"[\\%{}]")
 #: The page of all services, beside the endpoint of each one.
 _PAGE: Final = "services"
 _UNSEEN: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
@@ -66,7 +66,7 @@ def _unfit(name: str) -> str | None:
     if _BLANK.search(name) or any(unicodedata.category(character) in _UNSEEN for character in name):
         return "has a character that does not show"
     if _ELSEWHERE.search(name) or not all(part.strip(".") for part in name.split("/")):
-        return "cannot stand in the path of a page: it has '\\' or '%', or a part of dots only"
+        return "cannot stand in the path of a page: it has one of \\ % { }, or a part of dots only"
     return f"is that of the page /mcp/{_PAGE}" if name == _PAGE else None
 
 

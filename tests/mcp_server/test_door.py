@@ -82,6 +82,15 @@ async def test_a_session_belongs_to_its_key_and_there_are_so_many() -> None:
             assert (await client.list_tools()).tools
 
 
+async def test_a_stream_that_is_to_be_resumed_begins_anew() -> None:
+    """There are no events to send again, whatever the client names as its last one."""
+    async with world() as made:
+        fields = await made.session() | {"Last-Event-ID": "anything/7"}
+        session = aiohttp.ClientSession(made.gateway.base_url)
+        async with session, session.get("/mcp", headers={**fields, "Accept": "text/event-stream"}) as stream:
+            assert (stream.status, stream.content_type) == (200, "text/event-stream")
+
+
 @pytest.mark.parametrize("again", [7, "7"])
 async def test_an_id_under_way_in_a_session_is_refused(again: int | str) -> None:
     """Nothing runs for it, the first call gets its answer, and the id is free afterwards and in other sessions."""
