@@ -15,8 +15,10 @@ import orjson
 
 from gateway.contracts.canonical import canonical
 from gateway.contracts.store import Json
-from gateway.mcp.schema_references import problem_of_references
+from gateway.mcp.schemas.patterns import PatternsError, Room, are_known, patterns_of, validator
+from gateway.mcp.schemas.references import problem_of_references
 from gateway.mcp.words import LINE_CHARS, described, hints_of, icons_of, one_line, visible
+from gateway.turns import Work
 
 TOOLS_LIMIT: Final = 500
 SCHEMA_BYTES: Final = 64 << 10
@@ -67,17 +69,19 @@ class _UnfitError(Exception):
     """The reason why a tool is left out."""
 
 
-def read_definitions(tools: Sequence[Any]) -> Definitions:
-    """Read the entries of `tools/list` as the server wrote them, of any shape."""
+def read_definitions(tools: Sequence[Any]) -> Work[Definitions]:
+    """Read the entries of `tools/list` as the server wrote them, of any shape, in parts: a schema may take long."""
     found: dict[str, Definition] = {}
     left_out: list[str] = []
     room_bytes = shown_bytes = SCHEMAS_BYTES
+    room = Room()
     for place, tool in enumerate(tools[:TOOLS_LIMIT]):
+        yield
         try:
             name = _name(tool)
             if name in found:
                 raise _UnfitError("it is listed twice")
-            schema, size_bytes = _schema(tool.get("inputSchema"), room_bytes=room_bytes)
+            schema, size_bytes = yield from _schema(tool.get("inputSchema"), room_bytes=room_bytes, room=room)
         except _UnfitError as reason:
             left_out.append(f"the tool {_shown_name(tool, place)} is left out: {reason}")
             continue
@@ -93,6 +97,7 @@ def read_definitions(tools: Sequence[Any]) -> Definitions:
         icons, size_bytes = _icons(tool.get("icons"), room_bytes=shown_bytes)
         shown_bytes -= size_bytes
         output_schema, annotations = beside
+        output = yield from _output(output_schema, room=room)
         found[name] = Definition(
             name,
             description,
@@ -103,7 +108,7 @@ def read_definitions(tools: Sequence[Any]) -> Definitions:
             output_schema,
             annotations,
             icons,
-            _output(output_schema),
+            output,
         )
     if len(tools) > TOOLS_LIMIT:
         left_out.append(f"the list has {len(tools):,} tools: all after the first {TOOLS_LIMIT} are left out")
@@ -160,7 +165,7 @@ def _name(tool: Any) -> str:
     return name
 
 
-def _schema(schema: Any, *, room_bytes: int) -> tuple[Json, int]:
+def _schema(schema: Any, *, room_bytes: int, room: Room) -> Work[tuple[Json, int]]:
     """Return the cleaned schema and its size in bytes. Raises _UnfitError."""
     if not isinstance(schema, dict):
         raise _UnfitError("its schema is no JSON object")
@@ -176,14 +181,23 @@ def _schema(schema: Any, *, room_bytes: int) -> tuple[Json, int]:
         raise _UnfitError(f"its schema has {size_bytes:,} bytes, which is more than {SCHEMA_BYTES:,}")
     if size_bytes > room_bytes:
         raise _UnfitError(f"the schemas of all tools have more than {SCHEMAS_BYTES:,} bytes together")
+    cleaned: Json = _cleaned({**schema, "type": "object"})
+    yield from _compiled(cleaned, room)
+    return cleaned, size_bytes
+
+
+def _compiled(schema: Json, room: Room) -> Work[jsonschema_rs.Validator]:
+    """Compile a schema that is small and flat enough. Raises _UnfitError."""
     if (problem := problem_of_references(schema)) is not None:
         raise _UnfitError(problem)
-    cleaned: Json = _cleaned({**schema, "type": "object"})
+    yield
     try:
-        jsonschema_rs.validator_for(cleaned, offline=True, pattern_options=jsonschema_rs.RegexOptions())
+        yield from room.take(schema)
+        return validator(schema)
+    except PatternsError as error:
+        raise _UnfitError(str(error)) from None
     except ValueError as broken:
         raise _UnfitError(f"its schema is broken: {one_line(str(broken))}") from None
-    return cleaned, size_bytes
 
 
 def _part(value: Any, *, room_bytes: int) -> tuple[Json | None, int]:
@@ -200,32 +214,16 @@ def _part(value: Any, *, room_bytes: int) -> tuple[Json | None, int]:
     return cleaned, size_bytes
 
 
-def _output(schema: Json | None) -> jsonschema_rs.Validator | None:
+def _output(schema: Json | None, *, room: Room) -> Work[jsonschema_rs.Validator | None]:
     """Return what checks content by an output schema; None if a client could not use that."""
-    if schema is None or problem_of_references(schema) is not None or not all(map(_is_pattern, _patterns(schema))):
+    if schema is None:
         return None
     try:
-        return jsonschema_rs.validator_for(schema, offline=True, pattern_options=jsonschema_rs.RegexOptions())
-    except ValueError:
+        compiled = yield from _compiled(schema, room)
+    except _UnfitError:
         return None
-
-
-def _patterns(schema: Any) -> Iterator[Any]:
-    """Yield the patterns of a schema, which must be flat enough to recurse."""
-    if isinstance(schema, dict):
-        yield from (schema["pattern"],) if isinstance(schema.get("pattern"), str) else ()
-        yield from schema["patternProperties"] if isinstance(schema.get("patternProperties"), dict) else ()
-    for inner in _inside(schema):
-        yield from _patterns(inner)
-
-
-def _is_pattern(text: str) -> bool:
-    """Return whether a pattern is one in Python, too, by which the protocol's own client checks."""
-    try:
-        re.compile(text)
-    except (re.error, RecursionError, OverflowError):
-        return False
-    return True
+    yield
+    return compiled if (yield from are_known(tuple(patterns_of(schema)))) else None
 
 
 def _icons(value: Any, *, room_bytes: int) -> tuple[Sequence[Json], int]:

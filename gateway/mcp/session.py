@@ -56,6 +56,7 @@ from gateway.mcp.sdk import IMPORTING, MISSING_SDK, silence
 from gateway.mcp.transport.process import StartError
 from gateway.mcp.types import Channel, Config, MakeChannel
 from gateway.trace_context import ToolTrace
+from gateway.turns import in_turns
 
 if TYPE_CHECKING:
     from gateway.mcp.connection import McpConnection
@@ -237,7 +238,7 @@ class Session:
             operation.error_type = "failed"
             listed, problems = await connection.tools()
             operation.error_type = ""
-        definitions = read_definitions(listed)
+        definitions = await in_turns(read_definitions(listed))
         self.definitions = Definitions(definitions.tools, (*problems, *definitions.left_out))
         for problem in self.definitions.left_out[:_MOST_LOGGED]:
             log.warning("service %r: %s", self._server.name, problem)

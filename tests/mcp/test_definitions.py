@@ -1,5 +1,6 @@
 """A server's definitions of its tools, checked and cleaned."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -14,6 +15,7 @@ from gateway.mcp.definitions import (
     SCHEMAS_BYTES,
     TOOLS_LIMIT,
     Definition,
+    Definitions,
     definition_hash,
     document_of,
     facing_of,
@@ -21,8 +23,13 @@ from gateway.mcp.definitions import (
     read_definitions,
 )
 from gateway.mcp.words import DESCRIPTION_CHARS, LINE_CHARS, visible
+from gateway.turns import at_once
 
 OBJECT = {"type": "object"}
+
+
+def listed(tools: Sequence[Any]) -> Definitions:
+    return at_once(read_definitions(tools))
 
 
 def tool(**said: Any) -> dict[str, Any]:
@@ -30,14 +37,14 @@ def tool(**said: Any) -> dict[str, Any]:
 
 
 def read(**said: Any) -> Definition:
-    found = read_definitions([tool(**said)])
+    found = listed([tool(**said)])
     assert found.left_out == ()
     return found.tools[said.get("name", "odd")]
 
 
 def refused(**said: Any) -> str:
     """Why the only tool was left out."""
-    found = read_definitions([tool(**said)])
+    found = listed([tool(**said)])
     assert not found.tools
     return found.left_out[0].partition(" is left out: ")[2]
 
@@ -148,7 +155,7 @@ def test_depth_and_size_are_bounded() -> None:
     large = {"type": "object", "title": "x" * (SCHEMA_BYTES - 40)}
     assert read(inputSchema=large)
     assert "which is more than 65,536" in refused(inputSchema={**large, "title": "x" * SCHEMA_BYTES})
-    found = read_definitions([tool(name=f"t{n}", inputSchema=large) for n in range(20)])
+    found = listed([tool(name=f"t{n}", inputSchema=large) for n in range(20)])
     assert len(found.tools) == SCHEMAS_BYTES // SCHEMA_BYTES
     assert found.left_out[0].endswith("the schemas of all tools have more than 1,048,576 bytes together")
 
@@ -160,14 +167,14 @@ def test_a_schema_without_a_type_is_an_object() -> None:
 
 def test_ten_thousand_tools_are_five_hundred() -> None:
     """M12: the first ones, and one sentence on the rest."""
-    found = read_definitions([tool(name=f"t{n}") for n in range(10_000)])
+    found = listed([tool(name=f"t{n}") for n in range(10_000)])
     assert list(found.tools) == [f"t{n}" for n in range(TOOLS_LIMIT)]
     assert found.left_out == ("the list has 10,000 tools: all after the first 500 are left out",)
 
 
 def test_the_second_of_a_name_is_left_out() -> None:
     """The first one keeps its name, and the others are kept."""
-    found = read_definitions([tool(), tool(description="Another."), tool(name="other"), 5, {"name": "a\u200b\n"}])
+    found = listed([tool(), tool(description="Another."), tool(name="other"), 5, {"name": "a\u200b\n"}])
     assert {name: kept.description for name, kept in found.tools.items()} == {"odd": "Does it.", "other": "Does it."}
     assert found.left_out == (
         "the tool 'odd' is left out: it is listed twice",
@@ -208,8 +215,73 @@ def test_the_worst_list_takes_no_long_time() -> None:
     properties = {f"p{n}": {"$ref": "#/$defs/a"} for n in range(2000)}
     schema = {"type": "object", "properties": properties, "$defs": {"a": {}}}
     effort = Effort()
-    read_definitions([tool(name=f"t{n}", inputSchema=schema) for n in range(500)])
+    listed([tool(name=f"t{n}", inputSchema=schema) for n in range(500)])
     assert effort.cpu_s < 10
+
+
+def patterned(count: int, pattern: str = r"^(?:[a-z]{1,60}|\w{1,50}){1,40}") -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {f"p{n}": {"type": "string", "pattern": f"{pattern}{n}$"} for n in range(count)},
+    }
+
+
+def test_patterns_that_take_long_to_compile_leave_a_tool_out() -> None:
+    """60 KB of them took 19 s and 0.9 GB. A tool that is listed after it is kept."""
+    effort = Effort()
+    many = patterned(700)
+    found = listed([*(tool(name=f"t{n}", inputSchema=many, outputSchema=many) for n in range(4)), tool()])
+    assert list(found.tools) == ["odd"]
+    assert {line.partition(": ")[2] for line in found.left_out} == {
+        "its schema has patterns that take too long to compile"
+    }
+    assert effort.cpu_s < 3
+
+
+def test_an_output_schema_with_such_patterns_is_not_used() -> None:
+    """The tool itself is."""
+    kept = read(outputSchema=patterned(700))
+    assert kept.output is None and kept.output_schema == patterned(700) and "outputSchema" not in facing_of(kept)
+
+
+def test_the_patterns_of_all_tools_are_bounded() -> None:
+    """Those that fit are kept, and a tool without patterns after them."""
+    tools = [tool(name=f"t{n}", inputSchema=patterned(20, "^[a-z]+-")) for n in range(100)]
+    found = listed([*tools, tool(inputSchema=patterned(0))])
+    assert 40 < len(found.tools) < 60 and "odd" in found.tools
+    reasons = {line.partition(": ")[2] for line in found.left_out}
+    assert reasons == {"its schema has patterns, and those of all tools take too long to compile"}
+
+
+@pytest.mark.parametrize("keyword", ["allOf", "anyOf"])
+def test_a_schema_that_doubles_with_each_reference_is_left_out(keyword: str) -> None:
+    """64 levels of it are 3 KB; a call's arguments were checked against all 2^64 copies."""
+    parts: dict[str, Any] = {f"d{n}": {keyword: [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(64)}
+    schema = {
+        "type": "object",
+        "properties": {"x": {"$ref": "#/$defs/d0"}},
+        "$defs": {**parts, "d64": {"type": "string"}},
+    }
+    assert refused(inputSchema=schema) == "its schema has more than 10,000 parts, those that it refers to included"
+    assert read(outputSchema=schema).output is None
+
+
+def test_a_list_is_read_in_short_parts() -> None:
+    """What a server may write that takes longest: nobody else waits for more than one part of it."""
+    schemas = [
+        patterned(700),
+        patterned(50, r"^(?i)[\u0100-\uffff]"),
+        patterned(20, r"^\S{1,255}"),
+        {"type": "object", "properties": {f"{n}": {"not": {}} for n in range(4200)}},
+        {"type": "object", "properties": {f"x{n}": {"type": "string", "minLength": n} for n in range(1200)}},
+    ]
+    parts_s: list[float] = []
+    work = read_definitions([tool(name=f"t{n}", inputSchema=one, outputSchema=one) for n, one in enumerate(schemas)])
+    effort = Effort()
+    for _ in work:
+        parts_s.append(effort.cpu_s)
+        effort = Effort()
+    assert max(parts_s) < 0.25, f"a part took {max(parts_s):.2f} s of CPU time, usual is 0.05 s"
 
 
 JSON = st.recursive(
@@ -232,7 +304,7 @@ TOOL = st.fixed_dictionaries({}, optional=dict.fromkeys(("name", "title", "descr
 )
 def test_any_json_is_read(tools: list[Any]) -> None:
     """Each entry is a definition or has a reason, and what is kept shows as it is."""
-    found = read_definitions(tools)
+    found = listed(tools)
     assert len(found.tools) + len(found.left_out) == len(tools)
     for kept in found.tools.values():
         assert orjson.dumps(document_of(kept))
@@ -257,7 +329,7 @@ def test_a_person_compares_all_that_is_hashed() -> None:
 def test_what_a_person_compares_is_bounded_over_all_tools() -> None:
     """A server that fills it leaves the later ones without."""
     many = [tool(name=f"t{i}", outputSchema={"x": "y" * 60_000}) for i in range(30)]
-    shown = [one.output_schema is not None for one in read_definitions(many).tools.values()]
+    shown = [one.output_schema is not None for one in listed(many).tools.values()]
     assert shown == [True] * 17 + [False] * 13
 
 

@@ -3,6 +3,7 @@
 from gateway.mcp.definitions import facing_of, read_definitions
 from gateway.mcp.facing import Facing
 from gateway.mcp.service import McpService
+from gateway.turns import at_once
 
 
 def test_a_service_of_mcp_faces_clients() -> None:
@@ -15,7 +16,7 @@ def test_icons_are_bounded_and_of_no_file() -> None:
     tool = {"name": "a", "inputSchema": {"type": "object"}, "title": "A"}
     icons = [{"src": "https://e/x.png"}, {"src": "file:///x"}, {"src": "javascript:x"}, 5]
     plain, shown, huge = (
-        read_definitions([{**tool, **more}]).tools["a"]
+        at_once(read_definitions([{**tool, **more}])).tools["a"]
         for more in ({}, {"icons": icons}, {"icons": [{"src": "https://e/" + "x" * (1 << 17)}]})
     )
     assert facing_of(shown) == {"title": "A", "icons": [{"src": "https://e/x.png"}]}

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measuring import Effort
 
-from gateway.mcp.schema_references import problem_of_references
+from gateway.mcp.schemas.references import UNFOLDED_LIMIT, problem_of_references
 
+TOO_MANY = "its schema has more than 10,000 parts, those that it refers to included"
 NODE = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
 
 
@@ -63,14 +64,80 @@ def test_a_reference_to_nothing_is_named(reference: str) -> None:
 
 
 def test_depth_and_size_cost_time_in_proportion() -> None:
-    """100,000 levels and 50,000 references to the same place are done in a second."""
+    """100,000 levels and 50,000 references to the same place are counted in a second."""
     deep: dict[str, Any] = {}
     for _ in range(100_000):
         deep = {"items": deep}
     wide = {"properties": {f"p{n}": {"$ref": "#/$defs/a"} for n in range(50_000)}, "$defs": {"a": {}}}
     effort = Effort()
-    assert problem_of_references(deep) is problem_of_references(wide) is None
+    assert problem_of_references(deep) == problem_of_references(wide) == TOO_MANY
     assert effort.cpu_s < 5
+
+
+def doubling(levels: int, **beside: Any) -> dict[str, Any]:
+    """A schema with 2 ** levels ways to its last part; each part has the keywords `beside`."""
+    parts = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2, **beside} for n in range(levels)}
+    return {"properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": {**parts, f"d{levels}": {"type": "string"}}}
+
+
+def chain(levels: int, **beside: Any) -> dict[str, Any]:
+    parts = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}], **beside} for n in range(levels)}
+    return {"$ref": "#/$defs/d0", "$defs": {**parts, f"d{levels}": {}}}
+
+
+def test_a_part_counts_as_often_as_it_is_referred_to() -> None:
+    """A validator goes all these ways."""
+    assert problem_of_references(doubling(10)) is problem_of_references(chain(1000)) is None
+    assert problem_of_references(doubling(12)) == problem_of_references(doubling(400)) == TOO_MANY
+    flat = {"properties": {f"p{n}": {"$ref": "#/$defs/a"} for n in range(UNFOLDED_LIMIT // 2 - 2)}, "$defs": {"a": {}}}
+    assert problem_of_references(flat) is None
+
+
+@pytest.mark.parametrize("keyword", ["unevaluatedProperties", "unevaluatedItems"])
+def test_what_is_unevaluated_counts_again(keyword: str) -> None:
+    """A compiler goes over the parts beneath once for each of these keywords above them."""
+    assert problem_of_references(chain(40, **{keyword: False})) is None
+    assert problem_of_references(chain(400, **{keyword: False})) == TOO_MANY
+    assert problem_of_references({"properties": {keyword: {"type": "string"}}}) is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        (
+            {"$defs": {"a": {"$anchor": "x"}, "b": {"$dynamicAnchor": "x"}}},
+            "its schema has two parts of the name 'x'",
+        ),
+        (
+            {"$defs": {"a": {"$id": "https://x/y", "$ref": "#/$defs/b", "$defs": {"b": {}}}, "b": {}}},
+            "its schema has references, and parts with an $id of their own",
+        ),
+        (
+            {
+                "$schema": "http://json-schema.org/draft-04/schema#",
+                "definitions": {"a": {"id": "y", "items": {"$ref": "#/definitions/b"}}, "b": {}},
+            },
+            "its schema has references, and parts with an $id of their own",
+        ),
+    ],
+)
+def test_a_reference_has_one_target(schema: dict[str, Any], problem: str) -> None:
+    """Else a compiler may follow another one than was checked."""
+    assert problem_of_references(schema) == problem
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$id": "https://x/y", "properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {}}},
+        {"properties": {"a": {"$id": "#/properties/a"}, "b": {"$id": "#/properties/b"}}},
+        {"properties": {"$id": {"$ref": "#/$defs/b"}, "a": {"default": {"id": "x"}}}, "$defs": {"b": {}}},
+        {"$defs": {"a": {"$anchor": "x", "$dynamicAnchor": "x"}}},
+    ],
+)
+def test_names_that_lead_nowhere_else(schema: dict[str, Any]) -> None:
+    """The name of the schema itself, names without references, and properties that are called so."""
+    assert problem_of_references(schema) is None
 
 
 JSON = st.recursive(
@@ -85,4 +152,4 @@ JSON = st.recursive(
 def test_any_json_gets_an_answer(schema: dict[str, Any]) -> None:
     """Whatever stands where."""
     problem = problem_of_references(schema)
-    assert problem is None or problem.startswith("its schema refers to ")
+    assert problem is None or problem.startswith(("its schema refers to ", "its schema has "))

@@ -1,0 +1,124 @@
+"""The references within a JSON Schema of a stranger: all must lead to places in the same schema, and none in a circle.
+
+Nothing is ever fetched: a schema that refers to anything else is refused before it is compiled. So is one that is small
+only as long as its references are not followed: a compiler and a validator follow them, each as often as it is met.
+"""
+
+from typing import Any, Final
+from urllib.parse import unquote
+
+#: Objects and lists of a schema, with a copy of its target in the place of each reference. What stands beneath
+#: `unevaluated...` counts once more: it is compiled once more.
+UNFOLDED_LIMIT: Final = 10_000
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_UNEVALUATED: Final = ("unevaluatedProperties", "unevaluatedItems")
+#: In the schema itself these count only where they are referred to.
+_DEFINITIONS: Final = ("$defs", "definitions")
+_ANCHORS: Final = ("$anchor", "$dynamicAnchor")
+_SHOWN_CHARS: Final = 200
+
+
+class _RefusedError(Exception):
+    """The problem of the references in a schema."""
+
+
+def problem_of_references(schema: dict[str, Any]) -> str | None:
+    """Return the problem of the references in a schema, or None. Linear in its size; it may be nested to any depth."""
+    try:
+        unfolded = _unfolded(schema, _anchors(schema))
+    except _RefusedError as refused:
+        return str(refused)
+    if unfolded > UNFOLDED_LIMIT:
+        return f"its schema has more than {UNFOLDED_LIMIT:,} parts, those that it refers to included"
+    return None
+
+
+def _unfolded(schema: dict[str, Any], anchors: dict[str, Any]) -> int:
+    """Return what the schema has of the `UNFOLDED_LIMIT`. Raises _RefusedError."""
+    entered: set[int] = set()
+    parts: dict[int, int] = {}  # of what is left for good
+    again: dict[int, int] = {}
+    # Depth first along what contains and what refers: containment alone is a tree, so a circle goes over a reference.
+    stack: list[tuple[Any, list[Any] | None]] = [(schema, None)]
+    while stack:
+        node, inside = stack.pop()
+        if inside is not None:
+            parts[id(node)] = 1 + sum(parts[id(inner)] for inner in inside)
+            repeated = parts[id(node)] if isinstance(node, dict) and any(key in node for key in _UNEVALUATED) else 0
+            again[id(node)] = repeated + sum(again[id(inner)] for inner in inside)
+            continue
+        if id(node) in parts:
+            continue
+        if id(node) in entered:
+            raise _RefusedError("its schema refers to itself in a circle")
+        entered.add(id(node))
+        followed = [(key, inner) for key, value in _entries(node) for inner in _followed(schema, key, value, anchors)]
+        stack.append((node, [inner for key, inner in followed if node is not schema or key not in _DEFINITIONS]))
+        stack += [(inner, None) for _, inner in followed]
+    return parts[id(schema)] + again[id(schema)]
+
+
+def _followed(schema: dict[str, Any], key: str, value: Any, anchors: dict[str, Any]) -> list[Any]:
+    """Return the object or list that stands at a key, or that a reference there leads to. Raises _RefusedError."""
+    if key in _REFERENCES and isinstance(value, str):
+        inner = _target(schema, value, anchors)
+        if inner is None:
+            raise _RefusedError(_refused(value))
+    else:
+        inner = value
+    return [inner] if isinstance(inner, dict | list) else []
+
+
+def _entries(node: Any) -> list[tuple[str, Any]]:
+    return list(node.items()) if isinstance(node, dict) else [("", item) for item in node]
+
+
+def _anchors(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the places that have names of their own, by name. Raises _RefusedError where a reference has two targets.
+
+    A part with a base of its own (`$id`, in draft 4 `id`) beside references is refused: there `#` is another place.
+    """
+    found: dict[str, Any] = {}
+    within: set[str] = set()  # the keys of texts, those of the schema itself only as far as they are references
+    is_draft_4 = False
+    stack: list[Any] = [schema]
+    while stack:
+        node = stack.pop()
+        for key, value in _entries(node):
+            if isinstance(value, dict | list):
+                stack.append(value)
+            elif isinstance(value, str):
+                if key in _ANCHORS and found.setdefault(value, node) is not node:
+                    raise _RefusedError(f"its schema has two parts of the name {value[:_SHOWN_CHARS]!r}")
+                is_draft_4 = is_draft_4 or (key == "$schema" and "draft-04" in value)
+                if key in _REFERENCES or node is not schema:
+                    within.add(key)
+    if not within.isdisjoint(_REFERENCES) and ("$id" in within or (is_draft_4 and "id" in within)):
+        raise _RefusedError("its schema has references, and parts with an $id of their own")
+    return found
+
+
+def _target(schema: dict[str, Any], reference: str, anchors: dict[str, Any]) -> Any:
+    """Return the target of a reference (RFC 6901 in a fragment); None: it is outside of the schema, or nowhere."""
+    if not reference.startswith("#"):
+        return None
+    fragment = unquote(reference[1:])
+    if fragment and not fragment.startswith("/"):
+        return anchors.get(fragment)
+    node: Any = schema
+    for step in fragment.split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, dict):
+            node = node.get(key)
+        elif isinstance(node, list) and key.isascii() and key.isdigit() and len(key) < 9:
+            node = node[int(key)] if int(key) < len(node) else None
+        else:
+            return None
+    return node
+
+
+def _refused(reference: str) -> str:
+    shown = repr(reference[:_SHOWN_CHARS])
+    if reference.startswith("#"):
+        return f"its schema refers to {shown}, which is not in it"
+    return f"its schema refers to {shown}, and nothing outside of a schema is ever fetched"
