@@ -18,9 +18,12 @@ from gateway.cli.litellm.deployments import (
     is_whole,
     variable_of,
 )
+from gateway.config.values.scalars import LONGEST_LABEL
 from gateway.config.values.units import parse_positive_duration
 
 _BALANCE: Final[Mapping[str, str]] = {"simple-shuffle": "weighted", "least-busy": "least_loaded"}
+#: So much of a name that is too long is shown.
+_SHOWN_CHARS: Final = 40
 #: Settings that are translated, by section.
 _ROUTER: Final = frozenset(
     ("routing_strategy", "num_retries", "fallbacks", "allowed_fails", "cooldown_time", "timeout", "model_group_alias")
@@ -88,7 +91,7 @@ def translated(config: Mapping[str, Any], environ: Mapping[str, str]) -> Transla
     keys = _keys(general, environ, told)
     told.data["listen"] = "0.0.0.0:4000" if keys else "127.0.0.1:4000"
     told.data["upstreams"] = upstreams.written()
-    if models := {name: {"use": use} for name, use in uses.items() if not _is_plain(name, use)}:
+    if models := {name: {"use": use} for name, use in uses.items() if _is_alias(name, use, told)}:
         told.data["models"] = models
     if keys:
         told.data["keys"] = keys
@@ -273,9 +276,17 @@ def _aliases(router: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(str(a), str(t.get("model") if isinstance(t, dict) else t)) for a, t in aliases.items()]
 
 
-def _is_plain(name: str, use: Sequence[Mapping[str, str]]) -> bool:
-    """Return whether a name needs no alias: it is the one model's own."""
-    return [one["model"] for one in use] == [escaped(name)]
+def _is_alias(name: str, use: Sequence[Mapping[str, str]], told: Translation) -> bool:
+    """Return whether a name becomes an alias: it is not the one model's own, and no longer than one may be."""
+    if [one["model"] for one in use] == [escaped(name)]:
+        return False
+    if len(name) > LONGEST_LABEL:
+        told.notes.append(
+            f"{shown(name[:_SHOWN_CHARS])}...: no alias has more than {LONGEST_LABEL} characters, so this name is left "
+            "out: give it a shorter one"
+        )
+        return False
+    return True
 
 
 def _keys(general: Mapping[str, Any], environ: Mapping[str, str], told: Translation) -> list[dict[str, Any]]:

@@ -13,7 +13,8 @@ _FLAG_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False,
 _COUNT = re.compile(r"[-+]?[0-9]{1,18}\Z")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_LONGEST_LABEL = 128
+#: Characters of a name for people, at most.
+LONGEST_LABEL = 128
 
 
 def parse_text(value: object) -> str:
@@ -74,8 +75,8 @@ parse_name = matching(_NAME, "expected 1 to 64 letters, digits, '.', '_' or '-',
 def parse_label(value: object) -> str:
     """Parse a name for people: any text of one line."""
     text = parse_text(value)
-    if not text.strip() or len(text) > _LONGEST_LABEL or _CONTROL.search(text):
-        raise ValueError(f"expected 1 to {_LONGEST_LABEL} characters in one line")
+    if not text.strip() or len(text) > LONGEST_LABEL or _CONTROL.search(text):
+        raise ValueError(f"expected 1 to {LONGEST_LABEL} characters in one line")
     return text
 
 

@@ -58,6 +58,20 @@ def test_names_and_fallbacks_are_aliases(told: Translation) -> None:
     assert models == {"gpt-4o": gpt, "gpt-4": gpt, "llama": llama, "hidden": llama}
 
 
+def test_names_that_are_too_long_for_an_alias_are_left_out() -> None:
+    """Of entries and of `model_group_alias`. One that is the model's own may be as long as it likes."""
+    entries = [
+        {"model_name": name, "litellm_params": {"model": f"openai/{model}"}}
+        for name, model in (("n" * 129, "m"), ("k" * 128, "m"), ("o" * 129, "o" * 129))
+    ]
+    aliases = {"model_group_alias": {"a" * 129: "k" * 128}}
+    told = translated({"model_list": entries, "router_settings": aliases}, {})
+    assert [*told.data["models"]] == ["k" * 128]
+    assert told.data["upstreams"][0]["models"] == ["m", "o" * 129]
+    left_out = "...: no alias has more than 128 characters, so this name is left out: give it a shorter one"
+    assert [note for note in told.notes if left_out in note] == ["n" * 40 + left_out, "a" * 40 + left_out]
+
+
 def test_the_cache_is_a_stage(told: Translation) -> None:
     *_, last = told.data["chains"]["assistant"]
     assert last == {"use": "response_cache", "with": {"any_temperature": True, "shared_by": "tenant", "ttl": "600s"}}
