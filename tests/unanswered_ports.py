@@ -14,11 +14,11 @@ def refusing_port() -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def silent_port() -> Iterator[int]:
-    """Yield a port on which a connect hangs (Linux): its accept queue is full, so further SYNs are dropped."""
+def silent_port(host: str = "127.0.0.1", port: int = 0) -> Iterator[int]:
+    """Yield a port (0: any) on which a connect hangs (Linux): its accept queue is full, so further SYNs are dropped."""
     with contextlib.ExitStack() as sockets:
         listener = sockets.enter_context(socket.socket())
-        listener.bind(("127.0.0.1", 0))
+        listener.bind((host, port))
         listener.listen(0)
         # A backlog of 0 holds one connection; the second one makes sure, and stays in SYN_SENT.
         for _ in range(2):

@@ -9,19 +9,25 @@ import errno
 import os
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
+
+from aiohappyeyeballs import AddrInfoType, start_connection
 
 from gateway.errors import GatewayError
 from gateway.upstream.connection import SMALL_READ_BYTES, UpstreamConnection
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.failures import Failures
+from gateway.upstream.lookups import LOOKUPS
 from gateway.upstream.tls import ResumingContext
 
 #: Idle connections are closed after this long, or a second before the upstream's own `Keep-Alive: timeout`.
 IDLE_LIMIT_S = 30.0
 #: How long a connection that was told to end may take to send what is left.
 CLOSE_LIMIT_S = 5.0
+#: Each further address of a name is tried so many seconds after the one before, while that one is silent (RFC 8305).
+NEXT_ADDRESS_S: Final = 0.25
 #: OpenSSL's reasons for an answer that is no TLS.
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST")
 
@@ -86,22 +92,16 @@ class Pool:
 
     async def connect(self) -> UpstreamConnection:
         """Open a new connection, TLS included. Raises GatewayError (upstream_error, upstream_timeout)."""
-        endpoint = self.endpoint
+        endpoint, silent = self.endpoint, "the name server of its host did not answer"
         try:
             async with asyncio.timeout(endpoint.connect_s):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: UpstreamConnection(self),
-                    endpoint.host,
-                    endpoint.port,
-                    ssl=endpoint.tls,
-                    server_hostname=endpoint.server_name if endpoint.tls else None,
-                )
+                addresses = await LOOKUPS.addresses(endpoint.host)
+                silent = "it did not accept a connection"
+                connection = await self._reach(addresses)
         except TimeoutError:
             self._failed()
-            raise GatewayError(
-                "upstream_timeout",
-                f"Upstream {endpoint.name!r} did not accept a connection within {endpoint.connect_s:g} s.",
-            ) from None
+            text = f"Upstream {endpoint.name!r} could not be reached: {silent} within {endpoint.connect_s:g} s."
+            raise GatewayError("upstream_timeout", text) from None
         except (OSError, ssl.CertificateError) as error:
             if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
                 text = "This gateway has no open file left for another upstream connection; try again shortly."
@@ -115,6 +115,18 @@ class Pool:
         connection.idle_limit_s = IDLE_LIMIT_S
         if not connection.lost:
             self.open.add(connection)
+        return connection
+
+    async def _reach(self, addresses: Sequence[str]) -> UpstreamConnection:
+        """Connect to the first of some addresses that accepts; none waits for a silent one. Raises OSError."""
+        endpoint, loop = self.endpoint, asyncio.get_running_loop()
+        where: dict[str, Any] = {"host": addresses[0], "port": endpoint.port}
+        if len(addresses) > 1:
+            where = {"sock": await _first(addresses, endpoint.port)}
+        name = (endpoint.server_name or endpoint.host) if endpoint.tls else None
+        _, connection = await loop.create_connection(
+            lambda: UpstreamConnection(self), ssl=endpoint.tls, server_hostname=name, **where
+        )
         return connection
 
     def lost(self, connection: UpstreamConnection) -> None:
@@ -152,6 +164,15 @@ class Pool:
         self.counts.up = False
 
 
+async def _first(addresses: Sequence[str], port: int) -> socket.socket:
+    """Return a connection to the first of several addresses that accepts. Raises OSError."""
+    places: list[AddrInfoType] = []
+    for address in addresses:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        places.append((family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port)))
+    return await start_connection(places, happy_eyeballs_delay=NEXT_ADDRESS_S)
+
+
 def _reason(error: OSError | ssl.CertificateError) -> str:
     """Return a short cause without addresses or paths."""
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -162,6 +183,8 @@ def _reason(error: OSError | ssl.CertificateError) -> str:
         return f"TLS failed ({error.reason or 'handshake error'})"
     if isinstance(error, socket.gaierror):
         return f"its name cannot be resolved ({error.strerror or 'no reason given'}): check the host of its base_url"
+    if type(error) is OSError and not error.errno:
+        return "none of its addresses accepts a connection, for several reasons"
     if not error.errno:
         return error.strerror or type(error).__name__
     return os.strerror(error.errno)  # asyncio's own texts name the address

@@ -17,7 +17,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from api.approval_pages import Ledger, Wall
 from gateways import until
-from unanswered_ports import refusing_port
+from host_names import host_names
+from unanswered_ports import refusing_port, silent_port
+from yarl import URL
 
 from gateway.approvals.view import approval_view
 from gateway.approvals.webhooks import DUTY, DUTY_S, PATIENCE, WAITING, RetryPolicy, Webhooks, webhooks_of
@@ -314,6 +316,22 @@ async def test_a_webhook_that_hangs_holds_nobody_up() -> None:
         await until(lambda: len(world.receiver.heard) == 4)
         world.receiver.go.set()
         await until(lambda: world.counted("delivered") == WAITING, timeout_s=120)
+
+
+async def test_a_receiver_has_a_name_with_several_addresses() -> None:
+    """Of which one is silent; so is the name server of another receiver, whose lookup waits."""
+    async with receiving() as world:
+        url = URL(world.url)
+        assert url.port is not None
+        with (
+            silent_port("127.0.0.2", url.port),
+            host_names({"hooks.example": ["127.0.0.2", "127.0.0.1"], "silent.example": None}),
+        ):
+            named = [str(url.with_host(f"{name}.example")) for name in ("silent", "hooks")]
+            await world.start(*named, policy=PATIENCE)
+            await world.write(asked())
+            await until(lambda: world.counted("delivered"))
+            assert world.receiver.ids == ["ap_1"]
 
 
 async def test_closing_ends_what_is_under_way() -> None:

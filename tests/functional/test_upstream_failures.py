@@ -1,19 +1,24 @@
 """Exchanges with an upstream that fail are logged as the gateway comes: nobody has to switch anything on."""
 
+import asyncio
 import json
 from collections.abc import Mapping
 
 import pytest
-from unanswered_ports import refusing_port
+from gateways import until
+from host_names import host_names
+from unanswered_ports import refusing_port, silent_port
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import answer, head, serve
-from gateway.testing.upstream import Script
+from gateway.testing.upstream import FakeUpstream, Script
 
 from .through import HOSTS, ask, error_of, get, post, through
 
 CHAT = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Say hello"}]}).encode()
+#: What a model answers.
+HELLO = json.dumps({"choices": [{"index": 0, "message": {"content": "Hello"}, "finish_reason": "stop"}]}).encode()
 #: How each lane is asked.
 LANES = {"passthrough": post(CHAT), "context": post(CHAT, b"/context/v1/chat/completions")}
 
@@ -110,3 +115,28 @@ async def test_what_works_and_what_a_client_got_wrong_is_not_logged(caplog: pyte
         await ask(gateway, LANES["context"])
         await ask(gateway, post(b"{", b"/context/v1/chat/completions"))
         assert warnings(caplog) == []
+
+
+@pytest.mark.parametrize("lane", LANES)
+async def test_a_silent_name_server_stops_no_other_upstream(lane: str) -> None:
+    """Nor does an address that is silent. More requests wait for the name than the event loop has threads."""
+    async with FakeUpstream(serve(answer(200, HELLO, [("Content-Type", "application/json")]))) as upstream:
+        port = upstream.port
+        names = {"silent.example": None, "up.example": ["127.0.0.2", "127.0.0.1"]}
+        config = {
+            "upstreams": [
+                {"name": "up", "base_url": f"http://up.example:{port}", "stream": "never"},
+                {"name": "silent", "base_url": f"http://silent.example:{port}", "paths": ["/silent/v1/"]},
+            ],
+            "allowed_hosts": HOSTS,
+        }
+        with silent_port("127.0.0.2", port), host_names(names) as found:
+            async with LocalGateway(config) as gateway:
+                waits = [
+                    asyncio.create_task(ask(gateway, post(CHAT, b"/silent/v1/chat/completions"))) for _ in range(40)
+                ]
+                await until(lambda: bool(found.asked["silent.example"]))
+                assert (await ask(gateway, LANES[lane])).status == 200
+                found.go_on.set()
+                for wait in waits:
+                    assert "its name cannot be resolved" in error_of(await wait)["message"]

@@ -1,9 +1,15 @@
 """The pool keeps what is clean and alive, gives the youngest first, and lets the old go."""
 
 import asyncio
+import re
+import socket
+from collections.abc import Sequence
 
 import pytest
+from certificates import Certificates
 from functional.through import breathe
+from gateways import until
+from host_names import host_names
 from unanswered_ports import refusing_port, silent_port
 
 from gateway.errors import GatewayError
@@ -11,6 +17,7 @@ from gateway.testing.peer import Peer
 from gateway.testing.upstream import FakeUpstream
 from gateway.upstream.connection import UpstreamConnection
 from gateway.upstream.pool import IDLE_LIMIT_S, Pool
+from gateway.upstream.tls import ResumingContext
 
 from .turns import NotingTurn, connected, endpoint, pooled
 
@@ -208,3 +215,73 @@ async def test_what_is_still_unsent_is_not_put_before_the_next_request() -> None
         pool.give(connection, idle_timeout_s=None)
         assert pool.take() is None
         go.set()
+
+
+# Names with several addresses.
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_an_address_that_is_silent_is_passed_over(certificates: Certificates, tls: bool) -> None:
+    """The next one is tried while it is; the connection is like any other, and its server is known by its name."""
+    server = certificates.server_context() if tls else None
+    context = ResumingContext(certificates.ca) if tls else None
+    async with FakeUpstream(listens, ssl=server) as upstream:
+        with (
+            silent_port("127.0.0.2", upstream.port),
+            host_names({"up.example": ["127.0.0.2", "127.0.0.1"]}),
+        ):
+            facts = {"host": "up.example", "tls": context, "server_name": "localhost" if tls else None}
+            pool = Pool(endpoint(upstream.port, **facts), clock=asyncio.get_running_loop().time)
+            connection = await pool.connect()
+            sock = connection.transport.get_extra_info("socket")
+            assert sock.getpeername()[0] == "127.0.0.1" and sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert pool.open == {connection} and pool.counts.opened == 1
+            connection.abort()
+            await upstream.wait_open(0)
+            await until(lambda: not pool.open)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "cause"),
+    [
+        ([], "its name cannot be resolved"),
+        (["127.0.0.1"], "Connection refused"),
+        (["127.0.0.1", "127.0.0.2"], "Connection refused"),
+        (["127.0.0.1", "255.255.255.255"], "none of its addresses accepts a connection"),
+    ],
+)
+async def test_a_name_without_an_address_that_accepts_is_an_upstream_error(
+    addresses: Sequence[str], cause: str
+) -> None:
+    """With the cause, if all addresses have the same; without an address."""
+    with refusing_port() as port, host_names({"up.example": addresses}):
+        pool = Pool(endpoint(port, host="up.example"), clock=asyncio.get_running_loop().time)
+        with pytest.raises(GatewayError, match=cause) as caught:
+            await pool.connect()
+        assert caught.value.code == "upstream_error" and not re.search(r"\d\.", caught.value.message)
+
+
+async def test_a_silent_name_server_is_told_from_a_silent_host() -> None:
+    """Both are a timeout."""
+    with host_names({"up.example": None}):
+        pool = Pool(endpoint(1, host="up.example", connect_s=0.1), clock=asyncio.get_running_loop().time)
+        with pytest.raises(GatewayError, match=r"the name server of its host did not answer within 0\.1 s") as caught:
+            await pool.connect()
+        assert caught.value.code == "upstream_timeout" and pool.counts.connect_errors == 1
+
+
+async def test_an_abandoned_connect_to_several_addresses_leaves_nothing() -> None:
+    """At whichever moment."""
+    with host_names({"up.example": ["127.0.0.1", "127.0.0.2"]}):
+        async with pooled(listens, host="up.example") as (pool, upstream, _):
+            for turns in range(24):
+                task = asyncio.create_task(pool.connect())
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                if task.cancel():
+                    await asyncio.gather(task, return_exceptions=True)
+                if not task.cancelled():
+                    task.result().abort()
+            await breathe(10)
+            await upstream.wait_open(0)
+            assert not pool.open and not pool.idle

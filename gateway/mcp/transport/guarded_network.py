@@ -5,11 +5,9 @@
 3. Failures are reported in our own words, never with a URL or a header, which may contain a credential.
 """
 
-import asyncio
 import ipaddress
 import math
 import re
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, Self, TypeAlias
 
@@ -21,6 +19,7 @@ from gateway.http.public_address import is_public
 from gateway.json_values import SERVICE_VALUES_LIMIT, ValueCounter
 from gateway.mcp.transport.guarded_pool import GuardedPool
 from gateway.upstream.call import UpstreamCall
+from gateway.upstream.lookups import LOOKUPS, is_address
 
 # Addresses where a machine's provider answers with the machine's own credentials, and no MCP server runs.
 _NEVER = tuple(
@@ -48,7 +47,7 @@ class GuardedNetwork(httpx2.AsyncBaseTransport):
     def __init__(self, *, private_networks: bool, max_bytes: int, resolve: Resolve | None = None) -> None:
         self._private_networks = private_networks
         self._max_bytes = max_bytes
-        self._resolve = resolve or addresses_of
+        self._resolve = resolve or LOOKUPS.addresses
         self._tls = httpx2.create_ssl_context()
         self._tls.set_alpn_protocols(["http/1.1"])
         self._pools: dict[_Origin, GuardedPool] = {}
@@ -155,12 +154,6 @@ def written(method: str, target: bytes, fields: Sequence[tuple[bytes, bytes]]) -
     return head
 
 
-async def addresses_of(host: str) -> list[str]:
-    """Return the addresses of a name, each once. Raises OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(place[0]) for *_, place in found))
-
-
 def allows(host: str, address: str, *, private_networks: bool) -> bool:
     """Return whether a connection to `host` may be one to `address`: an address, or localhost, is meant as written."""
     ip = ipaddress.ip_address(address.partition("%")[0])
@@ -169,17 +162,5 @@ def allows(host: str, address: str, *, private_networks: bool) -> bool:
         return False
     name = host.strip("[]").rstrip(".").lower()
     return (
-        private_networks
-        or name == "localhost"
-        or name.endswith(".localhost")
-        or _is_address(name)
-        or is_public(str(ip))
+        private_networks or name == "localhost" or name.endswith(".localhost") or is_address(name) or is_public(str(ip))
     )
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

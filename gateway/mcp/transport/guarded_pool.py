@@ -43,7 +43,7 @@ class GuardedPool(Pool):
         """Connect to the first allowed address that accepts. Raises httpx2.ConnectError."""
         try:
             async with asyncio.timeout(self.endpoint.connect_s):
-                connection = await self._first(await self._allowed(self.endpoint.host))
+                connection = await self._reach(await self._allowed(self.endpoint.host))
         except TimeoutError:
             raise httpx2.ConnectError("it cannot be reached in time") from None
         except OSError as error:
@@ -64,21 +64,6 @@ class GuardedPool(Pool):
             if isinstance(connection.turn, UpstreamCall):
                 connection.turn.close()
         self.close()
-
-    async def _first(self, addresses: Sequence[str]) -> UpstreamConnection:
-        """Connect to the first of some addresses that accepts. Raises OSError."""
-        endpoint, failure = self.endpoint, OSError()
-        name = None if endpoint.tls is None else endpoint.host
-        for address in addresses:
-            try:
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: UpstreamConnection(self), address, endpoint.port, ssl=endpoint.tls, server_hostname=name
-                )
-            except OSError as error:
-                failure = error
-            else:
-                return connection
-        raise failure
 
 
 def _unreachable(error: OSError) -> str:

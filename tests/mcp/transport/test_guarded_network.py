@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager, contextmanager
 
 import httpx2
 import pytest
+from host_names import host_names
+from unanswered_ports import silent_port
 
 from gateway.json_values import SERVICE_VALUES_LIMIT
 from gateway.mcp.transport.guarded_network import GuardedNetwork, Resolve, allows
@@ -172,3 +174,33 @@ async def test_proxies_of_the_environment_are_not_asked(monkeypatch: pytest.Monk
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     async with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi") as url:
         assert (await asked(url)).text == "hi"
+
+
+async def test_an_address_that_is_silent_is_passed_over() -> None:
+    """The next allowed one is tried meanwhile, and one that is not allowed never."""
+    async with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello") as url:
+        port = httpx2.URL(url).port
+        assert port is not None
+        with (
+            silent_port("127.0.0.2", port),
+            host_names({"mcp.example": ["127.0.0.2", "127.0.0.1"], "mixed.example": ["127.0.0.1", "0.0.0.1"]}),
+        ):
+            for name in ("mcp", "mixed"):
+                response = await asked(f"http://{name}.example:{port}/", private_networks=True)
+                assert response.text == "hello"
+            with pytest.raises(httpx2.ConnectError, match="public internet"):
+                await asked(f"http://mcp.example:{port}/")
+
+
+async def test_a_silent_name_server_of_one_server_stops_no_other() -> None:
+    """More ask for its name than the event loop has threads."""
+    async with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello") as url:
+        with host_names({"silent.example": None, "mcp.example": ["127.0.0.1"]}) as names:
+            waits = [asyncio.create_task(asked("http://silent.example:1/", private_networks=True)) for _ in range(20)]
+            while not names.asked["silent.example"]:
+                await asyncio.sleep(0)
+            response = await asked(f"http://mcp.example:{httpx2.URL(url).port}/", private_networks=True)
+            assert response.text == "hello"
+            names.go_on.set()
+            ends = await asyncio.gather(*waits, return_exceptions=True)
+            assert all(isinstance(end, httpx2.ConnectError) for end in ends)
