@@ -8,11 +8,12 @@ Only public names of the SDK are used. `tests/mcp/test_sdk_contract.py` lists th
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
+import orjson
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
 from mcp.client import ClientSession, IncomingMessage
@@ -47,10 +48,17 @@ from gateway.contracts.exchange import CallProgress
 from gateway.contracts.store import Json
 from gateway.mcp.backoff import Backoff
 from gateway.mcp.calls import AnsweredError, LostError
-from gateway.mcp.definitions import TOOLS_LIMIT
+from gateway.mcp.definitions import SCHEMA_BYTES, SCHEMAS_BYTES, TOOLS_LIMIT, shown_name
 from gateway.mcp.types import Channel
+from gateway.turns import Turn
 
-MAX_PAGES = 100
+MAX_PAGES: Final = 100
+#: Of a list of tools on all its pages, with their cursors, as compact JSON; and of one tool in it.
+LIST_BYTES: Final = 16 << 20
+TOOL_BYTES: Final = 1 << 20
+#: What the SDK reads of a page, and of a tool: it mirrors arguments as headers. The gateway reads the rest itself.
+_OF_PAGE: Final[Sequence[str]] = ("nextCursor", "resultType", "ttlMs", "cacheScope")
+_OF_TOOL: Final[Sequence[str]] = ("name", "inputSchema")
 #: What a server is asked about its prompts and resources.
 _ASKED: Mapping[str, type[Request[Any, Any]]] = {
     "prompts/list": ListPromptsRequest,
@@ -59,6 +67,7 @@ _ASKED: Mapping[str, type[Request[Any, Any]]] = {
     "resources/templates/list": ListResourceTemplatesRequest,
     "resources/read": ReadResourceRequest,
 }
+_TOO_LARGE: Final = f"its list of tools has more than {LIST_BYTES:,} bytes: the rest is left out"
 _AS_WRITTEN: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 _RAW = "raw"
 # The messages of the SDK and our HTTP transport for an ended connection; a server may use the code for its own errors.
@@ -139,16 +148,32 @@ class McpConnection:
         found: list[Any] = []
         problems: list[str] = []
         cursors: list[str | None] = [None]
+        room_bytes, turn = LIST_BYTES, Turn()
         while len(cursors) <= MAX_PAGES and len(found) <= TOOLS_LIMIT:
             page = await self.session.list_tools(params=PaginatedRequestParams(cursor=cursors[-1]))
             refused = self._wire.fit - {tool.name for tool in page.tools}
             problems += (f"the tool {name!r} is left out: its x-mcp-header is not valid" for name in refused)
-            found += (tool for tool in self._wire.listed if _name(tool) not in refused)
+            for place, tool in enumerate(self._wire.taken()):
+                if _name(tool) in refused:
+                    continue
+                size_bytes = _size_bytes(tool)
+                if size_bytes > room_bytes:
+                    return found, [*problems, _TOO_LARGE]
+                room_bytes -= size_bytes
+                if size_bytes <= TOOL_BYTES:
+                    found.append(tool)
+                else:
+                    reason = f"its definition has {size_bytes:,} bytes, which is more than {TOOL_BYTES:,}"
+                    problems.append(f"the tool {shown_name(tool, place)} is left out: {reason}")
+                await turn.pause()
             if page.next_cursor is None:
                 return found, problems
             if page.next_cursor in cursors:
                 return found, [*problems, "its list of tools has no end: the pages come again"]
             cursors.append(page.next_cursor)
+            room_bytes -= len(page.next_cursor)
+            if room_bytes < 0:
+                return found, [*problems, _TOO_LARGE]
         limits = f"{TOOLS_LIMIT} tools or {MAX_PAGES} pages"
         return found, [*problems, f"its list of tools is longer than {limits}: the rest is left out"]
 
@@ -220,7 +245,7 @@ class _Wire(Dispatcher[TransportContext]):
         self._dispatcher = dispatcher
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.version = ""  # of the protocol
-        self.listed: list[Any] = []  # the last page as the server wrote it: a hash must not depend on the SDK
+        self._listed: list[Any] = []  # the last page as the server wrote it: a hash must not depend on the SDK
         self.fit: frozenset[str] = frozenset()  # what the SDK was given of it
 
     async def run(
@@ -247,13 +272,35 @@ class _Wire(Dispatcher[TransportContext]):
         if method == "tools/call":
             return {"content": [], "resultType": "complete", "_meta": {_RAW: result}}
         if method == "tools/list" and isinstance(result.get("tools"), list):
-            self.listed = result["tools"]
-            fit = [tool for tool in self.listed[:TOOLS_LIMIT] if self._fits(tool, result)]
+            self._listed = result["tools"]
+            page = {key: result[key] for key in _OF_PAGE if key in result}
+            fit = await self._fitting(page, self._listed[:TOOLS_LIMIT])
             self.fit = frozenset(tool["name"] for tool in fit)
-            return {**result, "tools": fit}
+            return {**page, "tools": fit}
         return result
 
-    def _fits(self, tool: object, page: Json) -> bool:
+    def taken(self) -> list[Any]:
+        """Return the tools of the last page as the server wrote them, once: nothing of it is kept."""
+        listed, self._listed = self._listed, []
+        return listed
+
+    async def _fitting(self, page: Json, tools: list[Any]) -> list[Json]:
+        """Return the tools that are valid in the protocol, as far as the SDK reads them."""
+        found: list[Json] = []
+        room_bytes, turn = SCHEMAS_BYTES, Turn()
+        for tool in tools:
+            await turn.pause()
+            if not isinstance(tool, dict):
+                continue
+            read = {key: tool[key] for key in _OF_TOOL if key in tool}
+            size_bytes = _size_bytes(tool.get("inputSchema"))
+            # A tool with a larger schema is left out when the definitions are read.
+            if size_bytes <= min(SCHEMA_BYTES, room_bytes) and self._fits(read, page):
+                room_bytes -= size_bytes
+                found.append(read)
+        return found
+
+    def _fits(self, tool: Json, page: Json) -> bool:
         """Return whether the definition is valid in the protocol."""
         try:
             validate_server_result("tools/list", self.version, {**page, "tools": [tool], "nextCursor": None})
@@ -267,6 +314,11 @@ def _completed(raw: Json) -> Json:
     if raw.get("resultType") == "input_required":
         raise AnsweredError("it asks for more input, which cannot be given here")
     return raw
+
+
+def _size_bytes(tool: Any) -> int:
+    """Return the size of what was read of a message, so that it can be written as JSON."""
+    return len(orjson.dumps(tool))
 
 
 def _name(tool: Any) -> object:

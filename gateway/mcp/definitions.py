@@ -83,7 +83,7 @@ def read_definitions(tools: Sequence[Any]) -> Work[Definitions]:
                 raise _UnfitError("it is listed twice")
             schema, size_bytes = yield from _schema(tool.get("inputSchema"), room_bytes=room_bytes, room=room)
         except _UnfitError as reason:
-            left_out.append(f"the tool {_shown_name(tool, place)} is left out: {reason}")
+            left_out.append(f"the tool {shown_name(tool, place)} is left out: {reason}")
             continue
         room_bytes -= size_bytes
         description = described(tool.get("description"))
@@ -119,6 +119,12 @@ def definition_hash(tool: Json) -> str:
     """Return the SHA-256 (hex) of a server's definition of a tool; a missing field and `null` are the same."""
     said = {key: tool[key] for key in _HASHED if tool.get(key) is not None}
     return hashlib.sha256(_DOMAIN + canonical(said).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def shown_name(tool: Any, place: int) -> str:
+    """Return the name of a tool of any shape for a message; `place` is its place in the list, from 0."""
+    name = tool.get("name") if isinstance(tool, dict) else None
+    return repr(visible(name[:128])) if isinstance(name, str) and name else f"number {place + 1}"
 
 
 def document_of(tool: Definition) -> Json:
@@ -266,8 +272,3 @@ def _first_sentence(text: str) -> str:
     end = _SENTENCE_END.search(line)
     line = line[: end.end()] if end else line
     return line if len(line) <= LINE_CHARS else line[: LINE_CHARS - 1].rstrip() + "…"
-
-
-def _shown_name(tool: Any, place: int) -> str:
-    name = tool.get("name") if isinstance(tool, dict) else None
-    return repr(visible(name[:128])) if isinstance(name, str) and name else f"number {place + 1}"

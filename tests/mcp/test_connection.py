@@ -10,6 +10,7 @@ import anyio
 import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
+from measuring import Effort
 
 from gateway.contracts.exchange import CallProgress
 from gateway.contracts.store import Json
@@ -243,6 +244,59 @@ async def test_a_list_without_end(pages: str) -> None:
         if pages == "the same"
         else (100, ["its list of tools is longer than 500 tools or 100 pages: the rest is left out"])
     )
+
+
+async def test_a_large_list_is_read_so_far() -> None:
+    """Pages of 900 KB, 90 MB in all, were kept. Now it is those that the limit has room for."""
+    count = iter(range(10_000))
+
+    def page(_: Json) -> Json:
+        number = next(count)
+        tool = {"name": f"t{number}", "inputSchema": SCHEMA, "description": "x" * 900_000}
+        return {"tools": [tool], "nextCursor": str(number), **FRESH}
+
+    async with open_connection(newer(tools_list=page), probe_s=1.0) as connection:
+        tools, problems = await connection.tools()
+    assert [tool["name"] for tool in tools] == [f"t{n}" for n in range(18)]
+    assert problems == ["its list of tools has more than 16,777,216 bytes: the rest is left out"]
+    assert next(count) == 19
+
+
+async def test_large_cursors_count() -> None:
+    """They are kept, to notice that they come again."""
+    count = iter(range(10_000))
+
+    def page(_: Json) -> Json:
+        return {"tools": [], "nextCursor": f"{next(count)}" + "x" * 4_000_000, **FRESH}
+
+    async with open_connection(newer(tools_list=page), probe_s=1.0) as connection:
+        tools, problems = await connection.tools()
+    assert (tools, problems) == ([], ["its list of tools has more than 16,777,216 bytes: the rest is left out"])
+
+
+async def test_a_large_tool_is_left_out() -> None:
+    """The others are not; what is beside the tools of a page is not looked at."""
+    large, good = (
+        {"name": "large", "inputSchema": SCHEMA, "title": "x" * 2_000_000},
+        {"name": "good", "inputSchema": SCHEMA},
+    )
+    listed = {"tools": [large, good], "_meta": {"x": "y" * 20_000_000}, **FRESH}
+    async with open_connection(newer(tools_list=listed), probe_s=1.0) as connection:
+        tools, problems = await connection.tools()
+    assert tools == [good]
+    reason = "its definition has 2,000,096 bytes, which is more than 1,048,576"
+    assert problems == [f"the tool 'large' is left out: {reason}"]
+
+
+async def test_many_tools_beside_a_large_page_take_no_long_time() -> None:
+    """Each tool was validated with all that stands beside it, and with all of its own texts."""
+    many = [{"name": f"t{n}", "inputSchema": SCHEMA, "description": "x" * 20_000} for n in range(500)]
+    listed = {"tools": many, "_meta": {f"k{n}": [n] for n in range(50_000)}, **FRESH}
+    async with open_connection(newer(tools_list=listed), probe_s=1.0) as connection:
+        effort = Effort()
+        tools, problems = await connection.tools()
+        assert effort.cpu_s < 5
+    assert (tools, problems) == (many, [])
 
 
 @pytest.mark.parametrize(
