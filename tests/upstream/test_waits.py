@@ -63,7 +63,7 @@ async def test_one_that_fails_does_not_keep_the_others() -> None:
 
 async def test_a_wait_that_begins_at_the_end_of_another_delays_nobody() -> None:
     """Waiters that were due before it are called before it."""
-    waits, newest, order = Waits(0.02), Waiting(), list[str]()
+    waits, newest, order = Waits(0.2), Waiting(), list[str]()
     oldest = Waiting(lambda: waits.begin(newest))
     middle = Waiting(lambda: order.append("middle"))
     newest.then = lambda: order.append("newest")
