@@ -48,7 +48,7 @@ from gateway.contracts.exchange import CallProgress
 from gateway.contracts.store import Json
 from gateway.mcp.backoff import Backoff
 from gateway.mcp.calls import AnsweredError, LostError
-from gateway.mcp.definitions import SCHEMA_BYTES, SCHEMAS_BYTES, TOOLS_LIMIT, shown_name
+from gateway.mcp.definitions import SCHEMA_BYTES, TOOLS_LIMIT, shown_name
 from gateway.mcp.types import Channel
 from gateway.turns import Turn
 
@@ -56,9 +56,11 @@ MAX_PAGES: Final = 100
 #: Of a list of tools on all its pages, with their cursors, as compact JSON; and of one tool in it.
 LIST_BYTES: Final = 16 << 20
 TOOL_BYTES: Final = 1 << 20
-#: What the SDK reads of a page, and of a tool: it mirrors arguments as headers. The gateway reads the rest itself.
+#: What the SDK reads of a page beside names of tools, and schemas that ask for arguments as headers.
 _OF_PAGE: Final[Sequence[str]] = ("nextCursor", "resultType", "ttlMs", "cacheScope")
-_OF_TOOL: Final[Sequence[str]] = ("name", "inputSchema")
+_HEADER: Final = b'"x-mcp-header"'
+#: Of the schemas with such headers on a page: the SDK reads them in one go.
+HEADERS_BYTES: Final = 256 << 10
 #: What a server is asked about its prompts and resources.
 _ASKED: Mapping[str, type[Request[Any, Any]]] = {
     "prompts/list": ListPromptsRequest,
@@ -68,6 +70,7 @@ _ASKED: Mapping[str, type[Request[Any, Any]]] = {
     "resources/read": ReadResourceRequest,
 }
 _TOO_LARGE: Final = f"its list of tools has more than {LIST_BYTES:,} bytes: the rest is left out"
+_TOO_MANY_HEADERS: Final = f"the schemas with x-mcp-header have more than {HEADERS_BYTES:,} bytes together"
 _AS_WRITTEN: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 _RAW = "raw"
 # The messages of the SDK and our HTTP transport for an ended connection; a server may use the code for its own errors.
@@ -152,9 +155,10 @@ class McpConnection:
         while len(cursors) <= MAX_PAGES and len(found) <= TOOLS_LIMIT:
             page = await self.session.list_tools(params=PaginatedRequestParams(cursor=cursors[-1]))
             refused = self._wire.fit - {tool.name for tool in page.tools}
+            problems += (f"the tool {name!r} is left out: {_TOO_MANY_HEADERS}" for name in self._wire.beyond)
             problems += (f"the tool {name!r} is left out: its x-mcp-header is not valid" for name in refused)
             for place, tool in enumerate(self._wire.taken()):
-                if _name(tool) in refused:
+                if _name(tool) in refused | self._wire.beyond:
                     continue
                 size_bytes = _size_bytes(tool)
                 if size_bytes > room_bytes:
@@ -247,6 +251,7 @@ class _Wire(Dispatcher[TransportContext]):
         self.version = ""  # of the protocol
         self._listed: list[Any] = []  # the last page as the server wrote it: a hash must not depend on the SDK
         self.fit: frozenset[str] = frozenset()  # what the SDK was given of it
+        self.beyond: frozenset[str] = frozenset()  # what it was not given, for want of room
 
     async def run(
         self,
@@ -274,7 +279,7 @@ class _Wire(Dispatcher[TransportContext]):
         if method == "tools/list" and isinstance(result.get("tools"), list):
             self._listed = result["tools"]
             page = {key: result[key] for key in _OF_PAGE if key in result}
-            fit = await self._fitting(page, self._listed[:TOOLS_LIMIT])
+            fit, self.beyond = await self._fitting(page, self._listed[:TOOLS_LIMIT])
             self.fit = frozenset(tool["name"] for tool in fit)
             return {**page, "tools": fit}
         return result
@@ -284,21 +289,27 @@ class _Wire(Dispatcher[TransportContext]):
         listed, self._listed = self._listed, []
         return listed
 
-    async def _fitting(self, page: Json, tools: list[Any]) -> list[Json]:
-        """Return the tools that are valid in the protocol, as far as the SDK reads them."""
+    async def _fitting(self, page: Json, tools: list[Any]) -> tuple[list[Json], frozenset[str]]:
+        """Return the tools that are valid in the protocol, as far as the SDK reads them, and those without room."""
         found: list[Json] = []
-        room_bytes, turn = SCHEMAS_BYTES, Turn()
+        beyond: set[str] = set()
+        room_bytes, turn = HEADERS_BYTES, Turn()
         for tool in tools:
             await turn.pause()
-            if not isinstance(tool, dict):
+            if not isinstance(tool, dict) or not isinstance(schema := tool.get("inputSchema"), dict):
                 continue
-            read = {key: tool[key] for key in _OF_TOOL if key in tool}
-            size_bytes = _size_bytes(tool.get("inputSchema"))
+            text = orjson.dumps(schema)
+            has_headers = _HEADER in text
+            read = {"name": tool.get("name"), "inputSchema": schema if has_headers else {"type": "object"}}
             # A tool with a larger schema is left out when the definitions are read.
-            if size_bytes <= min(SCHEMA_BYTES, room_bytes) and self._fits(read, page):
-                room_bytes -= size_bytes
+            if len(text) > SCHEMA_BYTES or not self._fits(read, page):
+                continue
+            room_bytes -= len(text) if has_headers else 0
+            if room_bytes < 0 and has_headers:
+                beyond.add(tool["name"])
+            else:
                 found.append(read)
-        return found
+        return found, frozenset(beyond)
 
     def _fits(self, tool: Json, page: Json) -> bool:
         """Return whether the definition is valid in the protocol."""

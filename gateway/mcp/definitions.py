@@ -91,11 +91,13 @@ def read_definitions(tools: Sequence[Any]) -> Work[Definitions]:
         line = _first_sentence(description) or _first_sentence(title)
         beside: list[Json | None] = []
         for key in _BESIDE:
+            yield
             part, size_bytes = _part(tool.get(key), room_bytes=shown_bytes)
             shown_bytes -= size_bytes
             beside.append(part)
         icons, size_bytes = _icons(tool.get("icons"), room_bytes=shown_bytes)
         shown_bytes -= size_bytes
+        yield
         output_schema, annotations = beside
         output = yield from _output(output_schema, room=room)
         found[name] = Definition(
@@ -187,7 +189,9 @@ def _schema(schema: Any, *, room_bytes: int, room: Room) -> Work[tuple[Json, int
         raise _UnfitError(f"its schema has {size_bytes:,} bytes, which is more than {SCHEMA_BYTES:,}")
     if size_bytes > room_bytes:
         raise _UnfitError(f"the schemas of all tools have more than {SCHEMAS_BYTES:,} bytes together")
+    yield
     cleaned: Json = _cleaned({**schema, "type": "object"})
+    yield
     yield from _compiled(cleaned, room)
     return cleaned, size_bytes
 
@@ -199,6 +203,7 @@ def _compiled(schema: Json, room: Room) -> Work[jsonschema_rs.Validator]:
     yield
     try:
         yield from room.take(schema)
+        yield
         return validator(schema)
     except PatternsError as error:
         raise _UnfitError(str(error)) from None

@@ -227,6 +227,22 @@ async def test_a_tool_whose_headers_are_not_valid_is_left_out() -> None:
     assert problems == ["the tool 'bad' is left out: its x-mcp-header is not valid"]
 
 
+async def test_schemas_with_headers_are_bounded() -> None:
+    """The SDK reads those of a page in one go. The others count for nothing."""
+
+    def wide(name: str, **first: Any) -> Json:
+        properties = {"a": {"type": "string", **first}} | {f"{n}": {} for n in range(5500)}
+        return {"name": name, "inputSchema": {"type": "object", "properties": properties}}
+
+    tools = [*(wide(f"h{n}", **{"x-mcp-header": "A"}) for n in range(6)), *(wide(f"t{n}") for n in range(9))]
+    async with open_connection(newer(tools_list={"tools": tools, **FRESH}), probe_s=1.0) as connection:
+        listed, problems = await connection.tools()
+    names = [tool["name"] for tool in listed]
+    assert names == ["h0", "h1", "h2", "h3", *(f"t{n}" for n in range(9))]
+    reason = "the schemas with x-mcp-header have more than 262,144 bytes together"
+    assert sorted(problems) == [f"the tool 'h{n}' is left out: {reason}" for n in (4, 5)]
+
+
 @pytest.mark.parametrize("pages", ["the same", "new"])
 async def test_a_list_without_end(pages: str) -> None:
     """M12: it is read so far, and named."""

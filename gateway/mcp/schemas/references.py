@@ -52,21 +52,15 @@ def _unfolded(schema: dict[str, Any], anchors: dict[str, Any]) -> int:
         if id(node) in entered:
             raise _RefusedError("its schema refers to itself in a circle")
         entered.add(id(node))
-        followed = [(key, inner) for key, value in _entries(node) for inner in _followed(schema, key, value, anchors)]
-        stack.append((node, [inner for key, inner in followed if node is not schema or key not in _DEFINITIONS]))
-        stack += [(inner, None) for _, inner in followed]
+        counted: list[Any] = []
+        stack.append((node, counted))
+        for key, value in _entries(node):
+            inner = _target(schema, value, anchors) if isinstance(value, str) and key in _REFERENCES else value
+            if isinstance(inner, dict | list):
+                stack.append((inner, None))
+                if node is not schema or key not in _DEFINITIONS:
+                    counted.append(inner)
     return parts[id(schema)] + again[id(schema)]
-
-
-def _followed(schema: dict[str, Any], key: str, value: Any, anchors: dict[str, Any]) -> list[Any]:
-    """Return the object or list that stands at a key, or that a reference there leads to. Raises _RefusedError."""
-    if key in _REFERENCES and isinstance(value, str):
-        inner = _target(schema, value, anchors)
-        if inner is None:
-            raise _RefusedError(_refused(value))
-    else:
-        inner = value
-    return [inner] if isinstance(inner, dict | list) else []
 
 
 def _entries(node: Any) -> list[tuple[str, Any]]:
@@ -99,10 +93,15 @@ def _anchors(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _target(schema: dict[str, Any], reference: str, anchors: dict[str, Any]) -> Any:
-    """Return the target of a reference (RFC 6901 in a fragment); None: it is outside of the schema, or nowhere."""
-    if not reference.startswith("#"):
-        return None
-    fragment = unquote(reference[1:])
+    """Return the target of a reference (RFC 6901 in a fragment). Raises _RefusedError: it is outside, or nowhere."""
+    found = _place(schema, reference[1:], anchors) if reference.startswith("#") else None
+    if found is None:
+        raise _RefusedError(_refused(reference))
+    return found
+
+
+def _place(schema: dict[str, Any], fragment: str, anchors: dict[str, Any]) -> Any:
+    fragment = unquote(fragment)
     if fragment and not fragment.startswith("/"):
         return anchors.get(fragment)
     node: Any = schema
