@@ -48,7 +48,7 @@ async def test_a_message_without_valid_context_is_below_its_http_request(meta: J
             )
         )
         names = tree([one for one in collector.spans if one.trace == TRACE], top=SENDER)
-        assert names == ["POST pages", "  tools/list"], spans
+        assert names == ["POST /mcp", "  tools/list"], spans
 
 
 async def test_a_client_that_is_not_trusted_names_no_parent() -> None:
@@ -64,7 +64,7 @@ async def test_a_client_that_is_not_trusted_names_no_parent() -> None:
         named = await collector.one("tools/list")
         await collector.until(where=lambda spans: any(one.id == named.parent for one in spans))
         (above,) = [one for one in collector.spans if one.id == named.parent]
-        assert (above.name, above.parent, named.links) == ("POST pages", "", ())
+        assert (above.name, above.parent, named.links) == ("POST /mcp", "", ())
         assert TRACE not in {one.trace for one in collector.spans}
 
 
