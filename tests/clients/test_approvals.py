@@ -140,7 +140,8 @@ def test_a_retry_of_its_own_asks_nobody_again(client: Client, lane: Lane, client
         answer = thread.submit(client, Ask(root=root, prompt=insertion(client_id), headers=HOLD, retries=2))
         assert broken.wait(PATIENCE_S)
         decide(lane, client_id, "approve")
-        assert answer.result().text == DONE
+        said = answer.result().text  # with the question that waits, if the client is back before the decision
+        assert said == DONE or behind_question(said) == DONE
     ended(lane, client_id, "approve")
 
 
