@@ -97,7 +97,7 @@ async def test_a_budget_that_a_reload_brings_has_what_was_used_before(tmp_path: 
 
 
 async def test_a_budget_of_money_counts_in_the_currency_of_the_prices(tmp_path: Path) -> None:
-    """What was used in another one before a reload is none of it."""
+    """Usage in the currency before a reload is no part of the budget."""
     place = tmp_path / "gateway.db"
     await put(place, SPENT)
     async with keyring(place, root={"limits": {"cost_per_day": 7}}, **prices_in(tmp_path, "USD")) as ring:

@@ -97,7 +97,7 @@ async def test_a_clock_that_is_set_back_chooses_the_day() -> None:
 
 
 async def test_the_costs_of_another_currency_count_nothing() -> None:
-    """Those without a price do, whatever the currency was."""
+    """Rows without a price count, whatever the currency was."""
     rows = [replace(used("2026-11-26", 1, cost=cost), currency=of) for of, cost in (("USD", 5), ("EUR", 2), ("", 1))]
     store, currency = await _store(*rows), "USD"
     budgets = Budgets(lambda: currency)

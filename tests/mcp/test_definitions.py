@@ -245,7 +245,7 @@ def test_an_output_schema_with_such_patterns_is_not_used() -> None:
 
 
 def test_the_patterns_of_all_tools_are_bounded() -> None:
-    """Those that fit are kept, and a tool without patterns after them."""
+    """Tools that fit are kept, and so is a tool without patterns behind them."""
     tools = [tool(name=f"t{n}", inputSchema=patterned(20, "^[a-z]+-")) for n in range(100)]
     found = listed([*tools, tool(inputSchema=patterned(0))])
     assert 40 < len(found.tools) < 60 and "odd" in found.tools
@@ -267,7 +267,7 @@ def test_a_schema_that_doubles_with_each_reference_is_left_out(keyword: str) -> 
 
 
 def test_a_list_is_read_in_short_parts() -> None:
-    """What a server may write that takes longest: nobody else waits for more than one part of it."""
+    """Lists that take longest to read: nobody else waits for more than one part of one."""
     schemas = [
         patterned(700),
         patterned(50, r"^(?i)[\u0100-\uffff]"),

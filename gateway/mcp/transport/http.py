@@ -14,11 +14,12 @@ from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import anyio
 import httpx2
 import orjson
+from anyio.abc import ObjectReceiveStream
 from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, RequestId
@@ -112,7 +113,7 @@ class HttpTransport:
             self._received.end()
 
 
-class _Received:
+class _Received(ObjectReceiveStream[SessionMessage | Exception]):
     """The SDK's stream of messages from a server (`types.Incoming`), which may also be ended from outside."""
 
     def __init__(self, read: Incoming) -> None:
@@ -134,23 +135,6 @@ class _Received:
 
     async def aclose(self) -> None:
         await self._read.aclose()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        await self.aclose()
 
 
 class _Client(httpx2.AsyncClient):

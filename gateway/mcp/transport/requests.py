@@ -6,9 +6,9 @@ and takes no answers would fill the memory.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from anyio.abc import ObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCResponse
 
@@ -54,7 +54,7 @@ class Requests:
         return None
 
 
-class Answers:
+class Answers(ObjectSendStream[SessionMessage]):
     """The stream of messages to a server (`types.Outgoing`), which counts the answers that wait for `write`."""
 
     def __init__(self, write: Outgoing, requests: Requests) -> None:
@@ -70,14 +70,6 @@ class Answers:
 
     async def aclose(self) -> None:
         await self._write.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        await self.aclose()
 
 
 def has_long_id(request_id: object) -> bool:

@@ -261,7 +261,7 @@ async def test_a_place_moves_along_with_its_request() -> None:
 
 @pytest.mark.parametrize("by_model", [False, True])
 async def test_tokens_are_corrected_wherever_the_request_goes(*, by_model: bool) -> None:
-    """Those of a key, where there is a choice of endpoints: 50 tokens each, not the 7 that are reserved at first."""
+    """Tokens of a key, where there is a choice of endpoints: 50 tokens each, not the 7 that are reserved at first."""
     said = serve(answer(200, b'{"model": "m", "usage": {"prompt_tokens": 30, "completion_tokens": 20}}'))
     settings: dict[str, object] = {"passthrough": {"by_model": by_model}, "keys": keys(tokens_per_minute=500)}
     async with several(said, said, settings=settings) as up:
