@@ -10,7 +10,6 @@
 import asyncio
 import logging
 import random
-import socket
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from typing import Final
 
 import aiohttp
 import orjson
-from aiohttp.abc import AbstractResolver, ResolveResult
 
 from gateway.approvals.texts import approval_link
 from gateway.approvals.view import approval_view
@@ -29,7 +27,7 @@ from gateway.contracts.journal import RunEvent
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Json, Store, StoreError
 from gateway.runs.event_feed import EventFeed
-from gateway.upstream.lookups import LOOKUPS
+from gateway.upstream.resolver import Resolver
 
 log = logging.getLogger("gateway")
 
@@ -290,7 +288,7 @@ class Webhooks:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": "twolane"},
                 # A connection that was idle could be closed already.
-                connector=aiohttp.TCPConnector(force_close=True, resolver=_Resolver()),
+                connector=aiohttp.TCPConnector(force_close=True, resolver=Resolver()),
                 trust_env=False,
             )
         return self._session
@@ -302,32 +300,6 @@ class Webhooks:
             log.info("%s was not told of %s before it was decided (%s)", webhook.place, event.approval_id, why)
         else:
             log.error("%s is not told of %s: %s", webhook.place, event.approval_id, why)
-
-
-class _Resolver(AbstractResolver):
-    """The addresses of receivers, looked up beside those of upstreams: the event loop's threads can all be taken."""
-
-    async def resolve(
-        self,
-        host: str,
-        port: int = 0,
-        family: socket.AddressFamily = socket.AF_INET,  # noqa: ARG002 - the connector takes either
-    ) -> list[ResolveResult]:
-        """Return the addresses of a host. Raises OSError."""
-        return [
-            ResolveResult(
-                hostname=host,
-                host=address,
-                port=port,
-                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-                proto=socket.IPPROTO_TCP,
-                flags=socket.AI_NUMERICHOST,
-            )
-            for address in await LOOKUPS.addresses(host)
-        ]
-
-    async def close(self) -> None:
-        """Do nothing: the lookups are those of the process."""
 
 
 def _notice(view: Json, *, tenant: str, console_url: str | None) -> WebhookEvent:

@@ -94,6 +94,7 @@ from gateway.errors import GatewayError
 from gateway.http.hosts import allowed_host, plain_host
 from gateway.http.public_address import is_public
 from gateway.units import positive_seconds
+from gateway.upstream.resolver import Resolver
 
 __all__ = [
     "APPROVED",
@@ -157,6 +158,7 @@ __all__ = [
     "Reach",
     "Recalled",
     "Reply",
+    "Resolver",
     "Resume",
     "RiskAssessor",
     "RunEvent",

@@ -26,6 +26,7 @@ from gateway.plugin import (
     Host,
     Json,
     Plugin,
+    Resolver,
     ToolCall,
     ToolResult,
     ToolSpec,
@@ -90,7 +91,7 @@ class HttpRequest:
     def __init__(self, config: Config, *, resolver: AbstractResolver | None = None) -> None:
         self._config = config
         self._hosts = frozenset(allowed_host(host) for host in config.hosts)
-        self._resolver = resolver
+        self._resolver = resolver or Resolver(for_models=True)
         self._session: aiohttp.ClientSession | None = None
 
     async def list_tools(self) -> Sequence[ToolSpec]:

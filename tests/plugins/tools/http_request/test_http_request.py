@@ -9,6 +9,8 @@ from urllib.parse import parse_qsl
 
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
+from gateways import until
+from host_names import host_names
 from pydantic import ValidationError
 
 from gateway.contracts.tools import ToolCall, ToolResult
@@ -200,6 +202,19 @@ async def test_a_name_that_changes_its_address_gains_nothing(inside: Inside) -> 
             result = await asked(f"http://rebind.example:{inside.port}/")
             assert "not on the public internet" in result.content
     assert names.answers == [] and inside.connections == 0
+
+
+async def test_a_silent_name_server_stops_no_call_of_another_name(site: Site) -> None:
+    """However many names it is silent for: each call that waits for one ends with its own timeout."""
+    port = (await site.says(text="here")).rpartition(":")[2]
+    silent = [f"silent-{i}.example" for i in range(40)]
+    with host_names({"up.example": ["127.0.0.1"]} | dict.fromkeys(silent)) as names:
+        async with asking(HttpRequest(Config(private_networks=True, timeout=3600))) as asked:
+            waiting = [asyncio.create_task(asked(f"http://{one}:{port}/")) for one in silent]
+            await until(lambda: sum(names.asked[one] for one in silent) >= 4)
+            assert (await asyncio.wait_for(asked(f"http://up.example:{port}/"), 30)).content.endswith("here")
+            names.go_on.set()
+            assert {(await one).content.partition("failed: ")[2] for one in waiting} == {"its name cannot be resolved."}
 
 
 @pytest.mark.parametrize(
