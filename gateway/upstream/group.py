@@ -230,7 +230,7 @@ class Group:
         """
         rules = self.rules.queue
         if rules is None or not self.has_room:
-            raise self.unavailable(tries.model)
+            raise tries.refused(self.unavailable(tries.model))
         try:
             async with asyncio.timeout(rules.wait_s):
                 while True:
@@ -239,12 +239,9 @@ class Group:
                         return member
         except TimeoutError:
             self.tally.refused["wait"] += 1
-            raise GatewayError(
-                "overloaded",
-                f"No endpoint of upstream {self.name!r} had a place within {rules.wait_s:g} s (queue.wait); "
-                "try again shortly.",
-                retry_after_s=BUSY_RETRY_S,
-            ) from None
+            text = f"No endpoint of upstream {self.name!r} had a place within {rules.wait_s:g} s (queue.wait); "
+            late = GatewayError("overloaded", text + "try again shortly.", retry_after_s=BUSY_RETRY_S)
+            raise tries.refused(late) from None
 
     async def _turn(self, tries: "Tries") -> Member | None:
         """Wait for a place here, which `tries` then has. Return None when none will come free."""

@@ -38,7 +38,8 @@ class Tries:
     `fallbacks` are those that the caller may use; None: all. `enter` takes the places of the request in the limits of
     an upstream, by its name, in place of those at the one before; it raises GatewayError where there is no room, and
     the upstream is passed over. `group` and `member` are those of the try under way; `member` is None between two.
-    `passed_over` are the endpoints of `home` that a wait in its queue is not for.
+    `passed_over` are the endpoints of `home` that a wait in its queue is not for. `failure` is the error of the last
+    try that failed: set it before `again`.
     """
 
     __slots__ = (
@@ -52,6 +53,7 @@ class Tries:
         "_tried",
         "_twice",
         "_unreached",
+        "failure",
         "group",
         "home",
         "member",
@@ -82,6 +84,7 @@ class Tries:
         self.model = model
         self.member: Member | None = None
         self.pause_s = 0.0
+        self.failure: GatewayError | None = None
         self.whole = whole
         self._twice = twice
         self._tried: list[Member] = []
@@ -100,8 +103,8 @@ class Tries:
     def begin(self) -> Member | None:
         """Return the endpoint of the next try, with a place at it. None: await `home.place(self)` for one.
 
-        Raises GatewayError if none can take it: circuit_open, upstream_limited, overloaded, upstream_unavailable, or
-        what `enter` raised for `home`.
+        Raises GatewayError if none can take it (`refused`): circuit_open, upstream_limited, overloaded,
+        upstream_unavailable, or what `enter` raised for `home`.
         """
         if self.home.queue:
             self.home.serve_queue()  # a breaker or a pause may be over, and others wait for longer
@@ -109,11 +112,23 @@ class Tries:
         if found is None or found[1] is None or found[1].obstacle(self.home.clock()) is not None:
             found = self._next()
         if found is None:
-            raise self._refusal or self.home.unavailable(self.model)
+            raise self.refused(self._refusal or self.home.unavailable(self.model))
         group, member = found
         if member is not None:
             self.use(group, member)
         return member
+
+    def refused(self, why: GatewayError) -> GatewayError:
+        """Return the error for a request that nobody takes: that of its last try, with why no other followed, or why.
+
+        What its upstream did tells its client more than what the gateway could not do after it.
+        """
+        if self.failure is None:
+            return why
+        error = self.failure.copy()
+        error.message += f" It was not sent again: {why.message}"
+        error.retry_after_s = error.retry_after_s or why.retry_after_s
+        return error
 
     def use(self, group: Group, member: Member) -> None:
         """Begin a try at an endpoint, whose place is free."""

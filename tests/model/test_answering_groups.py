@@ -260,6 +260,24 @@ async def test_a_call_that_failed_waits_for_another_endpoint() -> None:
         assert answering.asked == [2, 2] and is_idle(answering)
 
 
+async def test_a_call_that_failed_and_waits_for_too_long_tells_both() -> None:
+    """The failure is what it ends with."""
+
+    async def slow(peer: Peer) -> None:
+        await peer.read_request(timeout_s=None)
+        await peer.wait_end(timeout_s=None)
+
+    rules = GroupRules(retry=RetryRules(), queue=QueueRules(size=1, wait_s=0.02))
+    async with models(each=(BUSY, slow), endpoints=True, most=1, rules=rules) as answering:
+        first = asyncio.ensure_future(answering.ask())
+        await answering.upstreams[1].wait_requests(1)
+        with pytest.raises(GatewayError) as failed:
+            await answering.ask()
+        assert failed.value.code == "upstream_error" and "(queue.wait)" in failed.value.message
+        first.cancel()
+        await asyncio.wait({first})
+
+
 async def test_a_conversation_stays_at_its_endpoint() -> None:
     """Which has its prompt in its cache. Without a conversation it is the key's, and others' are elsewhere."""
     async with models(each=(FINE,) * 4, endpoints=True, rules=GroupRules(balance="sticky")) as answering:

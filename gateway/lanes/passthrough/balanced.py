@@ -242,17 +242,21 @@ class Balanced(Splice):
 
     def _refused_by(self, status: str, data: bytes, end: int) -> bool:
         """Handle an answer whose status is a reason for another try. Return whether one follows."""
-        plan, name = self._plan, self._plan.pool.endpoint.name
+        plan, tries = self._plan, self._tries
+        assert tries is not None
         try:
             head, whole = self._keep_answer(plan, data, end)
         except (ResponseError, BodyError):
             return False  # it is reported where it is read
         clean = whole and head.keep_alive and self._request is None
+        text = f"Upstream {plan.pool.endpoint.name!r} answered {status}."
+        code = "upstream_limited" if status == "429" else "upstream_error"
+        tries.failure = GatewayError(code, text, retry_after_s=wanted_pause_s(head))
         if not self._again(
             status, "error" if head.status >= HTTPStatus.INTERNAL_SERVER_ERROR else "ok", head=head, clean=clean
         ):
             return False
-        plan.pool.failures.note(f"Upstream {name!r} answered {status}.")
+        plan.pool.failures.note(text)
         return True
 
     def _keep_answer(self, plan: Plan, data: bytes, end: int) -> tuple[ResponseHead, bool]:
@@ -303,7 +307,7 @@ class Balanced(Splice):
         tries = self._tries
         if tries is not None and tries.member is not None and error.code in UPSTREAMS_FAULT:
             reason = _REASONS.get(outcome, "reset") if self._sent else "connect"
-            plan = self._plan
+            plan, tries.failure = self._plan, error
             if self._again(reason, outcome):
                 plan.pool.failures.note(error.message)
                 return

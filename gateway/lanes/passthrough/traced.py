@@ -72,6 +72,10 @@ class TracedAccounting(Accounting):
         self._asked.append(Try(plan, context, perf_counter()))
         return plan
 
+    def failed(self, plan: Plan, outcome: str, reason: str) -> None:
+        """Note that a try failed, for a reason as `Tries.again` takes it."""
+        self.asked(plan, outcome, int(reason) if reason.isdigit() else 0)
+
     def asked(self, plan: Plan, outcome: str, status: int = 0) -> None:
         """Note that the oldest try under way with this plan has ended, if there is one."""
         for one in self._asked:
@@ -179,7 +183,7 @@ class TracingBalanced(Balanced):
         plan = self._plan
         follows = super()._again(reason, outcome, head=head, clean=clean)
         if follows:
-            self._account.asked(plan, outcome, int(reason) if reason.isdigit() else 0)
+            self._account.failed(plan, outcome, reason)
         return follows
 
     def _fail(self, error: GatewayError, *, outcome: str) -> None:
@@ -193,7 +197,7 @@ class TracingHedging(TracingBalanced, Hedging):
 
     def _again(self, reason: str, outcome: str, *, head: ResponseHead | None = None, clean: bool = False) -> bool:
         if self._second is not None:  # it goes on alone, and would end this try as one that is given up
-            self._account.asked(self._plan, outcome, int(reason) if reason.isdigit() else 0)
+            self._account.failed(self._plan, outcome, reason)
         return super()._again(reason, outcome, head=head, clean=clean)
 
     def second_failed(self, second: Second, failure: Failure) -> None:

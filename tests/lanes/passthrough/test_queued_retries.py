@@ -14,6 +14,8 @@ from gateway.testing.scripts import answer, serve
 from gateway.testing.upstream import FakeUpstream
 
 BUSY = answer(503, b"busy")
+#: Its body comes too late to be kept for the client.
+PARTLY = answer(429, b"busy", [("Retry-After", "7")])[:-1]
 
 
 class Held:
@@ -30,11 +32,11 @@ class Held:
 
 
 @asynccontextmanager
-async def one_fails(held: Held, **rules: object) -> AsyncIterator[Several]:
-    """Endpoint a answers 503 to each request and is asked first, b is `held`. There is a queue."""
+async def one_fails(held: Held, *, answers: bytes = BUSY, **rules: object) -> AsyncIterator[Several]:
+    """Endpoint a gives this answer to each request and is asked first, b is `held`. There is a queue."""
     own: list[dict[str, object]] = [{"weight": 1000}, {"concurrent": 1}]
     facts: dict[str, object] = {"queue": {"wait": "1h"}, "breaker": {"failures": 0}, **rules}
-    async with several(serve(BUSY), held, own=own, **facts) as up:
+    async with several(serve(answers), held, own=own, **facts) as up:
         yield up
 
 
@@ -86,17 +88,34 @@ async def test_a_client_that_leaves_while_its_retry_waits_leaves_nothing_behind(
         assert up.counts == [2, 1] and up.inflight == [0, 0]
 
 
-@pytest.mark.parametrize("refuses", [False, True], ids=["503", "refused"])
-async def test_a_retry_that_waits_for_too_long_gets_the_answer_at_hand(refuses: bool) -> None:
-    """Or, if there is none, the queue's error."""
+async def test_a_retry_that_waits_for_too_long_gets_the_answer_at_hand() -> None:
+    """It came whole."""
     async with one_fails(Held(), queue={"wait": "20ms"}) as up, client_of(up.gateway) as first:
-        if refuses:
+        await first.send(chat())
+        await up.endpoints[1].wait_requests(1)
+        response = await ask(up.gateway, chat())
+        assert response.raw == BUSY and up.group.tally.refused["wait"] == 1
+
+
+@pytest.mark.parametrize(
+    ("answers", "status", "code", "said"),
+    [(None, 502, "upstream_error", "refused"), (PARTLY, 429, "upstream_limited", "answered 429")],
+    ids=["refused", "partly"],
+)
+async def test_a_retry_that_waits_for_too_long_gets_the_error_of_its_try(
+    answers: bytes | None, status: int, code: str, said: str
+) -> None:
+    """With what it waited for, and when to ask again."""
+    async with one_fails(Held(), answers=answers or BUSY, queue={"wait": "20ms"}) as up, client_of(up.gateway) as first:
+        if answers is None:
             up.endpoints[0]._stop_listening()
         await first.send(chat())
         await up.endpoints[1].wait_requests(1)
         response = await ask(up.gateway, chat())
-        assert response.status == 503 and up.group.tally.refused["wait"] == 1
-        assert error_of(response)["code"] == "overloaded" if refuses else response.raw == BUSY
+        error = error_of(response)
+        assert (response.status, error["code"]) == (status, code)
+        assert said in error["message"] and "within 0.02 s (queue.wait)" in error["message"]
+        assert response.values(b"retry-after")[0] == (b"1" if answers is None else b"7")
 
 
 async def test_a_retry_that_cannot_wait_goes_to_a_fallback() -> None:
