@@ -257,6 +257,7 @@ def _answers_of_operating() -> dict[str, Schema]:
             resets_in_s=maybe(NUMBER),
             soft=TRUTH,
             over=WHOLE,
+            obstacle=maybe(TEXT),
         ),
         "Upstream": _upstream(),
         "Usage": record(**usage, **texts("from", "to"), data=many(extended(sums, optional=True, **texts(*DIMENSIONS)))),

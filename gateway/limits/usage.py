@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gateway.contracts.allowance import Limit
+from gateway.contracts.allowance import Allowance, Limit
 from gateway.limits.budgets import Scope
 from gateway.limits.rule import Rule
 
@@ -14,7 +14,8 @@ class Used:
 
     `tenant` is that of a key; others have none. `resets_s`: when nothing of that counts any more, in seconds; None:
     with its period, or its requests. `over`: requests that exceeded it since the gateway started. They were refused,
-    unless it is `soft`.
+    unless it is `soft`. `obstacle`: why it cannot be counted now, and what to do; None: it can. Requests are refused
+    until it can, unless it is `soft`.
     """
 
     scope: Scope
@@ -26,15 +27,18 @@ class Used:
     resets_s: float | None
     soft: bool
     over: int
+    obstacle: str | None = None
 
 
 def used_of(rule: Rule, now_s: float) -> Iterator[Used]:
     """Yield each limit of a rule, with what is used of it in all workers."""
     allowance, meter = rule.allowance, rule.meter
 
-    def told(limit: Limit, most: float, used: float, resets_s: float | None = None) -> Used:
+    def told(
+        limit: Limit, most: float, used: float, resets_s: float | None = None, obstacle: str | None = None
+    ) -> Used:
         over = meter.over(limit)
-        return Used(rule.scope, rule.name, rule.tenant, limit, most, used, resets_s, allowance.soft, over)
+        return Used(rule.scope, rule.name, rule.tenant, limit, most, used, resets_s, allowance.soft, over, obstacle)
 
     if (most := allowance.requests_per_minute) is not None:
         yield told("requests_per_minute", most, meter.used("requests", now_s), meter.empty_s("requests", now_s))
@@ -45,4 +49,5 @@ def used_of(rule: Rule, now_s: float) -> Iterator[Used]:
     if allowance.has_budget:
         for limit, figure, used in rule.budgets.used(rule.scope, rule.id, allowance):
             if figure is not None:
-                yield told(limit, figure, used)
+                alone = Allowance(**{limit: figure})  # tokens are counted without prices
+                yield told(limit, figure, used, obstacle=rule.budgets.obstacle(rule.scope, rule.id, alone))

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_cases import told
 from gateways import until_read
 
+from gateway.cli.operator.limits import listed
+from gateway.cli.operator.remote import Remote
 from gateway.contracts.usage import StoredUsage
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.usage.ledger import day_of
@@ -119,6 +122,11 @@ async def test_a_budget_of_money_lets_nothing_through_once_prices_are_gone(tmp_p
         assert (status, refused["error"]["code"]) == (503, "overloaded")
         assert "The key 'ci' has a budget, and this gateway has no prices" in refused["error"]["message"]
         assert (await chat(ring, by=other["key"]))[0] == 200
+        async with ring.session.get("/context/limits", headers={"X-Gateway-Key": ROOT}) as response:
+            limits = {one["name"]: one["obstacle"] for one in (await response.json())["data"]}
+        assert "set 'usage.prices', or take the budget away" in limits["ci"] and limits["other"] is None
+        lines = await told(lambda: listed(Remote(ring.gateway.base_url, ROOT), as_json=False))
+        assert [line.partition("; ")[2] for line in lines] == [f"it cannot be counted: {limits['ci']}", ""]
         await ring.gateway.reload(ring.config)
         assert (await chat(ring, by=made["key"]))[0] == 200
 

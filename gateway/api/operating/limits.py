@@ -44,4 +44,5 @@ def limit_view(used: Used) -> Json:
         "resets_in_s": None if used.resets_s is None else round(used.resets_s, 3),
         "soft": used.soft,
         "over": used.over,
+        "obstacle": used.obstacle,
     }

@@ -32,5 +32,6 @@ def _lines(view: View) -> Iterator[str]:
     rest = f", empty in {resets_s:g} s" if isinstance(resets_s, int | float) and resets_s else ""
     soft = ", soft" if view.get("soft") else ""
     over = f", {over} requests {'over it' if soft else 'refused'}" if (over := view.get("over")) else ""
+    why = f"; it cannot be counted: {shown(str(obstacle))}" if (obstacle := view.get("obstacle")) else ""
     what = str(view.get("limit")).replace("_", " ")
-    yield f"{whose}: {view.get('used')} of {view.get('most')} {what}{rest}{soft}{over}"
+    yield f"{whose}: {view.get('used')} of {view.get('most')} {what}{rest}{soft}{over}{why}"

@@ -71,6 +71,22 @@ async def test_a_reader_sees_what_is_used_and_what_was_refused(tmp_path: Path) -
         assert "Tenant <b>x</b>" in everything.main and "2 of 2" in everything.main
 
 
+async def test_a_budget_that_cannot_be_counted_says_why(tmp_path: Path) -> None:
+    """And what to do: its requests are refused although nothing of it is used."""
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("currency: USD\nprices: [{model: '*', input: 1, output: 1}]")
+    sections = {"runtime_keys": {"enabled": True}, "usage": {"enabled": True, "prices": str(prices)}}
+    async with served(tmp_path, key("root"), **sections) as browser:
+        root = await browser.signed_in("root")
+        made = {"name": "ci", "scopes": ["context"], "limits": {"cost_per_day": 5}}
+        assert (await root.api().post("/context/keys", made)).status == 201
+        page = await root.get("/console/limits")
+        assert "0.00 of 5.00" in page.main and "not counted" not in page.main
+        await browser.gateway.reload({**browser.config, "usage": {"enabled": True}})
+        page = await root.get("/console/limits")
+        assert "not counted" in page.main and "its operator has to set 'usage.prices'" in page.main
+
+
 async def test_an_open_page_asks_for_its_table_until_its_reader_stops_that(tmp_path: Path) -> None:
     limits = {"tenants": {"team": {"concurrent": 5}}}
     async with served(tmp_path, key("root"), limits=limits) as browser:
