@@ -49,5 +49,5 @@ def used_of(rule: Rule, now_s: float) -> Iterator[Used]:
     if allowance.has_budget:
         for limit, figure, used in rule.budgets.used(rule.scope, rule.id, allowance):
             if figure is not None:
-                alone = Allowance(**{limit: figure})  # tokens are counted without prices
+                alone = Allowance(cost_per_day=figure if limit.startswith("cost") else None)  # only money needs prices
                 yield told(limit, figure, used, obstacle=rule.budgets.obstacle(rule.scope, rule.id, alone))
