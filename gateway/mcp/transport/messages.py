@@ -20,7 +20,7 @@ from gateway import strict_json
 from gateway.contracts.store import Json
 from gateway.json_values import SERVICE_VALUES_LIMIT
 from gateway.mcp.transport.noise import LINES, Noise
-from gateway.mcp.transport.requests import ID_TOO_LONG, Requests, has_long_id
+from gateway.mcp.transport.requests import CANCELLED, ID_TOO_LONG, Requests, has_long_id
 from gateway.turns import Turn, aside
 
 #: What is said of a message that is refused, in front of the reason.
@@ -189,7 +189,9 @@ class _Events(httpx2.AsyncByteStream):
             if is_request(message):
                 if has_long_id(message["id"]):
                     return _error(ID_TOO_LONG)
-                self._requests.add(len(block))
+                self._requests.add(message["id"], len(block))
+            elif isinstance(message, dict) and message.get("method") == CANCELLED:
+                self._requests.cancel(message.get("params"))
             content = orjson.dumps(message)
             self._noise.add(size_bytes=-len(block))
         else:

@@ -36,7 +36,7 @@ from gateway.mcp.transport.lines import ENDS_BYTES, Line, Lines
 from gateway.mcp.transport.messages import REFUSED, read_message
 from gateway.mcp.transport.noise import Noise
 from gateway.mcp.transport.process import Program, ServerProcess
-from gateway.mcp.transport.requests import ID_TOO_LONG, Answers, Requests, has_long_id
+from gateway.mcp.transport.requests import CANCELLED, ID_TOO_LONG, Answers, Requests, has_long_id
 from gateway.mcp.types import Streams
 from gateway.strict_json import StrictJsonError
 from gateway.turns import Turn, in_turns
@@ -224,7 +224,9 @@ class StdioTransport:
                 else:
                     self._noise.add(size_bytes=-len(line.head))
                     if isinstance(message, JSONRPCRequest):
-                        self._requests.add(len(line.head))
+                        self._requests.add(message.id, len(line.head))
+                    elif isinstance(message, JSONRPCNotification) and message.method == CANCELLED:
+                        self._requests.cancel(message.params)
                     return SessionMessage(self._checked(message))
             except StrictJsonError as error:
                 problem = f"is {REFUSED}: {error}"
@@ -242,7 +244,7 @@ class StdioTransport:
     def _note_sent(self, message: JSONRPCMessage) -> None:
         if isinstance(message, JSONRPCRequest) and message.method != _LISTEN:
             self._open.add(message.id)
-        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+        elif isinstance(message, JSONRPCNotification) and message.method == CANCELLED:
             self._open.discard((message.params or {}).get("requestId", 0))
 
     def _checked(self, message: JSONRPCMessage) -> JSONRPCMessage:

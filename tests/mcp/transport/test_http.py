@@ -294,6 +294,47 @@ async def test_a_server_may_ask_as_long_as_it_takes_the_answers(aiohttp_server: 
         assert server.answers == 0
 
 
+class Retracting(Asking):
+    """It cancels each of its requests but the first, whose answer it takes when it has sent all."""
+
+    def __init__(self, *, mib: int) -> None:
+        super().__init__(on="GET", pings=1, id_chars=1, takes=True)
+        self._mib = mib
+        self.has_sent = asyncio.Event()
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if request.method == "POST" and "method" not in await request.json():
+            await self.has_sent.wait()
+        return await super().answer(request)
+
+    async def _stream(
+        self, request: web.Request, *, pings: int, result: tuple[object, Json] | None
+    ) -> web.StreamResponse:
+        if result is not None:
+            return await super()._stream(request, pings=pings, result=result)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(b"data: %b\n\n" % json.dumps(self._ping).encode())
+        for number in range(self._mib):
+            ping = {"jsonrpc": "2.0", "id": number, "method": "ping", "params": {"_": "x" * (1 << 20)}}
+            over = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
+            for message in (ping, over):
+                await response.write(b"data: %b\n\n" % json.dumps(message).encode())
+        self.has_sent.set()
+        await asyncio.Event().wait()
+        return response
+
+
+async def test_requests_that_a_server_cancels_do_not_count(aiohttp_server: AiohttpServer) -> None:
+    """However large they are together. It gets no answers to them."""
+    server = Retracting(mib=80)
+    async with stands_at(await _site(server, aiohttp_server), accept_limit_s=3600) as stand:
+        await stand.running()
+        await asyncio.wait_for(server.has_sent.wait(), 120)
+        assert await stand.said("echo") == "hi"
+        assert stand.session.condition().state == "running" and server.answers == 1
+
+
 class Elsewhere:
     """A server of the older era whose address leads to another path; calls lead further still if `calls` is set."""
 
