@@ -262,7 +262,8 @@ class Router:
         recorded = self._recorded
         if recorded is None and self._limiter is not None and self._limiter.counts_tokens(caller):
             recorded = _nowhere
-        return None if recorded is None else meter_of(recorded, self._unread, method=method, path=path)
+        unread = None if self.tracer is not None else self._unread  # a span says the tokens
+        return None if recorded is None else meter_of(recorded, unread, method=method, path=path)
 
     def _plan_for(
         self, head: RequestHead, target: bytes, cut: int, route: Route, plain: bytes, group: Group, member: Member

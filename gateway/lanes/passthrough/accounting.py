@@ -30,20 +30,19 @@ class Accounting:
     sent_bytes = 0
     beginning = b""  # a regular answer that came whole with its head
     tokens: int | None = None  # that the request used, where that is read
-    reads_at_once = False  # they are wanted when it is closed
     hold: "Hold | None" = None  # the places of the request in its limits, where there are any
     tries = 0  # where the endpoint was chosen
     trace_id: str | None = None  # where there are traces
     _overhead_s = 0.0
 
     def __init__(self, plan: Plan, client: Client, began: float) -> None:
-        self._plan = plan
+        self.plan = plan
         self._client = client
         self._began = began
 
     def use(self, plan: Plan) -> None:
         """Note that the request goes to another endpoint than it was planned for, or goes there again."""
-        self._plan = plan
+        self.plan = plan
         self.tries += 1
 
     def request_started(self) -> None:
@@ -52,7 +51,7 @@ class Accounting:
 
     def head_forwarded(self, came: float) -> None:
         """Note that the head of the answer, which began to arrive at `came`, is on its way to the client."""
-        plan = self._plan
+        plan = self.plan
         plan.upstream.first_byte.observe(came - self.sent_at)
         plan.route.overhead.observe(self._overhead_s + perf_counter() - came)
 
@@ -76,7 +75,7 @@ class Accounting:
         self, outcome: str, listener: Clients, error: GatewayError | None = None, request_id: str | None = None
     ) -> None:
         """Count it; `outcome` is the upstream's (metrics.UpstreamTally). Log it if there is an access log."""
-        plan, duration_s = self._plan, perf_counter() - self._began
+        plan, duration_s = self.plan, perf_counter() - self._began
         plan.codes[self.status] += 1
         plan.upstream.outcomes[outcome] += 1
         (plan.route.streamed if self.streaming else plan.route.answered).observe(duration_s)

@@ -26,13 +26,13 @@ from gateway.lanes.passthrough.by_model import ByModel
 from gateway.lanes.passthrough.hedging import Hedging
 from gateway.lanes.passthrough.splice import Splice
 from gateway.lanes.passthrough.teed import TeedLengthBody, teed_body_of
-from gateway.lanes.passthrough.unread import Unread, estimated, tell
+from gateway.lanes.passthrough.unread import MOST, Unread, tell
 from gateway.lanes.plan import Ways
 from gateway.lanes.spelling import may_end_with
 from gateway.lanes.transaction import Clients
 from gateway.usage.answers import SHORT_BYTES, name_of, of_stream, of_whole, text_tokens
 from gateway.usage.kept import Kept, keeper_of
-from gateway.usage.tokens import BYTES_A_TOKEN, Recorded, Usage
+from gateway.usage.tokens import BYTES_A_TOKEN, Recorded, Tokens, Usage
 
 #: Chunks of a stream that are kept as they pass; each is shorter than 2 KiB.
 LAST_CHUNKS: Final = 32
@@ -40,33 +40,32 @@ LAST_CHUNKS: Final = 32
 _ANSWERS: Final = (b"/completions", b"/responses", b"/messages")
 _NUMBERS: Final = (b"/embeddings", b"/rerank", b"/score")
 _CODING = re.compile(rb"\r\ncontent-encoding:([^\r\n]*)", re.IGNORECASE)
-#: The first byte of a JSON object.
-_OBJECT: Final = ord("{")
 
 
 @dataclass(frozen=True, slots=True)
 class Meter:
     """The way to the usage of a plan's requests.
 
-    `unread` are the answers that wait. `reads`: the answer may say it. What it does not say is estimated: `asks` and
-    `answers`, the input and the output.
+    `unread` are the answers that wait; None: none of its answers does. `reads`: the answer may say it. What it does not
+    say is estimated: `asks` and `answers`, the input and the output.
     """
 
     recorded: Recorded
-    unread: Unread
+    unread: Unread | None
     reads: bool
     asks: bool
     answers: bool
 
 
-def meter_of(recorded: Recorded, unread: Unread, *, method: bytes, path: bytes) -> Meter:
+def meter_of(recorded: Recorded, unread: Unread | None, *, method: bytes, path: bytes) -> Meter:
     """Return the meter of requests to a path, however that is spelled: an upstream may read it as we do not.
 
     Only POST makes tokens: GET may repeat an answer that was counted.
     """
     reads = method == b"POST"
     answers = reads and may_end_with(path, _ANSWERS)
-    return Meter(recorded, unread, reads, answers or (reads and may_end_with(path, _NUMBERS)), answers)
+    asks = answers or (reads and may_end_with(path, _NUMBERS))
+    return Meter(recorded, unread if reads else None, reads, asks, answers)
 
 
 class MeteredAccounting(Accounting):
@@ -79,20 +78,22 @@ class MeteredAccounting(Accounting):
         self, outcome: str, listener: Clients, error: GatewayError | None = None, request_id: str | None = None
     ) -> None:
         Accounting.close(self, outcome, listener, error, request_id)  # the next one: `super` would find it each time
-        plan = self._plan
-        meter, beginning = plan.meter, self.beginning
+        meter = self.plan.meter
         assert meter is not None
+        unread = meter.unread
         if (
-            beginning
+            unread is not None
             and outcome == "ok"
-            and 0 < self.sent_bytes <= SHORT_BYTES
-            and beginning[start := len(beginning) - self.sent_bytes] == _OBJECT
+            and self.beginning
+            and self.sent_bytes <= SHORT_BYTES
             and self.status < 400
-            and meter.reads
-            and not self.reads_at_once
         ):
-            body, hold = beginning[start:], self.hold
-            meter.unread.add((plan, body, self.received_bytes, self.asked_model, hold), listener.loop)
+            waiting = unread.waiting
+            waiting.append(self)
+            if (self.hold is not None and self.hold.leave()) or len(waiting) >= MOST:
+                unread.read()
+            elif not unread.is_timed:
+                unread.read_soon(listener.loop)
             return
         is_whole = outcome in ("ok", "error")
         if error is not None or (self.status >= 400 and outcome != "cancelled"):
@@ -100,18 +101,25 @@ class MeteredAccounting(Accounting):
         elif not meter.reads or not self.sent_at:
             self._record(Usage(cut=not is_whole))
         else:
-            usage, model = self._usage(meter, not is_whole)
-            if not model and self.asked_model:
-                usage, model = usage._replace(asked=True), self.asked_model
-            self._record(usage, model)
+            self.read(cut=not is_whole)
         self.give_back(outcome, asked=error is None and self.sent_at > 0)
 
-    def _record(self, usage: Usage, model: str = "") -> None:
-        self.tokens = usage.tokens.input + usage.tokens.output
-        tell(self._plan, usage, model)
+    def read(self, *, cut: bool = False) -> int:
+        """Read the answer, which may have been cut, and record what it used. Return its tokens."""
+        usage, model = self._usage(cut)
+        if not model and self.asked_model:
+            usage, model = usage._replace(asked=True), self.asked_model
+        return self._record(usage, model)
 
-    def _usage(self, meter: Meter, cut: bool) -> tuple[Usage, str]:
+    def _record(self, usage: Usage, model: str = "") -> int:
+        self.tokens = usage.tokens.input + usage.tokens.output
+        tell(self.plan, usage, model)
+        return self.tokens
+
+    def _usage(self, cut: bool) -> tuple[Usage, str]:
         """Return what an answer used, which may have been cut, and the model that it names."""
+        meter = self.plan.meter
+        assert meter is not None
         head, tail, length = self._answer()
         is_stream = not head.lstrip().startswith(b"{")  # whatever its content type says
         said = of_stream(head, tail) if is_stream else of_whole(head, tail)
@@ -125,7 +133,10 @@ class MeteredAccounting(Accounting):
             answered = text_tokens(head, tail, length) if is_stream else ceil(length / BYTES_A_TOKEN)
             if self.kept is not None:
                 answered += self.kept.unread  # a compressed byte is a token
-        return estimated(tokens, answered, self.received_bytes, cut=cut), said.model
+        if tokens is None:
+            tokens = Tokens(ceil(self.received_bytes / BYTES_A_TOKEN))
+        tokens = tokens._replace(output=max(tokens.output, answered))
+        return Usage(tokens, cut=cut, estimated=True), said.model
 
     def _answer(self) -> tuple[bytes, bytes | None, int]:
         """Return the beginning and the end of the answer, or all of it and None, and its length."""

@@ -53,8 +53,6 @@ class Try:
 class TracedAccounting(Accounting):
     """The account of one transaction, with its spans."""
 
-    reads_at_once = True  # a span says the tokens
-
     def __init__(self, plan: Plan, client: Client, began: float) -> None:
         super().__init__(plan, client, began)
         assert plan.trace is not None
@@ -96,9 +94,9 @@ class TracedAccounting(Accounting):
         if not self.trace.sampled:
             return
         if outcome not in _UNASKED:
-            self.asked(self._plan, outcome, 0 if error is not None else self.status)
+            self.asked(self.plan, outcome, 0 if error is not None else self.status)
         self.all_asked("cancelled")
-        plan, now, now_ns = self._plan, perf_counter(), time_ns()
+        plan, now, now_ns = self.plan, perf_counter(), time_ns()
         attributes = {
             "twolane.upstream": plan.pool.endpoint.name,
             "twolane.endpoint": plan.endpoint,

@@ -1,21 +1,26 @@
-"""The usage in a short answer as most upstreams write it, read by a typed decoder: it makes only the values that count.
+"""The usage in short answers as most upstreams write it, read by a typed decoder: it makes only the values that count.
 
-What the decoder refuses, and what says its tokens by other names, is for `of_whole`. That says the same of all that is
-read here, but of what it cannot read: an answer with a number that no double holds, or one that is nested deeper than a
-thousand times. Import this module only where answers are read, for it loads the decoder's library.
+What the decoder refuses, and what says its tokens by other names, is for the account's own reader. That says the same
+of all that is read here, but of what it cannot read: an answer with a number that no double holds, or one that is
+nested deeper than a thousand times. Import this module only where answers are read, for it loads the decoder's library.
 """
 
-from functools import lru_cache
-from typing import Annotated, Final, TypeAlias
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Final
 
 from msgspec import DecodeError, Meta, Struct
 from msgspec.json import Decoder
 
+from gateway.lanes.passthrough.unread import tell
+from gateway.lanes.plan import Plan
 from gateway.usage.answers import name_of
-from gateway.usage.tokens import MOST
+from gateway.usage.tokens import MOST, Tokens, Usage
 
-#: The numbers of `Tokens` in their order, and the model, as the first two of `Said`.
-Read: TypeAlias = tuple[tuple[int, int, int, int, int], str]
+if TYPE_CHECKING:
+    from gateway.lanes.passthrough.metered import MeteredAccounting
+    from gateway.limits.rule import Rule, Use
+
 _Count = Annotated[int, Meta(ge=0, lt=MOST)]
 
 
@@ -28,8 +33,8 @@ class _Answered(Struct, gc=False):
 
 
 class _Usage(Struct, gc=False):
-    prompt_tokens: _Count | None = None
-    completion_tokens: _Count | None = None
+    prompt_tokens: _Count = 0
+    completion_tokens: _Count = 0
     prompt_tokens_details: _Asked | None = None
     completion_tokens_details: _Answered | None = None
     prompt_cache_hit_tokens: _Count | None = None
@@ -37,30 +42,64 @@ class _Usage(Struct, gc=False):
 
 class _Answer(Struct, gc=False):
     usage: _Usage | None = None
-    model: str | None = None
+    model: str = ""
 
 
 _decode: Final = Decoder(_Answer).decode
-_name_of: Final = lru_cache(name_of)
+_NOTHING: Final = _Answer()
 
 
-def read_usual(body: bytes) -> Read | None:
-    """Return what an answer says of itself; None: it is not the usual one."""
-    try:
-        if not body.isascii():
-            body.decode()  # the decoder does not look into texts that it leaves out
-        answer = _decode(body)
-    except (DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    usage = answer.usage
-    if usage is None or (asked := usage.prompt_tokens) is None:
-        return None
-    answered, reasoning = usage.completion_tokens or 0, 0
-    if (told := usage.completion_tokens_details) is not None and (reasoning := told.reasoning_tokens or 0) > answered:
-        reasoning = answered
-    cached = None if (details := usage.prompt_tokens_details) is None else details.cached_tokens
-    if cached is None:
-        cached = usage.prompt_cache_hit_tokens or 0
-    if cached > asked:
-        cached = asked
-    return (asked, cached, 0, answered, reasoning), _name_of(answer.model or "")
+def read_all(accounts: Iterable["MeteredAccounting"]) -> None:
+    """Read answers that came whole with their heads, and record what they used.
+
+    Neighbours with the same plan and model are recorded as one sum.
+    """
+    plan: Plan | None = None
+    model: str | None = None
+    requests = asked = cached = answered = reasoning = 0
+    uses: defaultdict[Rule, list[Use]] = defaultdict(list)
+    for account in accounts:
+        try:
+            answer = _decode(account.beginning[-account.sent_bytes :])
+        except (DecodeError, RecursionError):
+            answer = _NOTHING
+        usage, its_plan = answer.usage, account.plan
+        if (
+            usage is None
+            or not (its_asked := usage.prompt_tokens)
+            or ((its_model := answer.model) != model and not name_of(its_model))
+        ):
+            used = account.read()
+        else:
+            if its_model != model or its_plan is not plan:
+                _record(plan, model, requests, (asked, cached, answered, reasoning))
+                plan, model = its_plan, its_model
+                requests = asked = cached = answered = reasoning = 0
+            requests += 1
+            asked += its_asked
+            its_answered = usage.completion_tokens
+            answered += its_answered
+            details = usage.prompt_tokens_details
+            its_cached = None if details is None else details.cached_tokens
+            if its_cached is None:
+                its_cached = usage.prompt_cache_hit_tokens
+            if its_cached:
+                cached += its_cached if its_cached < its_asked else its_asked
+            told = usage.completion_tokens_details
+            if told is not None and (its_reasoning := told.reasoning_tokens):
+                reasoning += its_reasoning if its_reasoning < its_answered else its_answered
+            used = its_asked + its_answered
+        if account.hold is not None:
+            for rule, tick, reserved, _ in account.hold:
+                if reserved is not None:
+                    uses[rule].append((tick, reserved, used))
+    _record(plan, model, requests, (asked, cached, answered, reasoning))
+    for rule, of_rule in uses.items():
+        rule.settle(of_rule)
+
+
+def _record(plan: Plan | None, model: str | None, requests: int, sums: tuple[int, int, int, int]) -> None:
+    """Record some requests with the same plan and model, if there are any."""
+    if plan is not None and model is not None:
+        asked, cached, answered, reasoning = sums
+        tell(plan, Usage(Tokens(asked, cached, 0, answered, reasoning), requests=requests), model)

@@ -187,10 +187,10 @@ def test_answers_wait_for_a_moment_and_are_recorded_as_one_sum() -> None:
 
 def test_no_more_of_them_wait_than_are_read_at_once() -> None:
     ending = Ending()
-    for number in range(MOST + 1):
+    for number in range(1, MOST + 2):
         ending.end({"prompt_tokens": number})
     ending.loop.close()
-    assert ending.heard.calls == [Usage(Tokens(sum(range(MOST))), requests=MOST)]
+    assert ending.heard.calls == [Usage(Tokens(sum(range(1, MOST + 1))), requests=MOST)]
 
 
 def limited(**limits: int) -> tuple[Ending, Workers]:
