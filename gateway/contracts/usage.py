@@ -60,11 +60,18 @@ class UsageStore(Protocol):
         ...
 
     async def usage(
-        self, *, since: str, until: str, by: Collection[Dimension], tenant: str | None
+        self,
+        *,
+        since: str,
+        until: str,
+        by: Sequence[Dimension],
+        tenant: str | None,
+        only: Collection[Sequence[str]] | None = None,
     ) -> Sequence[StoredUsage]:
         """Return the sums of usage from one day to another, both included, in the order of what they are summed by.
 
-        They are summed by the currency, too. `tenant` None: of all tenants.
+        They are summed by the currency, too. `tenant` None: of all tenants. `only`: of these values of all that they
+        are summed by, and of one day, it takes no longer the more others there are.
         """
         ...
 

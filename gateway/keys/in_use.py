@@ -6,7 +6,7 @@ it had last: an outage of the store locks nobody out.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
@@ -27,11 +27,15 @@ USE_S: Final = 60.0
 
 
 class KeysInUse:
-    """The keys of one worker. `is_on` returns whether the configuration in use accepts any."""
+    """The keys of one worker. `is_on` returns whether the configuration in use accepts any.
+
+    `changed` is awaited when others are accepted.
+    """
 
     def __init__(self, store: KeyStore, keys: StoredKeys, *, is_on: Callable[[], bool], clock: Clock) -> None:
         self._store = store
         self.accepted = keys
+        self.changed: Callable[[], Awaitable[None]] | None = None
         self._is_on = is_on
         self._clock = clock
         self._seen: int | None = None
@@ -51,6 +55,8 @@ class KeysInUse:
         self._ids = {key.digest: one.id for one, key in keys}
         self.accepted.replace(key for _, key in keys)
         self._seen = changes
+        if self.changed is not None:
+            await self.changed()
 
     async def run(self) -> None:
         """Follow the store until cancelled."""

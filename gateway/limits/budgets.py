@@ -6,6 +6,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from gateway.contracts.allowance import BUDGETS, Allowance, BudgetLimit
 
 Scope: TypeAlias = Literal["key", "tenant", "model", "upstream"]
+#: What a rule is counted under: its scope and its id.
+Counted: TypeAlias = tuple[Scope, str]
 
 
 class Spent(NamedTuple):
@@ -26,19 +28,22 @@ _NOTHING: Final = Spent()
 class Budgets:
     """The sums as they were read last. `replace` takes newer ones. `wanted`: somebody has asked for them.
 
+    `missing` has what somebody asked for and was not read.
+
     `currency` returns that of the prices in use; "": there are none.
     """
 
     def __init__(self, currency: Callable[[], str]) -> None:
         self.wanted = False
+        self.missing: set[Counted] = set()
         self.currency = currency
-        self._spent: Mapping[tuple[Scope, str], Spent] = {}
-        self._models: Collection[str] = ()
+        self._spent: Mapping[Counted, Spent] = {}
+        self._names: Collection[Counted] = ()
         self._read_currency: str | None = None  # None: nothing was read yet
 
-    def replace(self, spent: Mapping[tuple[Scope, str], Spent], *, models: Collection[str], currency: str) -> None:
-        """Use these sums from now on. They are of all patterns in `models`, and costs are in `currency`."""
-        self._spent, self._models, self._read_currency = spent, models, currency
+    def replace(self, spent: Mapping[Counted, Spent], *, names: Collection[Counted], currency: str) -> None:
+        """Use these sums from now on. They are of all `names`, of which some have none; costs are in `currency`."""
+        self._spent, self._names, self._read_currency = spent, names, currency
 
     def obstacle(self, scope: Scope, name: str, allowance: Allowance) -> str | None:
         """Return why the budgets of a rule cannot be counted now, and what to do; None: they can."""
@@ -49,7 +54,10 @@ class Budgets:
                 "this gateway has no prices to count its cost by: its operator has to set 'usage.prices', or take the "
                 "budget away"
             )
-        if currency is None or currency != self._read_currency or (scope == "model" and name not in self._models):
+        is_known = (scope, name) in self._names
+        if not is_known:
+            self.missing.add((scope, name))
+        if currency is None or currency != self._read_currency or not is_known:
             return "what is used of it is not read from the store yet: try again in a second"
         return None
 

@@ -1,13 +1,14 @@
 """The reading of budgets: sums of the usage in the store, of all gateways on it.
 
 The store tells which days have changed, so that each second only those are read. They are the last ones, but for what
-a gateway stores late.
+a gateway stores late. It sums up what has a budget: others may be very many. Each day is read by itself, so that other
+work of the store goes on between two.
 """
 
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -17,8 +18,7 @@ from gateway.clock import until_set
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import StoreError
 from gateway.contracts.usage import COST_UNITS, Dimension, StoredUsage, UsageStore
-from gateway.limits.budgets import Budgets, Scope, Spent
-from gateway.limits.rule import key_id
+from gateway.limits.budgets import Budgets, Counted, Scope, Spent
 
 log = logging.getLogger("gateway")
 
@@ -28,23 +28,28 @@ FIRST_S: Final = 5.0
 #: The first and the last of some days.
 Days: TypeAlias = tuple[str, str]
 #: The tokens and the cost, in units of `COST_UNITS`, of what a rule counts.
-Sums: TypeAlias = Mapping[tuple[Scope, str], Sequence[int]]
-#: Returns what a row counts for.
-Named: TypeAlias = Callable[[StoredUsage], Iterable[tuple[Scope, str]]]
+Sums: TypeAlias = Mapping[Counted, Sequence[int]]
+#: What the rules of a scope are counted by.
+_BY: Final[Mapping[Scope, tuple[Dimension, ...]]] = {
+    "key": ("tenant", "key"),
+    "tenant": ("tenant",),
+    "model": ("model",),
+    "upstream": ("upstream",),
+}
 _NOTHING: Final = (0, 0)
 
 
 class BudgetReader:
-    """Reads the sums of one worker's budgets. `models` returns the patterns of models that have limits."""
+    """Reads the sums of one worker's budgets. `names` returns what has a budget; models are patterns."""
 
     def __init__(
-        self, store: UsageStore, budgets: Budgets, *, models: Callable[[], Iterable[str]], clock: Clock
+        self, store: UsageStore, budgets: Budgets, *, names: Callable[[], Iterable[Counted]], clock: Clock
     ) -> None:
         self._store = store
         self._budgets = budgets
-        self._models = models
+        self._names = names
         self._clock = clock
-        #: What is read, and of which state of the store, patterns and currency it is the sum.
+        #: What is read, and of which state of the store, names and currency it is the sum.
         self._known: dict[Days, tuple[object, Sums]] = {}
         self._reading, self._tried = asyncio.Lock(), asyncio.Event()
         self._failed = False
@@ -58,7 +63,12 @@ class BudgetReader:
                 await self.read()
 
     async def first(self) -> None:
-        """Wait for the sums of `run`, `FIRST_S` at most. Until there are some, requests with a budget are refused."""
+        """Wait for the sums of `run`, `FIRST_S` at most. Until there are some, requests with a budget are refused.
+
+        If nothing has a budget, there is nothing to wait for.
+        """
+        if not any(True for _ in self._names()):
+            return
         self._budgets.wanted = True
         if not await until_set(self._tried, FIRST_S):
             log.warning("budgets are not read after %g s: requests that have one are refused until they are", FIRST_S)
@@ -82,39 +92,43 @@ class BudgetReader:
 
     async def _read(self) -> None:
         today = datetime.fromtimestamp(self._clock.time(), UTC).date()
-        models, currency = tuple(self._models()), self._budgets.currency()
+        names, currency = frozenset((*self._names(), *self._budgets.missing)), self._budgets.currency()
         parts = parts_of(today)
         changes = await self._store.usage_changes(since=parts[-1][0], until=parts[0][1])
         known: dict[Days, tuple[object, Sums]] = {}
         for days in parts:
             since, until = days
-            basis = models, currency, {day: count for day, count in changes.items() if since <= day <= until}
+            basis = names, currency, {day: count for day, count in changes.items() if since <= day <= until}
             before = self._known.get(days)
             if before is not None and before[0] == basis:
                 known[days] = before
             else:
-                known[days] = basis, await self._sums(days, models=models, currency=currency)
+                known[days] = basis, await self._sums(days, names=names, currency=currency)
         if any(part is not self._known.get(days) for days, part in known.items()) or len(known) != len(self._known):
             latest, *earlier = (sums for _, sums in known.values())
             spent = await asyncio.to_thread(spent_of, latest, earlier)
-            self._budgets.replace(spent, models=models, currency=currency)
+            self._budgets.replace(spent, names=names, currency=currency)
             self._known = known
 
-    async def _sums(self, days: Days, *, models: Sequence[str], currency: str) -> Sums:
-        """Read what was used on some days by each key, tenant and upstream, and of the models of each pattern.
+    async def _sums(self, days: Days, *, names: Collection[Counted], currency: str) -> Sums:
+        """Read what was used on some days of each name.
 
         Each scope is read by itself, because there may be very many combinations of them.
         """
-        scopes: Sequence[tuple[tuple[Dimension, ...], Named]] = (
-            (("tenant", "key"), lambda row: (("key", key_id(row.tenant, row.key)), ("tenant", row.tenant))),
-            (("upstream",), lambda row: (("upstream", row.upstream),)),
-            (("model",), lambda row: [("model", one) for one in models if fnmatchcase(row.model, one)]),
-        )
-        sums: defaultdict[tuple[Scope, str], list[int]] = defaultdict(lambda: [0, 0])
-        for by, named in scopes:
-            if by != ("model",) or models:
-                rows = await self._store.usage(since=days[0], until=days[1], by=by, tenant=None)
-                await asyncio.to_thread(_add, sums, rows, named=named, currency=currency)  # requests go on meanwhile
+        wanted: defaultdict[Scope, list[str]] = defaultdict(list)
+        for scope, name in names:
+            wanted[scope].append(name)
+        patterns = wanted.get("model", ())
+        only = {
+            scope: None if scope == "model" else [tuple(one.split("\0")) for one in those]
+            for scope, those in wanted.items()
+        }
+        sums: defaultdict[Counted, list[int]] = defaultdict(lambda: [0, 0])
+        for day in days_of(days):
+            for scope, values in only.items():
+                rows = await self._store.usage(since=day, until=day, by=_BY[scope], tenant=None, only=values)
+                if rows:  # requests go on meanwhile
+                    await asyncio.to_thread(_add, sums, rows, scope=scope, patterns=patterns, currency=currency)
         return sums
 
 
@@ -125,19 +139,32 @@ def parts_of(today: date) -> Sequence[Days]:
     return [(since.isoformat(), until.isoformat()) for since, until in parts if first <= since <= until]
 
 
+def days_of(days: Days) -> Iterable[str]:
+    """Return each day from the first to the last."""
+    since, until = map(date.fromisoformat, days)
+    return ((since + timedelta(number)).isoformat() for number in range((until - since).days + 1))
+
+
 def _add(
-    sums: defaultdict[tuple[Scope, str], list[int]], rows: Iterable[StoredUsage], *, named: Named, currency: str
+    sums: defaultdict[Counted, list[int]],
+    rows: Iterable[StoredUsage],
+    *,
+    scope: Scope,
+    patterns: Sequence[str],
+    currency: str,
 ) -> None:
     """Add rows to the sums of all that each counts for. A cost in another currency is none that a budget is in."""
+    by = _BY[scope]
     for row in rows:
         cost = row.cost if row.currency in ("", currency) else 0
-        for name in named(row):
-            found = sums[name]
+        own = "\0".join(getattr(row, dimension) for dimension in by)  # of a key: `key_id`
+        for name in [one for one in patterns if fnmatchcase(own, one)] if scope == "model" else (own,):
+            found = sums[scope, name]
             found[0] += row.input + row.output
             found[1] += cost
 
 
-def spent_of(today: Sums, earlier: Sequence[Sums]) -> dict[tuple[Scope, str], Spent]:
+def spent_of(today: Sums, earlier: Sequence[Sums]) -> dict[Counted, Spent]:
     """Return what was spent of each budget, of the sums of today and of other parts of its month."""
     spent = {}
     for scope in {*today, *chain.from_iterable(earlier)}:

@@ -39,7 +39,7 @@ from gateway.server.context_lane import (
     open_store,
 )
 from gateway.server.handover import alone
-from gateway.server.lanes.limits import budget_reader, has_budgets, limiter_of
+from gateway.server.lanes.limits import budget_reader, limiter_of
 from gateway.server.lanes.passthrough import (
     ROOT_PATHS,
     build_admin_entry,
@@ -154,8 +154,8 @@ class Gateway:
         pruner = Pruner(store, owner=self._shared.leases.owner, clock=self._clock)
         going_on = (self._housekeeping(), self._shared.leases.run(), self._shared.keys.run(), pruner.run())
         self._tasks += map(asyncio.create_task, (*going_on, self._budgets.run(), self._shared.meters.run()))
-        if has_budgets(settings, self._shared):
-            await self._budgets.first()
+        await self._budgets.first()
+        self._shared.keys.changed = self._budgets.read
         self._metrics.last_reload_success_s = time.time()
 
     def _share(self, store: Store) -> None:
@@ -173,7 +173,7 @@ class Gateway:
             tracer=open_tracing(self._loaded.settings, self._stack, metrics=self._metrics, sink=self._sink),
         )
         self._resumption, self._kept = build_resumption(shared, lane=lambda: self._current().lane)
-        self._budgets = budget_reader(shared, lambda: self._loaded.settings)
+        self._budgets = budget_reader(shared, lambda: self._loaded.settings, lambda: self._listeners[DATA].router.keys)
         self._notices = Notices(shared, on_duty=self._index == 0)
         used = (shared.usage.close, shared.keys.close, shared.mcp_servers.close, shared.feed.close)
         for close in (*used, self._notices.close, shared.leases.close, self._kept.close, self._runs.close):

@@ -131,6 +131,15 @@ async def test_a_budget_of_money_lets_nothing_through_once_prices_are_gone(tmp_p
         assert (await chat(ring, by=made["key"]))[0] == 200
 
 
+async def test_a_budget_of_a_key_that_was_just_made_is_counted_from_its_first_request_on(tmp_path: Path) -> None:
+    """With what an earlier key of its name had used."""
+    place = tmp_path / "gateway.db"
+    await put(place, replace(SPENT, key="old"))
+    async with keyring(place, **USAGE) as ring:
+        made = {name: (await ring.made(name, limits={"tokens_per_day": 500}))["key"] for name in ("new", "old")}
+        assert [(await chat(ring, by=one))[0] for one in made.values()] == [200, 429]
+
+
 async def test_no_key_is_made_with_a_budget_that_cannot_be_counted(tmp_path: Path) -> None:
     async with keyring(**USAGE) as ring:
         body = {"name": "ci", "scopes": ["passthrough"], "limits": {"cost_per_day": 0.01}}

@@ -5,14 +5,17 @@ from collections.abc import Callable, Mapping
 
 from gateway.contracts.allowance import Allowance
 from gateway.contracts.caller import Bounds, Caller
-from gateway.limits.budgets import Budgets
+from gateway.limits.budgets import Budgets, Counted
 from gateway.limits.counter import Counter
 from gateway.limits.limiter import Limiter
 from gateway.limits.meters import Meters
+from gateway.limits.rule import key_id
 from gateway.limits.shared import SharedCounters
 from gateway.testing.clock import ManualClock
 
 BEGAN_S = 5000.0
+#: What has a budget in some test.
+NAMES: tuple[Counted, ...] = (("key", key_id("team", "ci")), ("tenant", "team"), ("model", "m"), ("upstream", "up"))
 
 
 class WallClock(ManualClock):
@@ -57,7 +60,7 @@ class Workers:
         self.clock = ManualClock(BEGAN_S)
         self.counters = Counted()
         self.budgets = in_dollars()
-        self.budgets.replace({}, models=(), currency="USD")
+        self.budgets.replace({}, names=NAMES, currency="USD")
         self.memory = SharedCounters(places=count)
         self._scopes = scopes
         self.limiters = [self.limiter(place) for place in range(count)]

@@ -9,7 +9,9 @@ from .limiting import in_dollars
 def test_the_newest_sums_count() -> None:
     budgets, allowance = in_dollars(), Allowance(tokens_per_day=10, cost_per_month=1.0)
     assert budgets.over("tenant", "team", allowance) is None
-    budgets.replace({("tenant", "team"): Spent(tokens_day=9, cost_month=1.0)}, models=(), currency="USD")
+    budgets.replace(
+        {("tenant", "team"): Spent(tokens_day=9, cost_month=1.0)}, names=[("tenant", "team")], currency="USD"
+    )
     assert budgets.over("tenant", "team", allowance) == "cost_per_month"
-    budgets.replace({}, models=(), currency="USD")
+    budgets.replace({}, names=[("tenant", "team")], currency="USD")
     assert budgets.over("tenant", "team", allowance) is None

@@ -9,7 +9,7 @@ import pytest
 from gateway.contracts.allowance import Allowance
 from gateway.contracts.store import Store, StoreError
 from gateway.contracts.usage import COST_UNITS, StoredUsage
-from gateway.limits.budgets import Budgets
+from gateway.limits.budgets import Budgets, Counted
 from gateway.limits.reading import BudgetReader
 from gateway.limits.rule import key_id
 from gateway.registry.stores import scratch_store
@@ -19,6 +19,7 @@ from tests.limits.limiting import WallClock, in_dollars
 NOON_S = datetime(2026, 11, 26, 12, tzinfo=UTC).timestamp()
 ALL = Allowance(tokens_per_day=1, tokens_per_month=1, cost_per_day=1.0, cost_per_month=1.0)
 CI = key_id("team", "ci")
+NAMES: tuple[Counted, ...] = (("key", CI), ("tenant", "team"), ("upstream", "up"), ("model", "gpt-*"))
 
 
 def used(day: str, tokens: int, *, key: str = "ci", model: str = "gpt-4.1", cost: float = 0.0) -> StoredUsage:
@@ -45,7 +46,7 @@ async def test_the_sums_of_every_scope() -> None:
         used("2026-11-26", 7, key="other", model="llama"),
     )
     budgets, clock = in_dollars(), ManualClock(NOON_S)
-    await BudgetReader(store, budgets, models=lambda: ["gpt-*", "*"], clock=clock).read()
+    await BudgetReader(store, budgets, names=lambda: [*NAMES, ("model", "*")], clock=clock).read()
     await store.close()
     assert sums(budgets, "key", CI) == [10, 110, 0.5, 2.5]
     assert sums(budgets, "tenant", "team") == [17, 117, 0.5, 2.5]
@@ -58,7 +59,7 @@ async def test_the_sums_of_every_scope() -> None:
 async def test_a_new_day_and_a_new_month_begin_anew() -> None:
     store = await _store(used("2026-11-26", 10))
     budgets, clock = in_dollars(), ManualClock(NOON_S)
-    reader = BudgetReader(store, budgets, models=list, clock=clock)
+    reader = BudgetReader(store, budgets, names=lambda: NAMES, clock=clock)
     await reader.read()
     clock.advance(86400)
     await reader.read()
@@ -73,7 +74,7 @@ async def test_what_comes_late_for_an_earlier_day_counts_with_the_next_look() ->
     """Of another gateway whose store had failed at midnight, or for longer."""
     store = await _store(used("2026-11-26", 10))
     budgets, clock = in_dollars(), ManualClock(NOON_S)
-    reader = BudgetReader(store, budgets, models=list, clock=clock)
+    reader = BudgetReader(store, budgets, names=lambda: NAMES, clock=clock)
     await reader.read()
     for day, month in (("2026-11-25", 15), ("2026-11-02", 20), ("2026-11-26", 25), ("2026-10-31", 25)):
         await store.add_usage([used(day, 5)], writer="v", now_s=NOON_S)
@@ -88,7 +89,7 @@ async def test_a_clock_that_is_set_back_chooses_the_day() -> None:
     rows = [used(day, tokens) for day, tokens in (("2026-11-30", 1), ("2026-12-01", 10), ("2026-12-02", 100))]
     store = await _store(*rows)
     budgets, clock = in_dollars(), WallClock(NOON_S)
-    reader = BudgetReader(store, budgets, models=list, clock=clock)
+    reader = BudgetReader(store, budgets, names=lambda: NAMES, clock=clock)
     for days, expected in ((6, [100, 110]), (5, [10, 10]), (4, [1, 1]), (3, [0, 0]), (6, [100, 110])):
         clock.set_s = days * 86400
         await reader.read()
@@ -101,7 +102,7 @@ async def test_the_costs_of_another_currency_count_nothing() -> None:
     rows = [replace(used("2026-11-26", 1, cost=cost), currency=of) for of, cost in (("USD", 5), ("EUR", 2), ("", 1))]
     store, currency = await _store(*rows), "USD"
     budgets = Budgets(lambda: currency)
-    reader = BudgetReader(store, budgets, models=list, clock=ManualClock(NOON_S))
+    reader = BudgetReader(store, budgets, names=lambda: NAMES, clock=ManualClock(NOON_S))
     await reader.read()
     assert sums(budgets, "key", CI) == [3, 3, 6.0, 6.0]
     currency = "EUR"
@@ -116,7 +117,7 @@ async def test_the_costs_of_another_currency_count_nothing() -> None:
 async def test_patterns_of_models_that_are_new_are_read() -> None:
     store, models = await _store(used("2026-11-26", 10)), ["gpt-*"]
     budgets = in_dollars()
-    reader = BudgetReader(store, budgets, models=lambda: models, clock=ManualClock(NOON_S))
+    reader = BudgetReader(store, budgets, names=lambda: [("model", one) for one in models], clock=ManualClock(NOON_S))
     await reader.read()
     models.append("*")
     assert [budgets.obstacle("model", name, ALL) is None for name in models] == [True, False]
@@ -124,6 +125,22 @@ async def test_patterns_of_models_that_are_new_are_read() -> None:
     await store.close()
     assert [budgets.obstacle("model", name, ALL) for name in models] == [None, None]
     assert sums(budgets, "model", "*")[0] == 10
+
+
+async def test_what_has_no_budget_is_not_read_until_somebody_asks() -> None:
+    """Such as a key that ended while its run goes on."""
+    store = await _store(used("2026-11-26", 10), used("2026-11-26", 7, key="other"))
+    budgets, other = in_dollars(), key_id("team", "other")
+    reader = BudgetReader(store, budgets, names=lambda: NAMES, clock=ManualClock(NOON_S))
+    await reader.read()
+    assert sums(budgets, "key", other)[0] == 0
+    assert (
+        budgets.obstacle("key", other, ALL)
+        == "what is used of it is not read from the store yet: try again in a second"
+    )
+    await reader.read()
+    await store.close()
+    assert budgets.obstacle("key", other, ALL) is None and sums(budgets, "key", other)[0] == 7
 
 
 class Failing:
@@ -136,9 +153,9 @@ class Failing:
 async def test_the_last_sums_stay_in_use_while_the_store_fails(caplog: pytest.LogCaptureFixture) -> None:
     store = await _store(used("2026-11-26", 10))
     budgets, clock = in_dollars(), ManualClock(NOON_S)
-    await BudgetReader(store, budgets, models=list, clock=clock).read()
+    await BudgetReader(store, budgets, names=lambda: NAMES, clock=clock).read()
     await store.close()
-    failing = BudgetReader(Failing(), budgets, models=list, clock=clock)  # type: ignore[arg-type]
+    failing = BudgetReader(Failing(), budgets, names=lambda: NAMES, clock=clock)  # type: ignore[arg-type]
     for _ in range(3):
         await failing.read()
     assert sums(budgets, "key", CI)[0] == 10

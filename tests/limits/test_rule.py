@@ -4,7 +4,7 @@ import pytest
 
 from gateway.contracts.allowance import Allowance
 from gateway.errors import GatewayError
-from gateway.limits.budgets import Budgets, Spent
+from gateway.limits.budgets import Budgets, Counted, Spent
 from gateway.limits.meters import Meters
 from gateway.limits.rule import Over, Place, Rule
 from gateway.limits.shared import TICK_S, SharedCounters
@@ -59,11 +59,12 @@ def test_requests_that_are_settled_together_count_as_if_one_by_one() -> None:
 )
 def test_a_budget_that_is_used_up_lets_nothing_in(limits: dict[str, object], spent: Spent, limit: str) -> None:
     budgets = in_dollars()
-    budgets.replace({}, models=(), currency="USD")
+    budgets.replace({}, names=[("key", "ci")], currency="USD")
     one = rule(budgets, requests_per_minute=5, **limits)
     ((_, _, reserved, _),) = taken(one, None)
     assert reserved is None
-    budgets.replace({("key", "ci"): spent, ("key", "other"): Spent(9, 9, 9.0, 9.0)}, models=(), currency="USD")
+    spent_of: dict[Counted, Spent] = {("key", "ci"): spent, ("key", "other"): Spent(9, 9, 9.0, 9.0)}
+    budgets.replace(spent_of, names=spent_of.keys(), currency="USD")
     assert one.take([], BEGAN_S, None, enters=True) == Over(one, limit, None)  # type: ignore[arg-type]
     assert (one.meter.used("requests", BEGAN_S), one.meter.present()) == (1, 1)
 

@@ -13,7 +13,7 @@ from .limiting import BEGAN_S, in_dollars
 
 def test_each_limit_is_shown_with_what_is_used_of_it() -> None:
     budgets = in_dollars()
-    budgets.replace({("tenant", "t"): Spent(tokens_day=7)}, models=(), currency="USD")
+    budgets.replace({("tenant", "t"): Spent(tokens_day=7)}, names=[("tenant", "t")], currency="USD")
     meter = Meters(SharedCounters(places=1), place=0, clock=ManualClock(BEGAN_S)).of("tenant", "t")
     allowance = Allowance(requests_per_minute=5, concurrent=2, tokens_per_day=100, soft=True)
     rule = Rule("tenant", "t", allowance, meter, budgets, "t")

@@ -1,16 +1,19 @@
 """The limits of one configuration, as the lanes need them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gateway.config import Settings
 from gateway.config.schema.allowances import AllowanceSettings
 from gateway.contracts.allowance import Allowance
+from gateway.contracts.caller import Caller
 from gateway.contracts.plugin import Clock, Counters
-from gateway.limits.budgets import Budgets
+from gateway.lanes.keys import KeyRing
+from gateway.limits.budgets import Budgets, Counted, Scope
 from gateway.limits.limiter import Limiter
 from gateway.limits.meters import Meters
 from gateway.limits.reading import BudgetReader
+from gateway.limits.rule import key_id
 
 if TYPE_CHECKING:
     from gateway.server.context_lane import Shared
@@ -52,20 +55,27 @@ def limiter_of(settings: Settings, shared: "Shared") -> Limiter:
     )
 
 
-def budget_reader(shared: "Shared", settings: Callable[[], Settings]) -> BudgetReader:
-    """Return the reader of the budgets of the configuration in use."""
+def budget_reader(shared: "Shared", settings: Callable[[], Settings], keys: Callable[[], KeyRing]) -> BudgetReader:
+    """Return the reader of the budgets of the configuration and of the keys in use."""
     return BudgetReader(
-        shared.store, shared.budgets, models=lambda: settings().limits.models.keys(), clock=shared.clock
+        shared.store, shared.budgets, names=lambda: _with_budget(settings(), keys().callers()), clock=shared.clock
     )
 
 
-def has_budgets(settings: Settings, shared: "Shared") -> bool:
-    """Return whether a budget is set: by the configuration, or for a key of the store."""
-    limits = settings.limits
-    sections = (*limits.tenants.values(), *limits.models.values(), *(one.limits for one in settings.upstreams))
-    configured = [one.allowance for one in (*sections, *(key.limits for key in settings.keys)) if one is not None]
-    stored = (key.caller.bounds.limits for key in shared.keys.accepted.by_digest.values())
-    return any(one is not None and one.has_budget for one in (*configured, *stored))
+def _with_budget(settings: Settings, callers: Iterable[Caller]) -> Iterator[Counted]:
+    """Yield what has a budget: by the configuration, or as a key of the store."""
+    for caller in callers:
+        if (limits := caller.bounds.limits) is not None and limits.has_budget:
+            yield "key", key_id(caller.tenant, caller.name)
+    sections: Mapping[Scope, Mapping[str, AllowanceSettings | None]] = {
+        "tenant": settings.limits.tenants,
+        "model": settings.limits.models,
+        "upstream": {one.name: one.limits for one in settings.upstreams},
+    }
+    for scope, named in sections.items():
+        for name, section in named.items():
+            if section is not None and section.allowance.has_budget:
+                yield scope, name
 
 
 def _allowances(sections: Mapping[str, AllowanceSettings]) -> Mapping[str, Allowance]:

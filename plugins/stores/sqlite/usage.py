@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from gateway.plugin import DIMENSIONS, Dimension, StoredUsage
@@ -19,6 +20,9 @@ _MARK: Final = "INSERT OR REPLACE INTO usage_writers (writer, added_s) VALUES (?
 _UNMARK: Final = "DELETE FROM usage_writers WHERE writer = ?"
 _LOST: Final = "DELETE FROM usage_writers WHERE added_s < ? RETURNING added_s"
 _CHANGES: Final = "SELECT day, changes FROM usage_days WHERE day >= ? AND day <= ?"
+_HAS_DAY: Final = "SELECT 1 FROM usage WHERE day = ? LIMIT 1"
+#: So many values are looked up by one statement.
+_AT_ONCE: Final = 500
 _PRUNE: Final = "DELETE FROM usage WHERE day < ?"
 _PRUNE_DAYS: Final = "DELETE FROM usage_days WHERE day < ?"
 
@@ -42,10 +46,27 @@ class SqliteUsage(SqliteWork):
         return await self._write(lambda c: [row[0] for row in c.execute(_LOST, (before_s,)).fetchall()])
 
     async def usage(
-        self, *, since: str, until: str, by: Collection[Dimension], tenant: str | None
+        self,
+        *,
+        since: str,
+        until: str,
+        by: Sequence[Dimension],
+        tenant: str | None,
+        only: Collection[Sequence[str]] | None = None,
     ) -> Sequence[StoredUsage]:
-        statement = _select(by, of_one=tenant is not None)
-        return await self._all(USAGE, statement, (since, until, *(() if tenant is None else (tenant,))))
+        days = (since,) if since == until else (since, until)
+        values = (*days, *(() if tenant is None else (tenant,)))
+        if only is None:
+            return await self._all(USAGE, _select(by, days=len(days), of_one=tenant is not None), values)
+        found: list[StoredUsage] = []
+        if len(days) == 1 and not await self._read(lambda c: c.execute(_HAS_DAY, days).fetchone()):
+            return found
+        ordered = sorted(set(map(tuple, only)))
+        for begin in range(0, len(ordered), _AT_ONCE):  # other work goes on between two
+            part = ordered[begin : begin + _AT_ONCE]
+            statement = _select(by, days=len(days), of_one=tenant is not None, only=len(part))
+            found += await self._all(USAGE, statement, (*chain.from_iterable(part), *values))
+        return found
 
     async def usage_changes(self, *, since: str, until: str) -> Mapping[str, int]:
         return await self._read(lambda c: dict(c.execute(_CHANGES, (since, until)).fetchall()))
@@ -58,10 +79,20 @@ class SqliteUsage(SqliteWork):
         return await self._write(prune)
 
 
-def _select(by: Collection[Dimension], *, of_one: bool) -> str:
+def _select(by: Sequence[Dimension], *, days: int, of_one: bool, only: int = 0) -> str:
+    """Return the statement for one day or, if `days` is 2, from one to another, and for so many values of `by`."""
     groups = [name for name in _KEY if name in by or name == "currency"]
-    columns = [name if name in groups else "''" for name in _KEY] + [f"sum({name})" for name in _SUMS]
-    where = "day >= ? AND day <= ?" + (" AND tenant = ?" if of_one else "")
+    columns = [f"usage.{name}" if name in groups else "''" for name in _KEY] + [f"sum({name})" for name in _SUMS]
+    where = ["day = ?" if days == 1 else "day >= ? AND day <= ?", *(("tenant = ?",) if of_one else ())]
+    source, before = "usage", ""
+    if only:
+        row = f"({', '.join('?' * len(by))})"
+        before = f"WITH wanted ({', '.join(f'{name}_' for name in by)}) AS (VALUES {', '.join([row] * only)}) "
+        source = "wanted CROSS JOIN usage"  # in this order: each of them is looked up
+        where += [f"{name} = {name}_" for name in by]
     listed = ", ".join(groups)
     # Only names of columns are put together here.
-    return f"SELECT {', '.join(columns)} FROM usage WHERE {where} GROUP BY {listed} ORDER BY {listed}"  # noqa: S608
+    return (
+        f"{before}SELECT {', '.join(columns)} FROM {source} WHERE {' AND '.join(where)} "  # noqa: S608
+        f"GROUP BY {listed} ORDER BY {listed}"
+    )

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
+
 from gateway.contracts.store import Store
 from gateway.contracts.usage import DIMENSIONS, Dimension, StoredUsage
 
@@ -55,6 +57,20 @@ async def test_usage_of_a_time_and_of_a_tenant(store: Store) -> None:
     found = await store.usage(since="2026-11-01", until="2026-11-30", by=("tenant",), tenant=None)
     assert [row.tenant for row in found] == ["acme", "rival"]
     assert await store.usage(since="2026-11-01", until="2026-11-30", by=(), tenant="new") == []
+
+
+@pytest.mark.parametrize("days", [("2026-11-26", "2026-11-26"), ("2026-11-01", "2026-11-30")])
+async def test_usage_of_some_keys(store: Store, days: tuple[str, str]) -> None:
+    """Each once, in their order, however many they are; of one that is not there, nothing."""
+    rows = [replace(ROW, key=f"k{number:04}", tenant=tenant) for number in range(1200) for tenant in ("acme", "b")]
+    await store.add_usage([*rows, replace(rows[1], model="other")], writer="a", now_s=1.0)
+    since, until = days
+    wanted = [(row.tenant, row.key) for row in reversed(rows) if row.key != "k0007"]
+    found = await store.usage(since=since, until=until, by=("tenant", "key"), tenant=None, only=[*wanted, ("b", "no")])
+    assert [(row.tenant, row.key) for row in found] == sorted(wanted)
+    assert {(row.tenant, row.key, row.requests) for row in found if row.requests != 2} == {("b", "k0000", 4)}
+    for only, tenant in (([], None), ([("acme", "k0001")], "b")):
+        assert await store.usage(since=since, until=until, by=("tenant", "key"), tenant=tenant, only=only) == []
 
 
 async def test_large_numbers_and_awkward_names(store: Store) -> None:
