@@ -20,13 +20,11 @@ from mcp.client import ClientSession, IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, listen
 from mcp.shared.dispatcher import CallOptions, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest
 from mcp.shared.exceptions import MCPError
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
 from mcp_types import (
     CONNECTION_CLOSED,
     HEADER_MISMATCH,
     METHOD_NOT_FOUND,
-    PARSE_ERROR,
     UNSUPPORTED_PROTOCOL_VERSION,
     CallToolRequest,
     CallToolRequestParams,
@@ -73,8 +71,8 @@ _TOO_LARGE: Final = f"its list of tools has more than {LIST_BYTES:,} bytes: the 
 _TOO_MANY_HEADERS: Final = f"the schemas with x-mcp-header have more than {HEADERS_BYTES:,} bytes together"
 _AS_WRITTEN: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 _RAW = "raw"
-# The messages of the SDK and our HTTP transport for an ended connection; a server may use the code for its own errors.
-_CLOSED = ("Connection closed", "SSE stream ", "Failed to parse JSON response: Connection closed")
+# The message of the SDK and our HTTP dispatcher for an ended connection; a server may use the code for its own errors.
+_CLOSED = "Connection closed"
 
 
 @asynccontextmanager
@@ -83,8 +81,8 @@ async def open_connection(channel: Channel, *, probe_s: float | None) -> AsyncIt
 
     `probe_s`: how long to wait for an answer of the newer era; None: the server is known to be of the older one.
     """
-    async with channel as (read, write):
-        connection = McpConnection(_Wire(JSONRPCDispatcher(read, write)))
+    async with channel as dispatcher:
+        connection = McpConnection(_Wire(dispatcher))
         async with connection.session:
             await connection.negotiate(probe_s=probe_s)
             listening = asyncio.create_task(connection.listen())
@@ -342,7 +340,7 @@ def _mapped() -> Iterator[None]:
     try:
         yield
     except MCPError as error:
-        if error.code in (CONNECTION_CLOSED, PARSE_ERROR) and error.message.startswith(_CLOSED):
+        if error.code == CONNECTION_CLOSED and error.message.startswith(_CLOSED):
             raise LostError(error.message) from None
         raise AnsweredError(error.message or f"error {error.code}") from None
     except ValidationError as error:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Protocol, Self, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -14,7 +13,8 @@ from gateway.contracts.canonical import canonical
 from gateway.units import positive_seconds
 
 if TYPE_CHECKING:
-    from mcp.shared.message import SessionMessage
+    from mcp.shared.dispatcher import Dispatcher
+    from mcp.shared.transport_context import TransportContext
 
 Seconds: TypeAlias = Annotated[float, BeforeValidator(positive_seconds)]
 
@@ -98,38 +98,10 @@ class Endpoint:
     oauth: OAuth | None = None
 
 
-class Incoming(Protocol):
-    """The stream of messages and failures from a server. The SDK has the same protocol, without a public name."""
+class Channel(AbstractAsyncContextManager["Dispatcher[TransportContext]"], Protocol):
+    """A transport for one connection: entered, it gives the dispatcher that the SDK's session works on.
 
-    async def receive(self) -> "SessionMessage | Exception": ...
-    async def aclose(self) -> None: ...
-    def __aiter__(self) -> "Incoming": ...
-    async def __anext__(self) -> "SessionMessage | Exception": ...
-    async def __aenter__(self) -> Self: ...
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> bool | None: ...
-
-
-class Outgoing(Protocol):
-    """The stream of messages to a server; of the SDK, as `Incoming` is."""
-
-    async def send(self, item: "SessionMessage", /) -> None: ...
-    async def aclose(self) -> None: ...
-    async def __aenter__(self) -> Self: ...
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> bool | None: ...
-
-
-#: The messages from a server, and the messages to it.
-Streams: TypeAlias = tuple[Incoming, Outgoing]
-
-
-class Channel(AbstractAsyncContextManager[Streams], Protocol):
-    """A transport for one connection: entered, it gives the streams of messages that the SDK works on.
-
-    Its streams end as soon as nothing can come any more; leaving it takes a few seconds at most.
+    Its `run` ends as soon as nothing can come any more; leaving it takes a few seconds at most.
     """
 
     @property

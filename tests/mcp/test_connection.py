@@ -8,7 +8,10 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp.shared.dispatcher import Dispatcher
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
+from mcp.shared.transport_context import TransportContext
 from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
 from measuring import Effort
 
@@ -16,7 +19,6 @@ from gateway.contracts.exchange import CallProgress
 from gateway.contracts.store import Json
 from gateway.mcp.calls import AnsweredError, LostError
 from gateway.mcp.connection import McpConnection, open_connection
-from gateway.mcp.types import Streams
 from tests.mcp.mcp_host import Changes, stands
 
 MODERN, OLDER = "2026-07-28", "2025-11-25"
@@ -61,14 +63,14 @@ class Told:
     def methods(self) -> list[str]:
         return [message["method"] for message in self.asked if message["method"] != "notifications/initialized"]
 
-    async def __aenter__(self) -> Streams:
+    async def __aenter__(self) -> Dispatcher[TransportContext]:
         self._send, read = anyio.create_memory_object_stream[SessionMessage | Exception](10)
         write, self._requests = anyio.create_memory_object_stream[SessionMessage](10)
         serving = asyncio.create_task(self._serve())
         self._open.push_async_callback(asyncio.wait, {serving})
         for stream in (self._send, read, write, self._requests):
             self._open.callback(stream.close)
-        return read, write
+        return JSONRPCDispatcher(read, write)
 
     async def __aexit__(self, *failure: Any) -> None:
         await self._open.aclose()

@@ -16,6 +16,7 @@ import httpx2
 from gateway.errors import GatewayError
 from gateway.http.fields import TOKEN, VALUE
 from gateway.http.public_address import is_public
+from gateway.http.response_head import ResponseHead
 from gateway.json_values import SERVICE_VALUES_LIMIT, ValueCounter
 from gateway.mcp.transport.guarded_pool import GuardedPool
 from gateway.upstream.call import UpstreamCall
@@ -31,14 +32,20 @@ CLOSED = "Connection closed"
 #: The head of a request, as `gateway.http` reads it.
 _HEAD: Final = re.compile(rb"[A-Z]++ [!-~]++ HTTP/1\.1\r\n(?:" + TOKEN + rb"++:" + VALUE + rb"*+\r\n)++\r\n")
 _PORTS: Final = {"http": 80, "https": 443}
+#: How long the end of a body may take behind what was wanted of it.
+_REST_S: Final = 1.0
 
 #: The addresses of a name; raises OSError.
 Resolve: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
-_Origin: TypeAlias = tuple[str, str, int]
+#: Scheme, host and port.
+Origin: TypeAlias = tuple[str, str, int]
 
 
-class HeadError(ValueError):
+class HeadError(httpx2.ReadError):
     """The error of a request head that HTTP cannot carry. Nothing was sent."""
+
+    def __init__(self) -> None:
+        super().__init__("the request has a header that HTTP cannot carry")
 
 
 class GuardedNetwork(httpx2.AsyncBaseTransport):
@@ -50,7 +57,7 @@ class GuardedNetwork(httpx2.AsyncBaseTransport):
         self._resolve = resolve or LOOKUPS.addresses
         self._tls = httpx2.create_ssl_context()
         self._tls.set_alpn_protocols(["http/1.1"])
-        self._pools: dict[_Origin, GuardedPool] = {}
+        self._pools: dict[Origin, GuardedPool] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -60,24 +67,24 @@ class GuardedNetwork(httpx2.AsyncBaseTransport):
             pool.end()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request and return its response.
+        """Send a request of a `httpx2.AsyncClient` and return its response. Raises what `ask` does."""
+        whole = written(request.method, request.url.raw_path, request.headers.raw) + await request.aread()
+        silence_s = request.extensions.get("timeout", {}).get("read")
+        answer = await self.ask(origin_of(request.url), request.method, whole, silence_s=silence_s)
+        fields = [(field.name, field.value) for field in answer.fields]
+        return httpx2.Response(answer.status, headers=fields, stream=_Body(answer))
 
-        Raises httpx2.ConnectError where nothing was sent, httpx2.ReadError where something may have been.
+    async def ask(self, origin: Origin, method: str, whole: bytes, *, silence_s: float | None = None) -> "Answer":
+        """Send a request, which is `written` and its body, and return the answer, whose body is still to be read.
+
+        It is sent once: it may be a call, which may run as soon as it is sent. Raises httpx2.ConnectError where nothing
+        was sent, httpx2.ReadError where something may have been.
         """
-        url, times = request.url, request.extensions.get("timeout", {})
-        if url.scheme not in _PORTS:
-            raise httpx2.ConnectError("its address begins with neither http:// nor https://")
-        origin = url.scheme, url.raw_host.decode("ascii"), url.port or _PORTS[url.scheme]
-        try:
-            whole = written(request.method, url.raw_path, request.headers.raw) + await request.aread()
-        except HeadError:
-            raise httpx2.ReadError("the request has a header that HTTP cannot carry") from None
-        read_s = times.get("read")
         call = UpstreamCall(
             self._pool(origin),
-            method=request.method.encode(),
-            silence_s=math.inf if read_s is None else read_s,
-            is_once=True,  # it may be a call, which may run as soon as it is sent
+            method=method.encode(),
+            silence_s=math.inf if silence_s is None else silence_s,
+            is_once=True,
         )
         try:
             head = await call.send(whole)
@@ -86,18 +93,12 @@ class GuardedNetwork(httpx2.AsyncBaseTransport):
             if isinstance(error, GatewayError):
                 raise httpx2.ReadError(f"{CLOSED}: the server gave no answer") from None
             raise
-        body = _Body(call)
-        response = httpx2.Response(
-            head.status, headers=[(field.name, field.value) for field in head.fields], stream=body
-        )
-        if response.headers.get("content-encoding", "identity").lower() != "identity":
+        if (head.value(b"content-encoding") or b"identity").lower() != b"identity":
             call.close()
             raise httpx2.ReadError("the server packed its answer, which it was not asked for")
-        if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-            body.limit_bytes = self._max_bytes
-        return response
+        return Answer(head, call, limit_bytes=None if head.event_stream else self._max_bytes)
 
-    def _pool(self, origin: _Origin) -> GuardedPool:
+    def _pool(self, origin: Origin) -> GuardedPool:
         pool = self._pools.get(origin)
         if pool is None:
             scheme, host, port = origin
@@ -119,34 +120,73 @@ class GuardedNetwork(httpx2.AsyncBaseTransport):
         return allowed
 
 
-class _Body(httpx2.AsyncByteStream):
-    """An answer's body. Its problems are a StreamError, which the SDK takes for that of one answer only."""
+class Answer:
+    """An answer of a server: its status and fields, and its body as it comes. Close it, whatever happens.
 
-    def __init__(self, call: UpstreamCall) -> None:
+    Problems of the body are a httpx2.StreamError. `limit_bytes` of None: the body has no end, as a stream of events.
+    """
+
+    def __init__(self, head: ResponseHead, call: UpstreamCall, *, limit_bytes: int | None) -> None:
+        self.status, self.fields = head.status, head.fields
+        self._head = head
         self._call = call
-        self.limit_bytes: int | None = None
+        self._limit_bytes = limit_bytes
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    def value(self, name: bytes) -> str:
+        """Return the value of a field by its name in lower case; "": there is none."""
+        return (self._head.value(name) or b"").decode("latin-1")
+
+    async def read(self) -> bytes:
+        """Return the body. Raises httpx2.StreamError."""
+        return b"".join([piece async for piece in self.pieces()])
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield the body in pieces. Raises httpx2.StreamError."""
         size_bytes, counter = 0, ValueCounter()
         try:
             while piece := await self._call.more():
                 size_bytes += len(piece)
-                if self.limit_bytes is not None:
+                if self._limit_bytes is not None:
                     counter.feed(piece)
                     if counter.count > SERVICE_VALUES_LIMIT:
                         raise httpx2.StreamError(f"it holds more than {SERVICE_VALUES_LIMIT} values")
-                    if size_bytes > self.limit_bytes:
-                        raise httpx2.StreamError(f"it is longer than {self.limit_bytes} bytes")
+                    if size_bytes > self._limit_bytes:
+                        raise httpx2.StreamError(f"it is longer than {self._limit_bytes} bytes")
                 yield piece
         except GatewayError:
             raise httpx2.StreamError(f"{CLOSED}: the answer broke off") from None
 
-    async def aclose(self) -> None:
+    def leave(self) -> None:
+        """End the reading. The connection is used again if the body ends soon."""
+        self._call.leave(within_s=_REST_S)
+
+    def close(self) -> None:
+        """End the answer: a connection that it is not read from to its end is closed."""
         self._call.close()
 
 
+class _Body(httpx2.AsyncByteStream):
+    """The body of an answer, for a `httpx2.AsyncClient`."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._answer.pieces()
+
+    async def aclose(self) -> None:
+        self._answer.close()
+
+
+def origin_of(url: httpx2.URL) -> Origin:
+    """Return the scheme, the host and the port of a URL. Raises httpx2.ConnectError for another scheme than HTTP's."""
+    if url.scheme not in _PORTS:
+        raise httpx2.ConnectError("its address begins with neither http:// nor https://")
+    return url.scheme, url.raw_host.decode("ascii"), url.port or _PORTS[url.scheme]
+
+
 def written(method: str, target: bytes, fields: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """Return the head of a request. Raises HeadError."""
+    """Return the head of a request. Raises HeadError, a httpx2.ReadError, for one that HTTP cannot carry."""
     lines = b"".join([b"%b: %b\r\n" % field for field in fields])
     head = b"%b %b HTTP/1.1\r\n%b\r\n" % (method.encode(), target, lines)
     if _HEAD.fullmatch(head) is None or head.count(b"\r\n") != len(fields) + 2:

@@ -16,8 +16,6 @@ from mcp.shared.dispatcher import as_request_id, coerce_request_id
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCResponse, RequestId
 
-from gateway.mcp.types import Outgoing
-
 #: Of one connection, at a time.
 REQUESTS: Final = 1000
 MIB: Final = 32
@@ -98,9 +96,9 @@ class Requests:
 
 
 class Answers(ObjectSendStream[SessionMessage]):
-    """The stream of messages to a server (`types.Outgoing`), which counts the answers that wait for `write`."""
+    """The stream of messages to a server, which counts the answers that wait for `write`."""
 
-    def __init__(self, write: Outgoing, requests: Requests) -> None:
+    def __init__(self, write: ObjectSendStream[SessionMessage], requests: Requests) -> None:
         self._write = write
         self._requests = requests
 

@@ -13,11 +13,14 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.dispatcher import Dispatcher
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
+from mcp.shared.transport_context import TransportContext
 from mcp_types import (
     PARSE_ERROR,
     ErrorData,
@@ -37,7 +40,6 @@ from gateway.mcp.transport.messages import REFUSED, read_message
 from gateway.mcp.transport.noise import Noise
 from gateway.mcp.transport.process import Program, ServerProcess
 from gateway.mcp.transport.requests import CANCELLED, ID_TOO_LONG, Answers, Requests, has_long_id
-from gateway.mcp.types import Streams
 from gateway.strict_json import StrictJsonError
 from gateway.turns import Turn, in_turns
 
@@ -66,6 +68,8 @@ _ID_LAST = re.compile(rb"%s(?:,\s*+%s)?\}\s*+\Z" % (_ID, _VERSION))
 _LIKE_ANSWER = re.compile(rb'[\x00-\x20\xef\xbb\xbf]*+\[?\s*+\{\s*+"(?:jsonrpc|id|result|error)"\s*+:')
 _LISTEN: Final = "subscriptions/listen"
 _RESULT_FIRST = re.compile(rb"\s*+\{\s*+(?:%s,\s*+)?\"(?:result|error)\"" % _VERSION)
+
+_Read: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
 
 
 class StdioTransport:
@@ -112,8 +116,13 @@ class StdioTransport:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    async def __aenter__(self) -> Streams:
+    async def __aenter__(self) -> Dispatcher[TransportContext]:
         """Start the server. Raises StartError."""
+        read, write = await self.open()
+        return JSONRPCDispatcher(read, write)
+
+    async def open(self) -> tuple[_Read, Answers]:
+        """Start the server, and return the streams of messages from it and to it. Raises StartError."""
         process = self._process = await ServerProcess.start(self._program)
         to_session, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         write, from_session = anyio.create_memory_object_stream[SessionMessage](0)

@@ -1,20 +1,18 @@
 """Servers over streamable HTTP: what they get, and what becomes of each failure."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 
 import pytest
 from aiohttp import web
 from pytest_aiohttp import AiohttpServer
 
-from gateway.contracts.store import Json
 from gateway.mcp.calls import AnsweredError, LostError
 from gateway.mcp.connection import open_connection
 from gateway.mcp.transport.http import HttpTransport
-from gateway.mcp.transport.requests import ID_CHARS
-from gateway.mcp.types import Channel, Config, Endpoint, OAuth
-from tests.mcp.mcp_host import Clock, Stand
+from gateway.mcp.types import Endpoint, OAuth
+from tests.mcp.mcp_host import Clock
+from tests.mcp.transport.web_stands import stands_at
 from tests.mcp.webserver import serving
 
 KINDS = pytest.mark.parametrize("options", [{}, {"json_response": True}, {"stateless_http": True}], ids=str)
@@ -112,13 +110,6 @@ async def test_a_session_that_the_server_forgot() -> None:
     assert lost and lost[0] in ("the server has ended the session", "it does not accept connections")
 
 
-def stands_at(url: str, *, oauth: OAuth | None = None, timeout: float = 30.0, **settings: float) -> Stand:
-    def make_channel(lost: Callable[[str], None]) -> Channel:
-        return HttpTransport(Endpoint(url=url, oauth=oauth), lost=lost, clock=Clock(), **settings)
-
-    return Stand(Config(name="web", url="http://x.invalid", start_timeout=12.0, timeout=timeout), make_channel)
-
-
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -142,9 +133,9 @@ async def is_no_json(_: web.Request) -> web.Response:
     ("handler", "error"),
     [
         (refuses, "it answered with HTTP 403"),
-        (leads_elsewhere, "Redirect to http://127.0.0.2/mcp not followed"),
-        (is_a_page, "Unexpected content type: text/html"),
-        (is_no_json, "Failed to parse JSON response"),
+        (leads_elsewhere, "it redirects to http://127.0.0.2/mcp, which is not followed"),
+        (is_a_page, "its answer has the content type 'text/html"),
+        (is_no_json, "it is no JSON with one reading"),
     ],
 )
 async def test_what_is_no_mcp_server(handler: Handler, error: str, aiohttp_server: AiohttpServer) -> None:
@@ -202,251 +193,3 @@ async def test_an_issuer_that_gives_no_token(aiohttp_server: AiohttpServer) -> N
         await stand.changes.until(lambda: stand.session.condition().state == "error")
         error = stand.session.condition().error or ""
     assert error.startswith("no token for it: the issuer has no metadata") and "canary" not in error and not asked
-
-
-class Asking:
-    """A server of the older era that asks on its standing stream, or on that of a call; it may never take an answer."""
-
-    def __init__(self, *, on: str, pings: int, id_chars: int, takes: bool) -> None:
-        self.answers = 0
-        self._on, self._pings, self._takes = on, pings, takes
-        self._ping = {"jsonrpc": "2.0", "id": "p" * id_chars, "method": "ping"}
-
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        if request.method == "GET":
-            return await self._stream(request, pings=self._pings if self._on == "GET" else 0, result=None)
-        if request.method != "POST":
-            return web.Response(status=405)
-        message = await request.json()
-        method, request_id = message.get("method"), message.get("id")
-        if method is None:
-            self.answers += 1
-            if not self._takes:
-                await asyncio.Event().wait()
-        if method is None or request_id is None:
-            return web.Response(status=202)
-        info = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}
-        results = {"initialize": info, "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}}
-        if method == "tools/call":
-            result = {"content": [{"type": "text", "text": "hi"}]}
-            return await self._stream(
-                request, pings=self._pings if self._on == "POST" else 0, result=(request_id, result)
-            )
-        told = {"result": results[method]} if method in results else {"error": {"code": -32601, "message": "no"}}
-        return web.json_response({"jsonrpc": "2.0", "id": request_id, **told}, headers={"Mcp-Session-Id": "s"})
-
-    async def _stream(
-        self, request: web.Request, *, pings: int, result: tuple[object, Json] | None
-    ) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        for _ in range(pings):
-            await response.write(b"data: %b\n\n" % json.dumps(self._ping).encode())
-        if result is None:
-            await asyncio.Event().wait()
-        else:
-            answer = {"jsonrpc": "2.0", "id": result[0], "result": result[1]}
-            await response.write(b"data: %b\n\n" % json.dumps(answer).encode())
-        return response
-
-
-async def _site(server: Asking, aiohttp_server: AiohttpServer) -> str:
-    app = web.Application()
-    app.router.add_route("*", "/mcp", server.answer)
-    return str((await aiohttp_server(app)).make_url("/mcp"))
-
-
-@pytest.mark.parametrize("on", ["GET", "POST"])
-async def test_a_server_that_asks_and_takes_no_answers_is_ended(on: str, aiohttp_server: AiohttpServer) -> None:
-    """On the standing stream as on that of a call: nothing of it fills the memory."""
-    server = Asking(on=on, pings=1_000_000, id_chars=ID_CHARS, takes=False)
-    async with stands_at(await _site(server, aiohttp_server)) as stand:
-        await stand.running()
-        call = asyncio.create_task(stand.said("echo"))
-        await stand.changes.until(lambda: stand.session.condition().state == "error")
-        why = "it sent requests of its own and left more than 1,000 answers to them waiting"
-        assert stand.session.condition().error == why
-        assert (said := await call) != "hi" or on == "GET", said  # the other stream may end before or after the call
-
-
-async def test_an_answer_that_a_server_does_not_accept_ends_the_connection(aiohttp_server: AiohttpServer) -> None:
-    """Nothing else could be sent to it meanwhile."""
-    server = Asking(on="GET", pings=1, id_chars=1, takes=False)
-    async with stands_at(await _site(server, aiohttp_server), accept_limit_s=0.5) as stand:
-        await stand.changes.until(lambda: stand.session.condition().state == "error")
-        assert stand.session.condition().error == "it did not accept a message within 0.5 s"
-
-
-async def test_a_server_may_ask_as_long_as_it_takes_the_answers(aiohttp_server: AiohttpServer) -> None:
-    """Hundreds in a call, each with an answer; a request with too long an id ends the call."""
-    server = Asking(on="POST", pings=500, id_chars=ID_CHARS, takes=True)
-    async with stands_at(await _site(server, aiohttp_server)) as stand:
-        await stand.running()
-        for _ in range(3):
-            assert await stand.said("echo") == "hi"
-        async with asyncio.timeout(120):
-            while server.answers < 1500:
-                await stand.said("echo")
-    server = Asking(on="POST", pings=1, id_chars=ID_CHARS + 1, takes=True)
-    async with stands_at(await _site(server, aiohttp_server)) as stand:
-        await stand.running()
-        assert "the id of its request is longer than 256 characters" in await stand.said("echo")
-        assert server.answers == 0
-
-
-class Retracting(Asking):
-    """It cancels each of its requests but the first, whose answer it takes when it has sent all."""
-
-    def __init__(self, *, mib: int) -> None:
-        super().__init__(on="GET", pings=1, id_chars=1, takes=True)
-        self._mib = mib
-        self.has_sent = asyncio.Event()
-
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        if request.method == "POST" and "method" not in await request.json():
-            await self.has_sent.wait()
-        return await super().answer(request)
-
-    async def _stream(
-        self, request: web.Request, *, pings: int, result: tuple[object, Json] | None
-    ) -> web.StreamResponse:
-        if result is not None:
-            return await super()._stream(request, pings=pings, result=result)
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        await response.write(b"data: %b\n\n" % json.dumps(self._ping).encode())
-        for number in range(self._mib):
-            ping = {"jsonrpc": "2.0", "id": number, "method": "ping", "params": {"_": "x" * (1 << 20)}}
-            over = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
-            for message in (ping, over):
-                await response.write(b"data: %b\n\n" % json.dumps(message).encode())
-        self.has_sent.set()
-        await asyncio.Event().wait()
-        return response
-
-
-async def test_requests_that_a_server_cancels_do_not_count(aiohttp_server: AiohttpServer) -> None:
-    """However large they are together. It gets no answers to them."""
-    server = Retracting(mib=80)
-    async with stands_at(await _site(server, aiohttp_server), accept_limit_s=3600) as stand:
-        await stand.running()
-        await asyncio.wait_for(server.has_sent.wait(), 120)
-        assert await stand.said("echo") == "hi"
-        assert stand.session.condition().state == "running" and server.answers == 1
-
-
-class Elsewhere:
-    """A server of the older era whose address leads to another path; calls lead further still if `calls` is set."""
-
-    def __init__(self, *, calls: bool = False, to: str = "/mcp/") -> None:
-        self.seen: list[tuple[str, str]] = []
-        self._calls, self._to = calls, to
-
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        message = await request.json() if request.method == "POST" else {"method": request.method}
-        method = message.get("method", "answer")
-        self.seen.append((request.path, method))
-        if request.path == "/mcp" or (self._calls and method == "tools/call"):
-            return web.Response(status=307, headers={"Location": self._to})
-        if "id" not in message:
-            return web.Response(status=202 if request.method == "POST" else 405)
-        info = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}
-        results = {
-            "initialize": info,
-            "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]},
-            "tools/call": {"content": [{"type": "text", "text": "hi"}]},
-        }
-        told = {"result": results[method]} if method in results else {"error": {"code": -32601, "message": "no"}}
-        return web.json_response({"jsonrpc": "2.0", "id": message["id"], **told})
-
-    async def site(self, aiohttp_server: AiohttpServer) -> str:
-        app = web.Application()
-        app.router.add_route("*", "/mcp{rest:/?}", self.answer)
-        return str((await aiohttp_server(app)).make_url("/mcp"))
-
-
-async def test_a_redirect_within_the_origin_is_followed_once(aiohttp_server: AiohttpServer) -> None:
-    """As of a slash at the end; what comes later goes there at once, calls included."""
-    server = Elsewhere()
-    async with stands_at(await server.site(aiohttp_server)) as stand:
-        await stand.running()
-        assert [await stand.said("echo") for _ in range(2)] == ["hi", "hi"]
-    assert [path for path, _ in server.seen].count("/mcp") == 1
-    assert [method for path, method in server.seen if path == "/mcp/"].count("tools/call") == 2
-
-
-async def test_a_call_that_is_redirected_is_not_sent_again(aiohttp_server: AiohttpServer) -> None:
-    """It may have run. It ends alone: the connection goes on."""
-    server = Elsewhere(calls=True)
-    async with stands_at(await server.site(aiohttp_server)) as stand:
-        await stand.running()
-        for sent in (1, 2):
-            assert "it redirects the call, which is not sent again" in await stand.said("echo")
-            assert [method for _, method in server.seen].count("tools/call") == sent
-        assert stand.session.condition().state == "running"
-
-
-async def test_redirects_without_end_are_not_followed(aiohttp_server: AiohttpServer) -> None:
-    """Nor is one that leads to itself."""
-    server = Elsewhere(to="/mcp")
-    async with stands_at(await server.site(aiohttp_server)) as stand:
-        await stand.changes.until(lambda: stand.session.condition().state == "error")
-        assert "it redirects again and again" in (stand.session.condition().error or "")
-
-
-@pytest.mark.parametrize("begins", [False, True])
-@pytest.mark.parametrize("resumable", [False, True])
-async def test_a_call_that_is_cancelled_leaves_no_connection(
-    begins: bool, resumable: bool, aiohttp_server: AiohttpServer
-) -> None:
-    """In the older era a message cancels it; its server may never answer, or never end its stream."""
-    server, ended = Elsewhere(), asyncio.Event()
-
-    async def answer(request: web.Request) -> web.StreamResponse:
-        message = await request.json() if request.method == "POST" else {}
-        if message.get("method") != "tools/call":
-            return await server.answer(request)
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        try:
-            if begins:
-                await response.prepare(request)
-                await response.write(b"id: 1\ndata:\n\n" if resumable else b": \n\n")
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return response
-
-    app = web.Application()
-    app.router.add_route("*", "/mcp/", answer)
-    site = await aiohttp_server(app)
-    async with stands_at(str(site.make_url("/mcp/")), timeout=0.3) as stand:
-        await stand.running()
-        assert "did not answer within" in await stand.said("echo")
-        await asyncio.wait_for(ended.wait(), 5)
-        assert stand.session.condition().state == "running"
-    assert ("/mcp/", "notifications/cancelled") in server.seen
-    assert "GET" not in [method for _, method in server.seen]  # its stream is not resumed
-
-
-@pytest.mark.parametrize("retry", ["-5", "9" * 400, "x", "²"])
-async def test_an_odd_time_until_a_stream_is_resumed_is_ignored(retry: str, aiohttp_server: AiohttpServer) -> None:
-    """As the standard has it: the stream is resumed after the usual time, and has the answer."""
-    server, called = Elsewhere(), list[object]()
-
-    async def answer(request: web.Request) -> web.StreamResponse:
-        message = await request.json() if request.method == "POST" else {}
-        if message.get("method") == "tools/call":
-            called.append(message["id"])
-            return web.Response(text=f"retry: {retry}\nid: 1\ndata:\n\n", content_type="text/event-stream")
-        if request.method == "GET" and request.headers.get("Last-Event-ID") == "1":
-            result = {"content": [{"type": "text", "text": "hi"}]}
-            told = json.dumps({"jsonrpc": "2.0", "id": called[0], "result": result})
-            return web.Response(text=f"data: {told}\n\n", content_type="text/event-stream")
-        return await server.answer(request)
-
-    app = web.Application()
-    app.router.add_route("*", "/mcp/", answer)
-    site = await aiohttp_server(app)
-    async with stands_at(str(site.make_url("/mcp/"))) as stand:
-        await stand.running()
-        assert await stand.said("echo") == "hi" and stand.session.condition().state == "running"

@@ -1,18 +1,17 @@
 """What servers send that has no one reading: it is refused with the reason, ends its call, and nothing hangs."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-import httpx2
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gateway.json_values import SERVICE_VALUES_LIMIT
 from gateway.mcp.transport.http import HttpTransport
-from gateway.mcp.transport.messages import strictly
+from gateway.mcp.transport.messages import Events, FloodError, Place, UnreadError
 from gateway.mcp.transport.noise import LINES
 from gateway.mcp.transport.requests import Requests
 from gateway.mcp.types import Config, Endpoint
@@ -129,47 +128,49 @@ async def test_an_event_of_too_many_values_ends_its_call() -> None:
         assert f"it holds more than {SERVICE_VALUES_LIMIT} values" in await stand.said("echo", text=many)
 
 
-class _Pieces(httpx2.AsyncByteStream):
-    def __init__(self, *pieces: bytes) -> None:
-        self._pieces = pieces
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self._pieces:
-            yield piece
-
-    async def aclose(self) -> None:
-        pass
+async def _pieces(*pieces: bytes) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
 
 
-async def _events(*pieces: bytes, limit_bytes: int = 1000, lost: Callable[[str], object] = pytest.fail) -> list[str]:
-    """The events that the SDK sees of a stream in these pieces: their ids and their data."""
-    request = httpx2.Request("GET", "http://x.invalid")
-    kind = {"content-type": "text/event-stream; charset=utf-16"}
-    response = strictly(
-        httpx2.Response(200, headers=kind, stream=_Pieces(*pieces)),
-        request_id=None,
-        limit_bytes=limit_bytes,
-        requests=Requests(),
-        lost=lost,
+async def _events(*pieces: bytes, limit_bytes: int = 1000, place: Place | None = None) -> list[object]:
+    """Return what is read of a stream in these pieces: messages, and the reasons why others are not read."""
+    events = Events(_pieces(*pieces), limit_bytes=limit_bytes, requests=Requests(), place=place or Place())
+    return [str(event) if isinstance(event, UnreadError) else event async for event in events]
+
+
+async def test_events_are_read_wherever_they_are_cut() -> None:
+    """With any ends of lines; comments, unknown fields and other types of events are left out."""
+    stream = (
+        b'\xef\xbb\xbf: hi\r\n\r\nid: 7\rdata: {"a":\ndata: 1}\n\revent: x\nodd: 1\ndata: no\r\n\n'
+        b"event: message\ndata\nid: 8\nretry: 5\n\nevent:\ndata:[]\n\n"
     )
-    response.request = request
-    return [f"{event.event} {event.id} {event.data}" async for event in httpx2.EventSource(response)]
+    expected = [{"a": 1}, []]
+    for pieces in (
+        [stream],
+        [bytes([byte]) for byte in stream],
+        *([stream[:n], stream[n:]] for n in range(len(stream))),
+    ):
+        place = Place()
+        assert await _events(*pieces, place=place) == expected
+        assert place == Place(last_id=b"8", retry_ms=5)
 
 
-async def test_events_are_written_anew_wherever_they_are_cut() -> None:
-    """With any ends of lines; comments and unknown fields are left out."""
-    stream = b'\xef\xbb\xbf: hi\r\n\r\nid: 7\rdata: {"a":\ndata: 1}\n\revent: x\nodd: 1\r\n\ndata\nid: 8\n\n[]'
-    expected = ['message 7 {"a":1}', "x 7 ", "message 8 "]
-    assert await _events(stream) == expected
-    assert await _events(*[bytes([byte]) for byte in stream]) == expected
-    for cut in range(len(stream)):
-        assert await _events(stream[:cut], stream[cut:]) == expected
+@pytest.mark.parametrize(
+    "field", [b"id: 8\x00", b"retry: -5", b"retry: x", b"retry: " + b"9" * 400, b"retry: \xc2\xb2"]
+)
+async def test_a_place_that_the_standard_ignores_is_ignored(field: bytes) -> None:
+    """An empty id means that there is none."""
+    place = Place()
+    assert await _events(b"id: 7\nretry: 2\n\n" + field + b"\n\n", place=place) == []
+    assert place == Place(last_id=b"7", retry_ms=2)
+    await _events(b"id\n\n", place=place)
+    assert place.last_id == b""
 
 
 async def test_an_event_without_end_is_an_error() -> None:
     """And the stream is over."""
-    (event,) = await _events(b"data: ", b"x" * 1000, b"\n\ndata: 1\n\n")
-    assert "it is longer than 1000 bytes" in json.loads(event.removeprefix("message  "))["error"]["message"]
+    assert await _events(b"data: ", b"x" * 1000, b"\n\ndata: 1\n\n") == ["it is longer than 1000 bytes"]
 
 
 @pytest.mark.parametrize(
@@ -177,18 +178,19 @@ async def test_an_event_without_end_is_an_error() -> None:
 )
 async def test_a_flood_of_what_says_nothing_ends_the_connection(noise: bytes) -> None:
     """With the reason; what is allowed of it does not disturb what follows."""
-    told: list[str] = []
     flood, answer = noise * (LINES // 3), b'\n\ndata: {"a":1}\n\n'
-    assert (await _events(flood, answer, lost=told.append))[-1] == 'message  {"a":1}'
-    assert told == []
-    *_, last = await _events(flood, flood, flood, flood, answer, lost=told.append)
-    why = "it wrote more than 100,000 lines within a minute that are no messages"
-    assert why in json.loads(last.removeprefix("message  "))["error"]["message"]
-    assert told == [why]
+    assert await _events(flood, answer) == [{"a": 1}]
+    with pytest.raises(FloodError, match="it wrote more than 100,000 lines within a minute that are no messages"):
+        await _events(flood, flood, flood, flood, answer)
+
+
+async def test_events_that_are_no_messages_are_a_flood_in_the_end() -> None:
+    """By their bytes, whatever their type."""
+    with pytest.raises(FloodError, match="it wrote more than 256 MiB within a minute that are no messages"):
+        await _events(*[b"event: x\ndata: " + b"x" * (8 << 20) + b"\n\n"] * 33, limit_bytes=9 << 20)
 
 
 async def test_an_event_of_too_many_lines_is_an_error() -> None:
     """Others would wait while they are joined."""
     event, answer = await _events(b"data: 1\n:\n" + b":\n" * LINES + b"\n", b"data: 1\n\n", limit_bytes=1 << 20)
-    assert "it has more than 100,000 lines" in json.loads(event.removeprefix("message  "))["error"]["message"]
-    assert answer == "message  1"
+    assert event == "it has more than 100,000 lines" and answer == 1

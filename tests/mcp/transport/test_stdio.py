@@ -25,6 +25,16 @@ from gateway.testing.processes import living_process
 from tests.mcp.transport.test_process import program
 
 
+@asynccontextmanager
+async def streams(transport: StdioTransport) -> AsyncIterator[tuple[Any, Any]]:
+    """The transport as the SDK's client takes one."""
+    read, write = await transport.open()
+    try:
+        yield read, write
+    finally:
+        await transport.__aexit__(None, None, None)
+
+
 class Connection:
     """A client and its transport."""
 
@@ -51,7 +61,7 @@ class Connection:
 @asynccontextmanager
 async def connected(behaviour: str, *arguments: object, **settings: Any) -> AsyncIterator[Connection]:
     transport = StdioTransport(program(behaviour, *arguments), **settings)
-    async with Client(transport, mode="auto") as client:
+    async with Client(streams(transport), mode="auto") as client:
         yield Connection(client, transport)
     assert transport.pid is not None
     assert living_process(transport.pid) is None
@@ -301,7 +311,7 @@ async def test_progress_arrives() -> None:
 async def test_what_it_says_on_standard_error_is_kept() -> None:
     """For whoever wants to know why it ended at once."""
     transport = StdioTransport(program("exits", 3))
-    async with transport as (read, _):
+    async with streams(transport) as (read, _):
         with pytest.raises(StopAsyncIteration):
             await read.__anext__()
     assert (transport.returncode, transport.stderr) == (3, ("misbehaving: cannot go on",))
@@ -320,7 +330,7 @@ async def test_leaving_ends_a_server_that_ignores_everything() -> None:
     told: list[str] = []
     began, transport = time.monotonic(), StdioTransport(program("ignores-term"), lost=told.append)
     with move_on_after(2):
-        async with Client(transport) as client:
+        async with Client(streams(transport)) as client:
             await client.call_tool("sleep", {"seconds": 60})
     assert time.monotonic() - began > 4
     assert transport.pid is not None

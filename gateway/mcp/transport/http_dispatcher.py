@@ -1,0 +1,365 @@
+"""The SDK's dispatcher over streamable HTTP: what a session sends, and what its server sends back and of itself.
+
+Each request is one POST, and its answer is read where it comes, by the task that waits for it. The SDK's own transport
+has two tasks and five streams between a request and its answer, which cost as much as all the rest of a call.
+
+1. A request that fails ends one call and not the connection.
+2. The connection ends when the server's address accepts no connection any more, when the server ended the session, or
+   when it does not take a message that is no request.
+3. A request that is cancelled is over: its connection is closed. In the older era a message says so, too.
+4. What a server sends of itself goes to the SDK's `JSONRPCDispatcher`. Notifications pass the session's intercept in
+   the order in which they come, before the answer that comes behind them.
+
+The two eras differ in three things. The older one has sessions, a standing stream of what the server sends of itself,
+and streams that are resumed by the id of their last event.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+import anyio
+import httpx2
+from anyio import TASK_STATUS_IGNORED
+from anyio.abc import TaskStatus
+from mcp.shared.dispatcher import (
+    CallOptions,
+    Dispatcher,
+    OnNotify,
+    OnNotifyIntercept,
+    OnRequest,
+    ProgressFnT,
+    coerce_request_id,
+)
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp.shared.transport_context import TransportContext
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    REQUEST_TIMEOUT,
+    RequestId,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from gateway.contracts.store import Json
+from gateway.mcp.transport.guarded_network import CLOSED, Answer
+from gateway.mcp.transport.issuer import IssuerError
+from gateway.mcp.transport.messages import (
+    Events,
+    FloodError,
+    Place,
+    UnreadError,
+    check_id,
+    is_answer,
+    read_answer,
+)
+from gateway.mcp.transport.outcomes import closed, error_of, result_of, unread, written
+from gateway.mcp.transport.requests import CANCELLED
+from gateway.mcp.transport.sender import RedirectError, Sender
+from gateway.mcp.transport.server_messages import ServerMessages
+
+log = logging.getLogger("gateway")
+
+_FAREWELL_S: Final = 2.0
+#: Tries to get a stream that broke off, or the standing one, until one is had.
+_TRIES: Final = 2
+#: The shortest time between two of them.
+_PAUSE_S: Final = 0.1
+_CALL: Final = "tools/call"
+_PROGRESS: Final = "notifications/progress"
+_JSON: Final = "application/json"
+_EVENTS: Final = "text/event-stream"
+_GONE: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError)
+
+
+class _Asked:
+    """A request without an answer so far. `limit` is that of its time."""
+
+    def __init__(self, progressed: ProgressFnT | None) -> None:
+        self.progressed = progressed
+        self.limit: asyncio.Timeout | None = None
+
+
+class HttpDispatcher(Dispatcher[TransportContext]):
+    """The dispatcher of one connection. `lost` gets the reason why it cannot go on. Close it, whatever happens."""
+
+    def __init__(self, sender: Sender, *, limit_bytes: int, accept_limit_s: float, lost: Callable[[str], None]) -> None:
+        self._sender = sender
+        self._limit_bytes = limit_bytes
+        self._accept_limit_s = accept_limit_s
+        self._tell_lost = lost
+        self._of_server = ServerMessages(send=self._told, progress_of=self._progress_of)
+        self._asked: dict[RequestId, _Asked] = {}
+        self._last_id = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: TaskStatus[None] = TASK_STATUS_IGNORED,
+    ) -> None:
+        """Answer what the server asks, until the connection is lost."""
+        try:
+            await self._of_server.run(on_request, on_notify, on_notify_intercept, task_status=task_status)
+        finally:
+            self._close()
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> Json:
+        """Return the result of a request. Raises MCPError: CONNECTION_CLOSED where the connection ended before it."""
+        if self._is_closed:
+            raise closed()
+        opts = opts or {}
+        request_id, key = self._new_id(opts.get("request_id"))
+        asked = self._asked[key] = _Asked(opts.get("on_progress"))
+        sent: Json = {**params} if params else {}
+        if asked.progressed is not None:
+            sent["_meta"] = {**(sent.get("_meta") or {}), "progressToken": request_id}
+        message = {"jsonrpc": "2.0", "id": request_id, "method": method, **({"params": sent} if sent else {})}
+        if method == "initialize":
+            self._sender.version = None
+        headers = self._headers(opts)
+        is_newer = self._sender.version in MODERN_PROTOCOL_VERSIONS
+        try:
+            async with asyncio.timeout(opts.get("timeout")) as asked.limit:
+                return await self._result(message, headers)
+        except TimeoutError:
+            if self._is_closed:
+                raise closed() from None
+            raise MCPError(code=REQUEST_TIMEOUT, message=f"Request {method!r} timed out") from None
+        except asyncio.CancelledError:
+            if opts.get("cancel_on_abandon", True) and not is_newer and not self._is_closed:
+                self._start(self.notify(CANCELLED, {"requestId": request_id}))
+            raise
+        finally:
+            del self._asked[key]
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
+        """Send a notification, and return once the server has accepted it; nothing is sent on a closed connection."""
+        message: Json = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = {**params}
+        await self._told(written(message), self._headers(opts or {}))
+        if method == "notifications/initialized" and self._sender.session is not None and not self._is_closed:
+            self._start(self._stand())
+
+    async def aclose(self) -> None:
+        """End the connection, and the session at the server."""
+        self._close()
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        if self._sender.session is not None:
+            try:
+                async with asyncio.timeout(_FAREWELL_S):
+                    await self._sender.delete()
+            except (httpx2.HTTPError, IssuerError, RedirectError, TimeoutError) as error:
+                log.debug("the session of an MCP server was not ended: %s", error)
+
+    def _new_id(self, wanted: RequestId | None) -> tuple[RequestId, RequestId]:
+        """Return the id of a request as it is sent, and as it is known here. Raises ValueError for one in use."""
+        if wanted is not None:
+            if (key := coerce_request_id(wanted)) in self._asked:
+                raise ValueError(f"the id {wanted!r} is that of a request under way")
+            return wanted, key
+        self._last_id += 1
+        while self._last_id in self._asked:
+            self._last_id += 1
+        return self._last_id, self._last_id
+
+    def _headers(self, opts: CallOptions) -> Mapping[str, str]:
+        headers = opts.get("headers", {})
+        if (version := headers.get(MCP_PROTOCOL_VERSION_HEADER)) is not None:
+            self._sender.version = version
+        return headers
+
+    async def _result(self, message: Json, headers: Mapping[str, str]) -> Json:
+        """Send a request and return its result. Raises MCPError."""
+        method = message["method"]
+        answer = await self._answer(written(message), headers, is_call=method == _CALL)
+        try:
+            kind = answer.value(b"content-type").lower()
+            if answer.status >= 400:
+                raise await self._refusal(answer, message["id"], is_json=kind.startswith(_JSON))
+            if answer.status == 202:
+                raise MCPError(code=INVALID_REQUEST, message="it answered a request with HTTP 202, which has no answer")
+            if method == "initialize" and (session := answer.value(b"mcp-session-id")):
+                self._sender.session = session
+            if kind.startswith(_JSON):
+                return result_of(await read_answer(await answer.read(), message["id"]))
+            if not kind.startswith(_EVENTS):
+                raise MCPError(code=INVALID_REQUEST, message=f"its answer has the content type {kind[:100]!r}")
+            place = Place()
+            while (read := await self._from_events(answer, message["id"], place)) is None:
+                answer.close()
+                answer = await self._resumed(place)
+            return result_of(read)
+        except FloodError as error:
+            self._end(str(error))
+            raise unread(error) from None
+        except UnreadError as error:
+            raise unread(error) from None
+        except httpx2.StreamError as error:
+            is_lost = str(error).startswith(CLOSED)
+            text = str(error) if is_lost else f"a message of the server is not read: {error}"
+            raise MCPError(code=CONNECTION_CLOSED if is_lost else PARSE_ERROR, message=text) from None
+        finally:
+            answer.close()
+
+    async def _answer(self, content: bytes, headers: Mapping[str, str], *, is_call: bool) -> Answer:
+        """Post a request and return the answer. Raises MCPError."""
+        try:
+            answer = await self._sender.post(content, headers, is_call=is_call)
+        except httpx2.ConnectError as error:
+            self._end(str(error))
+            raise MCPError(code=CONNECTION_CLOSED, message=f"{CLOSED}: {error}") from None
+        except httpx2.ReadError as error:
+            raise MCPError(code=CONNECTION_CLOSED, message=str(error)) from None
+        except IssuerError as error:
+            raise MCPError(code=INTERNAL_ERROR, message=f"no token for it: {error}") from None
+        except RedirectError as error:
+            raise MCPError(code=INTERNAL_ERROR, message=str(error)) from None
+        self._check_session(answer)
+        return answer
+
+    async def _refusal(self, answer: Answer, request_id: RequestId, *, is_json: bool) -> MCPError:
+        """Return the error of an answer with such a status: that of the server's own message, if there is one."""
+        try:
+            if is_json and "error" in (message := await read_answer(await answer.read(), request_id)):
+                return error_of(message)
+        except (UnreadError, httpx2.StreamError):
+            pass
+        is_unknown = is_json and answer.status == 404 and self._sender.session is None
+        code = METHOD_NOT_FOUND if is_unknown else INTERNAL_ERROR
+        return MCPError(code=code, message=f"it answered with HTTP {answer.status}")
+
+    async def _from_events(self, answer: Answer, request_id: RequestId, place: Place) -> Json | None:
+        """Return the answer to a request from a stream of events; None: it broke off and can be resumed.
+
+        Raises UnreadError, MCPError.
+        """
+        try:
+            async for message in self._events(answer, place):
+                if isinstance(message, UnreadError):
+                    raise message
+                if is_answer(message):
+                    check_id(message, request_id)
+                    answer.leave()
+                    return message
+                await self._of_server.take(message)
+        except httpx2.StreamError:
+            pass
+        if not place.last_id:
+            raise MCPError(code=CONNECTION_CLOSED, message=f"{CLOSED}: its stream ended without an answer")
+        return None
+
+    async def _resumed(self, place: Place) -> Answer:
+        """Ask for the rest of a stream, and return it. Raises MCPError."""
+        for _ in range(_TRIES):
+            await asyncio.sleep(max(place.retry_ms / 1000, _PAUSE_S))
+            if (answer := await self._stream(place)) is not None:
+                return answer
+        raise MCPError(code=CONNECTION_CLOSED, message=f"{CLOSED}: its stream ended and was not resumed")
+
+    async def _stand(self) -> None:
+        """Read the standing stream of what the server sends of itself, as long as it offers one."""
+        place, tries = Place(), 0
+        while tries < _TRIES and not self._is_closed:
+            if (answer := await self._stream(place)) is not None:
+                try:
+                    await self._heed(answer, place)
+                    tries = 0
+                except httpx2.StreamError:
+                    tries += 1
+                except FloodError as error:
+                    self._end(str(error))
+                finally:
+                    answer.close()
+            else:
+                tries += 1
+            await asyncio.sleep(max(place.retry_ms / 1000, _PAUSE_S))
+
+    async def _heed(self, answer: Answer, place: Place) -> None:
+        """Take what comes on the standing stream. Raises FloodError, and httpx2.StreamError where it breaks off."""
+        async for message in self._events(answer, place):
+            if not isinstance(message, UnreadError) and not is_answer(message):
+                try:
+                    await self._of_server.take(message)
+                except UnreadError as error:
+                    log.debug("a message of an MCP server is not read: %s", error)
+
+    async def _stream(self, place: Place) -> Answer | None:
+        """Return a stream of events, or the rest of one; None: there is none just now."""
+        try:
+            answer = await self._sender.get(last_id=place.last_id)
+        except httpx2.ConnectError as error:
+            self._end(str(error))
+            return None
+        except (httpx2.ReadError, IssuerError, RedirectError) as error:
+            log.debug("a stream of an MCP server is not opened: %s", error)
+            return None
+        self._check_session(answer)
+        if answer.status < 400 and answer.value(b"content-type").lower().startswith(_EVENTS):
+            return answer
+        answer.close()
+        return None
+
+    def _events(self, answer: Answer, place: Place) -> Events:
+        return Events(answer.pieces(), limit_bytes=self._limit_bytes, requests=self._of_server.requests, place=place)
+
+    def _progress_of(self, request_id: RequestId) -> ProgressFnT | None:
+        asked = self._asked.get(request_id)
+        return None if asked is None else asked.progressed
+
+    async def _told(self, content: bytes, headers: Mapping[str, str]) -> None:
+        """Send a message that has no answer. A server that does not accept it in time ends the connection."""
+        if self._is_closed:
+            return
+        try:
+            async with asyncio.timeout(self._accept_limit_s):
+                answer = await self._sender.post(content, headers)
+        except httpx2.ConnectError as error:
+            self._end(str(error))
+        except TimeoutError:
+            self._end(f"it did not accept a message within {self._accept_limit_s:g} s")
+        except (httpx2.ReadError, IssuerError, RedirectError) as error:
+            log.debug("a message to an MCP server is lost: %s", error)
+        else:
+            self._check_session(answer)
+            answer.close()
+
+    def _check_session(self, answer: Answer) -> None:
+        if answer.status == 404 and self._sender.session is not None:
+            self._end("the server has ended the session")
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _end(self, reason: str) -> None:
+        """End the connection, which cannot go on, and report the reason."""
+        if not self._is_closed:
+            self._tell_lost(reason)
+            self._close()
+
+    def _close(self) -> None:
+        """End the connection for the session, and all requests under way."""
+        self._is_closed = True
+        self._of_server.close()
+        now_s = asyncio.get_running_loop().time()
+        for asked in self._asked.values():
+            if asked.limit is not None and not asked.limit.expired():
+                asked.limit.reschedule(now_s)

@@ -1,0 +1,50 @@
+"""The outcome of a request over HTTP: the result in its answer, or the error that the SDK's session raises."""
+
+import json
+
+import orjson
+from mcp.shared.exceptions import MCPError
+from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, PARSE_ERROR
+
+from gateway.contracts.store import Json
+from gateway.mcp.transport.guarded_network import CLOSED
+from gateway.mcp.transport.messages import UnreadError
+
+
+def written(message: Json) -> bytes:
+    """Return a message as JSON. Raises MCPError for one that JSON cannot carry."""
+    try:
+        return orjson.dumps(message)
+    except TypeError:  # a number of more than 64 bits, say, which JSON can carry
+        try:
+            return json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        except (TypeError, ValueError):
+            raise MCPError(code=INVALID_PARAMS, message="the request cannot be written as JSON") from None
+
+
+def result_of(answer: Json) -> Json:
+    """Return the result in an answer. Raises MCPError for an error in its place, and UnreadError for neither."""
+    if "error" in answer:
+        raise error_of(answer)
+    if not isinstance(result := answer["result"], dict):
+        raise UnreadError("its result is no object")
+    return result
+
+
+def error_of(answer: Json) -> MCPError:
+    """Return the error in an answer."""
+    error = answer["error"]
+    code, message = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, None)
+    if isinstance(code, bool) or not isinstance(code, int) or not isinstance(message, str):
+        return unread(UnreadError("its error has no code or no message"))
+    return MCPError(code=code, message=message, data=error.get("data"))
+
+
+def unread(error: UnreadError) -> MCPError:
+    """Return the error of a request whose answer is not read."""
+    return MCPError(code=PARSE_ERROR, message=f"a message of the server is not read: {error}")
+
+
+def closed() -> MCPError:
+    """Return the error of a request on a connection that has ended."""
+    return MCPError(code=CONNECTION_CLOSED, message=CLOSED)

@@ -1,0 +1,82 @@
+"""The requests to a server: where they go, and with what headers."""
+
+import asyncio
+
+from pytest_aiohttp import AiohttpServer
+
+from tests.mcp.transport.web_stands import Elsewhere, stands_at
+
+
+async def test_a_redirect_within_the_origin_is_followed_once(aiohttp_server: AiohttpServer) -> None:
+    """As of a slash at the end; what comes later goes there at once, calls included."""
+    server = Elsewhere()
+    async with stands_at(await server.site(aiohttp_server)) as stand:
+        await stand.running()
+        assert [await stand.said("echo") for _ in range(2)] == ["hi", "hi"]
+    assert [path for path, _ in server.seen].count("/mcp") == 1
+    assert [method for path, method in server.seen if path == "/mcp/"].count("tools/call") == 2
+
+
+async def test_a_call_that_is_redirected_is_not_sent_again(aiohttp_server: AiohttpServer) -> None:
+    """It may have run. It ends alone: the connection goes on."""
+    server = Elsewhere(calls=True)
+    async with stands_at(await server.site(aiohttp_server)) as stand:
+        await stand.running()
+        for sent in (1, 2):
+            assert "it redirects the call, which is not sent again" in await stand.said("echo")
+            assert [method for _, method in server.seen].count("tools/call") == sent
+        assert stand.session.condition().state == "running"
+
+
+async def test_redirects_without_end_are_not_followed(aiohttp_server: AiohttpServer) -> None:
+    """Nor is one that leads to itself."""
+    server = Elsewhere(to="/mcp")
+    async with stands_at(await server.site(aiohttp_server)) as stand:
+        await stand.changes.until(lambda: stand.session.condition().state == "error")
+        assert "it redirects again and again" in (stand.session.condition().error or "")
+
+
+async def test_headers_that_are_configured_replace_none_of_the_protocol() -> None:
+    """Nor does what stands in the address, which HTTP has a header for."""
+    seen: list[bytes] = []
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    headers = {
+        "accept": "x/y",
+        "MCP-Session-Id": "forged",
+        "content-length": "7",
+        "X-Api-Key": "k",
+        "User-Agent": "ours",
+    }
+    async with server, stands_at(f"http://me:a%20b@127.0.0.1:{port}/a/mcp?q=1", headers=headers) as stand:
+        await stand.changes.until(lambda: stand.session.condition().state == "error")
+    first, *fields = seen[0].decode().removesuffix("\r\n\r\n").split("\r\n")
+    found = {name.lower(): value for name, value in (field.split(": ", 1) for field in fields)}
+    assert first == "POST /a/mcp?q=1 HTTP/1.1" and len(found) == len(fields)
+    assert int(found.pop("content-length")) > 7
+    assert found == {
+        "host": f"127.0.0.1:{port}",
+        "user-agent": "ours",
+        "accept-encoding": "identity",
+        "authorization": "Basic bWU6YSBi",
+        "x-api-key": "k",
+        "accept": "application/json, text/event-stream",
+        "content-type": "application/json",
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": "server/discover",
+    }
+
+
+async def test_where_a_redirect_leads_is_said_without_its_secrets(aiohttp_server: AiohttpServer) -> None:
+    """They may stand in its name, and in its query."""
+    server = Elsewhere(to="http://me:canary@127.0.0.2/mcp?token=canary#canary")
+    async with stands_at(await server.site(aiohttp_server)) as stand:
+        await stand.changes.until(lambda: stand.session.condition().state == "error")
+        error = stand.session.condition().error or ""
+    assert "it redirects to http://127.0.0.2/mcp, which is not followed" in error and "canary" not in error
