@@ -32,6 +32,7 @@ from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identity
 from gateway.lanes.local import Facade, note
+from gateway.limits.holds import end
 from gateway.limits.limiter import Limiter
 from gateway.runs.asking import RequestKey
 from gateway.runs.live import LiveRuns
@@ -204,17 +205,17 @@ class ContextLane:
 
         The calls of models that the run makes take their tokens themselves.
         """
-        rules = () if self.limiter is None else self.limiter.of_caller(exchange.caller)
-        if self.limiter is None or not rules:
+        if (limiter := self.limiter) is None or not (rules := limiter.of_caller(exchange.caller)):
             return begin()
-        hold = self.limiter.admit(rules, tokens=1 if calls_model else None, reserves=False)
+        exceeded: list[str] = []
+        hold = limiter.admit(rules, tokens=1 if calls_model else None, reserves=False, exceeded=exceeded)
         try:
             run = begin()
         except BaseException:
-            hold.end()
+            end(hold)
             raise
-        run.over_limit = hold.over_soft
-        run.when_over(hold.end)
+        run.over_limit = exceeded[0] if exceeded else None
+        run.when_over(lambda: end(hold))
         return run
 
     def looping(self, chain: str) -> Handler | None:

@@ -12,10 +12,14 @@ from gateway.limits.shared import LAST, NOW, OVER, REQUESTS, TICK_S, TICKS, TOKE
 #: What is counted in the window of a minute.
 Kind: TypeAlias = Literal["requests", "tokens"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+#: What is under way, and what was made and used in the window; or the most of each.
+Sums: TypeAlias = tuple[int, int, int]
 #: The row of the worker, and those of the others (`SharedCounters.rows`).
 Rows: TypeAlias = tuple[memoryview, tuple[memoryview, ...]]
 #: The most that one tick of one worker counts. More in a quarter of a second is counted as this.
 MOST: Final = (1 << 31) - 1
+#: Less than any sums.
+_LEAST: Final[Sums] = (-1, -1, -1)
 _RINGS: Final[Mapping[Kind, int]] = {"requests": REQUESTS, "tokens": TOKENS}
 
 
@@ -32,14 +36,13 @@ class Counter:
         "_ends_s",
         "_is_open",
         "_mine",
-        "_older",
+        "_older_requests",
+        "_older_tokens",
         "_opened",
         "_others",
         "_present",
-        "_requests",
         "_tick_requests",
         "_tick_tokens",
-        "_tokens",
         "_waits",
         "tick",
     )
@@ -54,9 +57,10 @@ class Counter:
         #: The number of the latest tick in which this worker counted or looked.
         self.tick = -TICKS
         self._at = REQUESTS
-        # Of this worker in the window, and in the latest tick. Nobody else writes to its row.
-        self._requests = self._tokens = self._tick_requests = self._tick_tokens = 0
-        self._older = 0, 0  # those of the others, but for their latest two ticks
+        # Of this worker in the latest tick. Nobody else writes to its row.
+        self._tick_requests = self._tick_tokens = 0
+        # In the rest of the window, but for the latest two ticks of the others.
+        self._older_requests = self._older_tokens = 0
         self._waits: tuple[int, dict[tuple[Kind, int], float]] = -1, {}  # of a tick
         self._open()
 
@@ -70,28 +74,35 @@ class Counter:
         """Return whether this worker has nothing under way, and has neither counted nor looked since then."""
         return self._is_open and not self._present and self._ends_s <= since_s
 
-    def take(self, requests: int, tokens: int, now_s: float) -> tuple[int, int, int]:
+    def take(self, requests: int, tokens: int, now_s: float, most: Sums = _LEAST) -> Sums | None:
         """Count requests as made and as under way, and tokens as used.
 
-        Return what is under way, and what was made and used in the window, with them.
+        Return the sums with them, if one to which they add is more than `most`; None: they have room.
         """
         if now_s >= self._ends_s:
             self._turn(now_s)
         mine, at = self._mine, self._at
-        mine[NOW] = self._present = present = self._present + requests
-        mine[at] = self._tick_requests = self._tick_requests + requests
-        self._requests = made = self._requests + requests
-        used = self._tokens
+        most_present, most_made, most_used = most
+        self._present = present = self._present + requests
+        self._tick_requests = mine[at] = made = self._tick_requests + requests
+        made += self._older_requests
+        used = -1
         if tokens:
-            if tokens > MOST - self._tick_tokens:
-                tokens = MOST - self._tick_tokens
-            mine[at + TICKS] = self._tick_tokens = self._tick_tokens + tokens
-            self._tokens = used = used + tokens
-        return self._with_others(present, made, used) if self._others else (present, made, used)
+            used = self._tick_tokens + tokens
+            self._tick_tokens = mine[at + TICKS] = used = used if used < MOST else MOST
+            used += self._older_tokens
+        if self._others:  # else nobody reads it
+            mine[NOW] = present
+            present, made, used = self._with_others(present, made, used)
+        if present > most_present or made > most_made or used > most_used:
+            return self._sums()
+        return None
 
     def leave(self) -> None:
         """Count one request less as under way."""
-        self._mine[NOW] = self._present = self._present - 1
+        self._present = present = self._present - 1
+        if self._others:
+            self._mine[NOW] = present
 
     def correct(self, requests: int, tokens: int, tick: int) -> None:
         """Correct what was counted in a tick. Of what left the window since, only more than was thought counts."""
@@ -99,25 +110,27 @@ class Counter:
         if now_s >= self._ends_s:
             self._turn(now_s)
         at = self._at
-        if tick != self.tick:
-            if self.tick - tick < TICKS:
-                at = REQUESTS + tick % TICKS
-            else:
-                requests, tokens = max(requests, 0), max(tokens, 0)
-        if requests:
-            self._requests += self._change(at, requests)
-        if tokens:
-            self._tokens += self._change(at + TICKS, tokens)
-        self._tick_requests, self._tick_tokens = self._mine[self._at], self._mine[self._at + TICKS]
+        if self.tick - tick >= TICKS:
+            requests, tokens = max(requests, 0), max(tokens, 0)
+        elif tick != self.tick:
+            at = REQUESTS + tick % TICKS
+            self._older_requests += self._change(at, requests)
+            self._older_tokens += self._change(at + TICKS, tokens)
+            return
+        self._tick_requests += self._change(at, requests)
+        self._tick_tokens += self._change(at + TICKS, tokens)
 
     def used(self, kind: Kind, now_s: float) -> int:
         """Return what was made or used in the window."""
-        _, made, used = self.take(0, 0, now_s)
+        if now_s >= self._ends_s:
+            self._turn(now_s)
+        _, made, used = self._sums()
         return made if kind == "requests" else used
 
     def present(self) -> int:
         """Return how many are under way."""
-        return sum(row[NOW] for row in self._rows())
+        _, *others = self._rows()
+        return self._present + sum(row[NOW] for row in others)
 
     def wait_s(self, kind: Kind, over: int, now_s: float) -> float:
         """Return when at least `over` of what was made or used will have left the window, in seconds from now."""
@@ -170,13 +183,14 @@ class Counter:
         mine[at] = changed = min(max(known + by, 0), MOST)
         return changed - known
 
-    def _with_others(self, present: int, made: int, used: int) -> tuple[int, int, int]:
-        """Return the sums with those of the others, whose latest two ticks they may still write to."""
+    def _sums(self) -> Sums:
+        made, used = self._older_requests + self._tick_requests, self._older_tokens + self._tick_tokens
+        return self._with_others(self._present, made, used)
+
+    def _with_others(self, present: int, made: int, used: int) -> Sums:
+        """Return sums with the latest of the others: they may still write to two ticks."""
         tick, at = self.tick, self._at
         before = REQUESTS + (tick - 1) % TICKS
-        requests, tokens = self._older
-        made += requests
-        used += tokens
         for row in self._others:
             present += row[NOW]
             last = row[LAST]
@@ -200,12 +214,12 @@ class Counter:
         self.tick, self._at = tick, REQUESTS + tick % TICKS
         self._ends_s = (tick + 1) * TICK_S
         self._tick_requests, self._tick_tokens = mine[self._at], mine[self._at + TICKS]
-        self._requests, self._tokens = sum(mine[REQUESTS:TOKENS]), sum(mine[TOKENS:])
         first, last = tick - TICKS + 1, tick - 2
-        self._older = (
-            sum(_between(row, REQUESTS, first, last) for row in self._others),
-            sum(_between(row, TOKENS, first, last) for row in self._others),
-        )
+        self._older_requests = sum(mine[REQUESTS:TOKENS]) - self._tick_requests
+        self._older_tokens = sum(mine[TOKENS:]) - self._tick_tokens
+        for row in self._others:
+            self._older_requests += _between(row, REQUESTS, first, last)
+            self._older_tokens += _between(row, TOKENS, first, last)
 
     def _leaves_s(self, ring: int, over: int, tick: int) -> float:
         """Return the time at which the oldest `over` of all workers will have left the window."""

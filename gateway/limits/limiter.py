@@ -1,7 +1,7 @@
 """The limits of one worker: which rules a request has, whether they have room for it, and what it used.
 
 1. `of_caller`, `of_model` and `of_upstream` return the rules of a request. The lanes do that once for equal requests.
-2. `admit` takes a place in all rules, or in none and raises. The `Hold` gives the places back, once.
+2. `admit` takes a place in all rules, or in none and raises. The hold gives the places back, once (`holds.py`).
 3. Tokens are reserved at the beginning, by an estimate, and corrected at the end.
 
 Limits fail closed: where a rule cannot be counted, its requests are refused.
@@ -18,9 +18,10 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.plugin import Counters
 from gateway.errors import GatewayError
 from gateway.limits.budgets import Budgets, Scope
+from gateway.limits.holds import Hold, unreserve, withdraw
 from gateway.limits.meters import Meters
 from gateway.limits.refusal import fields_of, refusal
-from gateway.limits.rule import Over, Place, Rule, key_id, nothing
+from gateway.limits.rule import Over, Rule, key_id, nothing
 from gateway.limits.usage import Used, used_of
 
 log = logging.getLogger("gateway")
@@ -30,50 +31,6 @@ LOG_S: Final = 60.0
 #: Bytes of a request for one token, at least.
 BYTES_A_TOKEN: Final = 4
 _NONE: Final[Mapping[str, Allowance]] = MappingProxyType({})
-
-
-class Hold(list[Place]):
-    """The places of one request in its rules. `end` gives them back, once.
-
-    A list, because the interpreter makes one without a call of ours: each request has a hold.
-    """
-
-    #: A soft limit that the request exceeds, such as `requests_per_minute; scope=key`.
-    over_soft: str | None = None
-
-    def withdraw(self) -> None:
-        """Take back all that was taken: another limit refuses the request, which so uses nothing. Idempotent."""
-        for rule, tick, reserved, entered in self:
-            rule.undo(tick, reserved, entered)
-        self.clear()
-
-    def unreserve(self) -> None:
-        """Reserve no tokens, and settle none."""
-        for number, (rule, tick, reserved, entered) in enumerate(self):
-            rule.undo(tick, reserved, entered=False)
-            self[number] = rule, tick, None, entered
-
-    def leave(self) -> bool:
-        """Be under way no longer. Whoever calls this settles the rules later, and does not call `end`.
-
-        Return whether that should come at once: a rule has no mean yet to reserve by for the next request.
-        """
-        is_first = False
-        for rule, _, reserved, entered in self:
-            if entered:
-                rule.meter.leave()
-            if reserved is not None and not rule.meter.mean:
-                is_first = True
-        return is_first
-
-    def end(self, tokens: int | None = None) -> None:
-        """Give the places back. `tokens` are those that were used; None: not known. Idempotent."""
-        self.leave()
-        if tokens is not None:
-            for rule, tick, reserved, _ in self:
-                if reserved is not None:
-                    rule.settle(((tick, reserved, tokens),))
-        self.clear()
 
 
 class Limiter:
@@ -136,31 +93,48 @@ class Limiter:
         return () if allowance is None else (self._rule("upstream", upstream, allowance),)
 
     def admit(
-        self, rules: Sequence[Rule], tokens: int | None = None, enters: bool = True, reserves: bool = True
+        self,
+        rules: Sequence[Rule],
+        tokens: int | None = None,
+        requests: int = 1,
+        reserves: bool = True,
+        exceeded: list[str] | None = None,
     ) -> Hold:
         """Take a place in all rules. Raises GatewayError, and takes none.
 
         The code is `rate_limit_exceeded` or `insufficient_quota`, or `overloaded` where a rule cannot be counted.
 
-        `tokens`: so many the request will use at least; None: it uses none. `enters`: it counts as a request.
-        Without `reserves` tokens are only looked at: the calls of models that it makes take them.
+        `tokens`: so many the request will use at least; None: it uses none. `requests` 0: it does not count as one.
+        Without `reserves` tokens are only looked at: the calls of models that it makes take them. `exceeded` takes the
+        soft limits that are exceeded, such as `requests_per_minute; scope=key`.
         """
-        now_s, hold = self._clock(), Hold()
+        clock = self._clock  # first, because a call of an attribute looks for a method
+        now_s = clock()
+        hold: Hold = []
         try:
             for rule in rules:
-                over = rule.take(hold, now_s, tokens, enters)
-                if over is not None:
+                meter, wanted = rule.meter, 0
+                if tokens is not None and (most := rule.most_tokens):
+                    wanted = meter.expected
+                    if tokens > wanted:
+                        wanted = tokens
+                    if wanted > most:  # it would never fit, so it waits for an empty window
+                        wanted = most
+                sums = meter.take(requests, wanted, now_s, rule.most)
+                hold.append((meter, meter.tick, wanted or None, requests))
+                if sums is not None and (over := rule.over(sums, now_s, wanted, requests)) is not None:
                     self._note(over, now_s)
                     if not rule.allowance.soft:
-                        hold.withdraw()
+                        withdraw(hold)
                         self._catch_up()  # it says how much room is left
                         raise refusal(over, rules, now_s)
-                    hold.over_soft = hold.over_soft or f"{over.limit}; scope={rule.scope}"
+                    if exceeded is not None:
+                        exceeded.append(f"{over.limit}; scope={rule.scope}")
         except GatewayError:
-            hold.withdraw()
+            withdraw(hold)
             raise
         if not reserves:
-            hold.unreserve()
+            unreserve(hold)
         return hold
 
     def fields(self, rules: Sequence[Rule]) -> Mapping[str, str]:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gateway.contracts.allowance import Allowance
 from gateway.errors import GatewayError
-from gateway.limits.limiter import Hold
+from gateway.limits.holds import Hold, end
 from gateway.limits.shared import TICK_S, TICKS
 
 from .limiting import BEGAN_S, Workers, caller
@@ -33,7 +33,7 @@ def test_a_caller_without_limits_has_no_rules() -> None:
 def test_requests_of_a_minute_are_counted_over_all_workers() -> None:
     workers, key = Workers(2), {"requests_per_minute": 3}
     for place in (0, 1, 0):
-        admitted(workers, place, key=key).end()
+        end(admitted(workers, place, key=key))
     error = refused(workers, 1, key=key)
 
     assert error.code == "rate_limit_exceeded"
@@ -48,7 +48,7 @@ def test_a_refused_request_uses_nothing() -> None:
     hold = admitted(workers, key=key, tokens=10)
     for _ in range(50):
         refused(workers, key=key, tokens=10)
-    hold.end(10)
+    end(hold, 10)
     limiter = workers.limiters[0]
     used = {one.limit: one.used for one in limiter.used(limiter.of_caller(caller(**key)))}
     assert used == {"requests_per_minute": 1, "tokens_per_minute": 10, "concurrent": 0}
@@ -60,8 +60,8 @@ def test_places_under_way_come_back_once() -> None:
     error = refused(workers, 1, key=key)
     assert "has 1 requests under way" in error.message
     assert error.retry_after_s == 1.0
-    hold.end()
-    hold.end()
+    end(hold)
+    end(hold)
     admitted(workers, 1, key=key)
     refused(workers, 0, key=key)
 
@@ -80,7 +80,7 @@ def test_what_a_dead_worker_had_under_way_comes_back() -> None:
 
 def test_tokens_are_reserved_by_the_mean_and_corrected() -> None:
     workers, key = Workers(), {"tokens_per_minute": 1000}
-    admitted(workers, key=key, tokens=10).end(400)
+    end(admitted(workers, key=key, tokens=10), 400)
     admitted(workers, key=key, tokens=10)  # 400, as the one before
     error = refused(workers, key=key, tokens=10)
     assert error.fields["x-ratelimit-remaining-tokens"] == "200"
@@ -89,7 +89,7 @@ def test_tokens_are_reserved_by_the_mean_and_corrected() -> None:
 
 def test_a_request_larger_than_the_limit_waits_for_an_empty_window() -> None:
     workers, key = Workers(), {"tokens_per_minute": 100}
-    admitted(workers, key=key, tokens=5000).end(5000)
+    end(admitted(workers, key=key, tokens=5000), 5000)
     refused(workers, key=key, tokens=1)
     workers.clock.advance(60.25)
     admitted(workers, key=key, tokens=5000)
@@ -124,12 +124,13 @@ def test_all_patterns_that_match_a_model_count() -> None:
 
 def test_a_soft_limit_refuses_nothing_and_counts(caplog: pytest.LogCaptureFixture) -> None:
     workers, key = Workers(), {"requests_per_minute": 1, "concurrent": 1, "soft": True}
-    holds = [admitted(workers, key=key) for _ in range(4)]
-    assert [hold.over_soft for hold in holds] == [None, *["concurrent; scope=key"] * 3]
+    limiter, exceeded = workers.limiters[0], [list[str]() for _ in range(4)]
+    holds = [limiter.admit(limiter.of_caller(caller(**key)), exceeded=one) for one in exceeded]
+    assert exceeded == [[], *[["concurrent; scope=key"]] * 3]
     assert workers.counters.counts == {("limit_exceeded", "key", "concurrent"): 3}
     assert len(caplog.messages) == 1
     for hold in holds:
-        hold.end()
+        end(hold)
     limiter = workers.limiters[0]
     assert [(one.used, one.over) for one in limiter.used(limiter.of_caller(caller(**key)))] == [(4, 0), (0, 3)]
 
@@ -162,8 +163,8 @@ def test_all_workers_see_whose_requests_were_refused_and_by_which_limit() -> Non
 def test_figures_change_and_counts_stay() -> None:
     """As a reload does it."""
     workers = Workers()
-    admitted(workers, key={"requests_per_minute": 1}).end()
-    admitted(workers, key={"requests_per_minute": 2}).end()
+    end(admitted(workers, key={"requests_per_minute": 1}))
+    end(admitted(workers, key={"requests_per_minute": 2}))
     refused(workers, key={"requests_per_minute": 2})
 
 
@@ -172,10 +173,10 @@ def test_a_run_is_a_request_and_its_calls_take_tokens() -> None:
     limiter = workers.limiters[0]
     rules = limiter.of_caller(who)
     run = limiter.admit(rules, tokens=1, reserves=False)
-    limiter.admit(rules, tokens=60, enters=False).end(60)
+    end(limiter.admit(rules, tokens=60, requests=0), 60)
     with pytest.raises(GatewayError, match="100 tokens per minute"):
-        limiter.admit(rules, tokens=60, enters=False)
-    run.end()
+        limiter.admit(rules, tokens=60, requests=0)
+    end(run)
     assert {one.limit: one.used for one in limiter.used(rules)} == {"requests_per_minute": 1, "tokens_per_minute": 60}
 
 
@@ -194,7 +195,7 @@ def test_never_more_than_the_limits_and_never_less(done: list[tuple[int, int, fl
     for place, ends, later_s in done:
         workers.clock.advance(later_s)
         for hold in open_[:ends]:
-            hold.end()
+            end(hold)
         del open_[:ends]
         tick = int(workers.clock() / TICK_S)
         recent = [one for one in made if one > tick - TICKS]

@@ -27,7 +27,7 @@ def test_durations_are_written_as_openai_does(seconds: float, text: str) -> None
 
 def test_the_fields_are_those_of_the_rule_with_the_least_room() -> None:
     wide, narrow = rules(Allowance(requests_per_minute=100), Allowance(requests_per_minute=5, tokens_per_minute=50))
-    narrow.take([], BEGAN_S, 20, enters=True)
+    narrow.meter.take(1, 20, BEGAN_S)
     assert fields_of([wide, narrow], BEGAN_S + 10.0) == {
         "x-ratelimit-limit-requests": "5",
         "x-ratelimit-remaining-requests": "4",

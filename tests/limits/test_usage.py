@@ -17,7 +17,7 @@ def test_each_limit_is_shown_with_what_is_used_of_it() -> None:
     meter = Meters(SharedCounters(places=1), place=0, clock=ManualClock(BEGAN_S)).of("tenant", "t")
     allowance = Allowance(requests_per_minute=5, concurrent=2, tokens_per_day=100, soft=True)
     rule = Rule("tenant", "t", allowance, meter, budgets, "t")
-    rule.take([], BEGAN_S, None, enters=True)
+    rule.meter.take(1, 0, BEGAN_S)
     assert list(used_of(rule, BEGAN_S + 1.0)) == [
         Used("tenant", "t", None, "requests_per_minute", 5, 1, 59.25, soft=True, over=0),
         Used("tenant", "t", None, "concurrent", 2, 1, None, soft=True, over=0),

@@ -1,18 +1,16 @@
 """The account of one passthrough transaction: its status, sizes and times, for metrics and the access log."""
 
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from gateway.errors import GatewayError
 from gateway.lanes.plan import Plan
 from gateway.lanes.transaction import Client, Clients
 
 if TYPE_CHECKING:
-    from gateway.limits.limiter import Hold
+    from gateway.limits.holds import Hold
 
 CLIENT_LEFT = 499
-#: The outcome of a request without room in its limits.
-LIMITED: Final = "limited"
 
 
 def address_of(peer: object) -> str:
@@ -60,16 +58,6 @@ class Accounting:
         self.status = CLIENT_LEFT
         listener.metrics.client_disconnects += 1
         self.close("cancelled", listener)
-
-    def give_back(self, outcome: str, *, asked: bool) -> None:
-        """Give back the places of the request. `asked`: its upstream was asked, so the tokens that it used count."""
-        hold, self.hold = self.hold, None
-        if hold is None:
-            return
-        if outcome == LIMITED:
-            hold.withdraw()
-        else:
-            hold.end(self.tokens if asked else 0)
 
     def close(
         self, outcome: str, listener: Clients, error: GatewayError | None = None, request_id: str | None = None

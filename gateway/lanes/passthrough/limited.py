@@ -8,12 +8,13 @@ Where there is a choice of upstreams, the places at an upstream are taken when t
 given back when it goes on to a fallback.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from gateway.errors import GatewayError
 from gateway.http.response_head import ResponseHead
-from gateway.lanes.passthrough.accounting import LIMITED, Accounting
+from gateway.lanes.passthrough.accounting import Accounting
 from gateway.lanes.passthrough.balanced import Balanced
 from gateway.lanes.passthrough.by_model import ByModel
 from gateway.lanes.passthrough.metered import Metering
@@ -21,7 +22,8 @@ from gateway.lanes.passthrough.splice import Splice, extended
 from gateway.lanes.passthrough.tunnel import Tunnel
 from gateway.lanes.plan import Ways
 from gateway.lanes.transaction import Clients
-from gateway.limits.limiter import BYTES_A_TOKEN, Hold, Limiter
+from gateway.limits.holds import LIMITED, Hold, end, give_back
+from gateway.limits.limiter import BYTES_A_TOKEN, Limiter
 from gateway.limits.rule import Rule
 
 _REFUSALS: Final = ("rate_limit_exceeded", "insufficient_quota")
@@ -46,7 +48,8 @@ class LimitedAccounting(Accounting):
         self, outcome: str, listener: Clients, error: GatewayError | None = None, request_id: str | None = None
     ) -> None:
         Accounting.close(self, outcome, listener, error, request_id)  # the next one: `super` would find it each time
-        self.give_back(outcome, asked=error is None and self.sent_at > 0)
+        if self.hold is not None:
+            give_back(self.hold, outcome)
 
 
 class LimitedTunnel(Tunnel):
@@ -58,31 +61,34 @@ class LimitedTunnel(Tunnel):
 
     def client_gone(self) -> None:
         super().client_gone()
-        self.hold.end()
+        end(self.hold)
 
     def upstream_lost(self, error: Exception | None) -> None:
         super().upstream_lost(error)
-        self.hold.end()
+        end(self.hold)
 
 
 class Limiting(Splice):
     """A splice with limits."""
 
     _tunnels = LimitedTunnel
-    _limiter: Limiter
-    _tokens: int | None  # that the request uses at least; None: it uses none
+    _admission: Admission
 
     def _begin(self, digits: bytes, body: bytes) -> None:
         admission = self._plan.admission
         assert admission is not None
-        self._limiter = limiter = admission.limiter
-        self._tokens = tokens = self._length // BYTES_A_TOKEN if admission.takes_tokens else None
+        self._admission = admission
+        tokens = self._length // BYTES_A_TOKEN if admission.takes_tokens else None
         try:
-            self._account.hold = limiter.admit(admission.rules, tokens)
+            self._account.hold = admission.limiter.admit(admission.rules, tokens)
         except GatewayError as error:
             self._refuse_soon(error)
         else:
-            super()._begin(digits, body)
+            self._begin_admitted(digits, body)
+
+    def _begin_admitted(self, digits: bytes, body: bytes) -> None:
+        """Begin as a transaction of its kind without limits does: `limited` sets it, since `super` is slow."""
+        raise NotImplementedError
 
     def _refuse_soon(self, error: GatewayError) -> None:
         """Answer in the next turn of the loop: requests that are held behind would be refused inside each other."""
@@ -107,14 +113,20 @@ class LimitingBalanced(Limiting, Balanced):
     _at_upstream: Hold | None = None  # its places, which are the last ones of the account
 
     def _enter(self, upstream: str) -> None:
-        rules, hold = self._limiter.of_upstream(upstream), self._account.hold
+        rules, hold = self._admission.limiter.of_upstream(upstream), self._account.hold
         assert hold is not None
-        before, self._at_upstream = self._at_upstream, self._limiter.admit(rules, self._tokens) if rules else None
+        before, self._at_upstream = self._at_upstream, self._admitted(rules) if rules else None
         if before is not None:
             del hold[-len(before) :]
-            before.end(0)
+            end(before, 0)
         if self._at_upstream is not None:
             hold += self._at_upstream
+
+    def _admitted(self, rules: Sequence[Rule]) -> Hold:
+        """Return the places of the request in further rules. Raises as `Limiter.admit`."""
+        admission = self._admission
+        tokens = self._length // BYTES_A_TOKEN if admission.takes_tokens else None
+        return admission.limiter.admit(rules, tokens)
 
     def _refuse(self, error: GatewayError, *, outcome: str = "unavailable") -> None:
         super()._refuse(error, outcome=LIMITED if error.code in _REFUSALS else outcome)
@@ -127,7 +139,7 @@ class LimitingByModel(LimitingBalanced, ByModel):
         hold = self._account.hold
         assert hold is not None
         try:
-            hold += self._limiter.admit(self._limiter.of_model(model or ""), self._tokens)
+            hold += self._admitted(self._admission.limiter.of_model(model or ""))
         except GatewayError as error:
             self._pending = [b"", *pieces]
             self._refuse_soon(error)
@@ -141,4 +153,4 @@ _LIMITING: Final = ((ByModel, LimitingByModel), (Balanced, LimitingBalanced), (S
 def limited(kind: type[Splice]) -> type[Splice]:
     """Return the class of transactions of this kind that have limits."""
     accounts = None if issubclass(kind, Metering) else LimitedAccounting
-    return extended(kind, "Limited", accounts, _LIMITING)
+    return extended(kind, "Limited", accounts, _LIMITING, _begin_admitted=kind._begin)

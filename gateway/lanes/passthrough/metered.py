@@ -30,6 +30,7 @@ from gateway.lanes.passthrough.unread import MOST, Unread, tell
 from gateway.lanes.plan import Ways
 from gateway.lanes.spelling import may_end_with
 from gateway.lanes.transaction import Clients
+from gateway.limits.holds import give_back, leave, owe, settle
 from gateway.usage.answers import SHORT_BYTES, name_of, of_stream, of_whole, text_tokens
 from gateway.usage.kept import Kept, keeper_of
 from gateway.usage.tokens import BYTES_A_TOKEN, Recorded, Tokens, Usage
@@ -88,9 +89,9 @@ class MeteredAccounting(Accounting):
             and self.sent_bytes <= SHORT_BYTES
             and self.status < 400
         ):
-            waiting = unread.waiting
+            waiting, hold = unread.waiting, self.hold
             waiting.append(self)
-            if (self.hold is not None and self.hold.leave()) or len(waiting) >= MOST:
+            if (hold is not None and leave(hold)) or len(waiting) >= MOST:
                 unread.read()
             elif not unread.is_timed:
                 unread.read_soon(listener.loop)
@@ -102,7 +103,8 @@ class MeteredAccounting(Accounting):
             self._record(Usage(cut=not is_whole))
         else:
             self.read(cut=not is_whole)
-        self.give_back(outcome, asked=error is None and self.sent_at > 0)
+        if self.hold is not None:
+            give_back(self.hold, outcome, self.tokens if error is None and self.sent_at else 0)
 
     def read(self, *, cut: bool = False) -> int:
         """Read the answer, which may have been cut, and record what it used. Return its tokens."""
@@ -110,6 +112,12 @@ class MeteredAccounting(Accounting):
         if not model and self.asked_model:
             usage, model = usage._replace(asked=True), self.asked_model
         return self._record(usage, model)
+
+    def read_late(self) -> None:
+        """Read the answer after it has waited, and settle what was reserved for its request."""
+        used = self.read()
+        if self.hold is not None:
+            settle(owe(self.hold, used), used)
 
     def _record(self, usage: Usage, model: str = "") -> int:
         self.tokens = usage.tokens.input + usage.tokens.output

@@ -381,17 +381,18 @@ def extended(
     name: str,
     accounts: type[Accounting] | None,
     extensions: tuple[tuple[type[Splice], type[Splice]], ...],
+    **more: object,
 ) -> type[Splice]:
     """Return the class of transactions of this kind with an extension, and with `accounts` added to their accounts.
 
     `extensions` are pairs of a class and what extends it, the most special first. `name` begins the names of the new
-    classes. `accounts` None: those of the kind stay as they are.
+    classes. `accounts` None: those of the kind stay as they are. `more` are further attributes of the class.
     """
     made = _EXTENDED.get((kind, name))
     if made is None:
         extension, own = next(one for of, one in extensions if issubclass(kind, of)), kind._accounts
         if accounts is not None:
             own = type(f"{name}{own.__name__}", (accounts, own), {})
-        made = type(f"{name}{kind.__name__}", (extension, kind), {"_accounts": own})
+        made = type(f"{name}{kind.__name__}", (extension, kind), {"_accounts": own, **more})
         _EXTENDED[kind, name] = made
     return made

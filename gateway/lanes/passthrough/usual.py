@@ -14,12 +14,12 @@ from msgspec.json import Decoder
 
 from gateway.lanes.passthrough.unread import tell
 from gateway.lanes.plan import Plan
+from gateway.limits.holds import Owed, settle
 from gateway.usage.answers import name_of
 from gateway.usage.tokens import MOST, Tokens, Usage
 
 if TYPE_CHECKING:
     from gateway.lanes.passthrough.metered import MeteredAccounting
-    from gateway.limits.rule import Rule, Use
 
 _Count = Annotated[int, Meta(ge=0, lt=MOST)]
 
@@ -57,49 +57,45 @@ def read_all(accounts: Iterable["MeteredAccounting"]) -> None:
     plan: Plan | None = None
     model: str | None = None
     requests = asked = cached = answered = reasoning = 0
-    uses: defaultdict[Rule, list[Use]] = defaultdict(list)
+    owed: Owed = defaultdict(int)
     for account in accounts:
         try:
             answer = _decode(account.beginning[-account.sent_bytes :])
         except (DecodeError, RecursionError):
             answer = _NOTHING
-        usage, its_plan = answer.usage, account.plan
-        if (
-            usage is None
-            or not (its_asked := usage.prompt_tokens)
-            or ((its_model := answer.model) != model and not name_of(its_model))
-        ):
-            used = account.read()
-        else:
-            if its_model != model or its_plan is not plan:
-                _record(plan, model, requests, (asked, cached, answered, reasoning))
-                plan, model = its_plan, its_model
-                requests = asked = cached = answered = reasoning = 0
-            requests += 1
-            asked += its_asked
-            its_answered = usage.completion_tokens
-            answered += its_answered
-            details = usage.prompt_tokens_details
-            its_cached = None if details is None else details.cached_tokens
-            if its_cached is None:
-                its_cached = usage.prompt_cache_hit_tokens
-            if its_cached:
-                cached += its_cached if its_cached < its_asked else its_asked
-            told = usage.completion_tokens_details
-            if told is not None and (its_reasoning := told.reasoning_tokens):
-                reasoning += its_reasoning if its_reasoning < its_answered else its_answered
-            used = its_asked + its_answered
-        if account.hold is not None:
-            for rule, tick, reserved, _ in account.hold:
+        usage, its_plan, its_model = answer.usage, account.plan, answer.model
+        if usage is None or not (its_asked := usage.prompt_tokens):
+            account.read_late()
+            continue
+        if its_model != model or its_plan is not plan:
+            if not name_of(its_model):
+                account.read_late()
+                continue
+            _record(plan, model, requests, (asked, cached, answered, reasoning), owed)
+            plan, model, owed = its_plan, its_model, defaultdict(int)
+            requests = asked = cached = answered = reasoning = 0
+        requests += 1
+        asked += its_asked
+        its_answered = usage.completion_tokens
+        answered += its_answered
+        details, told = usage.prompt_tokens_details, usage.completion_tokens_details
+        its_cached = None if details is None else details.cached_tokens
+        if its_cached is None:
+            its_cached = usage.prompt_cache_hit_tokens
+        if its_cached:
+            cached += its_cached if its_cached < its_asked else its_asked
+        if told is not None and (its_reasoning := told.reasoning_tokens):
+            reasoning += its_reasoning if its_reasoning < its_answered else its_answered
+        if (hold := account.hold) is not None:
+            for meter, tick, reserved, _ in hold:
                 if reserved is not None:
-                    uses[rule].append((tick, reserved, used))
-    _record(plan, model, requests, (asked, cached, answered, reasoning))
-    for rule, of_rule in uses.items():
-        rule.settle(of_rule)
+                    owed[meter, tick] += its_asked + its_answered - reserved
+    _record(plan, model, requests, (asked, cached, answered, reasoning), owed)
 
 
-def _record(plan: Plan | None, model: str | None, requests: int, sums: tuple[int, int, int, int]) -> None:
-    """Record some requests with the same plan and model, if there are any."""
+def _record(plan: Plan | None, model: str | None, requests: int, sums: tuple[int, int, int, int], owed: Owed) -> None:
+    """Record some requests with the same plan and model, if there are any, and settle what they owe."""
     if plan is not None and model is not None:
         asked, cached, answered, reasoning = sums
         tell(plan, Usage(Tokens(asked, cached, 0, answered, reasoning), requests=requests), model)
+        settle(owed, (asked + answered) / requests, requests)

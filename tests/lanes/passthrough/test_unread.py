@@ -28,6 +28,7 @@ from gateway.lanes.plan import Plan
 from gateway.lanes.router import Router
 from gateway.lanes.transaction import Client
 from gateway.lanes.wrong_keys import WrongKeys
+from gateway.limits.holds import end
 from gateway.limits.limiter import Limiter
 from gateway.testing.clock import ManualClock
 from gateway.testing.messages import Request
@@ -196,7 +197,7 @@ def test_no_more_of_them_wait_than_are_read_at_once() -> None:
 def limited(**limits: int) -> tuple[Ending, Workers]:
     """Transactions of a caller with limits, whose rules have a mean of 10 tokens."""
     workers = Workers(tenants={"sk-a": Allowance(**limits)})
-    workers.limiters[0].admit(workers.limiters[0].of_caller(caller("sk-a", "sk-a")), 1).end(10)
+    end(workers.limiters[0].admit(workers.limiters[0].of_caller(caller("sk-a", "sk-a")), 1), 10)
     unread: list[Unread] = []
     limiter = Limiter(
         workers.limiters[0]._meters,

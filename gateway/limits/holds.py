@@ -1,0 +1,82 @@
+"""The places of one request in its rules: how they are given back, and how what was reserved is settled.
+
+A hold is a list of places. It has no class, because each request has one, and a list is what the interpreter makes
+without a call.
+"""
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from gateway.limits.rule import Meter
+
+#: The outcome of a passthrough request without room in its limits.
+LIMITED: Final = "limited"
+#: A request's place in a rule: the meter, the tick in which it was taken, the tokens that are reserved (None: they do
+#: not count), and the requests that are under way with it: one, or none.
+Place: TypeAlias = "tuple[Meter, int, int | None, int]"
+Hold: TypeAlias = list[Place]
+#: What is used beyond what was reserved, in a meter and a tick of it.
+Owed: TypeAlias = "defaultdict[tuple[Meter, int], int]"
+
+
+def leave(hold: Hold) -> bool:
+    """Be under way no longer. Whoever calls this settles the places later, and does not call `end`.
+
+    Return whether that should come at once: a rule has no mean yet to reserve by for the next request.
+    """
+    is_first = False
+    for meter, _, reserved, requests in hold:
+        if requests:
+            meter.leave()
+        if reserved is not None and not meter.mean:
+            is_first = True
+    return is_first
+
+
+def owe(hold: Hold, used: int) -> Owed:
+    """Return what is to be corrected, after so many tokens were used."""
+    owed: Owed = defaultdict(int)
+    for meter, tick, reserved, _ in hold:
+        if reserved is not None:
+            owed[meter, tick] += used - reserved
+    return owed
+
+
+def settle(owed: Owed, used: float, requests: int = 1) -> None:
+    """Correct what was reserved for some requests, and take into the means that each `used` so many tokens."""
+    for (meter, tick), tokens in owed.items():
+        meter.settle(tick, tokens)
+    if used:
+        for meter in {meter for meter, _ in owed}:
+            meter.learn(used, requests)
+
+
+def end(hold: Hold, tokens: int | None = None) -> None:
+    """Give the places back. `tokens` are those that were used; None: not known. Idempotent."""
+    leave(hold)
+    if tokens is not None:
+        settle(owe(hold, tokens), tokens)
+    hold.clear()
+
+
+def give_back(hold: Hold, outcome: str, tokens: int | None = None) -> None:
+    """Give the places of a passthrough request back, by its outcome. `tokens` as for `end`."""
+    if outcome == LIMITED:
+        withdraw(hold)
+    else:
+        end(hold, tokens)
+
+
+def withdraw(hold: Hold) -> None:
+    """Take back all that was taken: a limit refuses the request, which so uses nothing. Idempotent."""
+    for meter, tick, reserved, requests in hold:
+        meter.undo(tick, reserved or 0, requests)
+    hold.clear()
+
+
+def unreserve(hold: Hold) -> None:
+    """Reserve no tokens, and settle none."""
+    for number, (meter, tick, reserved, requests) in enumerate(hold):
+        meter.undo(tick, reserved or 0, 0)
+        hold[number] = meter, tick, None, requests
