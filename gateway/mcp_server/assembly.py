@@ -8,6 +8,7 @@ from mcp_types import ReadResourceRequestParams
 from gateway.config.schema.mcp_serve import Serve
 from gateway.context.tool_calls import ToolCalls
 from gateway.contracts.store import Json
+from gateway.mcp_server.bounds.unread import Unread
 from gateway.mcp_server.calling import Calling
 from gateway.mcp_server.changes import Changes
 from gateway.mcp_server.door import Door
@@ -36,7 +37,8 @@ def build_door(needs: DoorNeeds, secret: bytes) -> Door:
     def workflow_tools() -> Mapping[str, Workflow]:
         return needs.lane().workflows if serve().has_workflow_tools else _NONE
 
-    calling = _calling(needs, serve)
+    unread = Unread()
+    calling = _calling(needs, serve, unread)
     tools = Tools(
         listing=Listing(lambda: needs.lane().catalog, services, workflow_tools),
         calling=calling,
@@ -81,10 +83,11 @@ def build_door(needs: DoorNeeds, secret: bytes) -> Door:
         limits=lambda: (settings().limits.context_body, settings().limits.context_values),
         calling=calling,
         changes=changes,
+        unread=unread,
     )
 
 
-def _calling(needs: DoorNeeds, serve: Callable[[], Serve]) -> Calling:
+def _calling(needs: DoorNeeds, serve: Callable[[], Serve], unread: Unread) -> Calling:
     """Build what runs calls. `serve` returns the settings in use."""
     calls = ToolCalls(
         lane=needs.lane,
@@ -102,4 +105,5 @@ def _calling(needs: DoorNeeds, serve: Callable[[], Serve]) -> Calling:
         answering=lambda caller: needs.lane().approvals.answering(caller),
         wait_s=lambda: serve().wait,
         clock=needs.clock,
+        unread=unread,
     )

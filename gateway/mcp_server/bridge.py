@@ -35,6 +35,10 @@ _OURS: Final = frozenset((b"connection", b"content-length", b"transfer-encoding"
 _RESUMED: Final = b"last-event-id"
 
 
+#: More than that of an answer is written in pieces, each once the client has read most of the one before.
+_PIECE_BYTES: Final = 256 << 10
+
+
 class Bridge:
     """The way to one application."""
 
@@ -153,12 +157,17 @@ class _Answer:
         body, more = bytes(message.get("body", b"")), message.get("more_body", False)
         brought = [mark for mark in self._visit.owed if mark in body]
         if self._response is None:
-            await self._prepare(web.StreamResponse() if more else web.Response(body=body))
-            if not more:
+            if more or len(body) > _PIECE_BYTES:
+                response = web.StreamResponse()
+                response.content_length = None if more else len(body)
+                await self._prepare(response)
+            else:
+                await self._prepare(web.Response(body=body))
                 body = b""
         assert self._response is not None
         if body:
-            await self._response.write(body)
+            for begin in range(0, len(body), _PIECE_BYTES):  # of a large one the transport copies no more than that
+                await self._response.write(memoryview(body)[begin : begin + _PIECE_BYTES])
             if self._closing is not None and not body.startswith(b":"):
                 self._last_event = body
         if not more:

@@ -29,6 +29,7 @@ from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identity
 from gateway.mcp_server.asking import Question, decision_of, held_text, question_of
 from gateway.mcp_server.auth.answers import Answers
+from gateway.mcp_server.bounds.unread import Unread, result_bytes
 from gateway.mcp_server.listing import Offer
 from gateway.mcp_server.progress import Progress
 from gateway.mcp_server.results import call_result, run_mark, text_result
@@ -76,6 +77,7 @@ class Calling:
 
     `identify` is asked about the request that brings an answer before it decides: its key may lack the scope that the
     call's had. `answering` returns how a caller can decide elsewhere. `wait_s` is the longest wait for a person.
+    `unread` bounds the results that clients have not read yet.
     """
 
     calls: ToolCalls
@@ -83,6 +85,7 @@ class Calling:
     answering: Callable[[Caller], Answering]
     wait_s: Callable[[], float]
     clock: Clock
+    unread: Unread
     answers: Answers = field(default_factory=Answers)
     leaving: bool = False
     ending: set[str] = field(default_factory=set)  # sessions that their clients end: not by cancelling calls
@@ -117,6 +120,13 @@ class Calling:
         try:
             was_shown = None if state is None else state.approval_id
             result = await self._settled(ctx, visit, run, progress, was_shown=was_shown, patience_s=patience_s)
+            if isinstance(result, Done):
+                size_bytes = result_bytes(result.result)
+                if not self.unread.take(visit, size_bytes):
+                    result = None  # it waits on record, and not in memory
+                    await self.unread.turn(visit, size_bytes)
+                    result = await self.calls.outcome(run, wait_s=0.0)
+                result = self._result(ctx, visit, run, result)
             is_asked = isinstance(result, InputRequiredResult)
             await progress.finish()
             return result
@@ -145,12 +155,15 @@ class Calling:
     async def _settled(
         self, ctx: Any, visit: Visit, run: CallRun, progress: Progress, *, was_shown: str | None, patience_s: float
     ) -> Any:
-        """Return the end of a call, or a question about it. `was_shown`: the approval that its user was asked about."""
+        """Return the end of a call, or what its client gets without one.
+
+        `was_shown` is the approval that its user was asked about.
+        """
         for _ in range(_ROUNDS):
             wait_s = 0.0 if was_shown is None else patience_s
             found = await self.calls.outcome(run, wait_s=wait_s, shown=was_shown, progressed=progress.tell)
             if isinstance(found, Done):
-                return self._result(ctx, visit, run, found)
+                return found
             question = None if found.obstacle is not None else self._question(ctx, visit, found)
             if question is None:
                 break
@@ -162,11 +175,9 @@ class Calling:
             was_shown = question.approval.id
             done, patience_s = await self._asked(ctx, visit, run, question, progress)
             if done is not None:
-                return self._result(ctx, visit, run, done)
+                return done
         found = await self.calls.outcome(run, wait_s=patience_s, progressed=progress.tell)
-        if isinstance(found, Done):
-            return self._result(ctx, visit, run, found)
-        return self._still_held(visit, found)
+        return found if isinstance(found, Done) else self._still_held(visit, found)
 
     def _result(self, ctx: Any, visit: Visit, run: CallRun, done: Done) -> Json:
         """Return the end of a call. Once its client has it, the same call is another one."""

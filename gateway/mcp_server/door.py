@@ -23,6 +23,7 @@ from gateway.lanes.local import Facade, head_of
 from gateway.mcp.sdk import silence
 from gateway.mcp_server.bounds.messages import UnderWay, check_message, read_message
 from gateway.mcp_server.bounds.shares import SessionShares, owner_of
+from gateway.mcp_server.bounds.unread import Unread
 from gateway.mcp_server.bridge import Application, Bridge
 from gateway.mcp_server.calling import Calling
 from gateway.mcp_server.changes import Changes
@@ -54,6 +55,7 @@ class Door:
         limits: Callable[[], tuple[int, int]],
         calling: Calling,
         changes: Changes,
+        unread: Unread,
     ) -> None:
         self._path = path
         self._identify = identify
@@ -61,6 +63,7 @@ class Door:
         self._limits = limits
         self._calling = calling
         self._changes = changes
+        self._unread = unread
         self._streams: set[Visit] = set()
         self._under_way = UnderWay() if sessions else None
         server.has_sessions = bool(sessions)
@@ -160,6 +163,7 @@ class Door:
             return response
         finally:
             self._streams.discard(visit)
+            self._unread.over(visit)
             if method == "DELETE" and session_id is not None:
                 self._calling.ending.discard(session_id)
                 if not is_refused:  # also if its client has left

@@ -38,6 +38,7 @@ def calm(tmp_path: Path) -> dict[str, object]:
         "image",
         "structured",
         "link",
+        "picture",
         "hurt",
         "sleep",
         "wait",
