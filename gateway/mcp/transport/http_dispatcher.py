@@ -19,7 +19,6 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
-import anyio
 import httpx2
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
@@ -30,6 +29,7 @@ from mcp.shared.dispatcher import (
     OnNotifyIntercept,
     OnRequest,
     ProgressFnT,
+    as_request_id,
     coerce_request_id,
 )
 from mcp.shared.exceptions import MCPError
@@ -47,6 +47,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from gateway.contracts.store import Json
+from gateway.mcp.backoff import Backoff
 from gateway.mcp.transport.guarded_network import CLOSED, Answer
 from gateway.mcp.transport.issuer import IssuerError
 from gateway.mcp.transport.messages import (
@@ -66,23 +67,29 @@ from gateway.mcp.transport.server_messages import ServerMessages
 log = logging.getLogger("gateway")
 
 _FAREWELL_S: Final = 2.0
-#: Tries to get a stream that broke off, or the standing one, until one is had.
+#: Tries to get a stream that broke off, or the standing one for the first time.
 _TRIES: Final = 2
 #: The shortest time between two of them.
 _PAUSE_S: Final = 0.1
 _CALL: Final = "tools/call"
-_PROGRESS: Final = "notifications/progress"
+#: Notifies the session of what may have happened while the standing stream was away.
+_CHANGED: Final[Json] = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
-_GONE: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
 class _Asked:
-    """A request without an answer so far. `limit` is that of its time."""
+    """A request without an answer so far. `limit` is that of its time, `elsewhere` its answer on another stream."""
 
     def __init__(self, progressed: ProgressFnT | None) -> None:
         self.progressed = progressed
         self.limit: asyncio.Timeout | None = None
+        self.elsewhere: Json | None = None
+
+    def end(self) -> None:
+        """End the waiting for the answer."""
+        if self.limit is not None and not self.limit.expired():
+            self.limit.reschedule(asyncio.get_running_loop().time())
 
 
 class HttpDispatcher(Dispatcher[TransportContext]):
@@ -134,6 +141,8 @@ class HttpDispatcher(Dispatcher[TransportContext]):
             async with asyncio.timeout(opts.get("timeout")) as asked.limit:
                 return await self._result(message, headers)
         except TimeoutError:
+            if asked.elsewhere is not None:
+                return result_of(asked.elsewhere)
             if self._is_closed:
                 raise closed() from None
             raise MCPError(code=REQUEST_TIMEOUT, message=f"Request {method!r} timed out") from None
@@ -274,31 +283,51 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         raise MCPError(code=CONNECTION_CLOSED, message=f"{CLOSED}: its stream ended and was not resumed")
 
     async def _stand(self) -> None:
-        """Read the standing stream of what the server sends of itself, as long as it offers one."""
-        place, tries = Place(), 0
-        while tries < _TRIES and not self._is_closed:
+        """Read the standing stream of what the server sends of itself, if it offers one, and get it again and again.
+
+        What came while it was away is lost, unless the server gave its events ids.
+        """
+        place, backoff, loop, was_had = Place(), Backoff(), asyncio.get_running_loop(), False
+        tries = 0
+        while (was_had or tries < _TRIES) and not self._is_closed:
+            tries, began_s = tries + 1, loop.time()
             if (answer := await self._stream(place)) is not None:
-                try:
-                    await self._heed(answer, place)
-                    tries = 0
-                except httpx2.StreamError:
-                    tries += 1
-                except FloodError as error:
-                    self._end(str(error))
-                finally:
-                    answer.close()
-            else:
-                tries += 1
-            await asyncio.sleep(max(place.retry_ms / 1000, _PAUSE_S))
+                if was_had and not place.last_id:
+                    await self._of_server.take(_CHANGED)
+                was_had = True
+                await self._heed(answer, place)
+            wait_s = 0.0 if place.last_id else backoff.next_s(up_s=loop.time() - began_s)
+            await asyncio.sleep(max(place.retry_ms / 1000, _PAUSE_S, wait_s))
 
     async def _heed(self, answer: Answer, place: Place) -> None:
-        """Take what comes on the standing stream. Raises FloodError, and httpx2.StreamError where it breaks off."""
-        async for message in self._events(answer, place):
-            if not isinstance(message, UnreadError) and not is_answer(message):
-                try:
-                    await self._of_server.take(message)
-                except UnreadError as error:
-                    log.debug("a message of an MCP server is not read: %s", error)
+        """Take what comes on the standing stream, until it ends."""
+        try:
+            async for message in self._events(answer, place):
+                if is_answer(message):
+                    self._resolve(message)
+                elif not isinstance(message, UnreadError):
+                    await self._take_alone(message)
+        except httpx2.StreamError as error:
+            log.debug("the standing stream of an MCP server broke off: %s", error)
+        except FloodError as error:
+            self._end(str(error))
+        finally:
+            answer.close()
+
+    async def _take_alone(self, message: object) -> None:
+        """Take a message that belongs to no request. One that is not read ends nothing."""
+        try:
+            await self._of_server.take(message)
+        except UnreadError as error:
+            log.debug("a message of an MCP server is not read: %s", error)
+
+    def _resolve(self, answer: Json) -> None:
+        """Give a request its answer, which came on the standing stream: servers that poll write it there, too."""
+        request_id = as_request_id(answer.get("id"))
+        asked = None if request_id is None else self._asked.get(request_id)
+        if asked is not None:
+            asked.elsewhere = answer
+            asked.end()
 
     async def _stream(self, place: Place) -> Answer | None:
         """Return a stream of events, or the rest of one; None: there is none just now."""
@@ -310,7 +339,6 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         except (httpx2.ReadError, IssuerError, RedirectError) as error:
             log.debug("a stream of an MCP server is not opened: %s", error)
             return None
-        self._check_session(answer)
         if answer.status < 400 and answer.value(b"content-type").lower().startswith(_EVENTS):
             return answer
         answer.close()
@@ -359,7 +387,5 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         """End the connection for the session, and all requests under way."""
         self._is_closed = True
         self._of_server.close()
-        now_s = asyncio.get_running_loop().time()
         for asked in self._asked.values():
-            if asked.limit is not None and not asked.limit.expired():
-                asked.limit.reschedule(now_s)
+            asked.end()

@@ -278,31 +278,94 @@ async def test_a_session_that_ends_ends_the_calls_under_way(aiohttp_server: Aioh
         assert stand.session.condition().error == "the server has ended the session"
 
 
-async def test_a_standing_stream_that_ends_is_asked_for_again(aiohttp_server: AiohttpServer) -> None:
-    """Behind its last event. What it carries is heard: here, that the tools have changed."""
-    ids, heard = list[str | None](), Changes()
+class Standing(Asking):
+    """A server whose standing stream is cut off after each of these texts; b"" stands for an answer with HTTP 404."""
 
-    class Standing(Asking):
+    def __init__(self, *texts: bytes) -> None:
+        super().__init__(on="POST", pings=0, id_chars=1, takes=True)
+        self.ids: list[str | None] = []
+        self._texts = texts
+
+    async def _stream(
+        self, request: web.Request, *, pings: int, result: tuple[object, Json] | None
+    ) -> web.StreamResponse:
+        if result is None:
+            self.ids.append(request.headers.get("Last-Event-ID"))
+            self.heard()
+        if result is not None or len(self.ids) > len(self._texts):
+            return await super()._stream(request, pings=pings, result=result)
+        if not (text := self._texts[len(self.ids) - 1]):
+            return web.Response(status=404)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(text)
+        assert request.transport is not None
+        request.transport.abort()
+        return response
+
+
+async def test_a_standing_stream_that_breaks_off_is_asked_for_again(aiohttp_server: AiohttpServer) -> None:
+    """However often, behind its last event, also if the server refuses it meanwhile."""
+    server = Standing(*[b"retry: 1\nid: %d\n\n" % number for number in range(4)], b"", b"", b"retry: 1\nid: 9\n\n")
+    async with stands_at(await _site(server, aiohttp_server)) as stand:
+        await stand.running()
+        await server.heard.until(lambda: len(server.ids) == 8)
+        assert await stand.said("echo") == "hi"
+    assert server.ids == [None, "0", "1", "2", "3", "3", "3", "9"]
+
+
+async def test_tools_are_listed_again_after_a_gap(aiohttp_server: AiohttpServer) -> None:
+    """Without ids of events nobody knows what came in it."""
+    listed, heard = list[object](), Changes()
+
+    class Listed(Standing):
+        async def answer(self, request: web.Request) -> web.StreamResponse:
+            if request.method == "POST" and (await request.json()).get("method") == "tools/list":
+                listed.append(request)
+                heard()
+            return await super().answer(request)
+
+    async with stands_at(await _site(Listed(b": hi\n\n"), aiohttp_server)) as stand:
+        await stand.running()
+        await heard.until(lambda: len(listed) == 2)
+
+
+async def test_a_server_without_a_standing_stream_keeps_its_session(aiohttp_server: AiohttpServer) -> None:
+    """Some have no route for it, which is no word about the session."""
+    server = Standing(b"", b"")
+    async with stands_at(await _site(server, aiohttp_server)) as stand:
+        await stand.running()
+        await server.heard.until(lambda: len(server.ids) == 2)
+        assert await stand.said("echo") == "hi" and stand.session.condition().state == "running"
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_an_answer_on_the_standing_stream_is_taken(ends: bool, aiohttp_server: AiohttpServer) -> None:
+    """As servers write it that close the stream of a call, to be asked for the rest. Those to others are dropped."""
+    called = asyncio.get_running_loop().create_future()
+
+    class Elsewhere(Asking):
         async def _stream(
             self, request: web.Request, *, pings: int, result: tuple[object, Json] | None
         ) -> web.StreamResponse:
-            if result is not None:
-                return await super()._stream(request, pings=pings, result=result)
-            ids.append(request.headers.get("Last-Event-ID"))
-            heard()
-            if len(ids) == 3:
-                return web.Response(status=405)
-            changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-            return web.Response(
-                text=f"retry: 1\nid: {len(ids)}\ndata: {json.dumps(changed)}\n\n", content_type="text/event-stream"
-            )
+            response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+            await response.prepare(request)
+            if result is None:
+                request_id, told = await called
+                for found in ([request_id], str(request_id), request_id):
+                    answer = {"jsonrpc": "2.0", "id": found, "result": told if found is request_id else {}}
+                    await response.write(b"data: %b\n\n" % json.dumps(answer).encode())
+            else:
+                await response.write(b"id: 1\nretry: 60000\n\n")
+                called.set_result(result)
+            if not ends or result is None:
+                await asyncio.Event().wait()
+            return response
 
-    server = Standing(on="POST", pings=0, id_chars=1, takes=True)
+    server = Elsewhere(on="POST", pings=0, id_chars=1, takes=True)
     async with stands_at(await _site(server, aiohttp_server)) as stand:
         await stand.running()
-        await heard.until(lambda: len(ids) >= 3)
-        assert await stand.said("echo") == "hi"
-    assert ids[:3] == [None, "1", "2"]
+        assert await stand.said("echo") == "hi" and stand.session.condition().state == "running"
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
