@@ -140,9 +140,11 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         try:
             async with asyncio.timeout(opts.get("timeout")) as asked.limit:
                 return await self._result(message, headers)
-        except TimeoutError:
+        except (TimeoutError, MCPError) as error:
             if asked.elsewhere is not None:
                 return result_of(asked.elsewhere)
+            if isinstance(error, MCPError):
+                raise
             if self._is_closed:
                 raise closed() from None
             raise MCPError(code=REQUEST_TIMEOUT, message=f"Request {method!r} timed out") from None

@@ -23,11 +23,11 @@ def written(message: Json) -> bytes:
 
 
 def result_of(answer: Json) -> Json:
-    """Return the result in an answer. Raises MCPError for an error in its place, and UnreadError for neither."""
+    """Return the result in an answer. Raises MCPError for an error in its place, or for neither."""
     if "error" in answer:
         raise error_of(answer)
     if not isinstance(result := answer["result"], dict):
-        raise UnreadError("its result is no object")
+        raise unread(UnreadError("its result is no object"))
     return result
 
 

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from mcp import MCPError
 
-from gateway.mcp.transport.messages import UnreadError
 from gateway.mcp.transport.outcomes import error_of, result_of, written
 
 
@@ -21,7 +20,7 @@ def test_messages_are_written_compactly() -> None:
 def test_an_answer_has_a_result_or_an_error() -> None:
     """An error counts, if there are both."""
     assert result_of({"result": {"a": 1}}) == {"a": 1}
-    with pytest.raises(UnreadError, match="no object"):
+    with pytest.raises(MCPError, match="no object"):
         result_of({"result": 7})
     with pytest.raises(MCPError) as raised:
         result_of({"result": {}, "error": {"code": -1, "message": "no", "data": {"a": 1}}})
