@@ -162,23 +162,23 @@ class Tries:
         reason: str,
         *,
         possible: bool = True,
-        stale: bool = False,
+        excused: bool = False,
         told_not: bool = False,
         pause_s: float | None = None,
     ) -> bool:
         """End a try without a good answer. Return whether another may follow: sleep `self.pause_s`, then `begin`.
 
-        `reason` is `connect`, `reset`, `timeout` or a status. `possible`: the whole request is still here. `stale`: an
-        idle connection was closed by its upstream, which is no fault. `told_not`: `x-should-retry: false`. `pause_s`:
-        how long the endpoint asked to be left alone.
+        `reason` is `connect`, `reset`, `timeout` or a status. `possible`: the whole request is still here. `excused`: a
+        failure is not the endpoint's fault. It closed an idle connection, or its client was slow with the body.
+        `told_not`: `x-should-retry: false`. `pause_s`: how long the endpoint asked to be left alone.
         """
         member, group = self.member, self.group
         if member is not None and pause_s is not None and _concerns_all(member, reason):
             member.pause(pause_s, group.clock(), limited=reason == "429")
-        fault = None if stale else _fault(reason)
+        fault = _fault(reason)
         if reason.isdigit() and fault is None:  # it answers, so others may ask it
             self.answered()
-        self.ended(failed=fault)
+        self.ended(failed=None if fault and excused else fault)
         if member is not None and reason == "connect":
             self._unreached.append(member)
         rules = self.home.rules.retry

@@ -181,7 +181,7 @@ def test_a_request_that_a_fallback_has_is_not_hedged() -> None:
 def test_a_stale_connection_is_no_fault() -> None:
     """An upstream may close what is idle."""
     of = group("ab", ManualClock(), breaker=BreakerRules(failures=1), retry=RETRY)
-    names(of, ["reset", "500"], stale=True)
+    names(of, ["reset", "500"], excused=True)
     assert len(list(of.candidates(None))) == 2
 
 

@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
+from time import perf_counter
 from typing import Final
 
 from gateway.errors import GatewayError
@@ -38,6 +39,9 @@ from gateway.upstream.tries import FAILING, Tries
 
 #: `HTTP/1.1 503`: with so many bytes the status is known.
 _STATUS_BYTES: Final = 12
+#: A try that fails later than this, while its client is still sending the body, says nothing about the endpoint:
+#: servers give a slow body up. One that fails at once would fail for all.
+SLOW_BODY_S: Final = 0.5
 #: The reasons for another try, by the outcome that is counted.
 _REASONS: Final = {"connect": "connect", "timeout": "timeout"}
 
@@ -172,7 +176,7 @@ class Balanced(Splice):
         follows = tries.again(
             reason,
             possible=pieces is not None,
-            stale=self._stale and reason == "reset",
+            excused=(self._stale and reason == "reset") or self._waits_for_client,
             told_not=head is not None and (head.value(b"x-should-retry") or b"").lower() == b"false",
             pause_s=self._wanted_pause(head),
         )
@@ -191,6 +195,13 @@ class Balanced(Splice):
         else:
             self._next(tries)
         return True
+
+    @property
+    def _waits_for_client(self) -> bool:
+        """Return whether the endpoint could not answer yet, because the body is slow to come from the client."""
+        if self._request is None or self._upstream_full or not self._sent:
+            return False
+        return perf_counter() - self._account.sent_at > SLOW_BODY_S
 
     def _wanted_pause(self, head: ResponseHead | None) -> float | None:
         """Return the seconds for which an endpoint asked to be left alone (Retry-After).
@@ -320,7 +331,8 @@ class Balanced(Splice):
 
     def _complete(self, *, excess: bool) -> None:
         status = self._account.status
-        self._end(failed=False if status < 500 else str(status) in FAILING or None)
+        failed = False if status < 500 else str(status) in FAILING or None
+        self._end(failed=None if failed and self._waits_for_client else failed)
         super()._complete(excess=excess)
 
     def _switch(self, head: ResponseHead, data: bytes, came: float) -> None:
@@ -328,7 +340,7 @@ class Balanced(Splice):
         super()._switch(head, data, came)
 
     def _cut(self, outcome: str) -> None:
-        self._end(failed=True if outcome in CUT else None)
+        self._end(failed=True if outcome in CUT and not self._waits_for_client else None)
         super()._cut(outcome)
 
     def client_gone(self) -> None:

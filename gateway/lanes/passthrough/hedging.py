@@ -51,7 +51,7 @@ class Hedging(Balanced):
         # The second request is already the next try.
         assert self._tries is not None
         stale = self._stale and reason == "reset"
-        self._tries.again(reason, possible=False, stale=stale, pause_s=self._wanted_pause(head))
+        self._tries.again(reason, possible=False, excused=stale, pause_s=self._wanted_pause(head))
         self._plan.upstream.outcomes[outcome] += 1
         super()._drop_upstream()
         self._forget_answer()
@@ -87,7 +87,7 @@ class Hedging(Balanced):
         if self._tries is not None and self._tries.member is not None:
             self._second = None
             pause_s = self._wanted_pause(failure.head)
-            second.tries.again(failure.reason, possible=False, stale=failure.stale, pause_s=pause_s)
+            second.tries.again(failure.reason, possible=False, excused=failure.stale, pause_s=pause_s)
             second.plan.upstream.outcomes[failure.outcome] += 1
             second.plan.pool.failures.note(failure.error.message)
             return

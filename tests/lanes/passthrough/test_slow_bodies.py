@@ -1,0 +1,89 @@
+"""An endpoint that fails while a client is slow with its body is not ejected for it, over the wire."""
+
+from collections.abc import Callable
+
+import pytest
+from functional.several import CHAT, chat, several
+from functional.through import ask, client_of, post
+
+from gateway.lanes.passthrough import balanced
+from gateway.testing.peer import Peer
+from gateway.testing.scripts import answer, head, ok, serve
+from gateway.testing.upstream import Script
+
+BREAKER = {"failures": 1, "open": "10s"}
+LONG = post(b"x" * 100, CHAT, b"Connection: close")
+SENT = len(LONG) - 50
+INVITED = post(b"x" * 100, CHAT, b"Expect: 100-continue")
+
+
+def gives_up(with_: bytes | None, *, behind: bytes = b"x" * 50) -> Script:
+    """Reads a part of a body, and ends: with these bytes, or (None) by a reset."""
+
+    async def script(peer: Peer) -> None:
+        seen = b""
+        while not seen.endswith(b"\r\n\r\n" + behind):
+            seen += await peer.read_some()
+        if with_ is None:
+            peer.reset()
+        else:
+            await peer.send(with_)
+            peer.close()
+
+    return script
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Sets from when on a body is slow, in seconds."""
+    return lambda seconds: monkeypatch.setattr(balanced, "SLOW_BODY_S", seconds)
+
+
+ENDS = [None, b"", *map(answer, (502, 503, 504, 529)), head(200, [("Content-Length", "10")]) + b"half"]
+
+
+@pytest.mark.parametrize("ends", ENDS)
+async def test_a_slow_body_ejects_no_endpoint(ends: bytes | None, slow: Callable[[float], None]) -> None:
+    """However its upstream gives it up."""
+    slow(0.0)
+    async with several([gives_up(ends), serve(ok())], breaker=BREAKER, retry={"tries": 1}) as up:
+        async with client_of(up.gateway) as client:
+            await client.send(LONG[:SENT])
+            await client.wait_end()
+        assert up.inflight == [0] and up.group.members[0].breaker.state(up.group.clock()) == "closed"
+        assert (await ask(up.gateway, chat())).status == 200
+
+
+async def test_a_body_that_waits_to_be_invited_ejects_no_endpoint(slow: Callable[[float], None]) -> None:
+    """Its client may never send it."""
+    slow(0.0)
+    async with several([gives_up(b"", behind=b""), serve(ok())], breaker=BREAKER, retry={"tries": 1}) as up:
+        async with client_of(up.gateway) as client:
+            await client.send(INVITED[:-100])
+            assert (await client.read_response()).status == 502
+        assert (await ask(up.gateway, chat())).status == 200
+
+
+@pytest.mark.parametrize("ends", ENDS)
+async def test_an_endpoint_that_fails_at_once_is_ejected(ends: bytes | None, slow: Callable[[float], None]) -> None:
+    """Long bodies are rarely whole by then."""
+    slow(3600.0)
+    async with several([gives_up(ends), serve(ok())], breaker=BREAKER, retry={"tries": 1}) as up:
+        async with client_of(up.gateway) as client:
+            await client.send(LONG[:SENT])
+            await client.wait_end()
+        assert up.inflight == [0] and up.group.members[0].breaker.state(up.group.clock()) == "open"
+
+
+@pytest.mark.parametrize("ends", ENDS)
+async def test_a_whole_request_ejects_an_endpoint_however_late(
+    ends: bytes | None, slow: Callable[[float], None]
+) -> None:
+    """It was all there, so the endpoint had nothing to wait for."""
+    slow(0.0)
+    script = gives_up(ends, behind=b"x" * 100)
+    async with several([script, serve(ok())], breaker=BREAKER, retry={"tries": 1}) as up:
+        async with client_of(up.gateway) as client:
+            await client.send(LONG)
+            await client.wait_end()
+        assert up.inflight == [0] and up.group.members[0].breaker.state(up.group.clock()) == "open"
