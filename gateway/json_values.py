@@ -5,6 +5,7 @@ A parser blocks the whole process while it works, and each value of its result c
 and braces within strings do not count. Empty lists and objects count twice.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from gateway.turns import Work, at_once
@@ -18,24 +19,36 @@ PIECE_BYTES: Final = 1 << 16
 _MARKS = (b",", b"{", b"[")
 
 
-class ValueCounter:
-    """The counter of one JSON text that arrives in pieces. `count` is the number of values so far."""
+class Outline:
+    """What a JSON text has outside its strings, as it arrives in pieces, which may be cut anywhere."""
 
     def __init__(self) -> None:
-        self.count = 1
         self._in_string = False
         self._escaped = False  # the next character is
 
-    def feed(self, piece: bytes) -> None:
-        """Count the values of one piece. Pieces may be cut anywhere."""
+    def feed(self, piece: bytes) -> bytes:
+        """Return what a piece has outside of strings, and the quotes."""
         if self._escaped and piece:
             piece, self._escaped = piece[1:], False
         if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
             piece, self._escaped = piece[:-1], True
         parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
-        outside = b"".join(parts[self._in_string :: 2])
+        inside = slice(not self._in_string, None, 2)
+        parts[inside] = [b""] * len(parts[inside])
         self._in_string ^= len(parts) % 2 == 0
-        self.count += sum(map(outside.count, _MARKS))
+        return b'"'.join(parts)
+
+
+class ValueCounter:
+    """The counter of one JSON text that arrives in pieces. `count` is the number of values so far."""
+
+    def __init__(self) -> None:
+        self.count = 1
+        self._outline = Outline()
+
+    def feed(self, piece: bytes) -> None:
+        """Count the values of one piece. Pieces may be cut anywhere."""
+        self.count += sum(map(self._outline.feed(piece).count, _MARKS))
 
 
 def holds_more(content: bytes, limit: int) -> bool:
@@ -54,6 +67,12 @@ def more_values(content: bytes, limit: int) -> Work[bool]:
             return True
         yield
     return False
+
+
+def outline_of(content: bytes) -> Iterator[bytes]:
+    """Yield what a JSON text has outside of its strings, and their quotes. No step takes longer than a piece does."""
+    outline = Outline()
+    return (outline.feed(content[start : start + PIECE_BYTES]) for start in range(0, len(content), PIECE_BYTES))
 
 
 def count_values(value: object, *, most: int) -> int:

@@ -1,13 +1,12 @@
 """JSON with one reading: no repeated keys, no NaN or Infinity, bounded in depth and values. All else is refused."""
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 import orjson
 
-from gateway.json_values import VALUES_LIMIT, holds_more
+from gateway.json_values import VALUES_LIMIT, holds_more, outline_of
 
 #: Deepest nesting of arrays and objects.
 DEPTH_LIMIT = 128
@@ -15,9 +14,9 @@ _KEY_CHARS = 64
 _PLACE_CHARS: Final = 200
 _TOO_LARGE: Final = "a number is too large"
 _NO_TEXT: Final = "a text is not valid Unicode: it has half of a character (a lone surrogate)"
-_NESTING = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[{}\[\]]', re.DOTALL)
-#: The parts of a JSON text without the space between them.
-_NO_SPACE = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^" \t\n\r]++', re.DOTALL)
+_BRACKETS: Final = b"{}[]"
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(_BRACKETS))
+_SPACE: Final = b" \t\n\r"
 
 
 #: A value and the way to it: the place of the value that holds it, and its name or number there.
@@ -45,9 +44,10 @@ class RepeatedKeyError(StrictJsonError):
 
 def loads(text: str, *, most_values: int = VALUES_LIMIT) -> Any:
     """Return the value. Raises StrictJsonError, or RepeatedKeyError where that is the first and only fault so far."""
-    if holds_more(text.encode("utf-8", "surrogatepass"), most_values):
+    content = text.encode("utf-8", "surrogatepass")
+    if holds_more(content, most_values):
         raise StrictJsonError(f"it holds more than {most_values} values")
-    if nesting(text) > DEPTH_LIMIT:
+    if nesting(content) > DEPTH_LIMIT:
         raise StrictJsonError(f"it is nested more than {DEPTH_LIMIT} levels deep")
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant, parse_float=_float)
@@ -66,15 +66,15 @@ def loads(text: str, *, most_values: int = VALUES_LIMIT) -> Any:
 def read(content: bytes, *, most_values: int = VALUES_LIMIT) -> Any:
     """Return the value of a JSON text in UTF-8. Raises StrictJsonError as `loads` does.
 
-    A text that a compact serializer writes again byte for byte, but for space between its parts, has one reading: it
-    needs no closer look.
+    A text has one reading if a compact serializer writes the same again outside of strings, but for space: a key that
+    is there twice would be a string less. It needs no closer look. Large texts are compared in pieces, so that no other
+    thread waits for the whole.
     """
     if not holds_more(content, most_values):
         try:
             value = orjson.loads(content)
             written = orjson.dumps(value)
-            is_same = written == content or written == b"".join(_NO_SPACE.findall(content))
-            if is_same and not _is_deep(content, value):
+            if (written == content or _outline(written) == _outline(content)) and not _is_deep(content, value):
                 return value
         except (ValueError, TypeError):
             pass
@@ -90,17 +90,22 @@ def check_keys(content: bytes) -> None:
     json.loads(content.decode(), object_pairs_hook=_object, parse_int=len, parse_float=len)
 
 
-def nesting(text: str) -> int:
+def nesting(content: bytes) -> int:
     """Return the greatest depth of braces and brackets outside strings. Takes linear time."""
     depth = deepest = 0
-    for token in _NESTING.finditer(text):
-        character = text[token.start()]
-        if character in "{[":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character != '"':
-            depth -= 1
+    for piece in outline_of(content):
+        for character in piece.translate(None, _NO_BRACKETS):
+            if character in b"{[":
+                depth += 1
+                deepest = max(deepest, depth)
+            else:
+                depth -= 1
     return deepest
+
+
+def _outline(content: bytes) -> bytes:
+    """Return what a JSON text has outside of its strings, without space."""
+    return b"".join(piece.translate(None, _SPACE) for piece in outline_of(content))
 
 
 def _is_deep(content: bytes, value: object) -> bool:

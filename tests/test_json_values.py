@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.json_values import VALUES_LIMIT, ValueCounter, count_values, holds_more
+from gateway.json_values import (
+    PIECE_BYTES,
+    VALUES_LIMIT,
+    Outline,
+    ValueCounter,
+    count_values,
+    holds_more,
+    outline_of,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(alphabet='a,:{}[]"\\\\\n你'),
@@ -81,3 +89,15 @@ def test_what_was_read_has_as_many_values_as_its_text(value: Any) -> None:
     counter.feed(json.dumps(value).encode())
     assert count_values(value, most=1000) == counter.count
     assert count_values(value, most=2) == min(counter.count, 3)
+
+
+@given(st.lists(st.text('{}[]",:\\n 1', max_size=20)))
+def test_the_outline_of_a_text_is_what_stands_outside_of_its_strings(strings: list[str]) -> None:
+    """Wherever it is cut, so that no step takes longer than a piece."""
+    content = json.dumps({"a": strings}).encode()
+    expected = b'{"": [' + b", ".join([b'""'] * len(strings)) + b"]}"
+    for size in (1, 2, 3, 7):
+        outline = Outline()
+        assert b"".join(outline.feed(content[at : at + size]) for at in range(0, len(content), size)) == expected
+    assert b"".join(outline_of(content)) == expected
+    assert len(list(outline_of(b'"' + b"x" * 10 * PIECE_BYTES))) == 11

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -98,13 +99,13 @@ def test_bytes_are_read_as_their_text_is(value: object, depth: int) -> None:
 
 def test_as_deep_as_the_limit() -> None:
     """The limit itself is allowed."""
-    assert nesting(json.dumps(loads("[" * DEPTH_LIMIT + "]" * DEPTH_LIMIT))) == DEPTH_LIMIT
+    assert nesting(json.dumps(loads("[" * DEPTH_LIMIT + "]" * DEPTH_LIMIT)).encode()) == DEPTH_LIMIT
 
 
 def test_braces_in_strings_are_no_nesting() -> None:
     """Only structure counts."""
-    assert nesting('{"a": "[[[{{{", "b\\"[": "\\\\"}') == 1
-    assert nesting('["never closed [[[') == 1
+    assert nesting(b'{"a": "[[[{{{", "b\\"[": "\\\\"}') == 1
+    assert nesting(b'["never closed [[[') == 1
 
 
 @given(st.text('{}[]",:\\1eNa \n', max_size=60))
@@ -112,6 +113,38 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     """No other exception, whatever the text."""
     with contextlib.suppress(StrictJsonError):
         loads(text)
+
+
+def either(reading: Callable[[], object]) -> tuple[object, str]:
+    """What a reading returns, and its kind of error."""
+    try:
+        return repr(reading()), ""
+    except StrictJsonError as error:
+        return None, type(error).__name__
+
+
+_SPACES = st.sampled_from(["", " ", "\n "])
+_KEYS = st.sampled_from(['"a"', '"\\u0061"', '"a b"', '"\\" "', '"\\\\"', '"é"', '"\\u00e9"', '""'])
+_LEAVES = st.one_of(
+    _KEYS, st.sampled_from(["1", "1.50", "1e2", "100.0", "1E400", "-0", "18446744073709551616", "NaN", "null"])
+)
+
+
+@given(
+    st.recursive(
+        _LEAVES,
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]"),
+            st.lists(st.tuples(_SPACES, _KEYS, _SPACES, inner), max_size=3).map(
+                lambda pairs: "{" + ",".join(f"{a}{key}{b}:{value}" for a, key, b, value in pairs) + "}"
+            ),
+        ),
+        max_leaves=8,
+    )
+)
+def test_the_quick_reading_is_the_thorough_one(text: str) -> None:
+    """With repeated keys in any spelling, numbers in odd ones, escapes and space."""
+    assert either(lambda: read(text.encode())) == either(lambda: loads(text))
 
 
 def test_a_repeated_key_is_an_error_of_its_own() -> None:

@@ -23,6 +23,10 @@ from gateway.turns import Turn, aside
 
 #: What is said of a message that is refused, in front of the reason.
 REFUSED: Final = "no JSON with one reading"
+#: Of a definition, an error or a request of a server. A definition with a longer text is left out.
+TEXT_CHARS: Final = 1 << 20
+#: A result with one of these is of a call, or of what a resource or a prompt contains.
+_CONTENT: Final = frozenset(("content", "structuredContent", "contents", "messages", "inputRequests"))
 _EVENT_END: Final = re.compile(rb"\n\n|\n\r\n?|\r\n\n|\r\n\r\n?|\r\r\n?")
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 #: Lines at the beginning of an event that say nothing. A line of the others says something, or may.
@@ -52,8 +56,40 @@ class Place:
 
 
 async def read_message(content: bytes) -> object:
-    """Return the JSON value of a message. Raises StrictJsonError."""
-    return await aside(partial(strict_json.read, content, most_values=SERVICE_VALUES_LIMIT), content=content)
+    """Return the JSON value of a message, without what is behind `TEXT_CHARS` of a text. Raises StrictJsonError.
+
+    Texts of a result of a tool or a resource are whole.
+    """
+    return await aside(partial(_read, content), content=content)
+
+
+def _read(content: bytes) -> object:
+    message = strict_json.read(content, most_values=SERVICE_VALUES_LIMIT)
+    if len(content) > TEXT_CHARS and not _has_content(message):
+        _shorten(message)
+    return message
+
+
+def _has_content(message: object) -> bool:
+    result = message.get("result") if isinstance(message, dict) else None
+    return isinstance(result, dict) and not _CONTENT.isdisjoint(result)
+
+
+def _shorten(message: object) -> None:
+    """Cut the texts of a message that are too long for any use. What they stand in is too large, still."""
+    waiting = [message]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            for key in [key for key in value if len(key) > TEXT_CHARS]:
+                value[key[: TEXT_CHARS + 1]] = value.pop(key)
+        elif not isinstance(value, list):
+            continue
+        for place, inner in list(value.items() if isinstance(value, dict) else enumerate(value)):
+            if isinstance(inner, str) and len(inner) > TEXT_CHARS:
+                value[place] = inner[: TEXT_CHARS + 1]
+            elif isinstance(inner, dict | list):
+                waiting.append(inner)
 
 
 async def read_answer(content: bytes, request_id: RequestId) -> Json:

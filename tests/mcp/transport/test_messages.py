@@ -194,3 +194,24 @@ async def test_an_event_of_too_many_lines_is_an_error() -> None:
     """Others would wait while they are joined."""
     event, answer = await _events(b"data: 1\n:\n" + b":\n" * LINES + b"\n", b"data: 1\n\n", limit_bytes=1 << 20)
     assert event == "it has more than 100,000 lines" and answer == 1
+
+
+@pytest.mark.parametrize("kind", ["title", "key", "error", "request"])
+async def test_a_text_that_is_too_long_for_any_use_is_cut(kind: str) -> None:
+    """What it stands in is still too large, so that it is left out where that is bounded."""
+    long = "x" * (3 * TEXT_CHARS)
+    message = {
+        "title": {"id": 1, "result": {"tools": [{"name": "a", "title": long}, {"name": "b", "title": "short"}]}},
+        "key": {"id": 1, "result": {"tools": [{"name": "a", "inputSchema": {long: [long]}}]}},
+        "error": {"id": 1, "error": {"code": 1, "message": long}},
+        "request": {"id": 1, "method": "elicitation/create", "params": {"message": long}},
+    }[kind]
+    read = json.dumps(await read_message(json.dumps(message).encode()))
+    assert read == json.dumps(message).replace(long, "x" * (TEXT_CHARS + 1))
+
+
+@pytest.mark.parametrize("place", ["content", "contents", "messages", "structuredContent"])
+async def test_the_texts_of_a_result_are_whole(place: str) -> None:
+    """Whatever else is in it."""
+    message = {"id": 1, "result": {place: [{"text": "ü" * (2 * TEXT_CHARS)}], "tools": ["y" * (2 * TEXT_CHARS)]}}
+    assert await read_message(json.dumps(message).encode()) == message
