@@ -71,6 +71,10 @@ class Meter(Counter):
         self.mean += (used - self.mean) * (share if self.mean else 1)
         self.expected = ceil(self.mean)
 
+    def expect_at_most(self, most: int) -> None:
+        """Forget how much larger than a limit requests were: it tells nothing about those that follow."""
+        self.mean, self.expected = min(self.mean, most), min(self.expected, most)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rule:
@@ -106,8 +110,11 @@ class Rule:
         """Return the tenant of a key; None for other scopes."""
         return self.id.partition("\0")[0] if self.scope == "key" else None
 
-    def over(self, sums: Sums, now_s: float, reserved: int, requests: int) -> Over | None:
+    def over(self, sums: Sums, now_s: float, reserved: int, requests: int, tokens: int) -> Over | None:
         """Return the first limit that is reached with a request, which has added to the `sums` of the meter.
+
+        It uses at least so many `tokens`. The mean, by which more are reserved, is for requests beside each other: one
+        that is alone needs room for its own tokens only, or a few large ones would keep out all that follow them.
 
         Raises GatewayError (overloaded): a budget cannot be counted.
         """
@@ -124,6 +131,8 @@ class Rule:
         if reserved and used > self.most_tokens:
             self.catch_up()
             used = self.meter.used("tokens", now_s)
+            if present <= 1:
+                used -= reserved - min(max(tokens, 1), reserved)
             if used > self.most_tokens:
                 return Over(self, "tokens_per_minute", self.meter.wait_s("tokens", used - self.most_tokens, now_s))
         return None

@@ -23,7 +23,7 @@ def over(one: Rule) -> Over | None:
     sums = one.meter.take(1, 0, BEGAN_S, one.most)
     assert sums is not None  # a budget is looked at each time
     try:
-        return one.over(sums, BEGAN_S, reserved=0, requests=1)
+        return one.over(sums, BEGAN_S, reserved=0, requests=1, tokens=0)
     finally:
         one.meter.undo(one.meter.tick, 0, 1)
 

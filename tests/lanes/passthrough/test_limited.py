@@ -280,6 +280,21 @@ async def test_batches_are_requests_and_take_no_tokens() -> None:
         assert [(await exchange(client, batch)).status for _ in range(3)] == [200, 200, 429]
 
 
+async def test_one_large_request_keeps_out_nobody_once_its_minute_is_over() -> None:
+    """However far above the limit it was: what those after it reserve by it is no reason to refuse them."""
+    sizes, clock = iter([100_000, *[700] * 14, 9_000, *[10] * 3]), Later()
+
+    counts = serve(lambda _: answer(200, b'{"model": "m", "usage": {"prompt_tokens": %d}}' % next(sizes)))
+    limits = keys(tokens_per_minute=10_000)
+    async with through(counts, keys=limits, clock=clock) as (gateway, _), client_of(gateway) as client:
+        assert (await exchange(client, ASKED)).status == 200
+        assert (await exchange(client, ASKED)).status == 429
+        clock.advance(61.0)
+        assert [(await exchange(client, ASKED)).status for _ in range(16)] == [200] * 15 + [429]
+        clock.advance(61.0)
+        assert [(await exchange(client, ASKED)).status for _ in range(3)] == [200] * 3
+
+
 @pytest.mark.parametrize(
     "path",
     [
