@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gateway.lanes.passthrough.metered import Meter
     from gateway.lanes.passthrough.splice import Splice
     from gateway.lanes.passthrough.traced import PlanTrace
+    from gateway.lanes.passthrough.unread import Unread
 
 #: Idempotent by RFC 9110 section 9.2.2: may be sent again when a reused connection turned out to be closed.
 REPEATABLE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
@@ -57,7 +58,8 @@ class Plan:
     configuration adds to passthrough is a class of its own, and costs nothing where the router does not choose it.
     `endpoint` is the name of the endpoint in its upstream, and `ways` are those to all of them; None: the request can
     go to this one only. `by_model`: the body says which ways; the plan itself then only says how to read the request.
-    `meter` is for the usage, `admission` for the limits, `trace` for traces.
+    `meter` is for the usage, and `unread` are the answers that wait to be read for it; None: those of this request do
+    not wait. `admission` is for the limits, `trace` for traces.
     """
 
     splice: "type[Splice]"
@@ -88,6 +90,7 @@ class Plan:
     ways: "Ways | None" = None
     by_model: "ModelWays | None" = None
     meter: "Meter | None" = None
+    unread: "Unread | None" = None
     admission: "Admission | None" = None
     trace: "PlanTrace | None" = None
 

@@ -262,8 +262,7 @@ class Router:
         recorded = self._recorded
         if recorded is None and self._limiter is not None and self._limiter.counts_tokens(caller):
             recorded = _nowhere
-        unread = None if self.tracer is not None else self._unread  # a span says the tokens
-        return None if recorded is None else meter_of(recorded, unread, method=method, path=path)
+        return None if recorded is None else meter_of(recorded, method=method, path=path)
 
     def _plan_for(
         self, head: RequestHead, target: bytes, cut: int, route: Route, plain: bytes, group: Group, member: Member
@@ -310,6 +309,8 @@ class Router:
             shared=shared,
             endpoint=None if group.plain else member.name,
             meter=meter,
+            # A span says the tokens, so nothing waits where there are some.
+            unread=self._unread if meter is not None and meter.reads and self.tracer is None else None,
         )
 
     def _way(self, target: bytes) -> tuple[Route, bytes]:

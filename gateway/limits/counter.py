@@ -39,17 +39,19 @@ class Counter:
         "_older_requests",
         "_older_tokens",
         "_opened",
-        "_others",
-        "_present",
         "_tick_requests",
         "_tick_tokens",
         "_waits",
+        "others",
         "tick",
+        "under_way",
     )
 
     _mine: memoryview
-    _others: tuple[memoryview, ...]
-    _present: int
+    #: The rows of the others.
+    others: tuple[memoryview, ...]
+    #: The requests of this worker that are under way. The others have to be told when it changes (`tell`).
+    under_way: int
 
     def __init__(self, opened: Callable[["Counter"], Rows], clock: Callable[[], float]) -> None:
         self._opened = opened
@@ -66,13 +68,13 @@ class Counter:
 
     def close(self) -> None:
         """Have no rows until it is used again."""
-        self._mine, self._others = _NO_ROW, ()
+        self._mine, self.others = _NO_ROW, ()
         self._is_open = False
         self._ends_s = float("-inf")
 
     def is_unused(self, since_s: float) -> bool:
         """Return whether this worker has nothing under way, and has neither counted nor looked since then."""
-        return self._is_open and not self._present and self._ends_s <= since_s
+        return self._is_open and not self.under_way and self._ends_s <= since_s
 
     def take(self, requests: int, tokens: int, now_s: float, most: Sums = _LEAST) -> Sums | None:
         """Count requests as made and as under way, and tokens as used.
@@ -83,26 +85,26 @@ class Counter:
             self._turn(now_s)
         mine, at = self._mine, self._at
         most_present, most_made, most_used = most
-        self._present = present = self._present + requests
+        self.under_way = present = self.under_way + requests
         self._tick_requests = mine[at] = made = self._tick_requests + requests
         made += self._older_requests
         used = -1
         if tokens:
             used = self._tick_tokens + tokens
-            self._tick_tokens = mine[at + TICKS] = used = used if used < MOST else MOST
+            if used > MOST:
+                used = MOST
+            self._tick_tokens = mine[at + TICKS] = used
             used += self._older_tokens
-        if self._others:  # else nobody reads it
+        if self.others:  # else nobody reads it
             mine[NOW] = present
             present, made, used = self._with_others(present, made, used)
         if present > most_present or made > most_made or used > most_used:
             return self._sums()
         return None
 
-    def leave(self) -> None:
-        """Count one request less as under way."""
-        self._present = present = self._present - 1
-        if self._others:
-            self._mine[NOW] = present
+    def tell(self) -> None:
+        """Let the others see what is under way."""
+        self._mine[NOW] = self.under_way
 
     def correct(self, requests: int, tokens: int, tick: int) -> None:
         """Correct what was counted in a tick. Of what left the window since, only more than was thought counts."""
@@ -130,7 +132,7 @@ class Counter:
     def present(self) -> int:
         """Return how many are under way."""
         _, *others = self._rows()
-        return self._present + sum(row[NOW] for row in others)
+        return self.under_way + sum(row[NOW] for row in others)
 
     def wait_s(self, kind: Kind, over: int, now_s: float) -> float:
         """Return when at least `over` of what was made or used will have left the window, in seconds from now."""
@@ -166,15 +168,15 @@ class Counter:
     def _open(self) -> None:
         """Have rows. Raises GatewayError (overloaded) if there is no room for them."""
         self.close()
-        self._mine, self._others = self._opened(self)
+        self._mine, self.others = self._opened(self)
         self._is_open = True
-        self._present = self._mine[NOW]
+        self.under_way = self._mine[NOW]
 
     def _rows(self) -> tuple[memoryview, ...]:
         """Return all rows, that of this worker first."""
         if not self._is_open:
             self._open()
-        return self._mine, *self._others
+        return self._mine, *self.others
 
     def _change(self, at: int, by: int) -> int:
         """Add to a word. Return what was added: no more than fits, and no less than leaves nothing."""
@@ -185,13 +187,13 @@ class Counter:
 
     def _sums(self) -> Sums:
         made, used = self._older_requests + self._tick_requests, self._older_tokens + self._tick_tokens
-        return self._with_others(self._present, made, used)
+        return self._with_others(self.under_way, made, used)
 
     def _with_others(self, present: int, made: int, used: int) -> Sums:
         """Return sums with the latest of the others: they may still write to two ticks."""
         tick, at = self.tick, self._at
         before = REQUESTS + (tick - 1) % TICKS
-        for row in self._others:
+        for row in self.others:
             present += row[NOW]
             last = row[LAST]
             if last >= tick:
@@ -215,9 +217,9 @@ class Counter:
         self._ends_s = (tick + 1) * TICK_S
         self._tick_requests, self._tick_tokens = mine[self._at], mine[self._at + TICKS]
         first, last = tick - TICKS + 1, tick - 2
-        self._older_requests = sum(mine[REQUESTS:TOKENS]) - self._tick_requests
-        self._older_tokens = sum(mine[TOKENS:]) - self._tick_tokens
-        for row in self._others:
+        self._older_requests = sum(mine[REQUESTS:TOKENS].tolist()) - self._tick_requests
+        self._older_tokens = sum(mine[TOKENS:].tolist()) - self._tick_tokens
+        for row in self.others:
             self._older_requests += _between(row, REQUESTS, first, last)
             self._older_tokens += _between(row, TOKENS, first, last)
 
@@ -242,5 +244,5 @@ def _between(row: memoryview, ring: int, first: int, last: int) -> int:
         return 0
     start, end = ring + first % TICKS, ring + last % TICKS
     if start <= end:
-        return sum(row[start : end + 1])
-    return sum(row[start : ring + TICKS]) + sum(row[ring : end + 1])
+        return sum(row[start : end + 1].tolist())
+    return sum(row[start : ring + TICKS].tolist()) + sum(row[ring : end + 1].tolist())

@@ -28,7 +28,9 @@ def leave(hold: Hold) -> bool:
     is_first = False
     for meter, _, reserved, requests in hold:
         if requests:
-            meter.leave()
+            meter.under_way -= 1
+            if meter.others:
+                meter.tell()
         if reserved is not None and not meter.mean:
             is_first = True
     return is_first
@@ -70,13 +72,14 @@ def give_back(hold: Hold, outcome: str, tokens: int | None = None) -> None:
 
 def withdraw(hold: Hold) -> None:
     """Take back all that was taken: a limit refuses the request, which so uses nothing. Idempotent."""
+    leave(hold)
     for meter, tick, reserved, requests in hold:
-        meter.undo(tick, reserved or 0, requests)
+        meter.correct(-requests, -(reserved or 0), tick)
     hold.clear()
 
 
 def unreserve(hold: Hold) -> None:
     """Reserve no tokens, and settle none."""
     for number, (meter, tick, reserved, requests) in enumerate(hold):
-        meter.undo(tick, reserved or 0, 0)
+        meter.correct(0, -(reserved or 0), tick)
         hold[number] = meter, tick, None, requests

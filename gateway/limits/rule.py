@@ -51,12 +51,6 @@ class Meter(Counter):
         self.expected = 1
         self.told_s = float("-inf")  # when the log was told of it last
 
-    def undo(self, tick: int, reserved: int, requests: int) -> None:
-        """Take back a place, because a rule refuses the request."""
-        if requests:
-            self.leave()
-        self.correct(-requests, -reserved, tick)
-
     def settle(self, tick: int, tokens: int) -> None:
         """Count so many tokens more in a tick than were reserved there, or fewer."""
         try:

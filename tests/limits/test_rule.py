@@ -5,6 +5,7 @@ import pytest
 from gateway.contracts.allowance import Allowance
 from gateway.errors import GatewayError
 from gateway.limits.budgets import Budgets, Counted, Spent
+from gateway.limits.holds import withdraw
 from gateway.limits.meters import Meters
 from gateway.limits.rule import Over, Rule
 from gateway.limits.shared import TICK_S, SharedCounters
@@ -25,7 +26,7 @@ def over(one: Rule) -> Over | None:
     try:
         return one.over(sums, BEGAN_S, reserved=0, requests=1, tokens=0)
     finally:
-        one.meter.undo(one.meter.tick, 0, 1)
+        withdraw([(one.meter, one.meter.tick, None, 1)])
 
 
 def test_the_mean_follows_what_requests_use() -> None:

@@ -26,10 +26,10 @@ from gateway.lanes.passthrough.by_model import ByModel
 from gateway.lanes.passthrough.hedging import Hedging
 from gateway.lanes.passthrough.splice import Splice
 from gateway.lanes.passthrough.teed import TeedLengthBody, teed_body_of
-from gateway.lanes.passthrough.unread import MOST, Unread, tell
-from gateway.lanes.plan import Ways
+from gateway.lanes.passthrough.unread import MOST, tell
+from gateway.lanes.plan import Plan, Ways
 from gateway.lanes.spelling import may_end_with
-from gateway.lanes.transaction import Clients
+from gateway.lanes.transaction import Client, Clients
 from gateway.limits.holds import give_back, leave, owe, settle
 from gateway.usage.answers import SHORT_BYTES, name_of, of_stream, of_whole, text_tokens
 from gateway.usage.kept import Kept, keeper_of
@@ -47,26 +47,23 @@ _CODING = re.compile(rb"\r\ncontent-encoding:([^\r\n]*)", re.IGNORECASE)
 class Meter:
     """The way to the usage of a plan's requests.
 
-    `unread` are the answers that wait; None: none of its answers does. `reads`: the answer may say it. What it does not
-    say is estimated: `asks` and `answers`, the input and the output.
+    `reads`: the answer may say it. What it does not say is estimated: `asks` and `answers`, the input and the output.
     """
 
     recorded: Recorded
-    unread: Unread | None
     reads: bool
     asks: bool
     answers: bool
 
 
-def meter_of(recorded: Recorded, unread: Unread | None, *, method: bytes, path: bytes) -> Meter:
+def meter_of(recorded: Recorded, *, method: bytes, path: bytes) -> Meter:
     """Return the meter of requests to a path, however that is spelled: an upstream may read it as we do not.
 
     Only POST makes tokens: GET may repeat an answer that was counted.
     """
     reads = method == b"POST"
     answers = reads and may_end_with(path, _ANSWERS)
-    asks = answers or (reads and may_end_with(path, _NUMBERS))
-    return Meter(recorded, unread if reads else None, reads, asks, answers)
+    return Meter(recorded, reads, answers or (reads and may_end_with(path, _NUMBERS)), answers)
 
 
 class MeteredAccounting(Accounting):
@@ -75,13 +72,18 @@ class MeteredAccounting(Accounting):
     asked_model = ""  # that the request names, where its upstream is chosen by that
     kept: Kept | None = None
 
+    def __init__(self, plan: Plan, client: Client, began: float) -> None:
+        # As the one below, which a call of it would cost half a microsecond. `hold`, since each request asks for it.
+        self.plan = plan
+        self._client = client
+        self._began = began
+        self.hold = None
+
     def close(
         self, outcome: str, listener: Clients, error: GatewayError | None = None, request_id: str | None = None
     ) -> None:
         Accounting.close(self, outcome, listener, error, request_id)  # the next one: `super` would find it each time
-        meter = self.plan.meter
-        assert meter is not None
-        unread = meter.unread
+        unread = self.plan.unread
         if (
             unread is not None
             and outcome == "ok"
@@ -96,7 +98,8 @@ class MeteredAccounting(Accounting):
             elif not unread.is_timed:
                 unread.read_soon(listener.loop)
             return
-        is_whole = outcome in ("ok", "error")
+        meter, is_whole = self.plan.meter, outcome in ("ok", "error")
+        assert meter is not None
         if error is not None or (self.status >= 400 and outcome != "cancelled"):
             self._record(Usage(rejected=True))
         elif not meter.reads or not self.sent_at:

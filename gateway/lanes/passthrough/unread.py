@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gateway.lanes.passthrough.metered import MeteredAccounting
 
 #: So many answers wait at most. More would not stay in the cache themselves until they are read.
-MOST: Final = 16
+MOST: Final = 32
 #: How long they wait at most.
 WAIT_S: Final = 0.02
 LANE: Final = "passthrough"
