@@ -20,7 +20,7 @@ _MARKS = (b",", b"{", b"[")
 
 
 class Outline:
-    """What a JSON text has outside its strings, as it arrives in pieces, which may be cut anywhere."""
+    """The view of a JSON text without what its strings contain. It arrives in pieces, which may be cut anywhere."""
 
     def __init__(self) -> None:
         self._in_string = False

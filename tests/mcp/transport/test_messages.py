@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 
 from gateway.json_values import SERVICE_VALUES_LIMIT
 from gateway.mcp.transport.http import HttpTransport
-from gateway.mcp.transport.messages import Events, FloodError, Place, UnreadError
+from gateway.mcp.transport.messages import TEXT_CHARS, Events, FloodError, Place, UnreadError, read_message
 from gateway.mcp.transport.noise import LINES
 from gateway.mcp.transport.requests import Requests
 from gateway.mcp.types import Config, Endpoint
