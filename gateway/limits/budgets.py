@@ -26,7 +26,7 @@ _NOTHING: Final = Spent()
 
 
 class Budgets:
-    """The sums as they were read last. `replace` takes newer ones. `wanted`: somebody has asked for them.
+    """The sums as they were read last. `replace` takes newer ones. `wanted`: something has a budget, or somebody asked.
 
     `missing` has what somebody asked for and was not read.
 

@@ -55,7 +55,7 @@ class BudgetReader:
         self._failed = False
 
     async def run(self) -> None:
-        """Read the sums now, and each second from the first request on that has a budget."""
+        """Read the sums now, and each second once there is a budget."""
         await self.read()
         while True:
             await asyncio.sleep(EVERY_S)
@@ -69,7 +69,6 @@ class BudgetReader:
         """
         if not any(True for _ in self._names()):
             return
-        self._budgets.wanted = True
         if not await until_set(self._tried, FIRST_S):
             log.warning("budgets are not read after %g s: requests that have one are refused until they are", FIRST_S)
 
@@ -94,6 +93,7 @@ class BudgetReader:
         today = datetime.fromtimestamp(self._clock.time(), UTC).date()
         names, currency = frozenset((*self._names(), *self._budgets.missing)), self._budgets.currency()
         parts = parts_of(today)
+        self._budgets.wanted |= bool(names)  # else the first to ask would be judged by old sums
         changes = await self._store.usage_changes(since=parts[-1][0], until=parts[0][1])
         known: dict[Days, tuple[object, Sums]] = {}
         for days in parts:

@@ -1,5 +1,6 @@
 """Budgets are sums of the usage in a store: of today, and of the month with today."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ import pytest
 from gateway.contracts.allowance import Allowance
 from gateway.contracts.store import Store, StoreError
 from gateway.contracts.usage import COST_UNITS, StoredUsage
+from gateway.limits import reading
 from gateway.limits.budgets import Budgets, Counted
 from gateway.limits.reading import BudgetReader
 from gateway.limits.rule import key_id
@@ -141,6 +143,31 @@ async def test_what_has_no_budget_is_not_read_until_somebody_asks() -> None:
     await reader.read()
     await store.close()
     assert budgets.obstacle("key", other, ALL) is None and sums(budgets, "key", other)[0] == 7
+
+
+async def test_sums_are_those_of_now_for_the_first_one_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long ago the start was, and also of a key that was made since."""
+    monkeypatch.setattr(reading, "EVERY_S", 0.01)
+    store = await _store(used("2026-11-26", 10))
+    budgets, names, looks = in_dollars(), list[Counted](), asyncio.Semaphore(0)
+
+    def named() -> list[Counted]:
+        looks.release()
+        return names
+
+    reader = BudgetReader(store, budgets, names=named, clock=ManualClock(NOON_S))
+    running = asyncio.create_task(reader.run())
+    await looks.acquire()
+    names += NAMES
+    await reader.read()  # as when a key is made
+    await store.add_usage([used("2026-11-26", 7)], writer="w", now_s=NOON_S)
+    async with asyncio.timeout(10):
+        for _ in range(3):
+            await looks.acquire()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await store.close()
+    assert sums(budgets, "key", CI)[0] == 17
 
 
 class Failing:
