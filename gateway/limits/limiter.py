@@ -119,11 +119,10 @@ class Limiter:
                     if tokens > wanted:
                         wanted = tokens
                     if wanted > most:  # it would never fit, so it waits for an empty window
-                        meter.expect_at_most(most)
                         wanted = most
                 sums = meter.take(requests, wanted, now_s, rule.most)
                 hold.append((meter, meter.tick, wanted or None, requests))
-                if sums is not None and (over := rule.over(sums, now_s, wanted, requests, tokens or 0)) is not None:
+                if sums is not None and (over := rule.over(sums, now_s, wanted, requests)) is not None:
                     self._note(over, now_s)
                     if not rule.allowance.soft:
                         withdraw(hold)

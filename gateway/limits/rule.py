@@ -13,8 +13,12 @@ from gateway.limits.counter import Counter, Rows, Sums
 
 #: How long a client waits for one of the requests under way to end.
 BUSY_S: Final = 1.0
-#: So much of the mean is that of the latest request.
+#: So much of the mean is that of the latest request; of the first ones, as much as of each other.
 _SHARE: Final = 1 / 16
+#: So many requests before count as much as the next one each.
+_FIRST: Final = 15
+#: The most that the mean takes of a minute's tokens. So requests get in beside each other, whatever those before used.
+_MOST_OF_MINUTE: Final = 1 / 4
 #: The figure of what is not limited.
 _NO_LIMIT: Final = sys.maxsize
 
@@ -40,15 +44,17 @@ class Meter(Counter):
     """The counts of a rule. They outlive the rule's figures: a reload may change those.
 
     `mean` is that of the tokens of the rule's requests in this worker (0: there was none), and `expected` the next
-    whole number, or 1.
+    whole number, or 1. What a request used above the bound of the mean (`bound_mean`) does not teach it.
     """
 
-    __slots__ = ("__weakref__", "expected", "mean", "told_s")
+    __slots__ = ("__weakref__", "_learnt", "_most_mean", "expected", "mean", "told_s")
 
     def __init__(self, opened: Callable[[Counter], Rows], clock: Callable[[], float]) -> None:
         super().__init__(opened, clock)
         self.mean = 0.0
         self.expected = 1
+        self._learnt = 0  # requests of which it is the mean, up to `_FIRST`
+        self._most_mean = float("inf")
         self.told_s = float("-inf")  # when the log was told of it last
 
     def settle(self, tick: int, tokens: int) -> None:
@@ -62,12 +68,18 @@ class Meter(Counter):
     def learn(self, used: float, requests: int) -> None:
         """Take into the mean that some requests used so many tokens each."""
         share = 1 - (1 - _SHARE) ** requests
-        self.mean += (used - self.mean) * (share if self.mean else 1)
+        if self._learnt < _FIRST:
+            share = max(share, requests / (self._learnt + requests))
+            self._learnt = min(self._learnt + requests, _FIRST)
+        self.mean += (min(used, self._most_mean) - self.mean) * share
         self.expected = ceil(self.mean)
 
-    def expect_at_most(self, most: int) -> None:
-        """Forget how much larger than a limit requests were: it tells nothing about those that follow."""
-        self.mean, self.expected = min(self.mean, most), min(self.expected, most)
+    def bound_mean(self, tokens_per_minute: int) -> None:
+        """Keep the mean within a part of what a rule allows in a minute."""
+        self._most_mean = tokens_per_minute * _MOST_OF_MINUTE
+        if self.mean > self._most_mean:
+            self.mean = self._most_mean
+            self.expected = ceil(self.mean)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,17 +110,16 @@ class Rule:
             most[0] = -1  # so each request is looked at
         object.__setattr__(self, "most", tuple(most))
         object.__setattr__(self, "most_tokens", figures.tokens_per_minute or 0)
+        if figures.tokens_per_minute is not None:
+            self.meter.bound_mean(figures.tokens_per_minute)
 
     @property
     def tenant(self) -> str | None:
         """Return the tenant of a key; None for other scopes."""
         return self.id.partition("\0")[0] if self.scope == "key" else None
 
-    def over(self, sums: Sums, now_s: float, reserved: int, requests: int, tokens: int) -> Over | None:
+    def over(self, sums: Sums, now_s: float, reserved: int, requests: int) -> Over | None:
         """Return the first limit that is reached with a request, which has added to the `sums` of the meter.
-
-        It uses at least so many `tokens`. The mean, by which more are reserved, is for requests beside each other: one
-        that is alone needs room for its own tokens only, or a few large ones would keep out all that follow them.
 
         Raises GatewayError (overloaded): a budget cannot be counted.
         """
@@ -125,8 +136,6 @@ class Rule:
         if reserved and used > self.most_tokens:
             self.catch_up()
             used = self.meter.used("tokens", now_s)
-            if present <= 1:
-                used -= reserved - min(max(tokens, 1), reserved)
             if used > self.most_tokens:
                 return Over(self, "tokens_per_minute", self.meter.wait_s("tokens", used - self.most_tokens, now_s))
         return None

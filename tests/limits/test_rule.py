@@ -24,26 +24,41 @@ def over(one: Rule) -> Over | None:
     sums = one.meter.take(1, 0, BEGAN_S, one.most)
     assert sums is not None  # a budget is looked at each time
     try:
-        return one.over(sums, BEGAN_S, reserved=0, requests=1, tokens=0)
+        return one.over(sums, BEGAN_S, reserved=0, requests=1)
     finally:
         withdraw([(one.meter, one.meter.tick, None, 1)])
 
 
 def test_the_mean_follows_what_requests_use() -> None:
-    """The first one is the mean, and each is a sixteenth of it, however many are learnt at once."""
+    """It is that of the first sixteen. Each further one is a sixteenth of it, however many are learnt at once."""
     one = rule(tokens_per_minute=10_000).meter
     one.learn(160, 1)
     assert (one.mean, one.expected) == (160, 160)
     one.learn(0.5, 1)
-    assert (one.mean, one.expected) == (150.03125, 151)
+    assert (one.mean, one.expected) == (80.25, 81)
+    for _ in range(14):
+        one.learn(80.25, 1)
+    one.learn(160.25, 1)
+    assert one.mean == pytest.approx(85.25)
     together = rule(tokens_per_minute=10_000).meter
-    together.learn(160, 1)
+    together.learn(80.25, 16)
+    together.learn(160.25, 1)
     for _ in range(40):
         one.learn(50, 1)
-    together.learn(0.5, 1)
     together.learn(50, 40)
     assert together.mean == pytest.approx(one.mean)
     assert together.expected == one.expected
+
+
+def test_the_mean_takes_a_quarter_of_a_minute_at_most() -> None:
+    """Of the figure in use: a reload may change it."""
+    wide = rule(tokens_per_minute=10_000)
+    wide.meter.learn(100_000, 1)
+    assert wide.meter.expected == 2500
+    Rule("key", "ci", Allowance(tokens_per_minute=1001), wide.meter, wide.budgets, "ci")
+    assert wide.meter.expected == 251
+    wide.meter.learn(1 << 30, 100)
+    assert wide.meter.expected == 251
 
 
 def test_what_is_settled_counts_in_the_tick_in_which_it_was_reserved() -> None:
