@@ -2,11 +2,13 @@
 
 1. A caller returns at once when its call is cancelled, out of time or without a server. A separate task sends the
    messages that the protocol still requires.
-2. A call is made once. Only a tool that the operator declares idempotent is called again, once, after a lost server.
+2. A call runs once. Only a tool that the operator declares idempotent is called again, once, after a lost server; any
+   call is made over the next connection if it is certain that it did not run.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
 from gateway.contracts.exchange import CallProgress
@@ -20,6 +22,9 @@ from gateway.turns import in_turns
 
 # An answer may have been read just before the connection ended.
 _GRACE_S = 0.25
+#: How long a call that did not run waits for another connection, in seconds, and how often that is tried.
+_BACK_S = 3.0
+_REPEATS = 2
 _MAX_TOLD = 2000  # characters of a server's own error
 #: Is called with each report about the progress of a call.
 Told: TypeAlias = Callable[[CallProgress], None]
@@ -27,6 +32,10 @@ Told: TypeAlias = Callable[[CallProgress], None]
 
 class LostError(Exception):
     """The error that the connection ended before the answer."""
+
+
+class NotRunError(LostError):
+    """The error that the connection ended before the server ran the call."""
 
 
 class AnsweredError(Exception):
@@ -85,9 +94,9 @@ class Calls:
     async def _result(self, tool: str, arguments: Json, told: Told, meta: Mapping[str, str]) -> tuple[ToolResult, str]:
         """Return a result and the type of its error."""
         service, patience = self._server.name, _Patience(*self._server.limits_s(tool), told=told, meta=meta)
+        absent = f"the service {service!r} is not running just now. Say so, and go on without it."
         if self._line() is None:
-            text = f"the service {service!r} is not running just now. Say so, and go on without it."
-            return ToolResult(text, ok=False), "not_running"
+            return ToolResult(absent, ok=False), "not_running"
         try:
             answer = await self._answer(tool, arguments, patience)
             if answer.get("content") is None and answer.get("structuredContent") is None:
@@ -100,6 +109,8 @@ class Calls:
                 "stopped. Say so, and go on without it."
             )
             return ToolResult(text, ok=False), "timeout"
+        except NotRunError:
+            return ToolResult(absent, ok=False), "not_running"
         except LostError:
             text = (
                 f"the service {service!r} ended while it ran the tool {tool!r}; whether it had an effect is not known. "
@@ -111,16 +122,32 @@ class Calls:
             return ToolResult(text, ok=False), "answered_error"
 
     async def _answer(self, tool: str, arguments: Json, patience: "_Patience") -> Json:
-        line = self._line()
-        try:
-            if line is None:
-                raise LostError
-            return await self._request(line, tool, arguments, patience)
-        except LostError:
-            if tool not in self._server.idempotent:
-                raise
-        line = await asyncio.wait_for(self._next_line(), patience.left_s)
-        return await self._request(line, tool, arguments, patience)
+        """Return the answer to a call, which is made again if it did not run, or if its tool may run twice."""
+        line, is_idempotent = self._line(), tool in self._server.idempotent
+        for is_last in (*[False] * _REPEATS, True):
+            try:
+                if line is None:
+                    raise LostError
+                return await self._request(line, tool, arguments, patience)
+            except NotRunError:
+                wait_s = patience.left_s if is_idempotent else min(patience.left_s, _BACK_S)
+                line = None if is_last else await self._line_after(line, wait_s)
+                if line is None:
+                    raise
+            except LostError:
+                if is_last or not is_idempotent:
+                    raise
+                is_idempotent = False  # it is made again once
+                line = await asyncio.wait_for(self._next_line(), patience.left_s)
+        raise LostError
+
+    async def _line_after(self, line: Line | None, wait_s: float) -> Line | None:
+        """Return the connection after one that has ended; None: there is none in time."""
+        if line is not None:
+            await asyncio.wait({line.gone}, timeout=_GRACE_S)
+        with suppress(TimeoutError):
+            return await asyncio.wait_for(self._next_line(), wait_s)
+        return None
 
     async def _request(self, line: Line, tool: str, arguments: Json, patience: "_Patience") -> Json:
         asked = asyncio.create_task(line.call(tool, arguments, progressed=patience.progressed, meta=patience.meta))

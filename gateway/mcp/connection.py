@@ -45,8 +45,9 @@ from gateway import __version__
 from gateway.contracts.exchange import CallProgress
 from gateway.contracts.store import Json
 from gateway.mcp.backoff import Backoff
-from gateway.mcp.calls import AnsweredError, LostError
+from gateway.mcp.calls import AnsweredError, LostError, NotRunError
 from gateway.mcp.definitions import SCHEMA_BYTES, TOOLS_LIMIT, shown_name
+from gateway.mcp.transport import outcomes
 from gateway.mcp.types import Channel
 from gateway.turns import Turn
 
@@ -339,6 +340,8 @@ def _mapped() -> Iterator[None]:
     """Map the exceptions of the SDK to LostError and AnsweredError."""
     try:
         yield
+    except outcomes.NotRunError as error:
+        raise NotRunError(error.message) from None
     except MCPError as error:
         if error.code == CONNECTION_CLOSED and error.message.startswith(_CLOSED):
             raise LostError(error.message) from None

@@ -54,7 +54,7 @@ from gateway.mcp.definitions import Definitions, read_definitions
 from gateway.mcp.metrics import OperationMetrics
 from gateway.mcp.sdk import IMPORTING, MISSING_SDK, silence
 from gateway.mcp.transport.process import StartError
-from gateway.mcp.types import Channel, Config, MakeChannel
+from gateway.mcp.types import SESSION_ENDED, Channel, Config, MakeChannel
 from gateway.trace_context import ToolTrace
 from gateway.turns import in_turns
 
@@ -190,10 +190,15 @@ class Session:
                 return
             self._become("error", error)
             log.warning("service %r: %s", self._server.name, error)
-            up_s = 0.0 if self._up_s is None else self._clock.monotonic() - self._up_s
-            await asyncio.sleep(self._backoff.next_s(up_s=up_s))
+            await asyncio.sleep(self._wait_s())
             self._restarts += 1
             self._become("starting", error)
+
+    def _wait_s(self) -> float:
+        """Return how long to wait for a new start: not at all where a server forgot its session, and was well."""
+        if self._up_s is None:
+            return self._backoff.next_s(up_s=0.0)
+        return 0.0 if self._why == SESSION_ENDED else self._backoff.next_s(up_s=self._clock.monotonic() - self._up_s)
 
     async def _connection(self, open_link: "OpenLink") -> str:
         """Open a connection and follow it to its end; return why it ended."""
@@ -245,6 +250,7 @@ class Session:
 
     async def _follow(self, connection: "McpConnection") -> None:
         """Follow a connection until it is gone, and list its tools again when they change."""
+        backoff = Backoff()
         while not connection.gone.done():
             await connection.stirred.wait()
             connection.stirred.clear()
@@ -254,11 +260,12 @@ class Session:
             try:
                 async with asyncio.timeout(self._server.start_timeout):
                     await self._list(connection)
-                self._error = self._wrong()
-            except (AnsweredError, TimeoutError) as error:
+                self._error, backoff = self._wrong(), Backoff()
+            except (AnsweredError, TimeoutError, LostError) as error:
                 self._error = f"its tools could not be listed again: {str(error) or 'no answer'}"[:_MAX_ERROR]
-            except LostError:
-                break
+                if isinstance(error, LostError):  # over HTTP it may be the end of one request only
+                    await asyncio.wait({connection.gone}, timeout=backoff.next_s(up_s=0))
+                    connection.stirred.set()
             self._tell()
         # Closing the rest of it may take seconds. No call may use it any more.
         self._link = None

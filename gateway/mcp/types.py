@@ -21,6 +21,8 @@ Seconds: TypeAlias = Annotated[float, BeforeValidator(positive_seconds)]
 # How often over its timeout a tool may go on for as long as it reports progress.
 _PROGRESS_FACTOR = 5
 _DOMAIN: Final = b"twolane mcp server 1\n"
+#: The reason for the end of a connection after which the protocol wants a new one at once.
+SESSION_ENDED: Final = "the server has ended the session"
 
 
 class OAuth(BaseModel):

@@ -58,11 +58,14 @@ from gateway.mcp.transport.messages import (
     check_id,
     is_answer,
     read_answer,
+    read_message,
 )
-from gateway.mcp.transport.outcomes import closed, error_of, result_of, unread, written
+from gateway.mcp.transport.outcomes import NotRunError, closed, error_of, result_of, unread, written
 from gateway.mcp.transport.requests import CANCELLED
 from gateway.mcp.transport.sender import RedirectError, Sender
 from gateway.mcp.transport.server_messages import ServerMessages
+from gateway.mcp.types import SESSION_ENDED
+from gateway.strict_json import StrictJsonError
 
 log = logging.getLogger("gateway")
 
@@ -125,7 +128,7 @@ class HttpDispatcher(Dispatcher[TransportContext]):
     ) -> Json:
         """Return the result of a request. Raises MCPError: CONNECTION_CLOSED where the connection ended before it."""
         if self._is_closed:
-            raise closed()
+            raise NotRunError
         opts = opts or {}
         request_id, key = self._new_id(opts.get("request_id"))
         asked = self._asked[key] = _Asked(opts.get("on_progress"))
@@ -203,7 +206,7 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         try:
             kind = answer.value(b"content-type").lower()
             if answer.status >= 400:
-                raise await self._refusal(answer, message["id"], is_json=kind.startswith(_JSON))
+                raise await self._refusal(answer, is_json=kind.startswith(_JSON))
             if answer.status == 202:
                 raise MCPError(code=INVALID_REQUEST, message="it answered a request with HTTP 202, which has no answer")
             if method == "initialize" and (session := answer.value(b"mcp-session-id")):
@@ -235,7 +238,7 @@ class HttpDispatcher(Dispatcher[TransportContext]):
             answer = await self._sender.post(content, headers, is_call=is_call)
         except httpx2.ConnectError as error:
             self._end(str(error))
-            raise MCPError(code=CONNECTION_CLOSED, message=f"{CLOSED}: {error}") from None
+            raise NotRunError(str(error)) from None
         except httpx2.ReadError as error:
             raise MCPError(code=CONNECTION_CLOSED, message=str(error)) from None
         except IssuerError as error:
@@ -245,12 +248,15 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         self._check_session(answer)
         return answer
 
-    async def _refusal(self, answer: Answer, request_id: RequestId, *, is_json: bool) -> MCPError:
+    async def _refusal(self, answer: Answer, *, is_json: bool) -> MCPError:
         """Return the error of an answer with such a status: that of the server's own message, if there is one."""
+        if answer.status == 404 and self._sender.session is not None:
+            return NotRunError(SESSION_ENDED)
         try:
-            if is_json and "error" in (message := await read_answer(await answer.read(), request_id)):
+            message = await read_message(await answer.read()) if is_json else None
+            if is_answer(message) and "error" in message:  # servers that have not read the id write another one
                 return error_of(message)
-        except (UnreadError, httpx2.StreamError):
+        except (StrictJsonError, httpx2.StreamError):
             pass
         is_unknown = is_json and answer.status == 404 and self._sender.session is None
         code = METHOD_NOT_FOUND if is_unknown else INTERNAL_ERROR
@@ -372,7 +378,7 @@ class HttpDispatcher(Dispatcher[TransportContext]):
 
     def _check_session(self, answer: Answer) -> None:
         if answer.status == 404 and self._sender.session is not None:
-            self._end("the server has ended the session")
+            self._end(SESSION_ENDED)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -11,6 +11,13 @@ from gateway.mcp.transport.guarded_network import CLOSED
 from gateway.mcp.transport.messages import UnreadError
 
 
+class NotRunError(MCPError):
+    """The error of a request that its server certainly did not run: the connection, or the session, has ended."""
+
+    def __init__(self, reason: str = "it has ended") -> None:
+        super().__init__(code=CONNECTION_CLOSED, message=f"{CLOSED}: {reason}")
+
+
 def written(message: Json) -> bytes:
     """Return a message as JSON. Raises MCPError for one that JSON cannot carry."""
     try:
@@ -46,5 +53,5 @@ def unread(error: UnreadError) -> MCPError:
 
 
 def closed() -> MCPError:
-    """Return the error of a request on a connection that has ended."""
+    """Return the error of a request whose connection ended."""
     return MCPError(code=CONNECTION_CLOSED, message=CLOSED)

@@ -3,6 +3,7 @@
 1. A redirect within the origin of the address is followed, and what comes later goes there at once.
 2. A call of a tool is never sent again by a redirect: by its first answer it may have run.
 3. A header that the configuration sets never replaces one of the protocol.
+4. Cookies are kept for the life of a connection.
 """
 
 from base64 import b64encode
@@ -38,6 +39,8 @@ _OURS: Final = {
 _SESSION: Final = "mcp-session-id"
 _OURS_BEGIN: Final = "mcp-param-"
 _SHOWN_CHARS: Final = 200
+#: Of all cookies. More than that is dropped.
+_COOKIE_CHARS: Final = 16 << 10
 _Fields: TypeAlias = list[tuple[bytes, bytes]]
 _BOTH: Final = b"application/json, text/event-stream"
 
@@ -55,6 +58,7 @@ class Sender:
         self._web = web
         self._tokens = tokens
         self._redirects = 0
+        self._cookies = httpx2.Cookies()
         self._headers = httpx2.Headers(
             [(name, value) for name, value in endpoint.headers.items() if not _is_ours(name.lower())]
         )
@@ -113,15 +117,29 @@ class Sender:
     async def _asked(self, method: str, fields: _Fields, content: bytes) -> Answer:
         """Send a request, with a token if there are any. Another one is asked for once, if the server refuses it."""
         if self._tokens is None:
-            return await self._web.ask(self._origin, method, self._written(method, fields) + content)
+            return await self._exchanged(method, fields, content)
         for is_last in (False, True):
             token = await self._tokens.token()
-            with_token = [*fields, (b"Authorization", b"Bearer " + token.encode())]
-            answer = await self._web.ask(self._origin, method, self._written(method, with_token) + content)
+            answer = await self._exchanged(method, [*fields, (b"Authorization", b"Bearer " + token.encode())], content)
             if answer.status != 401 or is_last:
                 break
             answer.close()
             self._tokens.refused(token)
+        return answer
+
+    async def _exchanged(self, method: str, fields: _Fields, content: bytes) -> Answer:
+        """Send a request with the server's cookies, by which balancers find the process that has the session."""
+        if self._cookies.jar:
+            request = httpx2.Request(method, self._url, headers=self._always)
+            self._cookies.set_cookie_header(request)
+            if b"cookie" not in {name.lower() for name, _ in self._always} and "cookie" in request.headers:
+                fields = [*fields, (b"Cookie", request.headers["cookie"].encode("latin-1"))]
+        answer = await self._web.ask(self._origin, method, self._written(method, fields) + content)
+        if answer.value(b"set-cookie"):
+            found = [(field.name, field.value) for field in answer.fields if field.name == b"set-cookie"]
+            self._cookies.extract_cookies(httpx2.Response(200, headers=found, request=httpx2.Request("GET", self._url)))
+            if sum(len(cookie.name) + len(cookie.value or "") for cookie in self._cookies.jar) > _COOKIE_CHARS:
+                self._cookies.clear()
         return answer
 
     def _written(self, method: str, fields: _Fields) -> bytes:

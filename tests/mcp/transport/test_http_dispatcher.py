@@ -385,3 +385,80 @@ async def test_an_answer_without_a_result_ends_its_call(answer: Json, kind: str,
         await stand.running()
         assert "a message of the server is not read" in await stand.said("echo")
         assert stand.session.condition().state == "running"
+
+
+async def test_a_session_that_the_server_forgets_is_begun_again_at_once(aiohttp_server: AiohttpServer) -> None:
+    """However often: a server that does so is well. The call that met the end has not run, so it is made again."""
+
+    class Forgetting(Asking):
+        forgets = False
+
+        async def answer(self, request: web.Request) -> web.StreamResponse:
+            is_call = request.method == "POST" and (await request.json()).get("method") == "tools/call"
+            if is_call and self.forgets:
+                self.forgets = False
+                return web.Response(status=404)
+            return await super().answer(request)
+
+    server = Forgetting(on="POST", pings=0, id_chars=1, takes=True)
+    async with stands_at(await _site(server, aiohttp_server)) as stand:
+        async with asyncio.timeout(30):  # with waits that double, ten sessions would take minutes
+            for _ in range(12):
+                await stand.running()
+                server.forgets = True
+                assert await stand.said("echo") == "hi" and not server.forgets
+
+
+async def test_an_error_with_an_http_error_counts_whatever_its_id(aiohttp_server: AiohttpServer) -> None:
+    """Servers that have not read the id write another one."""
+
+    class Refusing(Elsewhere):
+        async def answer(self, request: web.Request) -> web.StreamResponse:
+            if request.method == "POST" and (await request.json()).get("method") == "tools/call":
+                error = {"code": -32600, "message": "out of order"}
+                return web.json_response({"jsonrpc": "2.0", "id": "server-error", "error": error}, status=400)
+            return await super().answer(request)
+
+    async with stands_at((await Refusing().site(aiohttp_server)) + "/") as stand:
+        await stand.running()
+        assert "with an error: out of order" in await stand.said("echo")
+
+
+async def test_a_listing_that_breaks_off_ends_no_call(aiohttp_server: AiohttpServer) -> None:
+    """The tools are listed again."""
+    called, goes_on, listed = asyncio.Event(), asyncio.Event(), Changes()
+    lists: list[object] = []
+
+    class Breaking(Asking):
+        async def answer(self, request: web.Request) -> web.StreamResponse:
+            message = await request.json() if request.method == "POST" else {}
+            if message.get("method") == "tools/call":
+                called.set()
+                await goes_on.wait()
+            if message.get("method") == "tools/list":
+                lists.append(message)
+                listed()
+                if len(lists) == 2:
+                    assert request.transport is not None
+                    request.transport.abort()
+            return await super().answer(request)
+
+        async def _stream(
+            self, request: web.Request, *, pings: int, result: tuple[object, Json] | None
+        ) -> web.StreamResponse:
+            if result is not None:
+                return await super()._stream(request, pings=pings, result=result)
+            await called.wait()
+            response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+            await response.prepare(request)
+            await response.write(b'data: {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}\n\n')
+            await asyncio.Event().wait()
+            return response
+
+    server = Breaking(on="POST", pings=0, id_chars=1, takes=True)
+    async with stands_at(await _site(server, aiohttp_server)) as stand:
+        await stand.running()
+        call = asyncio.create_task(stand.said("echo"))
+        await listed.until(lambda: len(lists) == 3)
+        goes_on.set()
+        assert await call == "hi" and stand.session.condition().state == "running"

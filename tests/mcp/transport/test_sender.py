@@ -2,6 +2,7 @@
 
 import asyncio
 
+from aiohttp import web
 from pytest_aiohttp import AiohttpServer
 
 from tests.mcp.transport.web_stands import Elsewhere, stands_at
@@ -80,3 +81,26 @@ async def test_where_a_redirect_leads_is_said_without_its_secrets(aiohttp_server
         await stand.changes.until(lambda: stand.session.condition().state == "error")
         error = stand.session.condition().error or ""
     assert "it redirects to http://127.0.0.2/mcp, which is not followed" in error and "canary" not in error
+
+
+async def test_cookies_are_kept(aiohttp_server: AiohttpServer) -> None:
+    """By them a balancer finds the process that has the session. Those of other paths are not sent, nor too many."""
+    seen: list[dict[str, str]] = []
+
+    class Sticky(Elsewhere):
+        async def answer(self, request: web.Request) -> web.StreamResponse:
+            seen.append(dict(request.cookies))
+            response = await super().answer(request)
+            if len(seen) == 1:
+                response.set_cookie("process", "7", path="/")
+                response.set_cookie("other", "1", path="/elsewhere")
+            if len(seen) == 5:
+                response.set_cookie("large", "x" * 20_000)
+            return response
+
+    async with stands_at((await Sticky().site(aiohttp_server)) + "/") as stand:
+        await stand.running()
+        for _ in range(5):
+            assert await stand.said("echo") == "hi"
+    assert seen[0] == {} and seen[1:5] == [{"process": "7"}] * 4
+    assert all("large" not in cookies for cookies in seen)
