@@ -8,7 +8,9 @@
 import ipaddress
 import math
 import re
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import cached_property
 from typing import Final, Self, TypeAlias
 
 import httpx2
@@ -55,8 +57,6 @@ class GuardedNetwork(httpx2.AsyncBaseTransport):
         self._private_networks = private_networks
         self._max_bytes = max_bytes
         self._resolve = resolve or LOOKUPS.addresses
-        self._tls = httpx2.create_ssl_context()
-        self._tls.set_alpn_protocols(["http/1.1"])
         self._pools: dict[Origin, GuardedPool] = {}
 
     async def __aenter__(self) -> Self:
@@ -97,6 +97,12 @@ class GuardedNetwork(httpx2.AsyncBaseTransport):
             call.close()
             raise httpx2.ReadError("the server packed its answer, which it was not asked for")
         return Answer(head, call, limit_bytes=None if head.event_stream else self._max_bytes)
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        tls = httpx2.create_ssl_context()  # reads all certificates, which takes 30 ms and 0.8 MB
+        tls.set_alpn_protocols(["http/1.1"])
+        return tls
 
     def _pool(self, origin: Origin) -> GuardedPool:
         pool = self._pools.get(origin)
