@@ -73,7 +73,7 @@ class MeteredAccounting(Accounting):
     kept: Kept | None = None
 
     def __init__(self, plan: Plan, client: Client, began: float) -> None:
-        # As the one below, which a call of it would cost half a microsecond. `hold`, since each request asks for it.
+        # Each request makes one and asks for its hold, so this neither calls the base class nor looks there for it.
         self.plan = plan
         self._client = client
         self._began = began
