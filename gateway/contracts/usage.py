@@ -11,6 +11,8 @@ DIMENSIONS: Final[tuple[Dimension, ...]] = get_args(Dimension)
 COUNTS: Final = ("requests", "rejected", "cut", "estimated", "input", "cached", "output", "reasoning")
 #: Units of cost in one of the currency.
 COST_UNITS: Final = 1_000_000_000
+#: No count and no cost is more, of a row or of a sum: two of them fit 64 bits. What would be more stays this.
+MOST_USAGE: Final = (1 << 62) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class UsageStore(Protocol):
     """The store's side. Writes outlive the process, as `kill -9` ends it. Each method is one transaction."""
 
     async def add_usage(self, usage: Sequence[StoredUsage], *, writer: str, now_s: float) -> None:
-        """Add to the usage that is there, and mark the process `writer` as one that may have more to add."""
+        """Add to the usage that is there, up to `MOST_USAGE`, and mark the process `writer` as one that may have more to add."""
         ...
 
     async def end_usage(self, writer: str) -> None:
@@ -70,7 +72,7 @@ class UsageStore(Protocol):
     ) -> Sequence[StoredUsage]:
         """Return the sums of usage from one day to another, both included, in the order of what they are summed by.
 
-        They are summed by the currency, too. `tenant` None: of all tenants. `only`: of these values of all that they
+        They are summed by the currency, too, and none is more than `MOST_USAGE`. `tenant` None: of all tenants. `only`: of these values of all that they
         are summed by, and of one day, it takes no longer the more others there are.
         """
         ...

@@ -88,7 +88,7 @@ from gateway.contracts.tools import (
     ToolSpec,
     model_name,
 )
-from gateway.contracts.usage import DIMENSIONS, Dimension, StoredUsage
+from gateway.contracts.usage import DIMENSIONS, MOST_USAGE, Dimension, StoredUsage
 from gateway.dialects.chat_request import client_tools, last_user_text, wants_text
 from gateway.errors import GatewayError
 from gateway.http.hosts import allowed_host, plain_host
@@ -104,6 +104,7 @@ __all__ = [
     "ENDED",
     "FIRST_HASH",
     "MEANING",
+    "MOST_USAGE",
     "RISK_LEVEL",
     "TOOL_HEADER",
     "Action",

@@ -16,7 +16,7 @@ from typing import Final
 
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Store, StoreError
-from gateway.contracts.usage import StoredUsage
+from gateway.contracts.usage import MOST_USAGE, StoredUsage
 from gateway.usage.prices import Price, Prices
 from gateway.usage.tokens import Usage
 
@@ -127,7 +127,7 @@ class Ledger:
             rows, self._rows = self._rows, {}
             if not rows:
                 return
-            usage = [StoredUsage(*row_key, *row) for row_key, row in rows.items()]
+            usage = [StoredUsage(*row_key, *(min(count, MOST_USAGE) for count in row)) for row_key, row in rows.items()]
             try:
                 await self._store.add_usage(usage, writer=self._writer, now_s=self._clock.time())
             except StoreError as error:

@@ -7,8 +7,8 @@ to it. Here all of them are input, and `cached` and `written` are parts of it, a
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
-#: No upstream counts so many in one answer. Sums of more would not fit the store.
-MOST: Final = 1 << 40
+#: No upstream counts so many in one answer.
+MOST: Final = 1 << 31
 #: UTF-8 bytes of a token, where an upstream does not say its tokens.
 BYTES_A_TOKEN: Final = 4
 _WRONG: Final = -1

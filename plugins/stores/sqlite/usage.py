@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from gateway.plugin import DIMENSIONS, Dimension, StoredUsage
+from gateway.plugin import DIMENSIONS, MOST_USAGE, Dimension, StoredUsage
 
 from .rows import Rows
 from .thread import SqliteWork
@@ -15,7 +15,7 @@ _KEY: Final = (*DIMENSIONS, "currency")
 _SUMS: Final = tuple(name for name in USAGE.names if name not in _KEY)
 _ADD: Final = f"""INSERT INTO usage ({", ".join(USAGE.names)}) VALUES ({", ".join("?" * len(USAGE.names))})
     ON CONFLICT (tenant, day, key, model, upstream, lane, currency) DO UPDATE SET
-    {", ".join(f"{name} = {name} + excluded.{name}" for name in _SUMS)}"""  # noqa: S608 - names of columns
+    {", ".join(f"{name} = min({name} + excluded.{name}, {MOST_USAGE})" for name in _SUMS)}"""  # noqa: S608 - names of columns
 _MARK: Final = "INSERT OR REPLACE INTO usage_writers (writer, added_s) VALUES (?, ?)"
 _UNMARK: Final = "DELETE FROM usage_writers WHERE writer = ?"
 _LOST: Final = "DELETE FROM usage_writers WHERE added_s < ? RETURNING added_s"
@@ -82,7 +82,10 @@ class SqliteUsage(SqliteWork):
 def _select(by: Sequence[Dimension], *, days: int, of_one: bool, only: int = 0) -> str:
     """Return the statement for one day or, if `days` is 2, from one to another, and for so many values of `by`."""
     groups = [name for name in _KEY if name in by or name == "currency"]
-    columns = [f"usage.{name}" if name in groups else "''" for name in _KEY] + [f"sum({name})" for name in _SUMS]
+    columns = [f"usage.{name}" if name in groups else "''" for name in _KEY]
+    columns += [
+        f"CAST(min(total({name}), {MOST_USAGE}) AS INTEGER)" for name in _SUMS
+    ]  # `sum` fails if it is more than fits
     where = ["day = ?" if days == 1 else "day >= ? AND day <= ?", *(("tenant = ?",) if of_one else ())]
     source, before = "usage", ""
     if only:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.contracts.store import Store
-from gateway.contracts.usage import DIMENSIONS, Dimension, StoredUsage
+from gateway.contracts.usage import DIMENSIONS, MOST_USAGE, Dimension, StoredUsage
 
 ROW = StoredUsage("2026-11-26", "acme", "alice", "gpt-4.1", "openai", "passthrough", "USD", 2, 1, 0, 1, 10, 4, 7, 3, 99)
 
@@ -117,3 +117,16 @@ async def test_whether_the_usage_of_a_day_has_changed(store: Store) -> None:
 
 async def changes(store: Store) -> Mapping[str, int]:
     return await store.usage_changes(since="2026-11-01", until="2026-11-26")
+
+
+async def test_sums_stop_at_the_most_that_fits(store: Store) -> None:
+    """Of a row, and of several; what is added later is kept."""
+    most = replace(ROW, input=MOST_USAGE, cost=MOST_USAGE)
+    for key in ("alice", "alice", "bob", "carol"):
+        await store.add_usage([replace(most, key=key)], writer="a", now_s=1.0)
+    found = await read(store, "key")
+    assert [(row.input, row.cost, row.requests) for row in found] == [
+        (MOST_USAGE, MOST_USAGE, requests) for requests in (4, 2, 2)
+    ]
+    (summed,) = await read(store)
+    assert (summed.input, summed.cost, summed.requests, summed.output) == (MOST_USAGE, MOST_USAGE, 8, 28)
