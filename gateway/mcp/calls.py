@@ -22,9 +22,8 @@ from gateway.turns import in_turns
 
 # An answer may have been read just before the connection ended.
 _GRACE_S = 0.25
-#: How long a call that did not run waits for another connection, in seconds, and how often that is tried.
+#: How long a call that did not run waits for another connection, in seconds.
 _BACK_S = 3.0
-_REPEATS = 2
 _MAX_TOLD = 2000  # characters of a server's own error
 #: Is called with each report about the progress of a call.
 Told: TypeAlias = Callable[[CallProgress], None]
@@ -123,28 +122,27 @@ class Calls:
 
     async def _answer(self, tool: str, arguments: Json, patience: "_Patience") -> Json:
         """Return the answer to a call, which is made again if it did not run, or if its tool may run twice."""
-        line, is_idempotent = self._line(), tool in self._server.idempotent
-        for is_last in (*[False] * _REPEATS, True):
+        line, is_idempotent, has_waited = self._line(), tool in self._server.idempotent, False
+        while line is not None:
             try:
-                if line is None:
-                    raise LostError
                 return await self._request(line, tool, arguments, patience)
             except NotRunError:
-                wait_s = patience.left_s if is_idempotent else min(patience.left_s, _BACK_S)
-                line = None if is_last else await self._line_after(line, wait_s)
-                if line is None:
+                if has_waited:
                     raise
+                has_waited, wait_s = True, patience.left_s if tool in self._server.idempotent else _BACK_S
+                if (next_line := await self._line_after(line, min(wait_s, patience.left_s))) is None:
+                    raise
+                line = next_line
             except LostError:
-                if is_last or not is_idempotent:
+                if not is_idempotent:
                     raise
                 is_idempotent = False  # it is made again once
                 line = await asyncio.wait_for(self._next_line(), patience.left_s)
         raise LostError
 
-    async def _line_after(self, line: Line | None, wait_s: float) -> Line | None:
+    async def _line_after(self, line: Line, wait_s: float) -> Line | None:
         """Return the connection after one that has ended; None: there is none in time."""
-        if line is not None:
-            await asyncio.wait({line.gone}, timeout=_GRACE_S)
+        await asyncio.wait({line.gone}, timeout=_GRACE_S)
         with suppress(TimeoutError):
             return await asyncio.wait_for(self._next_line(), wait_s)
         return None

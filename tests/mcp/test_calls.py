@@ -9,7 +9,7 @@ import pytest
 
 from gateway.contracts.exchange import CallProgress
 from gateway.contracts.store import Json
-from gateway.mcp.calls import AnsweredError, Calls, Line, LostError, Told
+from gateway.mcp.calls import AnsweredError, Calls, Line, LostError, NotRunError, Told
 from gateway.mcp.metrics import OperationMetrics
 from gateway.mcp.types import Config
 from tests.mcp.mcp_host import Clock, Counters
@@ -47,6 +47,10 @@ async def never(_: Callable[[str], None]) -> Json:
 
 async def lost(_: Callable[[str], None]) -> Json:
     raise LostError
+
+
+async def not_run(_: Callable[[str], None]) -> Json:
+    raise NotRunError
 
 
 class Box:
@@ -189,6 +193,18 @@ async def test_an_idempotent_tool_is_called_once_more() -> None:
     assert await Box(Wire(lost), second, idempotent=frozenset({"dig"})).said() == "done"
     assert len(second.calls) == 1
     assert "ended while" in await Box(Wire(lost), Wire(lost), Wire(at_once), idempotent=frozenset({"dig"})).said()
+
+
+async def test_a_call_that_did_not_run_is_made_over_the_next_connection() -> None:
+    """Of any tool, once; an idempotent one may have been lost before. Else the service does not run."""
+    second = Wire(at_once)
+    assert await Box(Wire(not_run), second).said() == "done" and len(second.calls) == 1
+    box = Box(Wire(not_run), Wire(not_run), Wire(at_once))
+    assert "is not running just now" in await box.said() and box.errors == ["not_running"]
+    assert "is not running just now" in await Box(Wire(not_run), timeout=0.1).said()
+    assert "ended while" in await Box(Wire(not_run), Wire(lost), Wire(at_once)).said()
+    for lines in ((lost, not_run, at_once), (not_run, lost, at_once)):
+        assert await Box(*map(Wire, lines), idempotent=frozenset({"dig"})).said() == "done"
 
 
 async def test_the_time_of_a_call_covers_the_wait_for_a_new_connection() -> None:
