@@ -4,7 +4,8 @@ Invariants: closed, it admits everything; open, nothing; half-open, one probe at
 an open breaker: what began before it opened and ends later says nothing new.
 
 A probe has its turn for as long as the first ejection takes, from when its request is whole. After that another request
-may probe beside it, so that neither a slow client nor a silent endpoint keeps everybody out. The good answer of any of
+may probe beside it, so that neither a slow client nor a silent endpoint keeps everybody out. Of the requests that their
+clients are still sending, one in `SENDING_S` may begin: it keeps out only others like it. The good answer of any of
 them closes the breaker; only a failure of the one whose turn it is opens it again.
 
 An answer counts as a success when it is whole, so that an endpoint that dies in the middle of each answer is ejected,
@@ -17,6 +18,9 @@ from typing import Final, Literal
 
 #: It also opens when half of this many times `failures` answers, the last ones, failed: a flapping endpoint.
 WINDOW: Final = 4
+
+#: How long a request that its client is still sending keeps others like it from being probes, in seconds.
+SENDING_S: Final = 1.0
 
 State = Literal["closed", "open", "half-open"]
 
@@ -49,6 +53,8 @@ class Breaker:
         "_opening",
         "_recent",
         "_rules",
+        "_sending",
+        "_sending_until_s",
         "_turn",
         "_turn_until_s",
         "until_s",
@@ -64,6 +70,8 @@ class Breaker:
         self._opening = 0  # how often it opened
         self._turn: Probe | None = None  # of this probe; closed: of the one that closed it
         self._turn_until_s = 0.0
+        self._sending: Probe | None = None  # the latest probe that was not whole when it began
+        self._sending_until_s = 0.0
         self._ejections = 0  # in a row: without a whole answer between them
 
     def state(self, now_s: float) -> State:
@@ -72,9 +80,13 @@ class Breaker:
             return "closed"
         return "open" if now_s < self.until_s else "half-open"
 
-    def admits(self, now_s: float) -> bool:
-        """Return whether a request may begin now."""
-        return self.until_s is None or (now_s >= self.until_s and self._turn_is_free(now_s))
+    def admits(self, now_s: float, *, whole: bool = True) -> bool:
+        """Return whether a request may begin now. `whole`: its client has sent all of it."""
+        if self.until_s is None:
+            return True
+        if now_s < self.until_s or not self._turn_is_free(now_s):
+            return False
+        return whole or self._sending is None or now_s >= self._sending_until_s
 
     def waits_s(self, now_s: float) -> float:
         """Return the seconds until it may admit something."""
@@ -92,6 +104,8 @@ class Breaker:
         probe = Probe(self._opening)
         if whole:
             self.sent(probe, now_s)
+        else:
+            self._sending, self._sending_until_s = probe, now_s + SENDING_S
         return probe
 
     def sent(self, probe: Probe, now_s: float) -> None:
@@ -135,8 +149,12 @@ class Breaker:
 
     def left(self, probe: Probe | None) -> None:
         """Note an end that says nothing about the endpoint: the client left. Another probe may follow."""
-        if probe is not None and self._turn is probe and self.until_s is not None:
+        if probe is None or self.until_s is None:
+            return
+        if self._turn is probe:
             self._turn = None
+        if self._sending is probe:
+            self._sending = None
 
     def close(self) -> None:
         """Admit everything again: something else has found the endpoint well."""
@@ -155,8 +173,8 @@ class Breaker:
         self.until_s = now_s + min(length_s, rules.longest_s)
         self._opening += 1
         self._ejections += 1
-        self._turn = None
+        self._turn = self._sending = None
 
     def _close(self) -> None:
-        self.until_s = self._turn = None
+        self.until_s = self._turn = self._sending = None
         self._recent.clear()

@@ -145,18 +145,22 @@ class Group:
         """Return whether the gateway has a key for it; if not, the client's credential is sent."""
         return self.members[0].pool.endpoint.api_key is not None
 
-    def candidates(self, model: str | None, *, without: Collection[Member] = ()) -> list[Member]:
-        """Return the endpoints that may take a request for `model` now."""
+    def candidates(self, model: str | None, *, without: Collection[Member] = (), whole: bool = True) -> list[Member]:
+        """Return the endpoints that may take a request for `model` now. `whole`: its client has sent all of it."""
         now_s = self.clock()
         return [
             member
             for member in self.members
-            if member.obstacle(now_s) is None and member not in without and (not member.models or member.serves(model))
+            if member.obstacle(now_s, whole=whole) is None
+            and member not in without
+            and (not member.models or member.serves(model))
         ]
 
-    def choose(self, sticky: bytes, model: str | None, *, without: Collection[Member] = ()) -> Member | None:
+    def choose(
+        self, sticky: bytes, model: str | None, *, without: Collection[Member] = (), whole: bool = True
+    ) -> Member | None:
         """Return the endpoint for a request, or None: none can take it now. It has no place there yet."""
-        found = self.candidates(model, without=without)
+        found = self.candidates(model, without=without, whole=whole)
         return choose(found, self.rules.balance, sticky) if found else None
 
     def busy(self, model: str | None, *, without: Collection[Member] = ()) -> bool:
@@ -263,7 +267,7 @@ class Group:
                 self.queue.remove(waiting)
                 continue
             tries = waiting.tries
-            member = self.choose(tries.sticky, tries.model, without=tries.passed_over)
+            member = self.choose(tries.sticky, tries.model, without=tries.passed_over, whole=tries.whole)
             if member is not None:
                 self.queue.remove(waiting)
                 tries.use(self, member)

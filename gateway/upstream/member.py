@@ -72,11 +72,11 @@ class Member:
         if until_s > self._paused_until_s:
             self._paused_until_s, self.limited = until_s, limited
 
-    def obstacle(self, now_s: float) -> Obstacle | None:
-        """Return why it may get no request now; None: it may."""
+    def obstacle(self, now_s: float, *, whole: bool = True) -> Obstacle | None:
+        """Return why it may get no request now; None: it may. `whole`: the client has sent all of the request."""
         if not self.healthy:
             return "unhealthy"
-        if self.breaker.until_s is not None and not self.breaker.admits(now_s):
+        if self.breaker.until_s is not None and not self.breaker.admits(now_s, whole=whole):
             return "open"
         if now_s < self._paused_until_s:
             return "pausing"

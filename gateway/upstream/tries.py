@@ -109,7 +109,7 @@ class Tries:
         if self.home.queue:
             self.home.serve_queue()  # a breaker or a pause may be over, and others wait for longer
         found, self._chosen = self._chosen, None
-        if found is None or found[1] is None or found[1].obstacle(self.home.clock()) is not None:
+        if found is None or found[1] is None or found[1].obstacle(self.home.clock(), whole=self.whole):
             found = self._next()
         if found is None:
             raise self.refused(self._refusal or self.home.unavailable(self.model))
@@ -209,7 +209,7 @@ class Tries:
         rules = self.home.rules.retry
         if not self._twice or self.group is not self.home or rules is None or self._sent >= rules.tries:
             return None
-        member = self.home.choose(self.sticky, self.model, without=self._tried)
+        member = self.home.choose(self.sticky, self.model, without=self._tried, whole=self.whole)
         if member is None or not self.home.budget.take():
             return None
         second = copy(self)  # `_tried` and `_unreached` are those of both
@@ -225,19 +225,19 @@ class Tries:
     def _next(self) -> _Place | None:
         """Return where the next try goes, or None: nobody can take it."""
         home, tried, self._refusal = self.home, self._tried, None
-        member = home.choose(self.sticky, self.model, without=tried)
+        member = home.choose(self.sticky, self.model, without=tried, whole=self.whole)
         if member is not None and (self._enter is None or self._enters(home)):
             return home, member
         if self._refusal is None and self._may_wait(without=tried):
             return home, None
         for group in self._fallbacks:
-            member = group.choose(self.sticky, self.model, without=tried)
+            member = group.choose(self.sticky, self.model, without=tried, whole=self.whole)
             if member is not None and self._enters(group):
                 return group, member
         rules = home.rules.retry
         if not tried or self._refusal is not None or rules is None or len(tried) >= rules.tries:
             return None
-        member = home.choose(self.sticky, self.model)
+        member = home.choose(self.sticky, self.model, whole=self.whole)
         if member is not None and self._enters(home):
             return home, member
         return (home, None) if self._refusal is None and self._may_wait(without=()) else None

@@ -98,7 +98,7 @@ def test_the_answer_of_a_probe_counts_however_late_it_is() -> None:
 
 
 def test_a_probe_takes_its_turn_when_it_is_whole() -> None:
-    """Until then others may begin, but its failure opens the breaker unless another has the turn."""
+    """Until then whole ones may begin, but its failure opens the breaker unless another has the turn."""
     breaker = opened()
     slow, other = breaker.begin(10.0, whole=False), breaker.begin(10.0, whole=False)
     assert slow is not None and other is not None and breaker.admits(10.0)
@@ -107,6 +107,20 @@ def test_a_probe_takes_its_turn_when_it_is_whole() -> None:
     assert not breaker.admits(24.9) and breaker.admits(25.0)
     assert not breaker.failed(17.0, other) and breaker.failed(17.0, slow)
     assert breaker.failed(40.0, breaker.begin(40.0, whole=False))
+
+
+def test_one_probe_a_second_is_not_whole() -> None:
+    """The next one begins at once if its client leaves."""
+    breaker = opened()
+    assert breaker.admits(10.0, whole=False)
+    slow = breaker.begin(10.0, whole=False)
+    assert not breaker.admits(10.9, whole=False) and breaker.admits(10.9)
+    breaker.left(slow)
+    assert breaker.admits(10.9, whole=False)
+    breaker.begin(10.9, whole=False)
+    assert not breaker.admits(11.8, whole=False) and breaker.admits(11.9, whole=False)
+    breaker.failed(11.9, breaker.begin(11.9))
+    assert breaker.admits(40.0, whole=False)
 
 
 def test_without_rules_it_never_opens() -> None:

@@ -1,7 +1,7 @@
 """Requests that try an endpoint whose breaker is half-open, over the wire: none of them keeps all others out."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from functional.several import Several, chat, several
@@ -70,6 +70,21 @@ async def test_a_client_that_is_slow_with_its_body_keeps_nobody_out() -> None:
         await slow.send(whole[-3:])
         await up.endpoints[0].wait_requests(2)
         assert error_of(await ask(up.gateway, chat()))["code"] == "circuit_open"
+
+
+async def test_requests_whose_bodies_come_in_pieces_try_an_endpoint_one_at_a_time_as_well() -> None:
+    """One that its client is still sending keeps out others like it, for a second."""
+    whole = chat()
+    async with half_open(says_nothing) as (up, clock), AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(client_of(up.gateway)) for _ in range(4)]
+        await clients[0].send(whole[:-3])
+        await up.endpoints[0].wait_connections(2)
+        for client in clients[1:3]:
+            await client.send(whole[:-3])
+            assert error_of(await client.read_response())["code"] == "circuit_open"
+        clock.advance(1.0)
+        await clients[3].send(whole[:-3])
+        await up.endpoints[0].wait_connections(3)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500])
