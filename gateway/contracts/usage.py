@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Final, Literal, Protocol, TypeAlias, get_args
 
 #: What usage can be summed by.
@@ -41,6 +42,14 @@ class StoredUsage:
     output: int = 0
     reasoning: int = 0
     cost: int = 0
+
+
+def is_model_of(model: str, pattern: str) -> bool:
+    """Return whether a glob of prices or limits names a model, whatever letter case and blanks around it are written.
+
+    Clients choose how they write a name, many upstreams take it as that of the same model, and some repeat it.
+    """
+    return fnmatchcase(model.strip().casefold(), pattern.strip().casefold())
 
 
 class UsageStore(Protocol):

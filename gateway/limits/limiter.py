@@ -9,13 +9,13 @@ Limits fail closed: where a rule cannot be counted, its requests are refused.
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Final
 
 from gateway.contracts.allowance import Allowance
 from gateway.contracts.caller import Caller
 from gateway.contracts.plugin import Counters
+from gateway.contracts.usage import is_model_of
 from gateway.errors import GatewayError
 from gateway.limits.budgets import Budgets, Scope
 from gateway.limits.holds import Hold, unreserve, withdraw
@@ -84,7 +84,7 @@ class Limiter:
 
     def of_model(self, model: str) -> tuple[Rule, ...]:
         """Return the rules of a model: all whose patterns match count. Raises as `of_caller`."""
-        matching = ((one, allowance) for one, allowance in self._models.items() if fnmatchcase(model, one))
+        matching = ((one, allowance) for one, allowance in self._models.items() if is_model_of(model, one))
         return tuple(self._rule("model", pattern, allowance) for pattern, allowance in matching)
 
     def of_upstream(self, upstream: str) -> tuple[Rule, ...]:

@@ -10,14 +10,13 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Final, TypeAlias
 
 from gateway.clock import until_set
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import StoreError
-from gateway.contracts.usage import COST_UNITS, Dimension, StoredUsage, UsageStore
+from gateway.contracts.usage import COST_UNITS, Dimension, StoredUsage, UsageStore, is_model_of
 from gateway.limits.budgets import Budgets, Counted, Scope, Spent
 
 log = logging.getLogger("gateway")
@@ -158,7 +157,7 @@ def _add(
     for row in rows:
         cost = row.cost if row.currency in ("", currency) else 0
         own = "\0".join(getattr(row, dimension) for dimension in by)  # of a key: `key_id`
-        for name in [one for one in patterns if fnmatchcase(own, one)] if scope == "model" else (own,):
+        for name in [one for one in patterns if is_model_of(own, one)] if scope == "model" else (own,):
             found = sums[scope, name]
             found[0] += row.input + row.output
             found[1] += cost

@@ -5,9 +5,8 @@ Without a price no cost is known; budgets then count the dearest one.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
-from gateway.contracts.usage import COST_UNITS
+from gateway.contracts.usage import COST_UNITS, is_model_of
 from gateway.usage.tokens import Tokens
 
 #: Units of cost for one token at a price of 1 for a million.
@@ -52,7 +51,7 @@ class Prices:
 
     def of(self, model: str) -> Price | None:
         """Return the price of a model; None: it has none."""
-        return next((price for price in self._prices if fnmatchcase(model, price.model)), None)
+        return next((price for price in self._prices if is_model_of(model, price.model)), None)
 
     @property
     def has_all(self) -> bool:

@@ -104,6 +104,14 @@ async def test_each_call_of_a_model_is_a_request_at_its_upstream(tmp_path: Path)
         assert refused.error["message"].startswith("The upstream 'up'")
 
 
+async def test_another_spelling_of_a_model_is_no_way_around_its_limits() -> None:
+    """Many upstreams take any letter case, and blanks."""
+    limits = {"models": {"llama3*": {"requests_per_minute": 1}}}
+    async with talking(says("Hello."), limits=limits) as world:
+        names = ("llama3", "LLaMA3", " llama3", "Llama3:8B ")
+        assert [(await world.chat("Hello?", model=name)).status for name in names] == [200, 429, 429, 429]
+
+
 async def test_a_fallback_has_limits_of_its_own() -> None:
     """It takes what its upstream has no room for; if neither has, the client hears of the upstream that it was for."""
     few = {"requests_per_minute": 1}

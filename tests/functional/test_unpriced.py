@@ -110,3 +110,21 @@ async def test_a_model_that_only_the_request_names_has_a_row_and_no_price(priced
         assert (row["model"], row["estimated"], row["output"], row["cost"]) == ("gpt-4.1", 1, 10, None)
         spent = await until_read(lambda: spent_of(gateway))
         assert spent == pytest.approx(10 * 0.5 + 13 * 0.001)
+
+
+async def test_a_model_has_its_price_in_any_letter_case(tmp_path: Path) -> None:
+    """An upstream that takes any repeats what its client wrote, which is no reason for a lower price."""
+    file = tmp_path / "prices.yaml"
+    file.write_text(
+        "currency: USD\nprices: [{model: 'Llama3*', input: 1000, output: 1000}, {model: '*', input: 0, output: 0}]\n"
+    )
+    answers = iter(("llama3", "LLaMA3:8b"))
+    said = serve(lambda _: answer(200, text({**CHAT, "model": next(answers)})))
+    settings: dict[str, object] = {"usage": {"enabled": True, "prices": str(file)}}
+    settings["limits"] = {"models": {"LLAMA3*": {"cost_per_day": 100}}}
+    async with through(said, **settings) as (gateway, _):
+        for _ in range(2):
+            assert (await ask(gateway, ASK)).status == 200
+        rows = await until_read(lambda: usage_of(gateway), lambda rows: len(rows) == 2)
+        assert {row["model"]: row["cost"] for row in rows} == {"llama3": 0.029, "LLaMA3:8b": 0.029}
+        assert await until_read(lambda: spent_of(gateway), lambda spent: spent == pytest.approx(0.058))
