@@ -56,7 +56,10 @@ class UsageStore(Protocol):
     """The store's side. Writes outlive the process, as `kill -9` ends it. Each method is one transaction."""
 
     async def add_usage(self, usage: Sequence[StoredUsage], *, writer: str, now_s: float) -> None:
-        """Add to the usage that is there, up to `MOST_USAGE`, and mark the process `writer` as one that may have more to add."""
+        """Add to the usage that is there, up to `MOST_USAGE`.
+
+        Mark the process `writer` as one that may have more to add.
+        """
         ...
 
     async def end_usage(self, writer: str) -> None:
@@ -81,8 +84,8 @@ class UsageStore(Protocol):
     ) -> Sequence[StoredUsage]:
         """Return the sums of usage from one day to another, both included, in the order of what they are summed by.
 
-        They are summed by the currency, too, and none is more than `MOST_USAGE`. `tenant` None: of all tenants. `only`: of these values of all that they
-        are summed by, and of one day, it takes no longer the more others there are.
+        They are summed by the currency, too, and none is more than `MOST_USAGE`. `tenant` None: of all tenants.
+        `only`: of these values of all that they are summed by, and of one day, it takes no longer the more others there are.
         """
         ...
 

@@ -60,6 +60,11 @@ class RequestHead:
     websocket: bool
     peer: str | None = None
 
+    @property
+    def has_body(self) -> bool:
+        """Return whether a body is announced, which may be empty."""
+        return self.chunked or self.length is not None
+
     def origin_form(self) -> bytes:
         """Return the head as bytes, with the authority asked for as its Host (RFC 9112 section 3.2.2)."""
         lines = [b"%b %b HTTP/1.%d\r\n" % (self.method, self.target, self.minor)]

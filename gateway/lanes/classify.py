@@ -8,7 +8,7 @@ from gateway.dialects.endpoints import COLLECTIONS, ENDPOINTS
 from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
 from gateway.lanes.routes import path_of
-from gateway.lanes.spelling import may_end_with
+from gateway.lanes.spelling import may_end_with, may_make
 
 Mode = Literal["own", "context", "passthrough"]
 
@@ -108,8 +108,8 @@ def _is_stored(path: bytes) -> bool:
 
 
 def _generates(head: RequestHead, path: bytes) -> bool:
-    """However the path is spelled: an upstream may read it as we do not."""
-    if head.method != b"POST" and not head.websocket:
+    """However path and method are spelled: an upstream may read them as we do not."""
+    if not (head.websocket or may_make(head.method, has_body=head.has_body)):
         return False
     return may_end_with(path, _RUNS if _THREADS in path.lower() else _GENERATES)
 

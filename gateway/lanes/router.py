@@ -60,6 +60,7 @@ from gateway.lanes.passthrough.unread import Unread
 from gateway.lanes.plan import REPEATABLE, ModelWays, Plan, Ways, may_run_twice, upstream_head
 from gateway.lanes.plans import Plans
 from gateway.lanes.routes import Route, RouteTable, path_of, resolve_alias
+from gateway.lanes.spelling import may_make
 from gateway.limits.limiter import Limiter
 from gateway.limits.rule import Rule
 from gateway.telemetry.metrics import Metrics
@@ -257,12 +258,15 @@ class Router:
                     raise
         return make(groups[-1], groups[-1].members[0])
 
-    def _meter(self, caller: Caller, *, method: bytes, path: bytes) -> Meter | None:
+    def _meter(self, caller: Caller, head: RequestHead, path: bytes) -> Meter | None:
         """Return the meter of requests whose tokens are recorded, or count for limits; None: nobody wants to know."""
         recorded = self._recorded
         if recorded is None and self._limiter is not None and self._limiter.counts_tokens(caller):
             recorded = _nowhere
-        return None if recorded is None else meter_of(recorded, method=method, path=path)
+        if recorded is None:
+            return None
+        makes = may_make(head.method, has_body=head.has_body)
+        return meter_of(recorded, makes=makes, path=path)
 
     def _plan_for(
         self, head: RequestHead, target: bytes, cut: int, route: Route, plain: bytes, group: Group, member: Member
@@ -281,7 +285,7 @@ class Router:
         prefix = CONTEXT_BASE if target.startswith(CONTEXT_BASE) else route.prefix
         shared = self.door.shares_with(head) is not None
         tally = self._metrics.route(prefix.decode(), "passthrough")
-        meter = self._meter(identity.caller, method=head.method, path=path_of(target))
+        meter = self._meter(identity.caller, head, path_of(target))
         return Plan(
             splice=_kind(Splice, meter),
             pool=pool,

@@ -1,4 +1,4 @@
-"""Readings of a path, which an upstream gets as it came: servers split and tidy paths up in different ways."""
+"""Readings of a path and a method, which an upstream gets as they came: servers read both in different ways."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -14,6 +14,17 @@ _CLIMBING: Final = re.compile(rb"(?:^|[/\\])\.\.(?:[/\\]|$)")
 _LONGEST: Final = 2000
 #: Paths that servers read differently: encoded, with parameters, backslashes, dot segments or empty ones.
 _ODD: Final = re.compile(rb"[%;\\]|//|/\.")
+
+#: Methods that ask for nothing to be made.
+_MAKES_NOTHING: Final = frozenset((b"GET", b"HEAD", b"OPTIONS", b"DELETE", b"TRACE"))
+
+
+def may_make(method: bytes, *, has_body: bool) -> bool:
+    """Return whether a server may answer a request as it answers a POST.
+
+    Some take a method in any letter case, and some do not look at it where there is a body.
+    """
+    return has_body or method.upper() not in _MAKES_NOTHING
 
 
 def climbs(path: bytes) -> bool:

@@ -149,7 +149,6 @@ def test_context_headers_change_nothing_elsewhere() -> None:
     for target in (b"/v1/embeddings", b"/v1/models", CHAT + b"/x", b"/v1/Chat/completion"):
         assert lane(target, b"X-Context-Mode: context") == "passthrough"
     assert lane(CHAT, b"X-Context-Mode: context", method=b"GET") == "passthrough"
-    assert lane(CHAT, b"X-Context-Mode: context", method=b"post") == "passthrough"
 
 
 @pytest.mark.parametrize("value", [b"Context", b"", b"both", b"context, passthrough", b"context;x", CANARY])
@@ -206,3 +205,15 @@ def test_context_headers_are_refused_where_something_generates_without_them(path
 def test_elsewhere_context_headers_have_no_effect(path: str) -> None:
     """Clients send the headers of a connection with everything."""
     assert lane(path.encode(), b"X-Context-Mode: context", b"X-Context-Chain: a") == "passthrough"
+
+
+@pytest.mark.parametrize("method", [b"post", b"Post", b"PUT"])
+def test_what_servers_may_take_for_a_post_generates_as_well(method: bytes) -> None:
+    """So it is no way around the chain for keys of the context lane; neither is another method with a body."""
+    for asked, more in ((method, ()), (b"GET", (b"Content-Length: 2",)), (b"DELETE", (b"Transfer-Encoding: chunked",))):
+        with pytest.raises(GatewayError) as raised:
+            lane(b"/context/v1/completions", *more, method=asked)
+        assert raised.value.code == "unsupported_endpoint"
+        with pytest.raises(GatewayError):
+            lane(CHAT, b"X-Context-Chain: plain", *more, method=asked)
+    assert lane(b"/context/v1/completions", method=b"GET") == "passthrough"

@@ -56,14 +56,13 @@ class Meter:
     answers: bool
 
 
-def meter_of(recorded: Recorded, *, method: bytes, path: bytes) -> Meter:
+def meter_of(recorded: Recorded, *, makes: bool, path: bytes) -> Meter:
     """Return the meter of requests to a path, however that is spelled: an upstream may read it as we do not.
 
-    Only POST makes tokens: GET may repeat an answer that was counted.
+    `makes`: they may make tokens (`may_make`). GET may repeat an answer that was counted.
     """
-    reads = method == b"POST"
-    answers = reads and may_end_with(path, _ANSWERS)
-    return Meter(recorded, reads, answers or (reads and may_end_with(path, _NUMBERS)), answers)
+    answers = makes and may_end_with(path, _ANSWERS)
+    return Meter(recorded, makes, answers or (makes and may_end_with(path, _NUMBERS)), answers)
 
 
 class MeteredAccounting(Accounting):

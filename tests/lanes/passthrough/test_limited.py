@@ -304,6 +304,24 @@ async def test_batches_are_requests_and_take_no_tokens() -> None:
         assert [(await exchange(client, batch)).status for _ in range(3)] == [200, 200, 429]
 
 
+@pytest.mark.parametrize("method", [b"post", b"Post", b"pOST", b"PUT", b"PATCH", b"QUERY", b"GET", b"get", b"DELETE"])
+async def test_tokens_count_however_a_method_is_spelled(method: bytes) -> None:
+    """Some servers read it in any letter case, and some not at all where there is a body."""
+    said = answer(200, b'{"usage": {"prompt_tokens": 900, "completion_tokens": 100}}')
+    async with through(serve(said), keys=keys(tokens_per_minute=1000)) as (gateway, _):
+        asked = post(BODY, CHAT, OURS, method=method)
+        assert [(await ask(gateway, asked)).status for _ in range(2)] == [200, 429]
+
+
+@pytest.mark.parametrize("method", [b"GET", b"get", b"DELETE"])
+async def test_what_makes_nothing_takes_no_tokens(method: bytes) -> None:
+    """It repeats an answer that was counted."""
+    said = answer(200, b'{"usage": {"prompt_tokens": 900, "completion_tokens": 100}}')
+    async with through(serve(said), keys=keys(tokens_per_minute=1000)) as (gateway, _):
+        statuses = [(await ask(gateway, get(CHAT, OURS, method=method))).status for _ in range(2)]
+    assert statuses == [200, 200]
+
+
 async def test_one_large_request_keeps_out_nobody_once_its_minute_is_over() -> None:
     """However far above the limit it was: what those after it reserve by it is no reason to refuse them."""
     sizes, clock = iter([100_000, *[700] * 13, 9_000, *[10] * 3]), Later()
