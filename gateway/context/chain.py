@@ -79,9 +79,11 @@ def _around(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> 
                 if passed is not None and reply.stream is passed.stream and reply.release is passed.release:
                     return reply  # it is another stage's, which has its guards
                 return _contained(reply, link.name)
-        except GatewayError:
-            raise
-        except Exception:
+        except BaseException as error:
+            if passed is not None:  # the reply that it had is nobody's now
+                await passed.release()
+            if isinstance(error, GatewayError) or not isinstance(error, Exception):
+                raise
             if called or link.on_error == "fail":
                 raise
             log.exception("stage %r failed and is skipped (on_error: skip)", link.name)

@@ -208,7 +208,6 @@ class Reply:
     intent: Intent | None = None  # what was recognised, for the answer's header
     cache: CacheResult | None = None  # for the answer's header; None: no cache had a part in it
     by: AnsweredBy | None = None  # of the answer of one model call; None: of a whole run, or made without a model
-    spent: Callable[[int | None], None] | None = None  # for limits: takes the tokens of one call; None: not known
 
 
 Handler: TypeAlias = Callable[[Exchange], Awaitable[Reply]]

@@ -19,6 +19,7 @@ from gateway.model.answer import stream, whole
 from gateway.model.call_limits import CallLimits
 from gateway.model.candidates import Candidate, Candidates
 from gateway.model.held import Held
+from gateway.model.metering import CallMeter, Metering
 from gateway.model.refusal import CHAT, ERROR_LIMIT_BYTES, no_answer, outcome_of, passes, refusal
 from gateway.model.styles import Styles, without
 from gateway.model.target import Target
@@ -55,6 +56,7 @@ class Answering:
         *,
         styles: Styles,
         clock: Callable[[], float],
+        metering: Metering,
         limits: CallLimits | None = None,
         tracer: Tracer | None = None,
     ) -> None:
@@ -67,6 +69,7 @@ class Answering:
         self._styles = styles
         self._clock = clock
         self._limits = limits
+        self._meter = CallMeter(metering, exchange, self.by, limits)
         self._tracer = tracer
         self._span: Span | None = None  # of the try under way
         self._released = False
@@ -84,6 +87,7 @@ class Answering:
                 await self._try()
             except GatewayError as error:
                 if not await self._goes_on(error):
+                    self._meter.end(rejected=not self._released)
                     raise
             else:
                 return
@@ -120,6 +124,7 @@ class Answering:
             self._call.close()
         if self._tries is not None:
             self._tries.ended(failed=None)
+        self._meter.end()
 
     # Where it goes next.
 
@@ -131,6 +136,7 @@ class Answering:
     def _ended(self, error: GatewayError | None) -> None:
         """End the try with its answer, which is whole or broke off with this error."""
         self._end_span(error)
+        self._meter.end_try(cut=error is not None)
         if self._tries is not None:
             is_fault = error is not None and error.code in UPSTREAMS_FAULT and self._target.error_status is None
             says_something = error is None or (is_fault and not self._released)
@@ -139,6 +145,7 @@ class Answering:
     async def _goes_on(self, error: GatewayError) -> bool:
         """Return whether another try follows this failure, after the pause that comes first."""
         self._end_span(error)
+        self._meter.end_try(cut=True)
         tries, is_last = self._tries, self._exchange.again > 0
         if self._released:
             return False
@@ -184,6 +191,7 @@ class Answering:
 
     async def _try(self) -> None:
         """Send the request to the next endpoint. Raises GatewayError if there is none, or it does not answer."""
+        self._meter.begin_try()
         if self._tries is None:
             self._tries = self._begun()
         tries, model = self._tries, self._candidate.named(self._exchange.body)
@@ -216,6 +224,7 @@ class Answering:
             if len(request) >= _LARGE_BYTES:
                 await asyncio.sleep(0)  # others go on between writing a request and sending it
             call = self._call = UpstreamCall(target.pool)
+            self._meter.asks(call, request)
             try:
                 refused = await self._sent(call, request)
                 if refused is None:
@@ -271,6 +280,7 @@ class Answering:
             if self._span is not None:
                 self._span.attributes["http.response.status_code"] = head.status
             if head.status != HTTPStatus.OK:
+                self._meter.refused()
                 return await call.within(ERROR_LIMIT_BYTES)
             if not head.event_stream and not _is_json(head):
                 raise no_answer(head, target)
@@ -284,7 +294,7 @@ class Answering:
         assert self._call is not None
         read = stream if self._head.event_stream else whole
         try:
-            await read(self._call, self._target, emit)
+            await read(self._call, self._target, self._meter.reading(emit))
         except GatewayError as error:
             if not self._call.given_up:
                 self._target.note(error, self._exchange.id)

@@ -8,13 +8,16 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from gateway.contracts.exchange import Exchange, Reply
+from gateway.errors import GatewayError
 from gateway.limits.limiter import Limiter
 from gateway.model.answering import Answering
 from gateway.model.call_limits import CallLimits
 from gateway.model.candidates import Candidates, ModelTable
 from gateway.model.listing import Asking, ModelLists
+from gateway.model.metering import Metering
 from gateway.model.styles import Styles
 from gateway.tracing.tracer import Tracer
+from gateway.usage.tokens import Usage
 
 
 class ModelCall:
@@ -26,11 +29,13 @@ class ModelCall:
         *,
         clock: Callable[[], float],
         lists_all: bool = False,
+        metering: Metering | None = None,
         limiter: Limiter | None = None,
         tracer: Tracer | None = None,
     ) -> None:
         self._table = table
         self._clock = clock
+        self._metering = metering or Metering()
         self._limiter = limiter
         self._tracer = tracer
         self._styles = Styles()
@@ -55,15 +60,24 @@ class ModelCall:
         return await self._lists(asking)
 
     async def __call__(self, exchange: Exchange) -> Reply:
-        candidates = self.candidates(exchange.body).allowed_to(exchange.caller)
-        limits = None if self._limiter is None else CallLimits(self._limiter, exchange)
+        try:
+            candidates = self.candidates(exchange.body).allowed_to(exchange.caller)
+            limits = None if self._limiter is None else CallLimits(self._limiter, exchange)
+        except GatewayError:
+            self._metering.record(exchange, Usage(rejected=True))
+            raise
         answering = Answering(
-            exchange, candidates, styles=self._styles, clock=self._clock, limits=limits, tracer=self._tracer
+            exchange,
+            candidates,
+            styles=self._styles,
+            clock=self._clock,
+            metering=self._metering,
+            limits=limits,
+            tracer=self._tracer,
         )
         try:
             await answering.begin()
         except BaseException:
-            if limits is not None:
-                limits.end(0)
+            await answering.release()
             raise
-        return Reply(answering.stream, answering.release, by=answering.by, spent=None if limits is None else limits.end)
+        return Reply(answering.stream, answering.release, by=answering.by)

@@ -21,34 +21,44 @@ class CallLimits:
         self._model: Hold | None = None
         self._upstream: Hold | None = None
         self._has_entered = False  # an upstream had room, since the model was asked for
+        # The tokens of all tries, of those at the model, and of those at the upstream.
+        self._used = self._used_of_model = self._used_there = 0
         self._caller = self._taken(limiter.of_caller(exchange.caller), requests=0)
 
     def ask(self, model: str) -> None:
         """Take the places at a model, in place of those at the one before. Raises as the constructor."""
-        self._leave(0)
+        self._leave()
         self._model = self._taken(self._limiter.of_model(model))
 
     def enter(self, upstream: str) -> None:
         """Take the places at an upstream, in place of those at the one before. Raises as the constructor."""
         before, self._upstream = self._upstream, self._taken(self._limiter.of_upstream(upstream))
         if before is not None:
-            end(before, 0)
+            end(before, self._used_there)
+        self._used_there = 0
         self._has_entered = True
 
-    def end(self, tokens: int | None) -> None:
-        """Give the places back. `tokens` were used; None: nobody knows. Idempotent."""
-        self._leave(tokens)
-        if self._caller is not None:
-            end(self._caller, tokens)
+    def use(self, tokens: int) -> None:
+        """Count the tokens of a try."""
+        self._used += tokens
+        self._used_of_model += tokens
+        self._used_there += tokens
 
-    def _leave(self, tokens: int | None) -> None:
+    def end(self) -> None:
+        """Give the places back, with the tokens that were used. Idempotent."""
+        self._leave()
+        if self._caller is not None:
+            end(self._caller, self._used)
+
+    def _leave(self) -> None:
         """Give the places at the model and the upstream back; what no upstream was sent was no request of the model."""
         if self._model is not None and not self._has_entered:
             withdraw(self._model)
-        for hold in (self._model, self._upstream):
+        for hold, tokens in ((self._model, self._used_of_model), (self._upstream, self._used_there)):
             if hold is not None:
                 end(hold, tokens)
         self._model = self._upstream = None
+        self._used_of_model = self._used_there = 0
         self._has_entered = False
 
     def _taken(self, rules: Sequence[Rule], *, requests: int = 1) -> Hold | None:
@@ -56,5 +66,6 @@ class CallLimits:
 
     def _tokens(self) -> int:
         if self._least is None:
-            self._least = len(orjson.dumps(self._body.get("messages"))) // BYTES_A_TOKEN
+            asked = (self._body.get("messages"), self._body.get("tools"))
+            self._least = len(orjson.dumps(asked)) // BYTES_A_TOKEN
         return self._least

@@ -1,90 +1,135 @@
-"""The tokens of model calls: counters by the key of the caller, and the usage of the context lane."""
+"""The tokens of model calls: counters by the key of the caller, the usage of the context lane, and its limits.
 
-from dataclasses import replace
+Who asks an upstream pays for it, whether or not the answer arrives. So each try counts that was sent and not refused
+with an error answer: with the tokens that the upstream said, or an estimate. It counts when it ends, whatever ends it:
+its answer, a failure, another try in its place, a client that leaves, the end of the process.
+"""
 
-import orjson
+from math import ceil
+from typing import Final
 
-from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply
+from gateway.contracts.exchange import AnsweredBy, Chunk, Emit, Exchange, Pause
 from gateway.contracts.plugin import Counters
 from gateway.contracts.store import Json
-from gateway.dialects.usage import MOST
-from gateway.errors import GatewayError
-from gateway.usage.answers import name_of
-from gateway.usage.tokens import Recorded, Tokens, Usage, tokens_of
+from gateway.model.call_limits import CallLimits
+from gateway.upstream.call import UpstreamCall
+from gateway.usage.answers import name_of, tokens_in
+from gateway.usage.tokens import BYTES_A_TOKEN, Recorded, Tokens, Usage, tokens_of
 
-LANE = "context"
-
-
-def metered(core: Handler, counters: Counters, recorded: Recorded | None = None) -> Handler:
-    """Return `core` with its calls counted. Usage that the model does not report is estimated (4 bytes a token).
-
-    `recorded` takes the usage of each call: a run calls its model once a round.
-    """
-
-    async def handle(exchange: Exchange) -> Reply:
-        try:
-            reply = await core(exchange)
-        except GatewayError:
-            if recorded is not None:
-                recorded(Usage(rejected=True), exchange.caller.name, exchange.caller.tenant, "", "", LANE)
-            raise
-
-        async def stream(emit: Emit) -> None:
-            told: Json | None = None
-            model = ""
-            written = 0
-            is_whole = False
-
-            def take(chunk: Chunk) -> Pause | None:
-                nonlocal told, written, model
-                if isinstance(chunk, str):
-                    written += len(chunk)
-                else:
-                    if isinstance(chunk.get("usage"), dict):
-                        told = chunk["usage"]
-                    else:
-                        written += 1
-                    if isinstance(named := chunk.get("model"), str):
-                        model = name_of(named) or model
-                return emit(chunk)
-
-            try:
-                await reply.stream(take)
-                is_whole = True
-            finally:
-                estimate = _estimate(exchange, written) if told is None and written else None
-                _count(counters, exchange, told or estimate or {})
-                if recorded is not None or reply.spent is not None:
-                    tokens = tokens_of(told)
-                    used = tokens or tokens_of(estimate or _estimate(exchange, written)) or Tokens()
-                    if reply.spent is not None:
-                        reply.spent(used.input + used.output)
-                    if recorded is not None:
-                        by = reply.by
-                        upstream, model = ("", model) if by is None else (by.upstream, model or by.model)
-                        usage = Usage(used, cut=not is_whole, estimated=tokens is None)
-                        recorded(usage, exchange.caller.name, exchange.caller.tenant, model, upstream, LANE)
-
-        async def release() -> None:
-            await reply.release()
-            if reply.spent is not None:
-                reply.spent(None)
-
-        return replace(reply, stream=stream, release=release)
-
-    return handle
+LANE: Final = "context"
 
 
-def _count(counters: Counters, exchange: Exchange, told: Json) -> None:
-    for kind in ("prompt", "completion"):
-        if tokens := _number(told.get(f"{kind}_tokens")):
-            counters.count("tokens", tokens, key=exchange.caller.name, type=kind)
+class Metering:
+    """The counts of all calls of models. `recorded` takes the usage of each: a run calls its model once a round."""
+
+    def __init__(self, counters: Counters | None = None, recorded: Recorded | None = None) -> None:
+        self._counters = counters
+        self._recorded = recorded
+
+    def record(self, exchange: Exchange, usage: Usage, *, model: str = "", upstream: str = "") -> None:
+        """Count one try, or a call that nobody was sent."""
+        caller = exchange.caller
+        if self._recorded is not None:
+            self._recorded(usage, caller.name, caller.tenant, model, upstream, LANE)
+        if self._counters is not None:
+            for kind, tokens in (("prompt", usage.tokens.input), ("completion", usage.tokens.output)):
+                if tokens:
+                    self._counters.count("tokens", tokens, key=caller.name, type=kind)
 
 
-def _estimate(exchange: Exchange, written: int) -> Json:
-    asked = len(orjson.dumps(exchange.body.get("messages")))
-    return {"prompt_tokens": -(-asked // 4), "completion_tokens": -(-written // 4)}
+class _Asked:
+    """A request to an upstream, and what its answer says of itself. What it does not say is estimated."""
+
+    __slots__ = ("call", "is_read", "model", "said", "sent_bytes", "texts")
+
+    def __init__(self, call: UpstreamCall, sent_bytes: int) -> None:
+        self.call = call
+        self.sent_bytes = sent_bytes
+        self.said: Tokens | None = None  # its last word: some tell their tokens so far with every chunk
+        self.texts = 0.0  # the tokens of its texts
+        self.is_read = False  # some of it
+        self.model = ""
+
+    def read(self, chunk: Json) -> None:
+        """Read a chunk that is more than a text."""
+        self.is_read = True
+        if (said := tokens_of(chunk.get("usage"))) is not None:
+            self.said = said
+        elif self.said is None:
+            self.texts += tokens_in(chunk)
+        if isinstance(named := chunk.get("model"), str):
+            self.model = name_of(named) or self.model
+
+    def tokens(self) -> Tokens:
+        """Return what the upstream said, or an estimate. Of what nobody could read, all may be text."""
+        if self.said is not None:
+            return self.said
+        is_read = self.is_read or self.texts > 0
+        answered = self.texts if is_read else self.call.kept_bytes / BYTES_A_TOKEN
+        return Tokens(ceil(self.sent_bytes / BYTES_A_TOKEN), output=ceil(answered))
 
 
-def _number(tokens: object) -> int:
-    return tokens if isinstance(tokens, int) and 0 <= tokens < MOST else 0
+class CallMeter:
+    """The meter of one call of a model, which is counted once, and of its tries. `by` is who is asked now."""
+
+    def __init__(self, metering: Metering, exchange: Exchange, by: AnsweredBy, limits: CallLimits | None) -> None:
+        self._metering = metering
+        self._exchange = exchange
+        self._by = by
+        self._limits = limits
+        self._asked: _Asked | None = None  # of the try under way
+        self._is_counted = False  # by its last try
+        self._is_over = False
+
+    def begin_try(self) -> None:
+        """Begin a try, of which nothing is sent yet."""
+        self._is_counted = False
+
+    def asks(self, call: UpstreamCall, request: bytes) -> None:
+        """Note that `call` sends this request now."""
+        self._asked = _Asked(call, len(request) - request.find(b"\r\n\r\n") - 4)
+
+    def refused(self) -> None:
+        """Note that the request has an error answer, so that nothing was made for it."""
+        self._asked = None
+
+    def reading(self, emit: Emit) -> Emit:
+        """Return an `emit` that reads what passes."""
+        asked = self._asked
+        if asked is None:  # it was given up
+            return emit
+
+        def take(chunk: Chunk) -> Pause | None:
+            if isinstance(chunk, str):
+                size = len(chunk) if chunk.isascii() else len(chunk.encode(errors="replace"))
+                asked.texts += size / BYTES_A_TOKEN if size > BYTES_A_TOKEN else min(size, 1)
+            else:
+                asked.read(chunk)
+            return emit(chunk)
+
+        return take
+
+    def end_try(self, *, cut: bool) -> None:
+        """Count the try under way, if its request was sent. `cut`: its answer is not whole. Idempotent."""
+        asked, self._asked = self._asked, None
+        if asked is None or not asked.call.sent:
+            return
+        self._is_counted = True
+        usage = Usage(asked.tokens(), cut=cut, estimated=asked.said is None)
+        self._metering.record(self._exchange, usage, model=asked.model or self._by.model, upstream=self._by.upstream)
+        if self._limits is not None:
+            self._limits.use(usage.tokens.input + usage.tokens.output)
+
+    def end(self, *, rejected: bool = False) -> None:
+        """Count the call, unless its last try did, and give its places back. Idempotent.
+
+        `rejected`: it ends with an error; else it was given up.
+        """
+        if self._is_over:
+            return
+        self._is_over = True
+        self.end_try(cut=True)
+        if not self._is_counted:
+            self._metering.record(self._exchange, Usage(rejected=rejected, cut=not rejected))
+        if self._limits is not None:
+            self._limits.end()

@@ -38,7 +38,7 @@ from gateway.limits.shared import SharedCounters
 from gateway.mcp.servers import McpServers
 from gateway.model.call import ModelCall
 from gateway.model.candidates import ModelTable
-from gateway.model.metering import metered
+from gateway.model.metering import Metering
 from gateway.model.target import Upstream
 from gateway.model.traced import traced_model
 from gateway.registry.find import PluginProblem, build_plugin, find_plugin
@@ -226,9 +226,9 @@ async def build_context_lane(
     parts = _parts(settings, keys, shared)
     host.runs = AgentLoops(parts)
     limiter = limiter_of(settings, shared)
-    core = _core(settings, _upstreams(settings, groups), clock, limiter, tracer)
-    model = metered(core, counters, shared.usage.recorded if settings.usage.enabled else None)
-    model = model if tracer is None else traced_model(model, tracer)
+    metering = Metering(counters, shared.usage.recorded if settings.usage.enabled else None)
+    core = _core(settings, _upstreams(settings, groups), clock, metering, limiter, tracer)
+    model = core if tracer is None else traced_model(core, tracer)
     chains: dict[str, Chain] = {}
     for name, uses in settings.chains.items():
         links = _links(name, uses, host, problems, folder=settings.plugins.folder)
@@ -324,13 +324,18 @@ async def _close(catalog: Catalog) -> None:
 
 
 def _core(
-    settings: Settings, upstreams: Sequence[Upstream], clock: Clock, limiter: Limiter, tracer: Tracer | None
+    settings: Settings,
+    upstreams: Sequence[Upstream],
+    clock: Clock,
+    metering: Metering,
+    limiter: Limiter,
+    tracer: Tracer | None,
 ) -> ModelCall:
     chosen = settings.context
     aliases = {name: [(use.model, use.upstream) for use in alias.use] for name, alias in settings.models.items()}
     table = ModelTable(upstreams, fixed=chosen.upstream, model=chosen.model, aliases=aliases)
     merged = chosen.models == "merged"
-    return ModelCall(table, clock=clock.monotonic, lists_all=merged, limiter=limiter, tracer=tracer)
+    return ModelCall(table, clock=clock.monotonic, lists_all=merged, metering=metering, limiter=limiter, tracer=tracer)
 
 
 def _earlier(store: Store, clock: Clock) -> Callable[[RequestKey, Caller], Awaitable[StoredRun | None]]:

@@ -41,6 +41,7 @@ class UpstreamCall:
         self._body: Body | None = None
         self._pieces: list[bytes] = []
         self._held_bytes = 0
+        self.kept_bytes = 0  # of the body, but for what `each` gave on as it came
         self._unread = b""  # what came beyond the turn of the loop
         self._failure: BaseException | None = None
         self._take: Take | None = None  # while pieces go there as they come
@@ -199,6 +200,7 @@ class UpstreamCall:
         elif payload and not self._left:
             self._pieces.append(payload)
             self._held_bytes += len(payload)
+            self.kept_bytes += len(payload)
             if self._held_bytes > HIGH_WATER_BYTES and self._upstream is not None:
                 self._upstream.pause()
         if self._body.done:

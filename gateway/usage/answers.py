@@ -13,7 +13,7 @@ that a Response repeats. Parsing a whole answer to find that out would cost more
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from math import ceil
 from typing import Final, NamedTuple
@@ -252,14 +252,20 @@ def _events(stream: bytes) -> list[bytes]:
 
 
 def _event_tokens(text: bytes) -> float:
-    """Return the tokens of the texts that an event adds to an answer, one for each choice with a text at least."""
+    """Return an estimate of the tokens that an event adds to an answer."""
     event = _parsed(text)
-    if event is None:
-        return 0
+    return 0.0 if event is None else tokens_in(event)
+
+
+def tokens_in(event: Mapping[str, object]) -> float:
+    """Return an estimate of the tokens of the texts in an event or a chunk, one for each choice with a text at least.
+
+    Texts are also those of tool calls and of reasoning.
+    """
     choices = event.get("choices")
     parts = choices if isinstance(choices, list) and choices else [event]
     sizes = [len(_text_in(part).encode(errors="replace")) for part in parts if isinstance(part, dict)]
-    return sum(max(size / BYTES_A_TOKEN, 1) for size in sizes if size)
+    return sum(max(size / BYTES_A_TOKEN, 1.0) for size in sizes if size)
 
 
 def _object_from(text: bytes, key: bytes, *, opening: bytes = b"{") -> dict[str, object] | None:
@@ -348,7 +354,7 @@ def name_of(model: str) -> str:
     return model if len(model) <= MODEL_CHARS and model.isprintable() else ""
 
 
-def _text_in(part: dict[str, object]) -> str:
+def _text_in(part: Mapping[str, object]) -> str:
     """Return the text that an event, or a choice in it, adds to an answer, also of a tool call or of reasoning."""
     delta = part.get("delta")
     if isinstance(delta, str):

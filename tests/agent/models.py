@@ -13,6 +13,7 @@ from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.model.call import ModelCall
 from gateway.model.candidates import ModelTable, Use
+from gateway.model.metering import Metering
 from gateway.model.target import Upstream
 from gateway.telemetry.metrics import UpstreamTally
 from gateway.testing.clock import ManualClock
@@ -106,6 +107,7 @@ async def models(
     endpoints: bool = False,
     most: int | None = None,
     lists_all: bool = False,
+    metering: Metering | None = None,
     rules: GroupRules | None = None,
     **facts: object,
 ) -> AsyncIterator[Models]:
@@ -134,7 +136,7 @@ async def models(
             members = []
     try:
         table = ModelTable(found, fixed=fixed, model=model, aliases=aliases or {})
-        core = ModelCall(table, clock=clock, lists_all=lists_all)
+        core = ModelCall(table, clock=clock, lists_all=lists_all, metering=metering)
         yield Models(core, upstreams, groups, clock)
     finally:
         for group in groups:

@@ -1,5 +1,6 @@
 """A chain is an onion: first listed outermost; a stage that fails fails loudly, unless its chain says otherwise."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -31,7 +32,7 @@ class Noting:
 
 
 class Failing:
-    def __init__(self, error: Exception, *, after: bool = False) -> None:
+    def __init__(self, error: BaseException, *, after: bool = False) -> None:
         self.error, self.after = error, after
 
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
@@ -88,6 +89,24 @@ async def test_a_refusal_and_a_late_failure_are_never_skipped(failing: Failing) 
     with pytest.raises(type(failing.error)):
         await chain.handler(ASKED)
     assert calls == failing.after
+
+
+@pytest.mark.parametrize("error", [GatewayError("content_blocked", "No."), KeyError("x"), asyncio.CancelledError()])
+async def test_a_stage_that_fails_behind_a_call_gives_its_reply_back(error: BaseException) -> None:
+    """Else its connection would stay open, and its tokens would count nowhere."""
+    released: list[bool] = []
+
+    async def release() -> None:
+        released.append(True)
+
+    async def answered(_: Exchange) -> Reply:
+        return reply_of("Hi", release=release)
+
+    links = [Link("out", Noting("out")), Link("in", Failing(error, after=True))]
+    chain = fold("main", links, answered, counters=ContextCounters(), clock=Clock(ManualClock()))
+    with pytest.raises(type(error)):
+        await chain.handler(ASKED)
+    assert released == [True]
 
 
 async def test_a_stages_own_time_is_observed() -> None:

@@ -27,8 +27,9 @@ def test_a_call_takes_tokens_of_its_caller_and_a_request_of_its_upstream() -> No
     limits.ask("gpt")
     limits.enter("up")
     assert _used(workers)["key tokens_per_minute"] > 100  # the messages, at four bytes a token
-    limits.end(70)
-    limits.end(None)
+    limits.use(70)
+    limits.end()
+    limits.end()
     assert _used(workers) == {
         "key requests_per_minute": 0,
         "key tokens_per_minute": 70,
@@ -53,7 +54,7 @@ def test_the_next_upstream_takes_the_place_of_the_one_before() -> None:
         other.enter("up")
     other.enter("other")
     for one in (limits, other):
-        one.end(0)
+        one.end()
 
 
 def test_what_is_sent_to_no_upstream_is_no_request_of_its_model() -> None:
@@ -70,6 +71,6 @@ def test_what_is_sent_to_no_upstream_is_no_request_of_its_model() -> None:
     with pytest.raises(GatewayError, match="The upstream 'up' has reached its limit of 1 requests per minute"):
         second.enter("up")
     for call in (first, second, third):
-        call.end(0)
+        call.end()
     used = _used(workers)
     assert (used["model requests_per_minute"], used["model concurrent"], used["model tokens_per_minute"]) == (1, 0, 0)

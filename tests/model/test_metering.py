@@ -1,121 +1,187 @@
-"""Tokens of model calls: what the model says, or an estimate; also of answers that break off."""
+"""Tokens of model calls, over real sockets: what the model says, or an estimate; also of answers that break off."""
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from math import ceil
 
 import pytest
+from gateways import until
 
-from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import AnsweredBy, Chunk, Emit, Exchange, Handler, Pause, Reply
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
-from gateway.model.answering import By
-from gateway.model.metering import metered
+from gateway.model.metering import Metering
 from gateway.telemetry.counters import ContextCounters
+from gateway.testing.peer import Peer
+from gateway.testing.scripts import answer, chunk, event, serve
+from gateway.testing.upstream import Script
+from gateway.upstream.group import GroupRules, QueueRules
 from gateway.usage.tokens import Tokens, Usage
 from tests.agent.doubles import samples
+from tests.agent.models import STREAM, Models, exchange, models, stream
+from tests.agent.models import chunk as said
+from tests.agent.models import says as sends
 
-ASKED = [{"role": "user", "content": "x" * 25}]  # 53 bytes as JSON: 14 tokens
-EXCHANGE = Exchange(id="run_1", body={"messages": ASKED}, caller=Caller("ci", "acme", frozenset()), chain="c")
-
-
-def answers(
-    chunks: Sequence[Chunk], *, by: AnsweredBy | None = None, fails: bool = False, refused: bool = False
-) -> Handler:
-    """A model that answers with these chunks, and then breaks off if it `fails`; or that does not answer."""
-
-    async def stream(emit: Emit) -> None:
-        for chunk in chunks:
-            emit(chunk)
-        if fails:
-            raise ConnectionError
-
-    async def release() -> None:
-        pass
-
-    async def core(_: Exchange) -> Reply:
-        if refused:
-            raise GatewayError("upstream_error", "no")
-        return Reply(stream, release, by=by)
-
-    return core
+TOLD: Json = {"model": "m-1", "choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 7}}
+WHOLE = stream(said("Hi"), said(finish="stop"), TOLD)
+FINE = serve(WHOLE)
+Heard = list[tuple[object, ...]]
 
 
-async def spent(chunks: Sequence[Chunk], *, fails: bool = False) -> tuple[dict[str, float], list[Chunk]]:
-    """What is counted by type for an answer of these chunks, and what is handed on of it."""
-    counters, told = ContextCounters(), list[Chunk]()
+class Counted:
+    """What the ledger heard of calls, and the counter of tokens by type."""
 
-    def emit(chunk: Chunk) -> Pause | None:
-        told.append(chunk)
-        return None
+    def __init__(self) -> None:
+        self.heard: Heard = []
+        self._counters = ContextCounters()
+        self.metering = Metering(self._counters, lambda *facts: self.heard.append(facts))
 
-    reply = await metered(answers(chunks, fails=fails), counters)(EXCHANGE)
-    try:
-        await reply.stream(emit)
-    except ConnectionError:
-        assert fails
-    counted = samples(counters)
-    assert all(name == "gateway_tokens_total" and labels[0] == "ci" for name, labels in counted)
-    return {labels[1]: value for (_, labels), value in counted.items()}, told
+    @property
+    def usage(self) -> list[Usage]:
+        return [facts[0] for facts in self.heard if isinstance(facts[0], Usage)]
+
+    @property
+    def counters(self) -> dict[str, float]:
+        counted = samples(self._counters)
+        assert all(name == "gateway_tokens_total" and labels[0] == "c" for name, labels in counted)
+        return {labels[1]: value for (_, labels), value in counted.items()}
+
+
+async def counted(*scripts: Script, asked: Exchange | None = None, times: int = 1) -> tuple[Counted, Models]:
+    """What is counted of calls that these scripts answer."""
+    found = Counted()
+    async with models(*scripts, metering=found.metering) as answering:
+        for _ in range(times):
+            with suppress(GatewayError):
+                await answering.ask(asked)
+    return found, answering
+
+
+def asked_tokens(answering: Models) -> int:
+    return ceil(len(answering.upstreams[0].requests[-1].payload) / 4)
+
+
+def half(*chunks: Json) -> Script:
+    """An answer that breaks off behind these chunks."""
+    return sends(STREAM + b"".join(chunk(event(one)) for one in map(_bytes, chunks)))
+
+
+def _bytes(one: Json) -> bytes:
+    return stream(one, done=False).partition(b"data: ")[2].partition(b"\n\n")[0]
 
 
 @pytest.mark.parametrize(
-    ("usage", "counted"),
+    ("usage", "tokens"),
     [
-        ({"prompt_tokens": 11, "completion_tokens": 7}, {"prompt": 11, "completion": 7}),
-        ({"prompt_tokens": 11, "completion_tokens": 0}, {"prompt": 11}),
-        ({"prompt_tokens": "11", "completion_tokens": -1}, {}),
-        ({"prompt_tokens": 1.5, "completion_tokens": 10**300}, {}),
-        ({}, {}),
+        ([{"prompt_tokens": 11, "completion_tokens": 7}], Tokens(11, 0, 0, 7)),
+        ([{"prompt_tokens": 11, "completion_tokens": 0}], Tokens(11)),
+        ([{"prompt_tokens": 1}, {"prompt_tokens": 11, "completion_tokens": 7}], Tokens(11, 0, 0, 7)),
+        ([{"prompt_tokens": 11, "completion_tokens": 7}, {"prompt_tokens": "x"}, {}], Tokens(11, 0, 0, 7)),
     ],
 )
-async def test_the_last_word_of_the_model_counts(usage: object, counted: dict[str, float]) -> None:
-    """However wild it is; the answer goes on as it came."""
-    chunks: list[Chunk] = ["Hi", {"choices": [], "usage": {"prompt_tokens": 1}}, {"choices": [], "usage": usage}]
-    assert await spent(chunks) == (counted, chunks)
+async def test_the_last_word_of_the_model_counts(usage: Sequence[Json], tokens: Tokens) -> None:
+    """Behind which nothing that can be no tokens counts."""
+    words = [{"choices": [], "usage": one} for one in usage]
+    found, _ = await counted(serve(stream(said("Hi"), said(finish="stop"), *words)))
+    assert found.usage == [Usage(tokens)]
+    assert found.counters == {kind: n for kind, n in (("prompt", tokens.input), ("completion", tokens.output)) if n}
 
 
-@pytest.mark.parametrize("fails", [False, True])
-async def test_what_a_model_does_not_say_is_estimated(fails: bool) -> None:
-    """Also of an answer that broke off: what came was paid for."""
-    assert (await spent(["Hello ", "there"], fails=fails))[0] == {"prompt": 14, "completion": 3}
+@pytest.mark.parametrize(
+    "usage", [None, {}, {"prompt_tokens": "11"}, {"prompt_tokens": 1, "completion_tokens": -1}, {"prompt_tokens": 1.5}]
+)
+async def test_what_a_model_does_not_say_is_estimated(usage: object) -> None:
+    found, answering = await counted(serve(stream(said("Hello there"), said(finish="stop", usage=usage))))
+    tokens = Tokens(asked_tokens(answering), output=3)
+    assert found.usage == [Usage(tokens, estimated=True)]
+    assert found.counters == {"prompt": tokens.input, "completion": 3}
 
 
-async def test_an_answer_that_never_began_costs_nothing() -> None:
-    """Nobody knows whether the model read anything."""
-    assert (await spent([], fails=True))[0] == {}
-
-
-WHO = ("ci", "acme", "m-1", "openai", "context")
-TOLD: Chunk = {"model": "m-1", "choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 7}}
-
-
-async def recorded_of(
-    chunks: Sequence[Chunk], *, by: AnsweredBy | None = None, fails: bool = False, refused: bool = False
-) -> list[tuple[object, ...]]:
-    """What the ledger hears of one call."""
-    heard: list[tuple[object, ...]] = []
-    core = answers(chunks, by=by, fails=fails, refused=refused)
-    with suppress(ConnectionError, GatewayError):
-        reply = await metered(core, ContextCounters(), lambda *facts: heard.append(facts))(EXCHANGE)
-        await reply.stream(lambda _: None)
-    return heard
-
-
-async def test_the_ledger_hears_of_each_call_once() -> None:
-    """Who answered, with the model that the answer names, or the one that was asked."""
-    by = By("openai", "a", "m-asked")
-    assert await recorded_of(["Hi", TOLD], by=by) == [(Usage(Tokens(11, 0, 0, 7)), *WHO)]
-    asked = await recorded_of([{"choices": [], "usage": {"prompt_tokens": 1}}], by=by)
-    assert asked == [(Usage(Tokens(1)), "ci", "acme", "m-asked", "openai", "context")]
-    assert await recorded_of(["Hello ", "there"]) == [
-        (Usage(Tokens(14, 0, 0, 3), estimated=True), "ci", "acme", "", "", "context")
+async def test_an_answer_that_breaks_off_is_cut() -> None:
+    found, answering = await counted(half(said("Hello there")), half(TOLD), sends(STREAM), times=3)
+    asked = asked_tokens(answering)
+    assert found.usage == [
+        Usage(Tokens(asked, output=3), cut=True, estimated=True),
+        Usage(Tokens(11, output=7), cut=True),
+        Usage(Tokens(asked), cut=True, estimated=True),
     ]
 
 
-async def test_the_ledger_hears_of_calls_that_fail() -> None:
-    """One that broke off is cut, and one that nobody answered is rejected."""
-    ((usage, *_),) = await recorded_of(["Hello ", "there"], fails=True)
-    assert usage == Usage(Tokens(14, 0, 0, 3), cut=True, estimated=True)
-    ((usage, *_),) = await recorded_of(["Hi", TOLD], fails=True)
-    assert usage == Usage(Tokens(11, 0, 0, 7), cut=True)
-    assert await recorded_of([], refused=True) == [(Usage(rejected=True), "ci", "acme", "", "", "context")]
+async def test_the_ledger_hears_who_answered() -> None:
+    """With the model that the answer names, or the one that was asked; of a refusal nobody."""
+    found, _ = await counted(sends(WHOLE), half(said("Hi")), serve(answer(400, b"{}")), times=3)
+    assert [facts[1:] for facts in found.heard] == [
+        ("c", "t", "m-1", "up0", "context"),
+        ("c", "t", "m", "up0", "context"),
+        ("c", "t", "", "", "context"),
+    ]
+    assert found.usage[-1] == Usage(rejected=True)
+
+
+async def test_a_call_that_nobody_can_take_is_rejected_once() -> None:
+    found = Counted()
+    async with models(FINE, patterns=[["other-*"]], metering=found.metering) as answering:
+        for upstream in answering.upstreams:
+            await upstream.__aexit__(None, None, None)  # its port answers nobody
+        with pytest.raises(GatewayError):
+            await answering.ask(exchange(model="other-1"))
+        with pytest.raises(GatewayError):
+            await answering.ask()
+    assert found.usage == [Usage(rejected=True)] * 2
+
+
+async def test_a_style_that_an_upstream_refuses_is_no_request_of_its_own() -> None:
+    refusal = b'{"error": {"message": "Unknown field: stream_options"}}'
+    found, answering = await counted(
+        serve(lambda asked: answer(400, refusal) if b"stream_options" in asked.payload else WHOLE)
+    )
+    assert len(answering.upstreams[0].requests) == 2
+    assert found.usage == [Usage(Tokens(11, output=7))]
+
+
+async def test_a_call_that_is_given_up_counts_once() -> None:
+    """While it waits for an answer, and behind that, unread."""
+    found, never = Counted(), asyncio.Event()
+
+    async def silent(peer: Peer) -> None:
+        await peer.read_request()
+        await never.wait()
+
+    async with models(silent, FINE, metering=found.metering) as answering:
+        asking = asyncio.create_task(answering.ask())
+        await until(lambda: answering.asked == [1])
+        asking.cancel()
+        await asyncio.wait({asking})
+        reply = await answering.core(exchange())
+        await reply.release()
+        await reply.release()
+        asked = asked_tokens(answering)
+        never.set()
+    assert [(usage.tokens.input, usage.cut, usage.estimated) for usage in found.usage] == [(asked, True, True)] * 2
+
+
+async def test_a_call_that_is_given_up_before_it_is_sent_has_cost_nothing() -> None:
+    """Another one has the only place of its endpoint."""
+    found, rules = Counted(), GroupRules(queue=QueueRules(size=1, wait_s=60.0))
+    async with models(FINE, most=1, rules=rules, metering=found.metering) as answering:
+        first = await answering.core(exchange())
+        asking = asyncio.create_task(answering.ask())
+        await until(lambda: bool(answering.groups[0].queue))
+        asking.cancel()
+        await asyncio.wait({asking})
+        assert found.usage == [Usage(cut=True)]
+        await first.release()
+
+
+async def test_an_answer_that_its_reader_cannot_take_is_cut() -> None:
+    found = Counted()
+
+    def emit(_: object) -> None:
+        raise ConnectionError
+
+    async with models(FINE, metering=found.metering) as answering:
+        reply = await answering.core(exchange())
+        with pytest.raises(ConnectionError):
+            await reply.stream(emit)
+    assert [(usage.cut, usage.estimated) for usage in found.usage] == [(True, True)]
