@@ -85,7 +85,8 @@ class UsageStore(Protocol):
         """Return the sums of usage from one day to another, both included, in the order of what they are summed by.
 
         They are summed by the currency, too, and none is more than `MOST_USAGE`. `tenant` None: of all tenants.
-        `only`: of these values of all that they are summed by, and of one day, it takes no longer the more others there are.
+        `only`: of these values of all that they are summed by, and of one day, it takes no longer the more others there
+        are.
         """
         ...
 

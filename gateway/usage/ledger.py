@@ -185,7 +185,8 @@ class Ledger:
                         datetime.fromtimestamp(added_s, UTC).isoformat(timespec="seconds"),
                         EVERY_S,
                     )
-                await self._store.prune_usage(before=day_of(now_s - self.keep_days * _DAY_S))
+                month = day_of(now_s)[:-2] + "01"  # budgets count all of it, also of keys made at run time
+                await self._store.prune_usage(before=min(month, day_of(now_s - self.keep_days * _DAY_S)))
             except StoreError as error:
                 log.error("the store failed: %s", error)
             wait_s = PRUNE_S if wait_s else GONE_S + EVERY_S

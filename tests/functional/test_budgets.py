@@ -1,13 +1,16 @@
 """Budgets hold from the first request on: after a start, a reload, and while they cannot be counted."""
 
+import json
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_cases import told
+from functional.through import FINE, ask, get, through
 from gateways import until_read
 
 from gateway.cli.operator.limits import listed
@@ -15,7 +18,7 @@ from gateway.cli.operator.remote import Remote
 from gateway.contracts.usage import StoredUsage
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.usage.ledger import day_of
-from tests.keys.keyring import ROOT, START_S, Keyring, keyring
+from tests.keys.keyring import ROOT, START_S, Ahead, Keyring, keyring
 
 USAGE = {"usage": {"enabled": True}}
 BY_MODEL = {"passthrough": {"by_model": True}}
@@ -144,3 +147,19 @@ async def test_no_key_is_made_with_a_budget_that_cannot_be_counted(tmp_path: Pat
     async with keyring(**USAGE) as ring:
         body = {"name": "ci", "scopes": ["passthrough"], "limits": {"cost_per_day": 0.01}}
         assert await ring.refused("POST", "/context/keys", body) == (400, "invalid_field", "limits.cost_per_day")
+
+
+async def test_usage_that_is_kept_for_a_day_is_kept_for_budgets_of_a_month(tmp_path: Path) -> None:
+    """Of the month before, nothing is."""
+    place, clock = tmp_path / "gateway.db", Ahead(START_S + 20 * 86400)
+    today = date.fromisoformat(day_of(clock.time()))
+    first, before = str(today.replace(day=1)), str(today.replace(day=1) - timedelta(1))
+    await put(place, *(replace(SPENT, day=day) for day in (before, first, str(today))))
+    usage = {"enabled": True, "keep_days": 1}
+    async with through(FINE, store=f"sqlite:///{place}", usage=usage, clock=clock) as (gateway, _):
+
+        async def found() -> set[str]:
+            told = await ask(gateway, get(b"/context/usage?by=day&from=%b" % before.encode()))
+            return {row["day"] for row in json.loads(told.payload)["data"]}
+
+        assert await until_read(found, lambda found: before not in found) == {first, str(today)}

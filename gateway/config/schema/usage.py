@@ -28,7 +28,9 @@ class Usage(Section):
     prices: ExistingFile | None = Field(
         default=None, description="YAML file of prices; null: no costs. A change counts from the next request on."
     )
-    keep_days: Annotated[int, counted(1, 36_500)] = Field(default=400, description="Days after which usage is deleted.")
+    keep_days: Annotated[int, counted(1, 36_500)] = Field(
+        default=400, description="Days after which usage is deleted, but for that of this month."
+    )
 
 
 class PriceEntry(Section):
