@@ -137,6 +137,26 @@ class Limiter:
             unreserve(hold)
         return hold
 
+    def reserve(self, hold: Hold, rules: Sequence[Rule], tokens: int) -> None:
+        """Reserve so many tokens for a request that turns out to be longer than was known. Its places are in `hold`.
+
+        Raises GatewayError (rate_limit_exceeded) if there is no room; the places stay, for `withdraw`.
+        """
+        now_s = self._clock()
+        for number, (rule, (meter, tick, reserved, requests)) in enumerate(zip(rules, hold, strict=True)):
+            wanted = min(tokens, rule.most_tokens)
+            if reserved is None or wanted <= reserved:
+                continue
+            meter.correct(0, wanted - reserved, tick)
+            hold[number] = meter, tick, wanted, requests
+            if rule.allowance.soft or meter.used("tokens", now_s) <= rule.most_tokens:
+                continue
+            self._catch_up()
+            if (more := meter.used("tokens", now_s) - rule.most_tokens) > 0:
+                over = Over(rule, "tokens_per_minute", meter.wait_s("tokens", more, now_s))
+                self._note(over, now_s)
+                raise refusal(over, rules, now_s)
+
     def fields(self, rules: Sequence[Rule]) -> Mapping[str, str]:
         """Return the header fields that say how much room the rules have."""
         self._catch_up()

@@ -90,6 +90,23 @@ class Limiting(Splice):
         """Begin as a transaction of its kind without limits does: `limited` sets it, since `super` is slow."""
         raise NotImplementedError
 
+    def _feed_request(self, data: bytes) -> bytes | None:
+        fed = super()._feed_request(data)
+        if fed and self._plan.chunked and self._account.hold is not None and self._admission.takes_tokens:
+            self._length += len(fed)
+            try:
+                self._admission.limiter.reserve(self._account.hold, self._rules, self._length // BYTES_A_TOKEN)
+            except GatewayError as error:
+                if self._answer is None:  # else its model is at work, and the tokens are counted
+                    self._fail(error, outcome=LIMITED)
+                    return None
+        return fed
+
+    @property
+    def _rules(self) -> Sequence[Rule]:
+        """Return the rules that the request has places in, in their order."""
+        return self._admission.rules
+
     def _refuse_soon(self, error: GatewayError) -> None:
         """Answer in the next turn of the loop: requests that are held behind would be refused inside each other."""
         self._client.listener.loop.call_soon(self._refuse_limited, error)
@@ -110,17 +127,22 @@ class Limiting(Splice):
 class LimitingBalanced(Limiting, Balanced):
     """A splice with limits and a choice of upstreams, each of which may have limits."""
 
-    _at_upstream: Hold | None = None  # its places, which are the last ones of the account
+    _of_upstream: Sequence[Rule] = ()  # those of its last places
 
     def _enter(self, upstream: str) -> None:
         rules, hold = self._admission.limiter.of_upstream(upstream), self._account.hold
         assert hold is not None
-        before, self._at_upstream = self._at_upstream, self._admitted(rules) if rules else None
-        if before is not None:
-            del hold[-len(before) :]
-            end(before, 0)
-        if self._at_upstream is not None:
-            hold += self._at_upstream
+        taken: Hold = self._admitted(rules) if rules else []
+        if self._of_upstream:
+            before = len(hold) - len(self._of_upstream)
+            left, hold[before:] = hold[before:], []
+            end(left, 0)
+        self._of_upstream = rules
+        hold += taken
+
+    @property
+    def _rules(self) -> Sequence[Rule]:
+        return (*super()._rules, *self._of_upstream)
 
     def _admitted(self, rules: Sequence[Rule]) -> Hold:
         """Return the places of the request in further rules. Raises as `Limiter.admit`."""
@@ -135,16 +157,24 @@ class LimitingBalanced(Limiting, Balanced):
 class LimitingByModel(LimitingBalanced, ByModel):
     """A splice with limits, some of which the model in the body decides."""
 
+    _of_model: Sequence[Rule] = ()
+
     def _go_ways(self, ways: Ways, pieces: list[bytes], *, model: str | None = None) -> None:
         hold = self._account.hold
         assert hold is not None
+        rules = self._admission.limiter.of_model(model or "")
         try:
-            hold += self._admitted(self._admission.limiter.of_model(model or ""))
+            hold += self._admitted(rules)
         except GatewayError as error:
             self._pending = [b"", *pieces]
             self._refuse_soon(error)
         else:
+            self._of_model = rules
             super()._go_ways(ways, pieces, model=model)
+
+    @property
+    def _rules(self) -> Sequence[Rule]:
+        return (*self._admission.rules, *self._of_model, *self._of_upstream)
 
 
 _LIMITING: Final = ((ByModel, LimitingByModel), (Balanced, LimitingBalanced), (Splice, Limiting))

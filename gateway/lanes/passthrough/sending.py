@@ -23,7 +23,7 @@ class Sending:
     """The half of a passthrough transaction that sends; `Splice` has the other one, which answers and ends it."""
 
     # Each turn begins with these; as class attributes they cost nothing until they change.
-    _length: int  # of the request's body; 0: it is chunked, or there is none
+    _length: int  # of the request's body; if it is chunked, of what was here with its head
     _request: Body | None = None  # the rest of the request's body, None once it is whole
     _answer: Body | None = None  # the answer's body, None before its head
     _upstream: UpstreamConnection | None = None
@@ -54,7 +54,7 @@ class Sending:
             client.hold(body[length:])
             body = body[:length]
         self._account.received_bytes = len(body)
-        self._length = length
+        self._length = length or len(body)
         self._begin(digits, body)
         self._account.request_started()
 

@@ -1,10 +1,11 @@
 """Limits in passthrough: what is refused never goes upstream, and nothing of what is relayed is changed."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 from functional.several import CHAT, several
-from functional.through import FINE, ask, client_of, error_of, get, post, through
+from functional.through import FINE, ask, client_of, error_of, get, post, post_chunked, through
 from gateways import exchange, key, scrape, until, until_read
 
 from gateway.clock import SystemClock
@@ -13,7 +14,7 @@ from gateway.limits.meters import UNUSED_S
 from gateway.testing.clock import ManualClock
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import Peer
-from gateway.testing.scripts import answer, head, serve
+from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, serve
 from gateway.testing.upstream import FakeUpstream
 
 KEY = "sk-limited"
@@ -29,6 +30,13 @@ class Later(SystemClock, ManualClock):
 
     def time(self) -> float:
         return SystemClock.time(self) + self()
+
+
+async def _status_after(client: Peer) -> int:
+    """The status of a request whose last chunk is sent now, if it was not refused before."""
+    with suppress(ConnectionError):
+        await client.send(LAST_CHUNK)
+    return (await client.read_response()).status
 
 
 def keys(**limits: object) -> list[dict[str, object]]:
@@ -320,6 +328,30 @@ async def test_what_makes_nothing_takes_no_tokens(method: bytes) -> None:
     async with through(serve(said), keys=keys(tokens_per_minute=1000)) as (gateway, _):
         statuses = [(await ask(gateway, get(CHAT, OURS, method=method))).status for _ in range(2)]
     assert statuses == [200, 200]
+
+
+@pytest.mark.parametrize("by_model", [False, True])
+@pytest.mark.parametrize("of", ["keys", "upstream", "models"])
+async def test_a_chunked_body_reserves_tokens_as_it_comes(of: str, *, by_model: bool) -> None:
+    """Whose limit it is: a body without a length is refused in the middle, and the model never has it whole."""
+    limits, said = {"tokens_per_minute": 1000}, serve(answer(200, b'{"usage": {"prompt_tokens": 900}}'))
+    settings: dict[str, object] = {"passthrough": {"by_model": by_model or of == "models"}, "keys": keys()}
+    rules: dict[str, object] = {}
+    if of == "keys":
+        settings["keys"] = keys(**limits)
+    elif of == "models":
+        settings["limits"] = {"models": {"*": limits}}
+    else:
+        rules["limits"] = limits
+    async with several(said, said, settings=settings, **rules) as up, client_of(up.gateway) as client:
+        await client.send(post_chunked(chunk(BODY), CHAT, OURS))
+        await until(lambda: sum(len(one.connections) for one in up.endpoints))
+        async with client_of(up.gateway) as other:
+            await other.send(post_chunked(chunk(BODY), CHAT, OURS))
+            await other.send(chunk(b" " * 3000))
+            await client.send(chunk(b" " * 3000))
+            ends = [await asyncio.wait_for(_status_after(one), 20) for one in (client, other)]
+        assert sorted(ends) == [200, 429] and sum(up.counts) == 1
 
 
 async def test_one_large_request_keeps_out_nobody_once_its_minute_is_over() -> None:
