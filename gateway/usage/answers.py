@@ -6,8 +6,8 @@ that a Response repeats. Parsing a whole answer to find that out would cost more
 1. In a long answer of one JSON object, `{` and all that follows from a key on are an object exactly if the key stands
    at the top level: one deeper leaves braces over. In the same way, all that precedes a key and `}` are an object. So a
    parser that gets only the end of an answer, or its beginning, proves where the key stands.
-2. In a stream, the last events are read whole, the last one first. Of an event that is longer than what is kept, the
-   end is proved as above: the usage of a Response stands one level deeper.
+2. In a stream, the last events are read whole, the last one first. Of an event that is longer than what is kept, such
+   as one with an image, the end is proved as above: the usage of a Response stands one level deeper.
 """
 
 import json
@@ -91,8 +91,8 @@ def of_stream(head: bytes, tail: bytes | None = None) -> Said:
     if last is None and _USAGE in end:
         last, event = _last_usage(_events(end) if tail is None else _last_texts(end))
     partial = event.get("type") == "message_start"
-    if last is None and tail is not None and _STREAM_OF_RESPONSE.search(head):
-        told = _of_long_event(tail, _USAGE, "usage")
+    if last is None and tail is not None:
+        told = _of_long_event(head, tail, _USAGE, "usage")
         last = told if isinstance(told, dict) else None
     model = first.model or _model_in(event) or _later_model(head, tail)
     if last is None:
@@ -185,7 +185,7 @@ def _later_model(head: bytes, tail: bytes | None) -> str:
             return model
     if tail is None or not _STREAM_OF_RESPONSE.search(head):
         return ""
-    named = _of_long_event(tail, _MODEL_KEY, "model")
+    named = _of_long_event(head, tail, _MODEL_KEY, "model")
     return name_of(named) if isinstance(named, str) else _model_of_long_event(head)
 
 
@@ -222,11 +222,12 @@ def _usage_in(event: dict[str, object]) -> dict[str, object] | None:
     return None
 
 
-def _of_long_event(tail: bytes, key: bytes, name: str) -> object:
-    """Return a value of a Response whose beginning is not kept; None: it is not there."""
-    found = _object_from(tail.rstrip(b"\r\n"), key, opening=b'{"response":{')
-    response = found.get("response") if found is not None else None
-    return response.get(name) if isinstance(response, dict) else None
+def _of_long_event(head: bytes, tail: bytes, key: bytes, name: str) -> object:
+    """Return a value of an event whose beginning is not kept: of its top level, or of its Response. None: not there."""
+    is_response = _STREAM_OF_RESPONSE.search(head) is not None
+    found = _object_from(tail.rstrip(b"\r\n"), key, opening=b'{"response":{' if is_response else b"{")
+    holder = found.get("response") if found is not None and is_response else found
+    return holder.get(name) if isinstance(holder, dict) else None
 
 
 def _last_texts(tail: bytes) -> list[bytes]:

@@ -128,3 +128,27 @@ async def test_a_model_has_its_price_in_any_letter_case(tmp_path: Path) -> None:
         rows = await until_read(lambda: usage_of(gateway), lambda rows: len(rows) == 2)
         assert {row["model"]: row["cost"] for row in rows} == {"llama3": 0.029, "LLaMA3:8b": 0.029}
         assert await until_read(lambda: spent_of(gateway), lambda spent: spent == pytest.approx(0.058))
+
+
+async def test_images_that_come_as_a_stream_have_used_their_budget(tmp_path: Path) -> None:
+    """Their usage stands behind a picture in one long event; one that breaks off is estimated."""
+    told = {"input_tokens": 50, "output_tokens": 4000, "total_tokens": 4050}
+    picture = {"b64_json": "A" * 300_000, "output_format": "png"}
+    stream = events(
+        {"type": "image_generation.partial_image", **picture},
+        {"type": "image_generation.completed", **picture, "usage": told},
+    )
+    drawn = post(b'{"model":"gpt-image-1","prompt":"a cat","stream":true}', b"/v1/images/generations")
+    answers = iter((answer(200, stream, [SSE]), answer(200, stream[:-200], [SSE])))
+    settings: dict[str, object] = {
+        "usage": {"enabled": True},
+        "limits": {"tenants": {"local": {"tokens_per_day": 4060}}},
+    }
+    async with through(serve(lambda _: next(answers)), **settings) as (gateway, fake):
+        for _ in range(2):
+            assert (await ask(gateway, drawn)).status == 200
+        (row,) = await until_read(lambda: usage_of(gateway), lambda rows: bool(rows) and rows[0]["requests"] == 2)
+        assert (row["input"], row["output"], row["estimated"]) == (50 + 14, 4000, 1)
+        await until_read(lambda: spent_of(gateway), lambda spent: spent >= 4060)
+        assert (await ask(gateway, drawn)).status == 429
+        assert len(fake.requests) == 2

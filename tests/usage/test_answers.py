@@ -113,6 +113,18 @@ def test_a_last_event_that_is_longer_than_what_is_kept() -> None:
     assert of_stream(long[:4096], long[-8192:]).tokens is None
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_a_last_event_with_an_image_says_its_usage_at_its_top_level(end: bytes) -> None:
+    """And nothing deeper is one."""
+    told = {"input_tokens": 50, "output_tokens": 4000, "total_tokens": 4050}
+    image = {"type": "image_generation.completed", "b64_json": "A" * 50_000, "size": "1024x1024"}
+    long = events({"type": "image_generation.partial_image", "b64_json": "A" * 9000}, {**image, "usage": told})
+    long = long.replace(b"\n", end)
+    assert of_stream(long[:4096], long[-8192:]).tokens == Tokens(50, 0, 0, 4000)
+    deeper = events({**image, "image": {"size": 1, "usage": told}}).replace(b"\n", end)
+    assert of_stream(deeper[:4096], deeper[-8192:]).tokens is None
+
+
 def test_a_message_that_was_cut_says_its_input() -> None:
     """Its output is what came until then."""
     stream = message_stream("Hel", "lo", ends=False)

@@ -37,9 +37,9 @@ from gateway.usage.tokens import BYTES_A_TOKEN, Recorded, Tokens, Usage
 
 #: Chunks of a stream that are kept as they pass; each is shorter than 2 KiB.
 LAST_CHUNKS: Final = 32
-#: Ends of the paths at which models answer with text, and those at which they answer with numbers.
+#: Ends of the paths at which models answer with text, and those at which they answer with numbers or images.
 _ANSWERS: Final = (b"/completions", b"/responses", b"/messages")
-_NUMBERS: Final = (b"/embeddings", b"/rerank", b"/score")
+_NO_TEXT: Final = (b"/embeddings", b"/rerank", b"/score", b"/images/generations")
 _CODING = re.compile(rb"\r\ncontent-encoding:([^\r\n]*)", re.IGNORECASE)
 
 
@@ -62,7 +62,7 @@ def meter_of(recorded: Recorded, *, makes: bool, path: bytes) -> Meter:
     `makes`: they may make tokens (`may_make`). GET may repeat an answer that was counted.
     """
     answers = makes and may_end_with(path, _ANSWERS)
-    return Meter(recorded, makes, answers or (makes and may_end_with(path, _NUMBERS)), answers)
+    return Meter(recorded, makes, answers or (makes and may_end_with(path, _NO_TEXT)), answers)
 
 
 class MeteredAccounting(Accounting):
