@@ -41,6 +41,16 @@ _OPAQUE: Final = OPAQUE | {"index", "name", "role", "url"}
 #: Fields whose keys are the client's own words, and names.
 _WORDS: Final = "metadata"
 _NAMED: Final = "properties"
+#: Fields of a request that the API knows. In all others its client chooses names and keys, at any depth.
+_KNOWN: Final = frozenset(
+    (
+        *("audio", "frequency_penalty", "function_call", "functions", "logit_bias", "logprobs", "max_tokens"),
+        *("max_completion_tokens", "messages", "metadata", "modalities", "model", "n", "parallel_tool_calls"),
+        *("prediction", "presence_penalty", "prompt_cache_key", "reasoning", "reasoning_effort", "response_format"),
+        *("safety_identifier", "seed", "service_tier", "stop", "store", "stream", "stream_options", "temperature"),
+        *("tool_choice", "tools", "top_logprobs", "top_p", "user", "verbosity", "web_search_options"),
+    )
+)
 #: Roles of messages whose `name` is that of a function.
 _FUNCTIONS: Final = ("function", "tool")
 _DATA_URL: Final = "data:"
@@ -59,12 +69,15 @@ def changed_body(body: Json, change: Change, *, names: bool = False) -> Work[Jso
     """Return the request with its texts changed, wherever they stand; `user` comes first.
 
     Numbers stay, except in the arguments of calls. So do data, words of the API such as roles, and names: ids, names of
-    functions and parameters, addresses. `names`: these are changed, too.
+    functions and parameters, addresses. `names`: these are changed, too. Keys are changed in `metadata`, and names
+    and keys of fields that the API does not know.
     """
-    walk, told = _Walk(change, names=names), dict(body)
+    walk, told = _Walk(change, names=names), dict[str, tuple[str, Any]]()
     for name in sorted(body, key=lambda name: name != "user"):
-        told[name] = yield from walk.value(body[name], name)
-    return told
+        is_known = name in _KNOWN
+        key = name if is_known else (yield from change(name))
+        told[name] = key, (yield from walk.value(body[name], name, foreign=not is_known))
+    return dict(told[name] for name in body)
 
 
 class _Walk:
@@ -74,21 +87,24 @@ class _Walk:
         self._change = change
         self._names = names
 
-    def value(self, value: Any, name: str) -> Work[Any]:
-        """Return a value, which is under this name, with its texts changed."""
+    def value(self, value: Any, name: str, *, foreign: bool = False) -> Work[Any]:
+        """Return a value, which is under this name, with its texts changed. `foreign`: the API knows no key in it."""
         if isinstance(value, str):
+            if foreign:
+                return (yield from self._change(value))
             is_kept = name in _NAMES and (not self._names or value.startswith(_DATA_URL))
             return value if is_kept or name in _SILENT else (yield from self._change(value))
         if isinstance(value, dict):
-            return (yield from self._fields(value, keys=name == _WORDS or (self._names and name == _NAMED)))
+            keys = foreign or name == _WORDS or (self._names and name == _NAMED)
+            return (yield from self._fields(value, keys=keys, foreign=foreign))
         if isinstance(value, list):
             told = [*value]
             for place, inner in enumerate(value):
-                told[place] = yield from self.value(inner, name)
+                told[place] = yield from self.value(inner, name, foreign=foreign)
             return told
         return value
 
-    def _fields(self, fields: Json, *, keys: bool) -> Work[Json]:
+    def _fields(self, fields: Json, *, keys: bool, foreign: bool) -> Work[Json]:
         told: Json = {}
         for name, inner in fields.items():
             key = (yield from self._change(name)) if keys else name
@@ -97,7 +113,7 @@ class _Walk:
             elif isinstance(inner, str) and _is_read(fields, name):
                 told[key] = yield from self._change(inner)
             else:
-                told[key] = yield from self.value(inner, name)
+                told[key] = yield from self.value(inner, name, foreign=foreign)
         return told
 
 

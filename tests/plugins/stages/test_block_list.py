@@ -67,6 +67,24 @@ async def test_a_request_is_blocked(text: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    "field",
+    [
+        {"blue heron": 1},
+        {"foo": "blue heron"},
+        {"foo": {"format": "data: blue heron"}},
+        {"foo": {"blue heron": 1}},
+        {"foo": {"a": [{"b": {"Blue  Heron": None}}]}},
+        {"metadata": {"blue heron": "a"}},
+    ],
+)
+async def test_a_field_that_nobody_knows_is_read_with_its_names(field: Json) -> None:
+    """A server may put it into the prompt, such as arguments of a template."""
+    async with blocking() as world:
+        answer = await world.chat("Hello?", **field)
+        assert (answer.finish, world.model.asked) == ("content_filter", [])
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "blueheron",

@@ -103,6 +103,7 @@ async def test_all_texts_of_a_request_are_read() -> None:
     asks = {
         "metadata": {"owner": who},
         "stop": [who],
+        "of_nobody": {"of": [{who: 1}]},
         "prediction": {"type": "content", "content": f"To {who}"},
         "tools": [{"type": "function", "function": tool}],
     }
@@ -121,6 +122,7 @@ async def test_all_texts_of_a_request_are_read() -> None:
         {"owner": "[EMAIL_1]"},
         ["[EMAIL_1]"],
     )
+    assert sent_body["of_nobody"] == {"of": [{"[EMAIL_1]": 1}]}
     assert sent_body["prediction"]["content"] == "To [EMAIL_1]" and system["content"] == "For [EMAIL_2]"
     assert sent_body["tools"][0]["function"]["description"] == "Writes to [EMAIL_1]."
     assert user["name"] == "[EMAIL_1]" and user["content"][0]["file"]["filename"] == "[EMAIL_1]"
