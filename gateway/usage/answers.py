@@ -40,15 +40,19 @@ MODEL_CHARS: Final = 200
 #: What an event has besides its data: `data: ` and two line ends.
 _FRAME_BYTES = 8
 _USAGE = b'"usage"'
-#: White space in front of a key.
-_BLANKS = 256
 _END_OF_EVENT = re.compile(rb"\r?\n\r?\n|\r\r")
 #: What the standard library's parser takes, and the quick one does not.
 _ODD = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")
 _MODEL_KEY = b'"model"'
 _NAMES_MODEL = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*"[^"]')
 _MODEL = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*"(?:[^"\\]|\\.)*+"')
-_BEFORE_KEY = (b"{", b",")
+#: In a text that is reversed: such a key, a string of any kind, and what objects and lists begin and end with.
+_FROM_END = {
+    key: re.compile(
+        rb':[ \t\r\n]*+%b(?=[ \t\r\n]*+[,{])|"[^"]*+(?:"(?=\\)[^"]*+)*+(?:"|\Z)|[{}\[\]]' % key[::-1],
+    )
+    for key in (_USAGE, _MODEL_KEY)
+}
 _STREAM_OF_RESPONSE = re.compile(rb'"type"[ \t]*:[ \t]*"response\.')
 
 
@@ -270,16 +274,19 @@ def tokens_in(event: Mapping[str, object]) -> float:
 
 
 def _object_from(text: bytes, key: bytes, *, opening: bytes = b"{") -> dict[str, object] | None:
-    """Return the object that begins with the last such key of the level below `opening`; None: there is none."""
-    at = len(text)
-    for _ in range(TRIES):
-        at = text.rfind(key, 0, at)
-        if at < 0:
-            break
-        if not text[max(at - _BLANKS, 0) : at].rstrip().endswith(_BEFORE_KEY):
-            continue
-        if (found := _parsed(opening + text[at:])) is not None:
-            return found
+    """Return the object that begins with the last such key of the level below `opening`; None: there is none.
+
+    The text is read from its end, where no string is open, so that it takes one look however often the word is in it.
+    """
+    level, depth = opening.count(b"{"), 0
+    for found in _FROM_END[key].finditer(text[::-1]):
+        mark = found[0]
+        if mark in (b"}", b"]"):
+            depth += 1
+        elif mark in (b"{", b"["):
+            depth -= 1
+        elif mark.startswith(b":") and depth == level:
+            return _parsed(opening + text[len(text) - found.end() :])
     return None
 
 
