@@ -17,6 +17,7 @@ and streams that are resumed by the id of their last event.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import httpx2
@@ -70,6 +71,8 @@ from gateway.strict_json import StrictJsonError
 log = logging.getLogger("gateway")
 
 _FAREWELL_S: Final = 2.0
+#: How long calls wait for the standing stream: some servers answer it with their first event.
+_STANDS_S: Final = 0.5
 #: Tries to get a stream that broke off, or the standing one for the first time.
 _TRIES: Final = 2
 #: The shortest time between two of them.
@@ -159,13 +162,19 @@ class HttpDispatcher(Dispatcher[TransportContext]):
             del self._asked[key]
 
     async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
-        """Send a notification, and return once the server has accepted it; nothing is sent on a closed connection."""
+        """Send a notification, and return once the server has accepted it; nothing is sent on a closed connection.
+
+        Behind the one that ends the handshake, return once the standing stream is open: no change is missed then.
+        """
         message: Json = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             message["params"] = {**params}
         await self._told(written(message), self._headers(opts or {}))
         if method == "notifications/initialized" and self._sender.session is not None and not self._is_closed:
-            self._start(self._stand())
+            stands = asyncio.Event()
+            self._start(self._stand(stands.set))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stands.wait(), _STANDS_S)
 
     async def aclose(self) -> None:
         """End the connection, and the session at the server."""
@@ -290,16 +299,19 @@ class HttpDispatcher(Dispatcher[TransportContext]):
                 return answer
         raise MCPError(code=CONNECTION_CLOSED, message=f"{CLOSED}: its stream ended and was not resumed")
 
-    async def _stand(self) -> None:
+    async def _stand(self, stands: Callable[[], None]) -> None:
         """Read the standing stream of what the server sends of itself, if it offers one, and get it again and again.
 
-        What came while it was away is lost, unless the server gave its events ids.
+        `stands` is called once it is open, or is not to be had. What came while it was away is lost, unless the server
+        gave its events ids.
         """
         place, backoff, loop, was_had = Place(), Backoff(), asyncio.get_running_loop(), False
         tries = 0
         while (was_had or tries < _TRIES) and not self._is_closed:
             tries, began_s = tries + 1, loop.time()
-            if (answer := await self._stream(place)) is not None:
+            answer = await self._stream(place)
+            stands()
+            if answer is not None:
                 if was_had and not place.last_id:
                     await self._of_server.take(_CHANGED)
                 was_had = True

@@ -462,3 +462,20 @@ async def test_a_listing_that_breaks_off_ends_no_call(aiohttp_server: AiohttpSer
         await listed.until(lambda: len(lists) == 3)
         goes_on.set()
         assert await call == "hi" and stand.session.condition().state == "running"
+
+
+async def test_the_standing_stream_is_open_before_the_first_call(aiohttp_server: AiohttpServer) -> None:
+    """Else what the server sends meanwhile is lost, and servers that poll take it for the rest of a call."""
+    seen: list[str] = []
+
+    class Ordered(Asking):
+        async def answer(self, request: web.Request) -> web.StreamResponse:
+            message = await request.json() if request.method == "POST" else {}
+            seen.append(message.get("method", request.method))
+            return await super().answer(request)
+
+    server = Ordered(on="POST", pings=0, id_chars=1, takes=True)
+    async with stands_at(await _site(server, aiohttp_server)) as stand:
+        await stand.running()
+    handshake = seen.index("notifications/initialized")
+    assert seen[handshake : handshake + 3] == ["notifications/initialized", "GET", "tools/list"]
