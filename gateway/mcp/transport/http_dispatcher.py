@@ -254,13 +254,13 @@ class HttpDispatcher(Dispatcher[TransportContext]):
             raise MCPError(code=INTERNAL_ERROR, message=f"no token for it: {error}") from None
         except RedirectError as error:
             raise MCPError(code=INTERNAL_ERROR, message=str(error)) from None
-        self._check_session(answer)
+        if self._has_ended(answer):
+            answer.close()
+            raise NotRunError(SESSION_ENDED)
         return answer
 
     async def _refusal(self, answer: Answer, *, is_json: bool) -> MCPError:
         """Return the error of an answer with such a status: that of the server's own message, if there is one."""
-        if answer.status == 404 and self._sender.session is not None:
-            return NotRunError(SESSION_ENDED)
         try:
             message = await read_message(await answer.read()) if is_json else None
             if is_answer(message) and "error" in message:  # servers that have not read the id write another one
@@ -385,12 +385,15 @@ class HttpDispatcher(Dispatcher[TransportContext]):
         except (httpx2.ReadError, IssuerError, RedirectError) as error:
             log.debug("a message to an MCP server is lost: %s", error)
         else:
-            self._check_session(answer)
+            self._has_ended(answer)
             answer.close()
 
-    def _check_session(self, answer: Answer) -> None:
-        if answer.status == 404 and self._sender.session is not None:
+    def _has_ended(self, answer: Answer) -> bool:
+        """Return whether the server has ended the session, by its answer to a message. The connection ends with it."""
+        is_over = answer.status == 404 and self._sender.session is not None
+        if is_over:
             self._end(SESSION_ENDED)
+        return is_over
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

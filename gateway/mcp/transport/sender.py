@@ -20,10 +20,9 @@ from gateway.mcp.types import Endpoint
 
 #: Redirects that are followed in the life of a connection.
 REDIRECTS: Final = 5
-#: By method: those with other statuses would be sent again as a GET.
-_REDIRECTED: Final = {"GET": (301, 302, 303, 307, 308)}
-_KEEPS_METHOD: Final = (307, 308)
+#: The statuses of redirects. By those that do not keep the method, only a GET is sent again.
 _LEADS_AWAY: Final = (301, 302, 303, 307, 308)
+_KEEPS_METHOD: Final = (307, 308)
 #: Headers of the protocol, and of HTTP, that each request sets.
 _OURS: Final = {
     "accept",
@@ -104,7 +103,7 @@ class Sender:
             if is_call:
                 raise RedirectError("it redirects the call, which is not sent again, as it may have run")
             place = _place_within(self._url, location)
-            if place is None or answer.status not in _REDIRECTED.get(method, _KEEPS_METHOD):
+            if place is None or not (method == "GET" or answer.status in _KEEPS_METHOD):
                 raise RedirectError(
                     f"it redirects to {_shown(self._url, location)}, which is not followed: write the address of the "
                     "server itself in url"
