@@ -35,5 +35,5 @@ def test_a_cost_of_a_day_fits_a_store() -> None:
     ],
 )
 def test_a_model_is_that_of_a_glob_in_any_letter_case(model: str, pattern: str, fits: bool) -> None:
-    """What else an upstream takes for its name is for the operator to write."""
+    """Other spellings that an upstream takes for the name are for the operator to write."""
     assert is_model_of(model, pattern) is fits

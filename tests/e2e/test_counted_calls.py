@@ -127,7 +127,7 @@ USAGE_SAID = json.dumps({"choices": [], "usage": {"prompt_tokens": 5000, "comple
 async def test_a_try_that_breaks_off_counts_beside_the_one_in_its_place(
     broken: Answer, tokens: int, estimated: bool
 ) -> None:
-    """What its upstream said, or an estimate: it was paid for."""
+    """With the tokens that its upstream said, or an estimate: it was paid for."""
     async with counting(broken, says("Fine."), upstream=TWICE) as world:
         assert (await world.chat()).text == "Fine."
         found = await counted(world)
@@ -211,7 +211,7 @@ async def test_an_estimate_counts_all_that_a_model_writes_and_all_that_it_is_ask
 
 
 async def test_an_answer_of_one_object_that_breaks_off_counts_by_its_bytes() -> None:
-    """Nobody can read the half of it."""
+    """The half of it cannot be read."""
     half = b'{"choices": [{"message": {"content": "' + b"x" * 4000
 
     async def breaks_off(peer: Peer) -> None:

@@ -1,4 +1,4 @@
-"""What a client has repeated in an answer does not hide the usage of it."""
+"""Words that a client has repeated in an answer, which do not hide its usage."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What passes between a session and its server over HTTP, in both directions."""
+"""The messages between a session and its server over HTTP, in both directions."""
 
 import asyncio
 import json
@@ -104,16 +104,21 @@ async def test_a_server_may_ask_as_long_as_it_takes_the_answers(aiohttp_server: 
 
 
 class Retracting(Asking):
-    """It cancels each of its requests but the first, whose answer it takes when it has sent all."""
+    """It cancels each of its requests but the first, whose answer it takes when all that it sent was read."""
 
     def __init__(self, *, mib: int) -> None:
         super().__init__(on="GET", pings=1, id_chars=1, takes=True)
         self._mib = mib
-        self.has_sent = asyncio.Event()
+        self._lists = 0
+        self.is_read = asyncio.Event()  # all that it sent: its client lists the tools again for the last of it
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        if request.method == "POST" and "method" not in await request.json():
-            await self.has_sent.wait()
+        method = (await request.json()).get("method", "answer") if request.method == "POST" else ""
+        if method == "answer":
+            await self.is_read.wait()
+        self._lists += method == "tools/list"
+        if self._lists == 2:
+            self.is_read.set()
         return await super().answer(request)
 
     async def _stream(
@@ -129,7 +134,7 @@ class Retracting(Asking):
             over = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
             for message in (ping, over):
                 await response.write(b"data: %b\n\n" % json.dumps(message).encode())
-        self.has_sent.set()
+        await response.write(b'data: {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}\n\n')
         await asyncio.Event().wait()
         return response
 
@@ -139,7 +144,7 @@ async def test_requests_that_a_server_cancels_do_not_count(aiohttp_server: Aioht
     server = Retracting(mib=80)
     async with stands_at(await _site(server, aiohttp_server), accept_limit_s=3600) as stand:
         await stand.running()
-        await asyncio.wait_for(server.has_sent.wait(), 120)
+        await asyncio.wait_for(server.is_read.wait(), 120)
         assert await stand.said("echo") == "hi"
         assert stand.session.condition().state == "running" and server.answers == 1
 

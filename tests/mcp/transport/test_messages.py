@@ -198,7 +198,7 @@ async def test_an_event_of_too_many_lines_is_an_error() -> None:
 
 @pytest.mark.parametrize("kind", ["title", "key", "error", "request"])
 async def test_a_text_that_is_too_long_for_any_use_is_cut(kind: str) -> None:
-    """What it stands in is still too large, so that it is left out where that is bounded."""
+    """The value around it is still too large, so that it is left out where that is bounded."""
     long = "x" * (3 * TEXT_CHARS)
     message = {
         "title": {"id": 1, "result": {"tools": [{"name": "a", "title": long}, {"name": "b", "title": "short"}]}},

@@ -1,4 +1,4 @@
-"""What comes of a request over HTTP."""
+"""The outcome of a request over HTTP."""
 
 from typing import Any
 

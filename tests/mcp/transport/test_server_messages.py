@@ -1,4 +1,4 @@
-"""What a server sends of itself over HTTP: in its order, whatever its form."""
+"""Messages that a server sends of itself over HTTP: in their order, whatever their form."""
 
 import asyncio
 from collections.abc import Mapping
