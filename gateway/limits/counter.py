@@ -1,6 +1,8 @@
 """One counter as a worker sees it: requests and tokens of the last minute, and what is under way, in all workers.
 
 Each request counts, so what stays the same within a tick is kept: its bounds, its place, and the sums of the window.
+Where a lot of room is left, the only worker takes some places ahead, so that the next requests need not look
+(`Limiter.admit`). What is left of them is given back before anybody looks at the sums.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,9 +20,23 @@ Sums: TypeAlias = tuple[int, int, int]
 Rows: TypeAlias = tuple[memoryview, tuple[memoryview, ...]]
 #: The most that one tick of one worker counts. More in a quarter of a second is counted as this.
 MOST: Final = (1 << 31) - 1
+#: So many places are taken ahead, at most. A tick with fewer requests before has none.
+AHEAD: Final = 32
+#: One of so many places that are left may be taken ahead.
+ENOUGH: Final = 100
 #: Less than any sums.
 _LEAST: Final[Sums] = (-1, -1, -1)
 _RINGS: Final[Mapping[Kind, int]] = {"requests": REQUESTS, "tokens": TOKENS}
+
+
+class Due:
+    """The `tokens` that requests of one `tick` of a counter used beyond what they reserved, until it is corrected."""
+
+    __slots__ = ("tick", "tokens")
+
+    def __init__(self, tick: int) -> None:
+        self.tick = tick
+        self.tokens = 0
 
 
 class Counter:
@@ -33,7 +49,6 @@ class Counter:
     __slots__ = (
         "_at",
         "_clock",
-        "_ends_s",
         "_is_open",
         "_mine",
         "_older_requests",
@@ -42,8 +57,11 @@ class Counter:
         "_tick_requests",
         "_tick_tokens",
         "_waits",
+        "ahead",
+        "ahead_tokens",
+        "due",
+        "ends_s",
         "others",
-        "tick",
         "under_way",
     )
 
@@ -52,12 +70,16 @@ class Counter:
     others: tuple[memoryview, ...]
     #: The requests of this worker that are under way. The others have to be told when it changes (`tell`).
     under_way: int
+    #: The end of the latest tick in which this worker counted or looked, in seconds of the clock.
+    ends_s: float
 
     def __init__(self, opened: Callable[["Counter"], Rows], clock: Callable[[], float]) -> None:
         self._opened = opened
         self._clock = clock
-        #: The number of the latest tick in which this worker counted or looked.
-        self.tick = -TICKS
+        #: What requests of that tick owe.
+        self.due = Due(-TICKS)
+        #: Requests that are counted in that tick, and tokens, but are not made yet.
+        self.ahead = self.ahead_tokens = 0
         self._at = REQUESTS
         # Of this worker in the latest tick. Nobody else writes to its row.
         self._tick_requests = self._tick_tokens = 0
@@ -68,20 +90,22 @@ class Counter:
 
     def close(self) -> None:
         """Have no rows until it is used again."""
+        self.give_back_ahead()
         self._mine, self.others = _NO_ROW, ()
         self._is_open = False
-        self._ends_s = float("-inf")
+        self.ends_s = float("-inf")
 
     def is_unused(self, since_s: float) -> bool:
         """Return whether this worker has nothing under way, and has neither counted nor looked since then."""
-        return self._is_open and not self.under_way and self._ends_s <= since_s
+        return self._is_open and not self.under_way and self.ends_s <= since_s
 
     def take(self, requests: int, tokens: int, now_s: float, most: Sums = _LEAST) -> Sums | None:
         """Count requests as made and as under way, and tokens as used.
 
         Return the sums with them, if one to which they add is more than `most`; None: they have room.
         """
-        if now_s >= self._ends_s:
+        self.give_back_ahead()
+        if now_s >= self.ends_s:
             self._turn(now_s)
         mine, at = self._mine, self._at
         most_present, most_made, most_used = most
@@ -100,7 +124,16 @@ class Counter:
             present, made, used = self._with_others(present, made, used)
         if present > most_present or made > most_made or used > most_used:
             return self._sums()
+        if self._tick_requests >= AHEAD and not self.others:
+            self._take_ahead(tokens, most_made - made, most_used - used)
         return None
+
+    def give_back_ahead(self) -> None:
+        """Give back what is left of the places that were taken ahead."""
+        ahead, tokens = self.ahead, self.ahead_tokens
+        if ahead or tokens:
+            self.ahead = self.ahead_tokens = 0
+            self._count(-ahead, -tokens)
 
     def tell(self) -> None:
         """Let the others see what is under way."""
@@ -109,22 +142,24 @@ class Counter:
     def correct(self, requests: int, tokens: int, tick: int) -> None:
         """Correct what was counted in a tick. Of what left the window since, only more than was thought counts."""
         now_s = self._clock()
-        if now_s >= self._ends_s:
+        if now_s >= self.ends_s:
             self._turn(now_s)
-        at = self._at
-        if self.tick - tick >= TICKS:
+        if requests > 0 or tokens > 0:
+            self.give_back_ahead()
+        now = self.due.tick
+        if now - tick >= TICKS:
             requests, tokens = max(requests, 0), max(tokens, 0)
-        elif tick != self.tick:
+        elif tick != now:
             at = REQUESTS + tick % TICKS
             self._older_requests += self._change(at, requests)
             self._older_tokens += self._change(at + TICKS, tokens)
             return
-        self._tick_requests += self._change(at, requests)
-        self._tick_tokens += self._change(at + TICKS, tokens)
+        self._count(requests, tokens)
 
     def used(self, kind: Kind, now_s: float) -> int:
         """Return what was made or used in the window."""
-        if now_s >= self._ends_s:
+        self.give_back_ahead()
+        if now_s >= self.ends_s:
             self._turn(now_s)
         _, made, used = self._sums()
         return made if kind == "requests" else used
@@ -185,13 +220,26 @@ class Counter:
         mine[at] = changed = min(max(known + by, 0), MOST)
         return changed - known
 
+    def _count(self, requests: int, tokens: int) -> None:
+        """Count more in the latest tick, or less."""
+        self._tick_requests += self._change(self._at, requests)
+        self._tick_tokens += self._change(self._at + TICKS, tokens)
+
+    def _take_ahead(self, tokens: int, room: int, room_tokens: int) -> None:
+        """Take places ahead, for requests that use so many tokens each, from the room that is left."""
+        ahead = min(room // ENOUGH, AHEAD)
+        ahead_tokens = min(ahead * tokens, room_tokens // ENOUGH, MOST - self._tick_tokens)
+        if ahead and ahead_tokens >= tokens:
+            self._count(ahead, ahead_tokens)
+            self.ahead, self.ahead_tokens = ahead, ahead_tokens
+
     def _sums(self) -> Sums:
         made, used = self._older_requests + self._tick_requests, self._older_tokens + self._tick_tokens
         return self._with_others(self.under_way, made, used)
 
     def _with_others(self, present: int, made: int, used: int) -> Sums:
         """Return sums with the latest of the others: they may still write to two ticks."""
-        tick, at = self.tick, self._at
+        tick, at = self.due.tick, self._at
         before = REQUESTS + (tick - 1) % TICKS
         for row in self.others:
             present += row[NOW]
@@ -206,6 +254,7 @@ class Counter:
 
     def _turn(self, now_s: float) -> None:
         """Begin a tick: clear the places of those that have left the window, and sum up the others' once."""
+        self.give_back_ahead()
         if not self._is_open:
             self._open()
         tick, mine = int(now_s / TICK_S), self._mine
@@ -213,8 +262,8 @@ class Counter:
             at = REQUESTS + passed % TICKS
             mine[at] = mine[at + TICKS] = 0
         mine[LAST] = tick
-        self.tick, self._at = tick, REQUESTS + tick % TICKS
-        self._ends_s = (tick + 1) * TICK_S
+        self.due, self._at = Due(tick), REQUESTS + tick % TICKS
+        self.ends_s = (tick + 1) * TICK_S
         self._tick_requests, self._tick_tokens = mine[self._at], mine[self._at + TICKS]
         first, last = tick - TICKS + 1, tick - 2
         self._older_requests = sum(mine[REQUESTS:TOKENS].tolist()) - self._tick_requests

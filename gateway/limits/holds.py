@@ -4,20 +4,20 @@ A hold is a list of places. It has no class, because each request has one, and a
 without a call.
 """
 
-from collections import defaultdict
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
+    from gateway.limits.counter import Due
     from gateway.limits.rule import Meter
 
 #: The outcome of a passthrough request without room in its limits.
 LIMITED: Final = "limited"
-#: A request's place in a rule: the meter, the tick in which it was taken, the tokens that are reserved (None: they do
-#: not count), and the requests that are under way with it: one, or none.
-Place: TypeAlias = "tuple[Meter, int, int | None, int]"
+#: A request's place in a rule: the meter, what the tick owes in which it was taken, the tokens that are reserved (None:
+#: they do not count), and the requests that are under way with it: one, or none.
+Place: TypeAlias = "tuple[Meter, Due, int | None, int]"
 Hold: TypeAlias = list[Place]
-#: What is used beyond what was reserved, in a meter and a tick of it.
-Owed: TypeAlias = "defaultdict[tuple[Meter, int], int]"
+#: What is owed, by meters. It may be there twice.
+Owed: TypeAlias = "list[tuple[Meter, Due]]"
 
 
 def leave(hold: Hold) -> bool:
@@ -38,17 +38,19 @@ def leave(hold: Hold) -> bool:
 
 def owe(hold: Hold, used: int) -> Owed:
     """Return what is to be corrected, after so many tokens were used."""
-    owed: Owed = defaultdict(int)
-    for meter, tick, reserved, _ in hold:
+    owed: Owed = []
+    for meter, due, reserved, _ in hold:
         if reserved is not None:
-            owed[meter, tick] += used - reserved
+            due.tokens += used - reserved
+            owed.append((meter, due))
     return owed
 
 
 def settle(owed: Owed, used: float, requests: int = 1) -> None:
     """Correct what was reserved for some requests, and take into the means that each `used` so many tokens."""
-    for (meter, tick), tokens in owed.items():
-        meter.settle(tick, tokens)
+    for meter, due in owed:
+        tokens, due.tokens = due.tokens, 0
+        meter.settle(due.tick, tokens)
     if used:
         for meter in {meter for meter, _ in owed}:
             meter.learn(used, requests)
@@ -73,13 +75,13 @@ def give_back(hold: Hold, outcome: str, tokens: int | None = None) -> None:
 def withdraw(hold: Hold) -> None:
     """Take back all that was taken: a limit refuses the request, which so uses nothing. Idempotent."""
     leave(hold)
-    for meter, tick, reserved, requests in hold:
-        meter.correct(-requests, -(reserved or 0), tick)
+    for meter, due, reserved, requests in hold:
+        meter.correct(-requests, -(reserved or 0), due.tick)
     hold.clear()
 
 
 def unreserve(hold: Hold) -> None:
     """Reserve no tokens, and settle none."""
-    for number, (meter, tick, reserved, requests) in enumerate(hold):
-        meter.correct(0, -(reserved or 0), tick)
-        hold[number] = meter, tick, None, requests
+    for number, (meter, due, reserved, requests) in enumerate(hold):
+        meter.correct(0, -(reserved or 0), due.tick)
+        hold[number] = meter, due, None, requests

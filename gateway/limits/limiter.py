@@ -120,8 +120,19 @@ class Limiter:
                         wanted = tokens
                     if wanted > most:  # it would never fit, so it waits for an empty window
                         wanted = most
+                if (
+                    meter.ahead
+                    and (left := meter.ahead_tokens - wanted) >= 0
+                    and (under_way := meter.under_way + requests) <= rule.most[0]
+                    and now_s < meter.ends_s
+                ):
+                    meter.ahead -= requests
+                    meter.ahead_tokens = left
+                    meter.under_way = under_way
+                    hold.append((meter, meter.due, wanted or None, requests))
+                    continue
                 sums = meter.take(requests, wanted, now_s, rule.most)
-                hold.append((meter, meter.tick, wanted or None, requests))
+                hold.append((meter, meter.due, wanted or None, requests))
                 if sums is not None and (over := rule.over(sums, now_s, wanted, requests)) is not None:
                     self._note(over, now_s)
                     if not rule.allowance.soft:
@@ -143,12 +154,12 @@ class Limiter:
         Raises GatewayError (rate_limit_exceeded) if there is no room; the places stay, for `withdraw`.
         """
         now_s = self._clock()
-        for number, (rule, (meter, tick, reserved, requests)) in enumerate(zip(rules, hold, strict=True)):
+        for number, (rule, (meter, due, reserved, requests)) in enumerate(zip(rules, hold, strict=True)):
             wanted = min(tokens, rule.most_tokens)
             if reserved is None or wanted <= reserved:
                 continue
-            meter.correct(0, wanted - reserved, tick)
-            hold[number] = meter, tick, wanted, requests
+            meter.correct(0, wanted - reserved, due.tick)
+            hold[number] = meter, due, wanted, requests
             if rule.allowance.soft or meter.used("tokens", now_s) <= rule.most_tokens:
                 continue
             self._catch_up()

@@ -50,8 +50,7 @@ def test_requests_that_are_settled_together_count_as_if_one_by_one() -> None:
             one.workers.clock.advance(0.3)
         hold = held.taken(20)
         leave(hold)
-        for at, tokens in owe(hold, used).items():
-            owed[at] += tokens
+        owed += owe(hold, used)
         end(other.taken(20), used)
     settle(owed, 347 / 3, 3)
     for later_s in (0.0, 59.7, 0.3, 0.3):

@@ -5,7 +5,6 @@ of all that is read here, but of what it cannot read: an answer with a number th
 nested deeper than a thousand times. Import this module only where answers are read, for it loads the decoder's library.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -57,7 +56,7 @@ def read_all(accounts: Iterable["MeteredAccounting"]) -> None:
     plan: Plan | None = None
     model: str | None = None
     requests = asked = cached = answered = reasoning = 0
-    owed: Owed = defaultdict(int)
+    owed: Owed = []
     for account in accounts:
         try:
             answer = _decode(account.beginning[-account.sent_bytes :])
@@ -72,7 +71,7 @@ def read_all(accounts: Iterable["MeteredAccounting"]) -> None:
                 account.read_late()
                 continue
             _record(plan, model, requests, (asked, cached, answered, reasoning), owed)
-            plan, model, owed = its_plan, its_model, defaultdict(int)
+            plan, model, owed = its_plan, its_model, []
             requests = asked = cached = answered = reasoning = 0
         requests += 1
         asked += its_asked
@@ -87,9 +86,11 @@ def read_all(accounts: Iterable["MeteredAccounting"]) -> None:
         if told is not None and (its_reasoning := told.reasoning_tokens):
             reasoning += its_reasoning if its_reasoning < its_answered else its_answered
         if (hold := account.hold) is not None:
-            for meter, tick, reserved, _ in hold:
+            for meter, due, reserved, _ in hold:
                 if reserved is not None:
-                    owed[meter, tick] += its_asked + its_answered - reserved
+                    if not due.tokens:
+                        owed.append((meter, due))
+                    due.tokens += its_asked + its_answered - reserved
     _record(plan, model, requests, (asked, cached, answered, reasoning), owed)
 
 

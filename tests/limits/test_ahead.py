@@ -1,0 +1,127 @@
+"""Places that a worker takes ahead where there is a lot of room: nobody sees a difference, and a crash loses none."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.contracts.allowance import Allowance
+from gateway.errors import GatewayError
+from gateway.limits.counter import AHEAD
+from gateway.limits.holds import Hold, end, leave, owe, settle, withdraw
+
+from .limiting import Workers, caller
+
+KEY = {"requests_per_minute": 4000, "tokens_per_minute": 60_000, "concurrent": 300}
+#: Another rule of the same requests, with figures of its own.
+TEAM = Allowance(requests_per_minute=5000, tokens_per_minute=50_000, concurrent=400)
+
+
+class Worker:
+    """The only worker in use, of so many."""
+
+    def __init__(self, places: int) -> None:
+        self.workers = Workers(places, tenants={"team": TEAM})
+        self.limiter = self.workers.limiters[0]
+        self.rules = self.limiter.of_caller(caller(**KEY))
+        self.open: list[Hold] = []
+        self.left: list[Hold] = []
+
+    def admits(self, requests: int, tokens: int | None) -> list[str]:
+        """What became of so many requests."""
+        became = []
+        for _ in range(requests):
+            try:
+                self.open.append(self.limiter.admit(self.rules, tokens))
+            except GatewayError as error:
+                became.append(error.message)
+            else:
+                became.append("admitted")
+        return became
+
+    def end(self, how: str, requests: int, used: int) -> None:
+        """End the oldest requests, or settle those that have left already."""
+        if how == "settle":
+            for hold in self.left:
+                settle(owe(hold, used), used)
+            self.left.clear()
+            return
+        for hold in self.open[:requests]:
+            if how == "leave":
+                leave(hold)
+                self.left.append(hold)
+            elif how == "withdraw":
+                withdraw(hold)
+            else:
+                end(hold, used)
+        del self.open[:requests]
+
+    def seen(self) -> Sequence[tuple[str, float]]:
+        return [(one.limit, one.used) for one in self.limiter.used(self.rules)]
+
+
+admits = st.tuples(st.just("admit"), st.integers(1, 200), st.sampled_from((None, 1, 20, 300)))
+ends = st.tuples(
+    st.sampled_from(("end", "leave", "settle", "withdraw")), st.integers(1, 200), st.sampled_from((0, 5, 15, 900))
+)
+moves = st.tuples(st.sampled_from(("wait", "look")), st.sampled_from((1, 3, 40, 597, 603)), st.just(0))
+
+
+@settings(max_examples=60)
+@given(st.lists(st.one_of(admits, ends, moves), max_size=40))
+def test_a_worker_alone_admits_what_one_with_others_does(done: list[tuple[str, int, int | None]]) -> None:
+    """With others it looks each time. Other numbers of requests and tokens, two rules, and figures that change."""
+    alone, beside = Worker(1), Worker(2)
+    for what, number, tokens in done:
+        if what == "admit":
+            assert alone.admits(number, tokens) == beside.admits(number, tokens)
+        elif what == "look":
+            assert alone.seen() == beside.seen()
+        elif what == "wait":
+            for one in (alone, beside):
+                one.workers.clock.advance(number / 10)
+        else:
+            for one in (alone, beside):
+                one.end(what, number, tokens or 0)
+    assert alone.seen() == beside.seen()
+
+
+def test_a_worker_alone_admits_all_that_fit_and_no_more() -> None:
+    limiter = Workers().limiters[0]
+    rules = limiter.of_caller(caller(requests_per_minute=20_000))
+    admitted = 0
+    for _ in range(30_000):
+        try:
+            limiter.admit(rules)
+        except GatewayError:
+            break
+        admitted += 1
+    assert admitted == 20_000
+
+
+def test_what_a_dead_worker_had_made_stays_made() -> None:
+    """And of what it had taken ahead no more than that: a hundredth of the room, and no more than `AHEAD`."""
+    workers = Workers()
+    who = caller(requests_per_minute=20_000)
+    limiter = workers.limiters[0]
+    rules = limiter.of_caller(who)
+    for _ in range(AHEAD + 3):
+        limiter.admit(rules)
+    successor = workers.limiter(0)
+    (requests,) = (one.used for one in successor.used(successor.of_caller(who)) if one.limit == "requests_per_minute")
+    assert AHEAD + 3 <= requests <= 2 * AHEAD + 3
+
+
+def test_lower_figures_count_from_the_next_request() -> None:
+    """Also where places were taken ahead by the higher ones."""
+    workers = Workers()
+    limiter = workers.limiters[0]
+    rules = limiter.of_caller(caller(requests_per_minute=20_000))
+    for _ in range(AHEAD + 3):
+        limiter.admit(rules)
+    lower = limiter.of_caller(caller(requests_per_minute=AHEAD + 4))
+    limiter.admit(lower)
+    with pytest.raises(GatewayError) as refused:
+        limiter.admit(lower)
+    assert refused.value.code == "rate_limit_exceeded"
