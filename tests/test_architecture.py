@@ -117,7 +117,6 @@ ALONE = {
     "gateway/text/memory_requests.py": "handed on to plugins by the door",
     "gateway/text/memory_words.py": "handed on to plugins by the door",
     "gateway/text/unask.py": "what people type, beside the other phrases",
-    "gateway/usage/kept.py": "what of an answer its usage is read from, beside that",
     "gateway/tools/native.py": "tools in the API's own format, beside the catalog",
 }
 FILE_LINES, FUNCTION_LINES = 400, 60

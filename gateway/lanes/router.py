@@ -266,7 +266,7 @@ class Router:
         if recorded is None:
             return None
         makes = may_make(head.method, has_body=head.has_body)
-        return meter_of(recorded, makes=makes, path=path)
+        return meter_of(recorded, self._unread.undecoded, makes=makes, path=path)
 
     def _plan_for(
         self, head: RequestHead, target: bytes, cut: int, route: Route, plain: bytes, group: Group, member: Member

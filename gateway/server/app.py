@@ -203,6 +203,7 @@ class Gateway:
         """End all tasks, connections and services at once. Idempotent."""
         for listener in self._listeners.values():
             listener.stop()
+        self._shared.unread.finish()
         ending = tuple(self._tasks)
         for task in ending:
             task.cancel()

@@ -1,8 +1,6 @@
-"""The beginning and the end of an answer, kept in bounded memory while it passes, and decoded if it is compressed."""
+"""The beginning and the end of an answer, kept in bounded memory while it passes."""
 
-import zlib
-from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from gateway.usage.answers import names_model
 
@@ -11,16 +9,6 @@ from gateway.usage.answers import names_model
 HEAD_BYTES: Final = 4096
 LONG_HEAD_BYTES: Final = 65536
 TAIL_BYTES: Final = 32768
-#: Decoded at a time. An answer that grows more than so many times, beyond a megabyte, is not decoded to its end: it
-#: would hold up all others.
-STEP_BYTES: Final = 65536
-#: Taken of a compressed piece at a time: each member of gzip copies what stands behind it.
-PART_BYTES: Final = 4096
-MOST_GROWTH: Final = 100
-FREE_BYTES: Final = 1 << 20
-_GZIP, _ZLIB, _RAW = 31, 15, -15
-#: The first byte of each member of gzip.
-_MEMBER = b"\x1f"
 #: It tells nothing but the encoding, and no parser wants it.
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -94,97 +82,3 @@ class Kept:
 def _wanted_of(pieces: list[bytes]) -> int:
     """Return how much of a beginning is kept."""
     return HEAD_BYTES if names_model(b"".join(pieces)[:HEAD_BYTES]) else LONG_HEAD_BYTES
-
-
-class Decoder(Protocol):
-    """A decompressor of the standard library's kind."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unconsumed_tail(self) -> bytes: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int = 0, /) -> bytes: ...
-
-
-class Decoding:
-    """Decodes a compressed answer into `kept`, in bounded steps. Where it cannot, the rest is left out.
-
-    Members of gzip follow each other (RFC 1952 section 2.2); zeros behind them are padding.
-    """
-
-    __slots__ = ("_came", "_decoder", "_grown", "_kept", "_leave_out", "_new")
-
-    def __init__(self, kept: Kept, new: Callable[[], Decoder]) -> None:
-        self._leave_out: Callable[[int], None] | None = None  # takes the lengths of what is not decoded
-        self._kept = kept
-        self._new = new
-        self._decoder = new()
-        self._came = self._grown = 0
-
-    def keep(self, piece: bytes) -> None:
-        """Take the next piece."""
-        if not self._came and self._new is _zlib and not _has_zlib_header(piece):
-            self._decoder = zlib.decompressobj(_RAW)  # RFC 9110 section 8.4.1.2: some send deflate without its wrapper
-        self._came += len(piece)
-        most = FREE_BYTES + MOST_GROWTH * self._came
-        for start in range(0, len(piece), PART_BYTES):
-            part = piece[start : start + PART_BYTES]
-            while part and self._leave_out is None:
-                part = self._behind(part) if self._decoder.eof else self._decode(part, most=most)
-            if self._leave_out is not None:
-                self._leave_out(len(part))
-
-    def _decode(self, part: bytes, *, most: int) -> bytes:
-        """Return what stands behind the member, or what is not decoded: the answer may be no larger than `most`."""
-        decoder, kept = self._decoder, self._kept
-        try:
-            while not decoder.eof:
-                decoded = decoder.decompress(part, STEP_BYTES)
-                self._grown += len(decoded)
-                if self._grown > most:
-                    raise zlib.error("it grows too much")
-                kept.keep(decoded)
-                part = decoder.unconsumed_tail
-                if not part and len(decoded) < STEP_BYTES:
-                    break
-        except zlib.error:
-            self._leave_out = kept.give_up
-            return part
-        return decoder.unused_data
-
-    def _behind(self, part: bytes) -> bytes:
-        """Return the next member, which begins now, or what is none."""
-        if self._new is _gzip:
-            part = part.lstrip(b"\0")
-            if part.startswith(_MEMBER):
-                self._decoder = self._new()
-                return part
-        if part:
-            self._leave_out = self._kept.pass_over
-        return part
-
-
-def _gzip() -> Decoder:
-    return zlib.decompressobj(_GZIP)
-
-
-def _zlib() -> Decoder:
-    return zlib.decompressobj(_ZLIB)
-
-
-def _has_zlib_header(piece: bytes) -> bool:
-    return not piece or (piece[0] & 15 == 8 and piece[0] >> 4 <= 7)  # RFC 1950 section 2.2
-
-
-_DECODERS: Final = {b"gzip": _gzip, b"x-gzip": _gzip, b"deflate": _zlib}
-
-
-def keeper_of(kept: Kept, coding: bytes) -> Callable[[bytes], None]:
-    """Return what takes the pieces of an answer with this Content-Encoding. What cannot be decoded is left out."""
-    coding = coding.strip().lower()
-    if coding in (b"", b"identity"):
-        return kept.keep
-    new = _DECODERS.get(coding)
-    return Decoding(kept, new).keep if new is not None else lambda piece: kept.give_up(len(piece))

@@ -2,7 +2,8 @@
 
 A copy of the payload passes by (`teed.py`), of which the beginning and the end are kept (`gateway.usage.kept`). They
 are read once, when the account of the transaction is closed: that happens exactly once, however the transaction ends.
-A short answer that comes whole with its head waits for others, to be read with them (`unread.py`).
+A short answer that comes whole with its head waits for others, to be read with them (`unread.py`), and a compressed one
+until it is decoded (`gateway.usage.decoding`): if megabytes of it are not, no more is read of it meanwhile.
 
 Two ways cost less, because nearly all answers take them. One that comes whole with its head is kept as the bytes that
 came, and read from there. Of a stream whose chunks go past the splice (`UpstreamConnection.relay`), the last ones are
@@ -13,6 +14,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from types import MappingProxyType
 from typing import Final
@@ -32,7 +34,8 @@ from gateway.lanes.spelling import may_end_with
 from gateway.lanes.transaction import Client, Clients
 from gateway.limits.holds import give_back, leave, owe, settle
 from gateway.usage.answers import SHORT_BYTES, name_of, of_stream, of_whole, text_tokens
-from gateway.usage.kept import Kept, keeper_of
+from gateway.usage.decoding import Decoding, Undecoded, decoding_of, is_plain
+from gateway.usage.kept import Kept
 from gateway.usage.tokens import BYTES_A_TOKEN, Recorded, Tokens, Usage
 
 #: Chunks of a stream that are kept as they pass; each is shorter than 2 KiB.
@@ -48,21 +51,23 @@ class Meter:
     """The way to the usage of a plan's requests.
 
     `reads`: the answer may say it. What it does not say is estimated: `asks` and `answers`, the input and the output.
+    `undecoded` are the compressed answers of the worker.
     """
 
     recorded: Recorded
+    undecoded: Undecoded
     reads: bool
     asks: bool
     answers: bool
 
 
-def meter_of(recorded: Recorded, *, makes: bool, path: bytes) -> Meter:
+def meter_of(recorded: Recorded, undecoded: Undecoded, *, makes: bool, path: bytes) -> Meter:
     """Return the meter of requests to a path, however that is spelled: an upstream may read it as we do not.
 
     `makes`: they may make tokens (`may_make`). GET may repeat an answer that was counted.
     """
     answers = makes and may_end_with(path, _ANSWERS)
-    return Meter(recorded, makes, answers or (makes and may_end_with(path, _NO_TEXT)), answers)
+    return Meter(recorded, undecoded, makes, answers or (makes and may_end_with(path, _NO_TEXT)), answers)
 
 
 class MeteredAccounting(Accounting):
@@ -70,6 +75,7 @@ class MeteredAccounting(Accounting):
 
     asked_model = ""  # that the request names, where its upstream is chosen by that
     kept: Kept | None = None
+    decoding: Decoding | None = None  # of the answer, if it is compressed
 
     def __init__(self, plan: Plan, client: Client, began: float) -> None:
         # Each request makes one and asks for its hold, so this neither calls the base class nor looks there for it.
@@ -103,6 +109,11 @@ class MeteredAccounting(Accounting):
             self._record(Usage(rejected=True))
         elif not meter.reads or not self.sent_at:
             self._record(Usage(cut=not is_whole))
+        elif self._waits():
+            if self.hold is not None:
+                leave(self.hold)
+            self.read_late(cut=not is_whole)
+            return
         else:
             self.read(cut=not is_whole)
         if self.hold is not None:
@@ -115,9 +126,16 @@ class MeteredAccounting(Accounting):
             usage, model = usage._replace(asked=True), self.asked_model
         return self._record(usage, model)
 
-    def read_late(self) -> None:
-        """Read the answer after it has waited, and settle what was reserved for its request."""
-        used = self.read()
+    def read_late(self, *, cut: bool = False) -> None:
+        """Read the answer after it has waited, and settle what was reserved for its request.
+
+        That is later still if it is compressed, and not decoded yet.
+        """
+        if self._waits():
+            assert self.decoding is not None
+            self.decoding.when_done(partial(self.read_late, cut=cut))
+            return
+        used = self.read(cut=cut)
         if self.hold is not None:
             settle(owe(self.hold, used), used)
 
@@ -150,20 +168,34 @@ class MeteredAccounting(Accounting):
 
     def _answer(self) -> tuple[bytes, bytes | None, int]:
         """Return the beginning and the end of the answer, or all of it and None, and its length."""
-        kept = self.kept
+        kept = self._kept_of_beginning()
         if kept is None:
-            start = len(self.beginning) - self.sent_bytes
-            body = self.beginning[start:]
-            if body.startswith(b"{"):
-                return body, None, len(body)
-            kept, keep = self.begin(_coding_in(self.beginning[:start]))
-            keep(body)
+            body = self.beginning[len(self.beginning) - self.sent_bytes :]
+            return body, None, len(body)
         return *kept.ends(), kept.length
 
-    def begin(self, coding: bytes) -> tuple[Kept, Callable[[bytes], None]]:
-        """Begin to keep an answer with this Content-Encoding. Return where, and what takes its pieces."""
+    def _waits(self) -> bool:
+        """Return whether the answer is compressed, and not decoded yet."""
+        self._kept_of_beginning()
+        return self.decoding is not None and self.decoding.waits
+
+    def _kept_of_beginning(self) -> Kept | None:
+        """Return what is kept, also of an answer that came whole with its head; None: one of JSON, kept as it came."""
+        if self.kept is None:
+            start = len(self.beginning) - self.sent_bytes
+            if not self.beginning.startswith(b"{", start):
+                self.begin(_coding_in(self.beginning[:start]))(self.beginning[start:])
+        return self.kept
+
+    def begin(self, coding: bytes) -> Callable[[bytes], None]:
+        """Begin to keep an answer with this Content-Encoding. Return what takes its pieces."""
         self.kept = kept = Kept()
-        return kept, keeper_of(kept, coding)
+        meter = self.plan.meter
+        assert meter is not None
+        self.decoding = decoding_of(kept, coding, meter.undecoded)
+        if self.decoding is not None:
+            return self.decoding.keep
+        return kept.keep if is_plain(coding) else lambda piece: kept.give_up(len(piece))
 
 
 class Metering(Splice):
@@ -192,7 +224,7 @@ class Metering(Splice):
         return teed_body_of(head, keep, payload_only=payload_only)
 
     def _begin_to_keep(self, coding: bytes) -> Callable[[bytes], None]:
-        _, self._tee = self._account.begin(coding)
+        self._tee = self._account.begin(coding)
         self._is_plain = not coding
         return self._tee
 
@@ -201,6 +233,16 @@ class Metering(Splice):
         upstream = self._upstream
         if upstream is not None and upstream.relay is not None and self._tee is not None:
             upstream.relay = self._relaying()
+        if upstream is not None and self._is_late():
+            upstream.yield_turn(self._is_late)
+
+    def _is_late(self) -> bool:
+        """Return whether no more of the answer should be read before some of it is decoded."""
+        decoding = self._account.decoding
+        if decoding is None or self._upstream is None or not decoding.is_late:
+            return False
+        self._moved = None  # the upstream may not go on, so it is not silent
+        return True
 
     def _relaying(self) -> Callable[[bytes], None]:
         """Return what takes whole chunks: their last ones are enough if the beginning of the answer is there."""

@@ -9,6 +9,7 @@ from asyncio import AbstractEventLoop
 from typing import TYPE_CHECKING, Final
 
 from gateway.lanes.plan import Plan
+from gateway.usage.decoding import Undecoded
 from gateway.usage.tokens import Usage
 
 if TYPE_CHECKING:
@@ -25,13 +26,15 @@ class Unread:
     """The accounts whose answers wait, in `waiting`. Used on one event loop only.
 
     Whoever adds one reads them all when they are `MOST`, or soon (`read_soon`), unless that `is_timed` already.
+    `undecoded` are those that are compressed, and not decoded yet.
     """
 
-    __slots__ = ("is_timed", "waiting")
+    __slots__ = ("is_timed", "undecoded", "waiting")
 
     def __init__(self) -> None:
         self.waiting: list[MeteredAccounting] = []
         self.is_timed = False
+        self.undecoded = Undecoded()
 
     def read_soon(self, loop: AbstractEventLoop) -> None:
         """Read all answers that wait, in a moment."""
@@ -47,6 +50,11 @@ class Unread:
 
         waiting, self.waiting = self.waiting, []
         read_all(waiting)
+
+    def finish(self) -> None:
+        """Read all answers, also those that are not decoded yet, because the worker ends."""
+        self.read()
+        self.undecoded.finish()
 
     def _read_in_time(self) -> None:
         self.is_timed = False
