@@ -58,8 +58,9 @@ class Plan:
     configuration adds to passthrough is a class of its own, and costs nothing where the router does not choose it.
     `endpoint` is the name of the endpoint in its upstream, and `ways` are those to all of them; None: the request can
     go to this one only. `by_model`: the body says which ways; the plan itself then only says how to read the request.
-    `meter` is for the usage, and `unread` are the answers that wait to be read for it; None: those of this request do
-    not wait. `admission` is for the limits, `trace` for traces.
+    `gathers`: its requests take places that others want, so a body of at most so many bytes is whole before one begins;
+    None: they take none. `meter` is for the usage, and `unread` are the answers that wait to be read for it; None:
+    those of this request do not wait. `admission` is for the limits, `trace` for traces.
     """
 
     splice: "type[Splice]"
@@ -89,6 +90,7 @@ class Plan:
     endpoint: str | None
     ways: "Ways | None" = None
     by_model: "ModelWays | None" = None
+    gathers: int | None = None
     meter: "Meter | None" = None
     unread: "Unread | None" = None
     admission: "Admission | None" = None

@@ -41,6 +41,7 @@ https://www.rfc-editor.org/rfc/rfc9110#section-8.6
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 
 from gateway.contracts.caller import Caller
 from gateway.errors import GatewayError
@@ -82,10 +83,14 @@ _LENGTH_FIELD = b"\r\ncontent-length: "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """The times that a client may take, in seconds (configuration: `limits`)."""
+    """The times that a client may take, in seconds (configuration: `limits`).
+
+    `body_rate` is the least of a body that holds places which others want, in bytes a second.
+    """
 
     head_s: float = 10.0
     body_idle_s: float = 60.0
+    body_rate: int = 8 << 10
     write_s: float = 60.0
     keepalive_s: float = 75.0
 
@@ -220,18 +225,31 @@ class Router:
             return Ways(group, first, make, twice=twice, sticky=sticky)
 
         if route.by_model and (head.length or head.chunked):
-            plan = self._first_allowed(make, (group, *(served for served, _ in self._served)))
+            groups = (group, *(served for served, _ in self._served))
+            plan = self._gathering(self._first_allowed(make, groups), groups, by_model=True)
             plan = replace(plan, splice=_kind(ByModel, plan.meter), by_model=ModelWays(group, self._served, ways_to))
             return self._limited(plan, is_open=limiter is not None and limiter.has_targets)
         if group.plain:
             own = () if limiter is None else limiter.of_upstream(group.name)
-            return self._limited(make(group, group.members[0]), own)
+            return self._limited(self._gathering(make(group, group.members[0]), (group,)), own)
         ways = ways_to(group)
-        plan = ways.to(group, group.members[0])
+        plan = self._gathering(ways.to(group, group.members[0]), (group,))
         kind = Balanced if group.rules.hedge_s is None else Hedging
         plan = replace(plan, splice=_kind(kind, plan.meter), ways=ways)
         has_more = limiter is not None and any(limiter.has_upstream(one.name) for one in (group, *ways.fallbacks))
         return self._limited(plan, is_open=has_more)
+
+    def _gathering(self, plan: Plan, groups: Sequence[Group], *, by_model: bool = False) -> Plan:
+        """Return the plan with how much of a body is held, where its requests take places that others want.
+
+        `groups` are the upstreams that they may be for, `by_model`: by the models that their bodies name.
+        """
+        reached = {*groups, *chain.from_iterable(group.fallbacks for group in groups)}
+        takes = any(group.has_places for group in reached)
+        if not takes and self._limiter is not None:
+            names = (group.name for group in reached)
+            takes = self._limiter.shares(plan.caller, names, by_model=by_model)
+        return replace(plan, gathers=groups[0].kept_bytes) if takes else plan
 
     def _limited(self, plan: Plan, rules: Sequence[Rule] = (), *, is_open: bool = False) -> Plan:
         """Return the plan with the limits of its requests: those of the caller, and `rules`.

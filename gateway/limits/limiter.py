@@ -69,6 +69,14 @@ class Limiter:
         own = (caller.bounds.limits, self._tenants.get(caller.tenant))
         return self._target_tokens or any(map(_counts_tokens, own))
 
+    def shares(self, caller: Caller, upstreams: Iterable[str], *, by_model: bool) -> bool:
+        """Return whether a request takes something that others want: places, or tokens that are reserved.
+
+        That is in the limits of its tenant, of these upstreams, and of models where the body says which one it is for.
+        """
+        models = self._models.values() if by_model else ()
+        return any(map(_is_taken, (self._tenants.get(caller.tenant), *map(self._upstreams.get, upstreams), *models)))
+
     def of_caller(self, caller: Caller) -> tuple[Rule, ...]:
         """Return the rules of a key and its tenant. Raises GatewayError (overloaded) if one cannot be counted."""
         rules: list[Rule] = []
@@ -212,6 +220,13 @@ class Limiter:
             does = "and refuses nothing, being soft" if is_soft else "and refuses requests"
             value = getattr(rule.allowance, over.limit)
             log.warning("the limit %s: %s of the %s %r is reached, %s", over.limit, value, rule.scope, rule.name, does)
+
+
+def _is_taken(allowance: Allowance | None) -> bool:
+    """Return whether a request under way leaves less for others."""
+    if allowance is None or allowance.soft:
+        return False
+    return allowance.concurrent is not None or allowance.tokens_per_minute is not None
 
 
 def _counts_tokens(allowance: Allowance | None) -> bool:

@@ -131,6 +131,16 @@ class Group:
         return alone and rules.breaker is None and rules.retry is None and rules.hedge_s is None
 
     @property
+    def has_places(self) -> bool:
+        """Return whether one of its endpoints bounds the requests under way."""
+        return any(member.most is not None for member in self.members)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Return the longest request body that is held or kept; without retries as by default."""
+        return (self.rules.retry or RetryRules()).body_bytes
+
+    @property
     def has_room(self) -> bool:
         """Return whether another request may wait in the queue."""
         return self.rules.queue is not None and len(self.queue) < self.rules.queue.size

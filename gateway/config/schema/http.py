@@ -63,9 +63,20 @@ class Limits(Section):
         default=60.0,
         description=("Longest pause of a client within its body; it must also send at least 100 bytes a second."),
     )
+    body_rate: Annotated[int, sized(100, 1 << 30)] = Field(
+        default=8 << 10,
+        description=(
+            "Least bytes a second, apart from pauses within `body_idle`, of a body that holds places which others "
+            "want: at an endpoint, or in limits of an upstream, a model or a tenant. Bodies within `retry.body` hold "
+            "none."
+        ),
+    )
     write: Duration = Field(
         default=60.0,
-        description="Longest time in which a client reads nothing of its response, as far as the kernel reports it.",
+        description=(
+            "Longest time in which a client reads nothing of its response, as far as the kernel reports it; it must "
+            "also read 512 bytes a second."
+        ),
     )
     keepalive: Duration = Field(default=75.0, description="Longest idle time of a client connection between requests.")
     drain: DurationOrZero = Field(default=30.0, description="Time that requests get to finish when the gateway stops.")

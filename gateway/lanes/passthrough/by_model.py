@@ -4,16 +4,12 @@ The body is held until its model is known, or until there is none in the part th
 on as any other. No byte of it is changed. A second reader takes the chunk framing off for the look, and nothing else.
 """
 
-from typing import Final
-
 from gateway.errors import GatewayError
 from gateway.http.body import BodyError, ChunkedBody
 from gateway.lanes.passthrough.hedging import Hedging
 from gateway.lanes.passthrough.model_field import LIMIT_BYTES, ModelField, model_of
-from gateway.lanes.passthrough.pace import too_slow
+from gateway.lanes.passthrough.sending import CONTINUE
 from gateway.lanes.transaction import SENDING
-
-CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class ByModel(Hedging):
@@ -79,8 +75,5 @@ class ByModel(Hedging):
         self._go_ways(ways, pieces, model=model)
 
     def sweep(self, now: float) -> None:
-        if self._field is not None and self._body_late(now):
-            limit_s = self._client.listener.router.timeouts.body_idle_s
-            self._overdue("body", too_slow(limit_s), code="request_timeout")
-        else:
+        if self._field is None or not self._end_if_late(now):
             super().sweep(now)

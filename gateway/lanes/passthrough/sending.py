@@ -2,19 +2,24 @@
 
 Invariants: the framing of a body is checked before it goes on; nothing piles up: a client whose body cannot go on is
 paused; a request goes out a second time only over a fresh connection, if it is repeatable and nothing was answered.
+
+A request that takes places which others want (`Plan.gathers`) begins when its body is whole, or longer than is held:
+until then it is no reason to keep anybody out. From then on its body has to keep up `limits.body_rate`.
 """
 
 import asyncio
 from time import perf_counter
+from typing import Final
 
 from gateway.errors import GatewayError
 from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
 from gateway.lanes.passthrough.accounting import Accounting
-from gateway.lanes.passthrough.pace import BodyPace
+from gateway.lanes.passthrough.pace import LEAST_RATE, BodyPace
 from gateway.lanes.plan import Plan
 from gateway.lanes.transaction import SENDING, Client
 from gateway.upstream.connection import HIGH_WATER_BYTES, UpstreamConnection
 
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 #: An upload pauses for so long when its upstream begins to answer, so that the answer is read first.
 EARLY_ANSWER_S = 0.005
 
@@ -33,6 +38,8 @@ class Sending:
     _invited = False  # to send its body (100 Continue)
     _moved: float | None = None  # loop time at which something last moved; None: since the last sweep
     _pace: BodyPace | None = None  # from the first sweep that finds the body unfinished
+    _least_rate = LEAST_RATE
+    _gathering: bytes | None = None  # the digits of a request that has not begun, while its body is held
     _accounts: type[Accounting] = Accounting
 
     def __init__(self, client: Client, plan: Plan, began: float) -> None:
@@ -50,6 +57,9 @@ class Sending:
             if (fed := self._feed_request(body)) is None:
                 return
             body = fed
+            if plan.gathers is not None and self._request is not None:
+                self._gather(digits, body, length=length, most_bytes=plan.gathers)
+                return
         elif len(body) > length:
             client.hold(body[length:])
             body = body[:length]
@@ -57,6 +67,25 @@ class Sending:
         self._length = length or len(body)
         self._begin(digits, body)
         self._account.request_started()
+
+    def _gather(self, digits: bytes, body: bytes, *, length: int, most_bytes: int) -> None:
+        """Hold the request until its body is whole, or longer than `most_bytes`."""
+        self._gathering, self._pending, self._length = digits, [body], length
+        self._account.received_bytes = len(body)
+        if self._plan.expects_continue and not body:
+            self._invited = True  # nobody else can invite what is held
+            self._client.write(CONTINUE)
+        self._account.request_started()
+        self._begin_if_here(digits, most_bytes)
+
+    def _begin_if_here(self, digits: bytes, most_bytes: int) -> None:
+        """Begin a request that is held, if enough of its body is here."""
+        if self._request is not None and self._account.received_bytes <= most_bytes:
+            return
+        body, self._pending, self._gathering = b"".join(self._pending), [], None
+        self._length = self._length or len(body)
+        self._least_rate = self._client.listener.router.timeouts.body_rate
+        self._begin(digits, body)
 
     def _begin(self, digits: bytes, body: bytes) -> None:
         """Send the head and what is here of the body, over an idle connection or a new one."""
@@ -81,7 +110,9 @@ class Sending:
         self._moved = None
         if self._upstream is None:
             self._pending.append(fed)
-            if sum(map(len, self._pending)) > HIGH_WATER_BYTES:
+            if self._gathering is not None and self._plan.gathers is not None:
+                self._begin_if_here(self._gathering, self._plan.gathers)
+            elif sum(map(len, self._pending)) > HIGH_WATER_BYTES:
                 self._client.pause(SENDING)
         elif self._pending or (self._answer is None and self._upstream.stale()):
             # An early answer waits to be read, perhaps with the end of its connection behind it. Writing into that end
@@ -179,7 +210,7 @@ class Sending:
         elif self._upstream_full or self._waits_to_be_invited:
             self._pace.excuse(now)
         else:
-            return self._pace.late(now, idle_s=limit_s, received_bytes=received)
+            return self._pace.late(now, idle_s=limit_s, received_bytes=received, least_rate=self._least_rate)
         return False
 
     # The other half.

@@ -329,6 +329,8 @@ class Splice(Sending):
 
     def sweep(self, now: float) -> None:
         if self._upstream is None or self._client.blocked_since is not None:
+            if self._gathering is not None:
+                self._end_if_late(now)
             return  # connecting has a deadline of its own, and so has a client that does not read
         self._take_back()
         if self._moved is None:
@@ -336,18 +338,23 @@ class Splice(Sending):
         waited, endpoint = now - self._moved, self._plan.pool.endpoint
         uploading = self._answer is None and self._request is not None
         # While the upload goes on, the upstream owes nothing yet: the client's pace is what is measured.
-        if uploading and self._body_late(now):
-            limit_s = self._client.listener.router.timeouts.body_idle_s
-            self._overdue("body", too_slow(limit_s), code="request_timeout")
-        elif uploading and not (self._upstream_full or self._waits_to_be_invited):
+        if uploading and (self._end_if_late(now) or not (self._upstream_full or self._waits_to_be_invited)):
             return
-        elif self._answer is None and not self._upstream_full:
+        if self._answer is None and not self._upstream_full:
             if waited > endpoint.first_byte_s:
                 self._overdue(
                     "first_byte", f"Upstream {endpoint.name!r} did not answer within {endpoint.first_byte_s:g} s."
                 )
         elif waited > endpoint.idle_s:
             self._overdue("idle", f"Upstream {endpoint.name!r} was silent for {endpoint.idle_s:g} s.")
+
+    def _end_if_late(self, now: float) -> bool:
+        """End the transaction if the client takes too long over its body. Return whether it does."""
+        late = self._body_late(now)
+        if late:
+            limit_s = self._client.listener.router.timeouts.body_idle_s
+            self._overdue("body", too_slow(limit_s, self._least_rate), code="request_timeout")
+        return late
 
     def _overdue(self, deadline: str, message: str, *, code: str = "upstream_timeout") -> None:
         self._client.listener.metrics.deadlines[deadline] += 1

@@ -159,6 +159,7 @@ def _timeouts(settings: Settings) -> Timeouts:
     return Timeouts(
         head_s=limits.head_timeout,
         body_idle_s=limits.body_idle,
+        body_rate=limits.body_rate,
         write_s=limits.write,
         keepalive_s=limits.keepalive,
     )

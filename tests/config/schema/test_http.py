@@ -14,6 +14,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         "concurrent": None,
         "head_timeout": 10.0,
         "body_idle": 60.0,
+        "body_rate": 8192,
         "write": 60.0,
         "keepalive": 75.0,
         "drain": 30.0,

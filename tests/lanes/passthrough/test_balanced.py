@@ -281,7 +281,7 @@ async def test_a_client_that_leaves_frees_its_place_wherever_it_was() -> None:
 
 
 async def test_whoever_waits_gets_the_next_place() -> None:
-    """And its body, which came meanwhile, whole."""
+    """And its body, which came meanwhile, whole: it is longer than what is held."""
     go_on = asyncio.Event()
 
     async def slowly(peer: Peer) -> None:
@@ -290,7 +290,7 @@ async def test_whoever_waits_gets_the_next_place() -> None:
             await go_on.wait()
             await peer.send(ok())
 
-    async with several(slowly, each={"concurrent": 1}, queue={"wait": "2m"}) as up:
+    async with several(slowly, each={"concurrent": 1}, queue={"wait": "2m"}, retry={"body": 500}) as up:
         body = b"x" * 300_000
         async with client_of(up.gateway) as first, client_of(up.gateway) as second:
             await first.send(chat())

@@ -333,10 +333,13 @@ async def test_what_makes_nothing_takes_no_tokens(method: bytes) -> None:
 @pytest.mark.parametrize("by_model", [False, True])
 @pytest.mark.parametrize("of", ["keys", "upstream", "models"])
 async def test_a_chunked_body_reserves_tokens_as_it_comes(of: str, *, by_model: bool) -> None:
-    """Whose limit it is: a body without a length is refused in the middle, and the model never has it whole."""
+    """Whose limit it is: a body without a length is refused in the middle, and the model never has it whole.
+
+    One that is held, up to `retry.body`, reserves once it is whole.
+    """
     limits, said = {"tokens_per_minute": 1000}, serve(answer(200, b'{"usage": {"prompt_tokens": 900}}'))
     settings: dict[str, object] = {"passthrough": {"by_model": by_model or of == "models"}, "keys": keys()}
-    rules: dict[str, object] = {}
+    rules: dict[str, object] = {"retry": {"body": 10}}
     if of == "keys":
         settings["keys"] = keys(**limits)
     elif of == "models":

@@ -146,6 +146,7 @@ def test_limits_arrive() -> None:
         "concurrent": 12,
         "head_timeout": "1s",
         "body_idle": "2s",
+        "body_rate": "5KiB",
         "write": "3s",
         "keepalive": "4s",
     }
@@ -154,6 +155,7 @@ def test_limits_arrive() -> None:
         assert (found.limits.connections, found.limits.concurrent) == (11, 12)
         times = found.timeouts
         assert (times.head_s, times.body_idle_s, times.write_s, times.keepalive_s) == (1, 2, 3, 4)
+        assert times.body_rate == 5120
 
 
 def test_the_admin_address_has_our_pages_and_nothing_else() -> None:

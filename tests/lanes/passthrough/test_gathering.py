@@ -1,0 +1,230 @@
+"""A body that is slow to come holds no place that others want, over the wire."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import pytest
+from functional.several import CHAT, Several, several
+from functional.through import FINE, ask, breathe, client_of, error_of, get, listener_of, post, post_chunked
+from gateways import exchange, key, until
+
+from gateway.testing.local import LocalGateway
+from gateway.testing.peer import Peer
+from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head
+
+SLOW, OTHER = b"X-Gateway-Key: sk-slow", b"X-Gateway-Key: sk-other"
+BODY = b'{"model": "m", "messages": []}'
+KEYS: Sequence[dict[str, object]] = [
+    {**key("sk-slow"), "name": "slow", "tenant": "t"},
+    {**key("sk-other"), "name": "other", "tenant": "t"},
+]
+LENGTH = post(BODY, CHAT, SLOW)
+CHUNKED = post_chunked(chunk(BODY[:9]) + chunk(BODY[9:]) + LAST_CHUNK, CHAT, SLOW)
+ONE: dict[str, object] = {"concurrent": 1}
+BY_MODEL = {"passthrough": {"by_model": True}}
+
+#: Places that others want: rules of the upstream, and more of the configuration.
+PLACES: dict[str, tuple[dict[str, object], dict[str, object]]] = {
+    "endpoint": ({"each": ONE}, {}),
+    "endpoint, queue": ({"each": ONE, "queue": {"size": 5, "wait": "1s"}}, {}),
+    "endpoint, hedged": ({"each": ONE, "hedge": "1h", "retry": {}}, {}),
+    "endpoint, by model": ({"each": ONE}, BY_MODEL),
+    "upstream": ({"limits": ONE}, {}),
+    "upstream, by model": ({"limits": ONE}, BY_MODEL),
+    "model": ({}, {"limits": {"models": {"m": ONE}}, **BY_MODEL}),
+    "tenant": ({}, {"limits": {"tenants": {"t": ONE}}}),
+}
+
+
+def sweep(gateway: LocalGateway, later_s: float) -> None:
+    """Look at the deadlines as if it were so much later."""
+    listener = listener_of(gateway)
+    for connection in list(listener.connections):
+        connection.sweep(listener.clock() + later_s)
+
+
+@pytest.mark.parametrize("usage", [False, True])
+@pytest.mark.parametrize("slow", [LENGTH, CHUNKED], ids=["length", "chunked"])
+@pytest.mark.parametrize("place", PLACES)
+async def test_others_get_in_while_a_body_comes(place: str, slow: bytes, usage: bool) -> None:
+    """It takes its place when it is whole, and arrives as it was sent."""
+    rules, more = PLACES[place]
+    settings = {"keys": KEYS, "usage": {"enabled": usage}, **more}
+    async with several([FINE] * 3, settings=settings, **rules) as up, client_of(up.gateway) as client:
+        await client.send(slow[:-9])
+        await breathe()
+        assert (await ask(up.gateway, post(BODY, CHAT, OTHER))).status == 200
+        await client.send(slow[-9:])
+        assert (await client.read_response()).status == 200
+        assert up.endpoints[0].requests[-1].raw_body == slow[slow.index(b"\r\n\r\n") + 4 :]
+        assert up.inflight == [0]
+
+
+async def test_a_body_that_is_awaited_reserves_no_tokens() -> None:
+    """It may never come."""
+    limits = {"tokens_per_minute": 1000}
+    async with several([FINE] * 2, limits=limits) as up, client_of(up.gateway) as client:
+        await client.send(get(CHAT, b"Content-Length: 100000", method=b"POST") + BODY)
+        await breathe()
+        assert (await ask(up.gateway, post(BODY, CHAT))).status == 200
+
+
+async def test_a_key_waits_for_itself() -> None:
+    """Its own limit keeps nobody else out, so its body goes on as it comes."""
+    keys = [{**KEYS[0], "limits": ONE}]
+    async with several([FINE] * 2, settings={"keys": keys}) as up, client_of(up.gateway) as client:
+        await client.send(LENGTH[:-9])
+        await up.endpoints[0].wait_connections(1)
+        assert (await ask(up.gateway, LENGTH)).status == 429
+        await client.send(LENGTH[-9:])
+        assert (await client.read_response()).status == 200
+
+
+async def test_a_client_is_invited_to_send_what_is_held() -> None:
+    """By the gateway, and once."""
+
+    async def invites(peer: Peer) -> None:
+        begun = await peer.read_head()
+        await peer.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        await peer.finish_request(begun)
+        await peer.send(answer(200, b"fine"))
+
+    async with several(invites, each=ONE) as up, client_of(up.gateway) as client:
+        request = post(BODY, CHAT, b"Expect: 100-continue")
+        await client.send(request[: -len(BODY)])
+        assert (await client.read_head()).startswith(b"HTTP/1.1 100 ")
+        assert not up.endpoints[0].connections
+        await client.send(BODY)
+        response = await client.read_response()
+        assert (response.status, response.informational) == (200, ())
+        assert up.endpoints[0].requests[0].raw_body == BODY
+
+
+async def test_a_held_body_that_stops_is_late() -> None:
+    """As any other: it needs 100 bytes a second, and no more, for it holds nothing."""
+    async with several(FINE, each=ONE) as up, client_of(up.gateway) as client:
+        await client.send(post(b"x" * 10_000, CHAT)[:-9_000])
+        await breathe()
+        for later_s in (0.0, 50.0):
+            sweep(up.gateway, later_s)
+        await client.send(b"x" * 6_000)
+        await breathe()
+        for later_s in (100.0, 109.0):
+            sweep(up.gateway, later_s)
+        await breathe()
+        assert client.n_received == 0
+        sweep(up.gateway, 111.0)
+        response = await client.read_response()
+        assert (response.status, error_of(response)["code"]) == (408, "request_timeout")
+        assert "100 bytes a second" in error_of(response)["message"]
+        assert not up.endpoints[0].connections and up.inflight == [0]
+
+
+async def test_a_client_that_leaves_meanwhile_leaves_nothing() -> None:
+    """No place, and no request."""
+    async with several(FINE, each=ONE) as up:
+        async with client_of(up.gateway) as client:
+            await client.send(LENGTH[:-9])
+            await breathe()
+        await until(lambda: not listener_of(up.gateway).connections)
+        assert up.inflight == [0] and listener_of(up.gateway).inflight == 0
+        assert not up.endpoints[0].connections
+
+
+async def _long(up: Several, client: Peer, *, sent: int = 2_000) -> None:
+    """Send so much of a long body, whose request then has its place."""
+    await client.send(post(b"x" * 1_000_000, CHAT)[: sent - 1_000_000])
+    await until(lambda: up.inflight == [1])
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+async def test_a_long_body_goes_on_as_it_comes(framing: str) -> None:
+    """Once more of it is here than `retry.body`."""
+    long = b"x" * 300_000
+    request = post(long, CHAT) if framing == "length" else post_chunked(chunk(long) + LAST_CHUNK, CHAT)
+    async with several(FINE, each=ONE, retry={"body": "64KiB"}) as up, client_of(up.gateway) as client:
+        await client.send(request[:60_000])
+        await breathe(20)
+        assert up.inflight == [0]
+        await client.send(request[60_000:100_000])
+        await until(lambda: up.inflight == [1])
+        await client.send(request[100_000:])
+        assert (await client.read_response()).status == 200
+        assert up.endpoints[0].requests[0].raw_body == request[request.index(b"\r\n\r\n") + 4 :]
+        assert up.inflight == [0]
+
+
+async def test_a_long_body_needs_the_rate_of_places() -> None:
+    """`limits.body_rate`: else it is ended, and its place is free."""
+    limits = {"limits": {"body_rate": "1KiB"}}
+    async with several(FINE, each=ONE, retry={"body": 1000}, settings=limits) as up, client_of(up.gateway) as client:
+        await _long(up, client)
+        for later_s in (0.0, 50.0):
+            sweep(up.gateway, later_s)
+        await client.send(b"x" * 30 * 1024)  # makes up for 30 s
+        await breathe(20)
+        for later_s in (51.0, 88.0):
+            sweep(up.gateway, later_s)
+        await breathe()
+        assert client.n_received == 0 and up.inflight == [1]
+        sweep(up.gateway, 92.0)
+        response = await client.read_response()
+        assert response.status == 408 and "1024 bytes a second (limits.body_rate)" in error_of(response)["message"]
+        assert up.inflight == [0]
+
+
+async def test_a_body_at_the_rate_of_places_is_never_late() -> None:
+    """However long it takes."""
+    limits = {"limits": {"body_rate": "1KiB"}}
+    async with several(FINE, each=ONE, retry={"body": 1000}, settings=limits) as up, client_of(up.gateway) as client:
+        await _long(up, client, sent=1_000_000 - 50 * 10_240)
+        for turn in range(50):
+            sweep(up.gateway, turn * 10.0)
+            await client.send(b"x" * 10_240)
+            await breathe(20)
+        assert (await client.read_response()).status == 200
+
+
+@pytest.mark.parametrize("piece", [1, 8_192])
+async def test_a_client_that_hardly_reads_gives_its_place_back(piece: int) -> None:
+    """A byte now and then, or a window: it is less than a reader's least rate, and holds the endpoint up."""
+
+    async def flood(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(head(200, [("Content-Length", "100000000")]))
+        with suppress(ConnectionError):
+            while True:
+                await peer.send(bytes(1 << 16), timeout_s=None)
+
+    async with several([flood, FINE], each=ONE) as up, client_of(up.gateway, rcvbuf=8192) as client:
+        await client.send(LENGTH)
+        (connection,) = listener_of(up.gateway).connections
+        await until(lambda: connection.blocked_since is not None)
+        assert up.inflight == [1]
+        for later_s in range(0, 500, 50):
+            if client.ended == "open":
+                with suppress(ConnectionError, EOFError):
+                    await client.discard(piece)
+                await breathe(20)
+            sweep(up.gateway, later_s)
+        assert up.inflight == [0]
+        assert (await ask(up.gateway, LENGTH)).status == 200
+
+
+async def test_a_request_without_a_body_is_as_it_was() -> None:
+    """It is whole."""
+    async with several(FINE, each=ONE) as up, client_of(up.gateway) as client:
+        assert (await exchange(client, get(b"/v1/models"))).status == 200
+
+
+async def test_requests_behind_a_held_one_keep_their_order() -> None:
+    """Also if they come with its end."""
+    async with several([FINE], each=ONE) as up, client_of(up.gateway) as client:
+        requests = [post(b'{"model": "m%d"}' % number, CHAT) for number in range(5)]
+        sent = b"".join(requests)
+        await client.send(sent[:-90])
+        await breathe()
+        await client.send(sent[-90:])
+        for _ in requests:
+            assert (await client.read_response()).status == 200
+        assert [request.raw_body for request in up.endpoints[0].requests] == [one[-15:] for one in requests]
