@@ -62,7 +62,7 @@ from gateway.upstream.connection import reset
 
 #: The kernel shows reading in pieces only: on loopback a window opens by up to 95 KB at once. So a client that reads
 #: may take as long over its next piece as over the last one at this rate, in bytes a second. Larger pieces count as
-#: this one.
+#: this one. Smaller ones come back at this rate, too: a piece now and then is no reason to hold an upstream up.
 LEAST_READ_RATE = 512
 SHOWN_AT_ONCE_BYTES = 131072
 #: Bytes of later (pipelined) requests that are held before reading is paused.
@@ -158,6 +158,7 @@ class ClientConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.blocked_since = self.listener.clock()
+        self._patience_s = max(self._patience_s, self.listener.router.timeouts.write_s)
         self._unread = -1  # not looked at yet
         if self.transaction is not None:
             self.transaction.client_full()
@@ -289,16 +290,18 @@ class ClientConnection(asyncio.Protocol):
             self._overdue()
 
     def _stalled(self, now: float) -> bool:
-        """Return whether the client has read nothing for too long. The kernel reports the unacknowledged bytes."""
+        """Return whether the client has read too little for too long. The kernel reports the unacknowledged bytes."""
         if self.blocked_since is None:
             return False
         queue = fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, b"\0\0\0\0")
         unread = int.from_bytes(queue, sys.byteorder) + self.transport.get_write_buffer_size()
         if unread < self._unread:
+            read_s = min(self._unread - unread, SHOWN_AT_ONCE_BYTES) / LEAST_READ_RATE
+            left_s = self.blocked_since + self._patience_s - now
+            self._patience_s = min(left_s + read_s, max(self.listener.router.timeouts.write_s, read_s))
             self.blocked_since = now
-            self._patience_s = min(self._unread - unread, SHOWN_AT_ONCE_BYTES) / LEAST_READ_RATE
         self._unread = unread
-        return now - self.blocked_since > max(self.listener.router.timeouts.write_s, self._patience_s)
+        return now - self.blocked_since > self._patience_s
 
     def _overdue(self) -> None:
         if self.deadline_name != "keepalive":
