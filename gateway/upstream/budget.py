@@ -1,7 +1,7 @@
 """The retry budget: requests sent again are at most a part of those that clients sent, so retries are never a storm.
 
 Counts fade: both are halved every 10 seconds. The bound then holds for the sums since the start as well, but for
-`ALWAYS`.
+`ALWAYS`, of which half comes back each time.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Final
 #: So often the counts are halved, in seconds.
 HALVED_EVERY_S: Final = 10.0
 #: So many may always be sent again within the time that counts: a part of few requests would be none.
-ALWAYS: Final = 10
+ALWAYS: Final = 20
 
 
 class RetryBudget:
@@ -33,16 +33,26 @@ class RetryBudget:
     @property
     def has_room(self) -> bool:
         """Return whether one may be sent again now."""
-        if (now_s := self._clock()) >= self._due_s:
-            self._fade(now_s)
-        return self._retries + 1 <= max(self._requests * self._part, ALWAYS if self._part else 0)
+        return self._has_room(1.0)
 
     def take(self) -> bool:
         """Count one that is sent again. Return False if there is no room: do not send it then."""
-        if not self.has_room:
+        return self._take(1.0)
+
+    def take_beside(self) -> bool:
+        """Count one that is sent beside another, as `take` does. The last half of the room is for those that failed."""
+        return self._take(0.5)
+
+    def _take(self, share: float) -> bool:
+        if not self._has_room(share):
             return False
         self._retries += 1
         return True
+
+    def _has_room(self, share: float) -> bool:
+        if (now_s := self._clock()) >= self._due_s:
+            self._fade(now_s)
+        return self._retries + 1 <= max(self._requests * self._part, ALWAYS if self._part else 0) * share
 
     def _fade(self, now_s: float) -> None:
         times = int((now_s - self._due_s) // HALVED_EVERY_S) + 1

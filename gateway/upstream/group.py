@@ -169,8 +169,13 @@ class Group:
     def choose(
         self, sticky: bytes, model: str | None, *, without: Collection[Member] = (), whole: bool = True
     ) -> Member | None:
-        """Return the endpoint for a request, or None: none can take it now. It has no place there yet."""
+        """Return the endpoint for a request, or None: none can take it now. It has no place there yet.
+
+        `without`: those that were asked already. Then one whose last answer was a failure comes last: each try counts.
+        """
         found = self.candidates(model, without=without, whole=whole)
+        if without:
+            found = [member for member in found if not member.breaker.is_failing] or found
         return choose(found, self.rules.balance, sticky) if found else None
 
     def busy(self, model: str | None, *, without: Collection[Member] = ()) -> bool:

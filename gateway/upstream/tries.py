@@ -210,7 +210,7 @@ class Tries:
         if not self._twice or self.group is not self.home or rules is None or self._sent >= rules.tries:
             return None
         member = self.home.choose(self.sticky, self.model, without=self._tried, whole=self.whole)
-        if member is None or not self.home.budget.take():
+        if member is None or not self.home.budget.take_beside():
             return None
         second = copy(self)  # `_tried` and `_unreached` are those of both
         second._chosen, second.pause_s, second._reason = None, 0.0, "hedge"

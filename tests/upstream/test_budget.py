@@ -18,12 +18,12 @@ def test_when_everything_fails_the_upstream_sees_a_fifth_more() -> None:
 
 
 def test_failures_after_a_good_time_stay_within_the_part_of_all() -> None:
-    """Whatever the rate of requests does."""
+    """Whatever the rate of requests does, while a part of it is more than the few that are always allowed."""
     rng, clock = random.Random(3), ManualClock()
     budget, again = RetryBudget(0.2, clock=clock), 0
     for requests in range(1, 5001):
         budget.requested()
-        clock.advance(rng.expovariate(50.0 if rng.random() < 0.5 else 2.0))
+        clock.advance(rng.expovariate(50.0 if rng.random() < 0.5 else 10.0))
         if rng.random() < 0.4:
             again += budget.take()
             assert again <= max(0.2 * requests, ALWAYS) + ALWAYS
@@ -44,3 +44,11 @@ def test_a_budget_of_nothing_is_none() -> None:
     budget = RetryBudget(0.0, clock=ManualClock())
     budget.requested()
     assert not budget.take()
+
+
+def test_requests_beside_others_leave_half_of_the_room_to_failures() -> None:
+    """They save time; a retry saves the request."""
+    budget = RetryBudget(0.2, clock=ManualClock())
+    assert [budget.take_beside() for _ in range(ALWAYS)] == [True] * (ALWAYS // 2) + [False] * (ALWAYS // 2)
+    assert [budget.take() for _ in range(ALWAYS // 2 + 1)] == [True] * (ALWAYS // 2) + [False]
+    assert not budget.take_beside()

@@ -27,9 +27,30 @@ def names(of: Group, reasons: list[str], *, twice: bool = True, **facts: object)
     return found
 
 
+def names_if(of: Group, *, failing: str, first: str) -> str:
+    """The endpoints that a request went to, if one always fails, and another one whenever it is asked first."""
+    tries, found = Tries(of, twice=True), ""
+    while (begun := tries.begin()) is not None:
+        found += begun.name
+        if not tries.again("reset" if begun.name == failing or found == first else "400"):
+            break
+    return found
+
+
 def test_another_endpoint_is_next_until_the_tries_are_used_up() -> None:
     """Each once, while there are others."""
     assert names(group("abcd", ManualClock(), retry=RETRY), ["reset"] * 9) == "abc"
+
+
+def test_an_endpoint_that_has_just_failed_is_the_last_to_be_asked_again() -> None:
+    """Each try counts. A first request takes its turn all the same, so that the breaker gets to know."""
+    of = group("abc", ManualClock(), retry=RETRY, breaker=BreakerRules(failures=100))
+    seen = set()
+    for number in range(30):
+        seen.add(names_if(of, failing="a", first="b"))
+        for _ in range(number % 3):
+            of.choose(b"", None)  # any endpoint may be the next one in turn
+    assert seen >= {"ac", "bc", "c"} and not any("a" in after for _, *after in seen)
 
 
 @pytest.mark.parametrize(
