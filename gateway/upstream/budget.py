@@ -1,7 +1,10 @@
 """The retry budget: requests sent again are at most a part of those that clients sent, so retries are never a storm.
 
-Counts fade: both are halved every 10 seconds. The bound then holds for the sums since the start as well, but for
+Counts fade: all are halved every 10 seconds. The bound then holds for the sums since the start as well, but for
 `ALWAYS`, of which half comes back each time.
+
+Requests whose endpoint gave up while it waited for their clients count apart, within the same bound: whoever sends
+slowly on purpose makes any number of them, and would leave nothing for others.
 """
 
 from collections.abc import Callable
@@ -16,12 +19,12 @@ ALWAYS: Final = 20
 class RetryBudget:
     """Counts of one upstream. `part` is the bound, such as 0.2; `clock` is monotonic, in seconds."""
 
-    __slots__ = ("_clock", "_due_s", "_part", "_requests", "_retries")
+    __slots__ = ("_awaited", "_clock", "_due_s", "_part", "_requests", "_retries")
 
     def __init__(self, part: float, *, clock: Callable[[], float]) -> None:
         self._part = part
         self._clock = clock
-        self._requests = self._retries = 0.0
+        self._requests = self._retries = self._awaited = 0.0
         self._due_s = clock() + HALVED_EVERY_S
 
     def requested(self) -> None:
@@ -30,33 +33,34 @@ class RetryBudget:
             self._fade(now_s)
         self._requests += 1
 
-    @property
-    def has_room(self) -> bool:
-        """Return whether one may be sent again now."""
-        return self._has_room(1.0)
+    def has_room(self, *, awaited: bool = False) -> bool:
+        """Return whether one may be sent again now. `awaited`: its endpoint waited for its client."""
+        return self._has_room(1.0, awaited=awaited)
 
-    def take(self) -> bool:
+    def take(self, *, awaited: bool = False) -> bool:
         """Count one that is sent again. Return False if there is no room: do not send it then."""
-        return self._take(1.0)
+        if not self.has_room(awaited=awaited):
+            return False
+        if awaited:
+            self._awaited += 1
+        else:
+            self._retries += 1
+        return True
 
     def take_beside(self) -> bool:
         """Count one that is sent beside another, as `take` does. The last half of the room is for those that failed."""
-        return self._take(0.5)
+        return self._has_room(0.5) and self.take()
 
-    def _take(self, share: float) -> bool:
-        if not self._has_room(share):
-            return False
-        self._retries += 1
-        return True
-
-    def _has_room(self, share: float) -> bool:
+    def _has_room(self, share: float, *, awaited: bool = False) -> bool:
         if (now_s := self._clock()) >= self._due_s:
             self._fade(now_s)
-        return self._retries + 1 <= max(self._requests * self._part, ALWAYS if self._part else 0) * share
+        retries = self._awaited if awaited else self._retries
+        return retries + 1 <= max(self._requests * self._part, ALWAYS if self._part else 0) * share
 
     def _fade(self, now_s: float) -> None:
         times = int((now_s - self._due_s) // HALVED_EVERY_S) + 1
         part = 0.5 ** min(times, 64)
         self._requests *= part
         self._retries *= part
+        self._awaited *= part
         self._due_s += times * HALVED_EVERY_S

@@ -163,14 +163,16 @@ class Tries:
         *,
         possible: bool = True,
         excused: bool = False,
+        awaited: bool = False,
         told_not: bool = False,
         pause_s: float | None = None,
     ) -> bool:
         """End a try without a good answer. Return whether another may follow: sleep `self.pause_s`, then `begin`.
 
         `reason` is `connect`, `reset`, `timeout` or a status. `possible`: the whole request is still here. `excused`: a
-        failure is not the endpoint's fault. It closed an idle connection, or its client was slow with the body.
-        `told_not`: `x-should-retry: false`. `pause_s`: how long the endpoint asked to be left alone.
+        failure is not the endpoint's fault: it closed an idle connection. `awaited`: neither is it, because the
+        endpoint waited for a client that is slow with the body; the budget counts such tries apart. `told_not`:
+        `x-should-retry: false`. `pause_s`: how long the endpoint asked to be left alone.
         """
         member, group = self.member, self.group
         if member is not None and pause_s is not None and _concerns_all(member, reason):
@@ -178,7 +180,7 @@ class Tries:
         fault = _fault(reason)
         if reason.isdigit() and fault is None:  # it answers, so others may ask it
             self.answered()
-        self.ended(failed=None if fault and excused else fault)
+        self.ended(failed=None if fault and (excused or awaited) else fault)
         if member is not None and reason == "connect":
             self._unreached.append(member)
         rules = self.home.rules.retry
@@ -187,14 +189,14 @@ class Tries:
         if not (self._twice or reason == "connect" or reason in NOTHING_DONE):
             return False
         is_bounded = reason != "connect"
-        if is_bounded and not self.home.budget.has_room:
+        if is_bounded and not self.home.budget.has_room(awaited=awaited):
             self.home.tally.refused["budget"] += 1
             return False
         found = self._next()
         if found is None:
             return False
         if is_bounded:
-            self.home.budget.take()
+            self.home.budget.take(awaited=awaited)
         self._reason, self._chosen = reason, found
         is_new = bool(self.passed_over) if found[1] is None else found[1] not in self._tried
         pause_s = min(PAUSE_S * 2.0 ** (len(self._tried) - 1), LONGEST_PAUSE_S)

@@ -43,7 +43,7 @@ def test_a_budget_of_nothing_is_none() -> None:
     """Also for the first few."""
     budget = RetryBudget(0.0, clock=ManualClock())
     budget.requested()
-    assert not budget.take()
+    assert not budget.take() and not budget.take(awaited=True)
 
 
 def test_requests_beside_others_leave_half_of_the_room_to_failures() -> None:
@@ -52,3 +52,13 @@ def test_requests_beside_others_leave_half_of_the_room_to_failures() -> None:
     assert [budget.take_beside() for _ in range(ALWAYS)] == [True] * (ALWAYS // 2) + [False] * (ALWAYS // 2)
     assert [budget.take() for _ in range(ALWAYS // 2 + 1)] == [True] * (ALWAYS // 2) + [False]
     assert not budget.take_beside()
+
+
+def test_requests_whose_clients_were_awaited_count_apart() -> None:
+    """Within the same bound, and they come back with the time, too."""
+    clock = ManualClock()
+    budget = RetryBudget(0.2, clock=clock)
+    for awaited in (True, False):
+        assert [budget.take(awaited=awaited) for _ in range(ALWAYS + 1)] == [True] * ALWAYS + [False]
+    clock.advance(3 * HALVED_EVERY_S)
+    assert budget.take(awaited=True) and budget.take()

@@ -176,7 +176,8 @@ class Balanced(Splice):
         follows = tries.again(
             reason,
             possible=pieces is not None,
-            excused=(self._stale and reason == "reset") or self._waits_for_client,
+            excused=self._stale and reason == "reset",
+            awaited=self._waits_for_client,
             told_not=head is not None and (head.value(b"x-should-retry") or b"").lower() == b"false",
             pause_s=self._wanted_pause(head),
         )

@@ -10,6 +10,8 @@ from gateway.lanes.passthrough import balanced
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import answer, head, ok, serve
 from gateway.testing.upstream import Script
+from gateway.upstream import budget
+from gateway.upstream.budget import ALWAYS
 
 BREAKER = {"failures": 1, "open": "10s"}
 LONG = post(b"x" * 100, CHAT, b"Connection: close")
@@ -87,3 +89,56 @@ async def test_a_whole_request_ejects_an_endpoint_however_late(
             await client.send(LONG)
             await client.wait_end()
         assert up.inflight == [0] and up.group.members[0].breaker.state(up.group.clock()) == "open"
+
+
+def fails(with_: bytes) -> Script:
+    """Gives a body up that is slow to come, by a reset, and answers a whole request with this."""
+
+    async def script(peer: Peer) -> None:
+        begun = await peer.read_head()
+        if b"Content-Length: 100\r\n" in begun:
+            await peer.read_exactly(50)
+            peer.reset()
+        else:
+            await peer.finish_request(begun)
+            await peer.send(with_)
+            peer.close()
+
+    return script
+
+
+@pytest.fixture
+def steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets nothing of the retry budget come back."""
+    monkeypatch.setattr(budget, "HALVED_EVERY_S", 3600.0)
+
+
+@pytest.mark.usefixtures("steady")
+async def test_slow_bodies_leave_others_their_retries(slow: Callable[[float], None]) -> None:
+    """They are sent again within a budget of their own, which is no larger."""
+    slow(0.0)
+    scripts = [fails(answer(503))] * 40, [fails(answer(200))] * 40
+    async with several(*scripts, breaker={"failures": 0}, retry={"tries": 2}) as up:
+        for _ in range(ALWAYS + 3):
+            async with client_of(up.gateway) as client:
+                await client.send(LONG[:SENT])
+                await client.wait_end()
+        tally = up.group.tally
+        assert (tally.retries, tally.refused) == ({"reset": ALWAYS}, {"budget": 3})
+        assert [(await ask(up.gateway, chat())).status for _ in range(4)] == [200] * 4
+        assert tally.retries["503"] and tally.refused == {"budget": 3}
+
+
+@pytest.mark.usefixtures("steady")
+async def test_others_leave_slow_bodies_their_retries(slow: Callable[[float], None]) -> None:
+    """An endpoint may go while they come."""
+    slow(0.0)
+    scripts = [fails(answer(503))] * 99, [fails(answer(503))] * 99
+    async with several(*scripts, breaker={"failures": 0}, retry={"tries": 2}) as up:
+        for _ in range(ALWAYS + 3):
+            assert (await ask(up.gateway, chat())).status == 503
+        assert up.group.tally.refused["budget"]
+        async with client_of(up.gateway) as client:
+            await client.send(LONG[:SENT])
+            await client.wait_end()
+        assert up.group.tally.retries["reset"] == 1
