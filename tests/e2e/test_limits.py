@@ -105,11 +105,11 @@ async def test_each_call_of_a_model_is_a_request_at_its_upstream(tmp_path: Path)
 
 
 async def test_another_spelling_of_a_model_is_no_way_around_its_limits() -> None:
-    """Many upstreams take any letter case, and blanks."""
+    """Many upstreams take any letter case, and blanks; a keyboard may write wide letters."""
     limits = {"models": {"llama3*": {"requests_per_minute": 1}}}
     async with talking(says("Hello."), limits=limits) as world:
-        names = ("llama3", "LLaMA3", " llama3", "Llama3:8B ")
-        assert [(await world.chat("Hello?", model=name)).status for name in names] == [200, 429, 429, 429]
+        names = ("llama3", "LLaMA3", " llama3", "Llama3:8B ", "\uff4clama3")
+        assert [(await world.chat("Hello?", model=name)).status for name in names] == [200, 429, 429, 429, 429]
 
 
 async def test_a_fallback_has_limits_of_its_own() -> None:
