@@ -332,7 +332,7 @@ class Router:
             endpoint=None if group.plain else member.name,
             meter=meter,
             # A span says the tokens, so nothing waits where there are some.
-            unread=self._unread if meter is not None and meter.reads and self.tracer is None else None,
+            unread=self._unread if meter is not None and meter.waits and self.tracer is None else None,
         )
 
     def _way(self, target: bytes) -> tuple[Route, bytes]:

@@ -14,7 +14,7 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 from math import ceil
 from typing import Final, NamedTuple
 
@@ -111,6 +111,12 @@ def of_stream(head: bytes, tail: bytes | None = None) -> Said:
 def names_model(head: bytes) -> bool:
     """Return whether the beginning of an answer seems to name its model, so that no more of it is wanted."""
     return _NAMES_MODEL.search(head) is not None
+
+
+def has_id(head: bytes, name: bytes) -> bool:
+    """Return whether an answer of one JSON object, which begins with `head`, has this `id`."""
+    found = re.finditer(rb'"id"[ \t\r\n]*:[ \t\r\n]*"%b"' % re.escape(name), head)
+    return any(_is_top_level(head, one.start()) for one in islice(found, TRIES))
 
 
 def text_tokens(head: bytes, tail: bytes | None, length: int) -> int:

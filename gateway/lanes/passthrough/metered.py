@@ -33,16 +33,23 @@ from gateway.lanes.plan import Plan, Ways
 from gateway.lanes.spelling import may_end_with
 from gateway.lanes.transaction import Client, Clients
 from gateway.limits.holds import give_back, leave, owe, settle
-from gateway.usage.answers import SHORT_BYTES, name_of, of_stream, of_whole, text_tokens
+from gateway.usage.answers import SHORT_BYTES, has_id, name_of, of_stream, of_whole, text_tokens
 from gateway.usage.decoding import Decoding, Undecoded, decoding_of, is_plain
 from gateway.usage.kept import Kept
 from gateway.usage.tokens import BYTES_A_TOKEN, Recorded, Tokens, Usage
 
 #: Chunks of a stream that are kept as they pass; each is shorter than 2 KiB.
 LAST_CHUNKS: Final = 32
-#: Ends of the paths at which models answer with text, and those at which they answer with numbers or images.
+#: Ends of the paths at which models answer with text, and those at which they answer with numbers, images or sounds.
 _ANSWERS: Final = (b"/completions", b"/responses", b"/messages")
-_NO_TEXT: Final = (b"/embeddings", b"/rerank", b"/score", b"/images/generations")
+_NO_TEXT: Final = (b"/embeddings", b"/rerank", b"/score", b"/images/generations", b"/audio/speech")
+#: Those whose requests are files: sounds that become text, and images.
+_HEARD: Final = (b"/audio/transcriptions", b"/audio/translations")
+_FILES: Final = (*_HEARD, b"/images/edits", b"/images/variations")
+#: Bytes of a file for one token: 25 minutes of sound, which are 15,000 tokens, and most images have some of that size.
+FILE_BYTES_A_TOKEN: Final = 1024
+#: The last name in a path, or the one whose request is cancelled: it may be the id of a stored answer.
+_STORED: Final = re.compile(rb"/([\w-]+)(?:/cancel)?/?\Z")
 _CODING = re.compile(rb"\r\ncontent-encoding:([^\r\n]*)", re.IGNORECASE)
 
 
@@ -50,15 +57,23 @@ _CODING = re.compile(rb"\r\ncontent-encoding:([^\r\n]*)", re.IGNORECASE)
 class Meter:
     """The way to the usage of a plan's requests.
 
-    `reads`: the answer may say it. What it does not say is estimated: `asks` and `answers`, the input and the output.
-    `undecoded` are the compressed answers of the worker.
+    `reads`: the answer may say it. What it does not say is estimated: the input by the bytes of the request, so many of
+    which are a token (`asked_bytes`; 0: it is not), and with `answers` the output. `asks`: the requests are texts.
+    `stored` is the id of the answer that they may repeat. `undecoded` are the compressed answers of the worker.
     """
 
     recorded: Recorded
     undecoded: Undecoded
     reads: bool
     asks: bool
+    asked_bytes: int
     answers: bool
+    stored: bytes = b""
+
+    @property
+    def waits(self) -> bool:
+        """Return whether short answers may be read together."""
+        return self.reads and not self.stored
 
 
 def meter_of(recorded: Recorded, undecoded: Undecoded, *, makes: bool, path: bytes) -> Meter:
@@ -66,8 +81,13 @@ def meter_of(recorded: Recorded, undecoded: Undecoded, *, makes: bool, path: byt
 
     `makes`: they may make tokens (`may_make`). GET may repeat an answer that was counted.
     """
-    answers = makes and may_end_with(path, _ANSWERS)
-    return Meter(recorded, undecoded, makes, answers or (makes and may_end_with(path, _NO_TEXT)), answers)
+    asks = makes and may_end_with(path, (*_ANSWERS, *_NO_TEXT))
+    answers = makes and may_end_with(path, (*_ANSWERS, *_HEARD))
+    if asks:
+        return Meter(recorded, undecoded, makes, asks, BYTES_A_TOKEN, answers)
+    asked_bytes = FILE_BYTES_A_TOKEN if makes and may_end_with(path, _FILES) else 0
+    stored = _STORED.search(path) if makes and not asked_bytes else None
+    return Meter(recorded, undecoded, makes, asks, asked_bytes, answers, stored[1] if stored else b"")
 
 
 class MeteredAccounting(Accounting):
@@ -152,9 +172,11 @@ class MeteredAccounting(Accounting):
         is_stream = not head.lstrip().startswith(b"{")  # whatever its content type says
         said = of_stream(head, tail) if is_stream else of_whole(head, tail)
         tokens = said.tokens
+        if tokens is not None and meter.stored and not is_stream and has_id(head, meter.stored):
+            return Usage(cut=cut), said.model  # it was counted when it was made
         if tokens is not None and not said.partial:
             return Usage(tokens, False, cut), said.model
-        if not meter.asks:
+        if not meter.asked_bytes:
             return Usage(cut=cut), said.model
         answered = 0
         if meter.answers:
@@ -162,7 +184,7 @@ class MeteredAccounting(Accounting):
             if self.kept is not None:
                 answered += self.kept.unread  # a compressed byte is a token
         if tokens is None:
-            tokens = Tokens(ceil(self.received_bytes / BYTES_A_TOKEN))
+            tokens = Tokens(ceil(self.received_bytes / meter.asked_bytes))
         tokens = tokens._replace(output=max(tokens.output, answered))
         return Usage(tokens, cut=cut, estimated=True), said.model
 

@@ -270,6 +270,11 @@ PATHS = [
         b'{"text":"hi","usage":{"input_tokens":4,"output_tokens":2}}',
         Usage(Tokens(4, 0, 0, 2)),
     ),
+    (b"/v1/audio/transcriptions", b'{"text":"four words of speech"}', Usage(Tokens(1, 0, 0, 8), estimated=True)),
+    (b"/v1/audio/speech", b"\xff\xf3" * 50, Usage(Tokens(7), estimated=True)),
+    (b"/v1/images/generations", b'{"data":[{"b64_json":"iVBO"}]}', Usage(Tokens(7), estimated=True)),
+    (b"/v1/images/edits", b'{"data":[{"b64_json":"iVBO"}]}', Usage(Tokens(1), estimated=True)),
+    (b"/v1/images/edits", b'{"data":[],"usage":{"input_tokens":40,"output_tokens":9}}', Usage(Tokens(40, 0, 0, 9))),
     (b"/v1/files", b'{"id":"file-1"}', Usage()),
 ]
 
@@ -291,6 +296,56 @@ async def test_what_is_read_again_does_not_count_again() -> None:
         await client.send(b"GET /v1/responses/resp_1 HTTP/1.1\r\nHost: gw\r\n\r\n")
         await client.read_response()
     assert heard.usage == [Usage()]
+
+
+STORED = [
+    (b"/v1/responses/%b/cancel", text({**RESPONSE, "id": "one_1"}), True),
+    (b"/v1/responses/%b/cancel/", text({**RESPONSE, "id": "one_1", "x": "x" * 100_000}), True),
+    (b"/v1/chat/completions/%b", text({**CHAT, "id": "one_1"}), True),
+    (b"/v1/chat/completions/%b?x=y", text({**CHAT, "x": {"id": "other"}, "id": "one_1"}), True),
+    (b"/v1/threads/t/runs/%b", text({**CHAT, "id": "one_1"}), True),
+    (b"/v1/chat/completions/%b", text({**CHAT, "id": "new"}), False),
+    (b"/v1/chat/completions/%b", text({**CHAT, "id": "new", "metadata": {"id": "one_1"}}), False),
+    (b"/v1/chat/completions/%b", text({**CHAT, "id": "one_12"}), False),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "is_repeated"), STORED)
+async def test_a_post_that_repeats_a_stored_answer_does_not_count_it_again(
+    path: bytes, body: bytes, is_repeated: bool
+) -> None:
+    """It has the id that its path names. A server that reads such a path as another one makes an answer of its own."""
+    heard = Heard()
+    async with assembled(serve(whole(body)), recorded=heard) as lane, lane.client() as client:
+        await client.send(post(path % b"one_1"))
+        await client.read_response()
+    ((tokens, *marks),) = heard.usage
+    assert (not any(tokens)) is is_repeated and marks == [False, False, False, False, 1]
+
+
+UPLOADS = {
+    "speech": (b"/v1/audio/speech", b'{"type":"speech.audio.delta","audio":"%b"}' % (b"A" * 4000), 2000, 0),
+    "a transcript": (b"/v1/audio/transcriptions", b'{"type":"transcript.text.delta","delta":"word"}', 8, 2),
+    "a translation": (b"/v1/audio/translations", b'{"type":"transcript.text.delta","delta":"word"}', 8, 2),
+    "an edit": (b"/v1/images/edits", b'{"type":"image_edit.partial_image","b64_json":"%b"}' % (b"A" * 4000), 8, 0),
+    "a variation": (b"/v1/Images/Variations/", b'{"b64_json":"AAAA"}', 8, 0),
+}
+
+
+@pytest.mark.parametrize(("path", "event", "asked", "answered"), UPLOADS.values(), ids=UPLOADS)
+async def test_a_stream_of_sounds_or_images_that_was_cut(path: bytes, event: bytes, asked: int, answered: int) -> None:
+    """Before it says its tokens: a file has fewer of them than a text of its length."""
+
+    async def script(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(head(200, [SSE, CHUNKED]) + chunk(b"data: %b\n\n" % event) * 2)
+
+    heard = Heard()
+    async with assembled(script, recorded=heard) as lane, lane.client() as client:
+        await client.send(b"POST %b HTTP/1.1\r\nHost: gw\r\nContent-Length: 8000\r\n\r\n" % path + b"x" * 8000)
+        await client.read_rest()
+        await lane.until_idle()
+    assert heard.usage == [Usage(Tokens(asked, 0, 0, answered), cut=True, estimated=True)]
 
 
 async def test_requests_belong_to_their_keys_and_each_is_heard_of_once() -> None:
