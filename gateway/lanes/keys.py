@@ -179,7 +179,7 @@ class KeyRing:
             raise GatewayError("missing_api_key", _missing(upstream_has_key=upstream_has_key))
         token = next((token for token in tokens if self._find(token) is not None), None)
         if token is None:
-            raise _invalid()
+            raise invalid_key()
         self._checked(token, head)
 
     def identify(self, head: RequestHead, *, upstream_has_key: bool, scope: str) -> Identity:
@@ -232,7 +232,7 @@ class KeyRing:
         """Return the key whose text this is, used from the address `peer`. Raises GatewayError (401, 403)."""
         key = self._of_text(token.encode("utf-8", "surrogatepass"))
         if key is None:
-            raise _invalid()
+            raise invalid_key()
         key.check_end(self._now_s())
         key.check_network(peer)
         self._note_use(key)
@@ -286,7 +286,7 @@ class KeyRing:
         """
         key = self._find(token)
         if key is None:
-            raise _invalid()
+            raise invalid_key()
         key.check_end(self._now_s())
         if self._lent is None or self._lent.key_of(token) is None:
             key.check_network(head.peer)
@@ -356,7 +356,8 @@ def _token(name: bytes, value: bytes | None) -> bytes | None:
     return token.strip() or None if scheme.lower() == b"bearer" else None
 
 
-def _invalid() -> GatewayError:
+def invalid_key() -> GatewayError:
+    """Return the error for a key that is none, or is none any more."""
     return GatewayError(
         "invalid_api_key", "The gateway key is not valid: check it, or get one from the operator of this gateway."
     )

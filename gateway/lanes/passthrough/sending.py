@@ -13,6 +13,7 @@ from typing import Final
 
 from gateway.errors import GatewayError
 from gateway.http.body import Body, BodyError, ChunkedBody, LengthBody
+from gateway.lanes.keys import invalid_key, peer_of
 from gateway.lanes.passthrough.accounting import Accounting
 from gateway.lanes.passthrough.pace import LEAST_RATE, BodyPace
 from gateway.lanes.plan import Plan
@@ -83,8 +84,12 @@ class Sending:
         if self._request is not None and self._account.received_bytes <= most_bytes:
             return
         body, self._pending, self._gathering = b"".join(self._pending), [], None
+        key, router = self._plan.key, self._client.listener.router
+        if key is not None and not router.keys.allows(key, peer_of(self._client.transport)):
+            self._fail(invalid_key(), outcome="cancelled")
+            return
         self._length = self._length or len(body)
-        self._least_rate = self._client.listener.router.timeouts.body_rate
+        self._least_rate = router.timeouts.body_rate
         self._begin(digits, body)
 
     def _begin(self, digits: bytes, body: bytes) -> None:

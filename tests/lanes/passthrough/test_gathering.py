@@ -5,9 +5,11 @@ from contextlib import suppress
 
 import pytest
 from functional.several import CHAT, Several, several
-from functional.through import FINE, ask, breathe, client_of, error_of, get, listener_of, post, post_chunked
+from functional.through import FINE, ask, breathe, client_of, error_of, get, listener_of, post, post_chunked, through
 from gateways import exchange, key, until
 
+from gateway.clock import SystemClock
+from gateway.testing.clock import ManualClock
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head
@@ -34,6 +36,13 @@ PLACES: dict[str, tuple[dict[str, object], dict[str, object]]] = {
     "model": ({}, {"limits": {"models": {"m": ONE}}, **BY_MODEL}),
     "tenant": ({}, {"limits": {"tenants": {"t": ONE}}}),
 }
+
+
+class Later(SystemClock, ManualClock):
+    """The system's clock, and the seconds that a test adds."""
+
+    def time(self) -> float:
+        return SystemClock.time(self) + self()
 
 
 def sweep(gateway: LocalGateway, later_s: float) -> None:
@@ -78,6 +87,21 @@ async def test_a_key_waits_for_itself() -> None:
         assert (await ask(up.gateway, LENGTH)).status == 429
         await client.send(LENGTH[-9:])
         assert (await client.read_response()).status == 200
+
+
+async def test_a_key_that_ends_meanwhile_is_none() -> None:
+    """Nothing of the request was sent by then."""
+    clock = Later()
+    keys = [{**KEYS[0], "expires": "2100-01-01T00:00:00Z"}]
+    limited = through(FINE, keys=keys, upstream={"limits": ONE}, clock=clock)
+    async with limited as (gateway, upstream), client_of(gateway) as client:
+        await client.send(LENGTH[:-9])
+        await breathe()
+        clock.advance(100 * 366 * 86_400)
+        await client.send(LENGTH[-9:])
+        response = await client.read_response()
+        assert (response.status, error_of(response)["code"]) == (401, "invalid_api_key")
+        assert not upstream.connections
 
 
 async def test_a_client_is_invited_to_send_what_is_held() -> None:
