@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from functional.through import HOSTS, NO_WORKFLOWS, ask, client_of, get, post, through
+from functional.through import HOSTS, NO_WORKFLOWS, ask, client_of, get, meanwhile, post, through
 from gateways import config, exchange
 from usage.shapes import CHAT, EMBEDDINGS, MESSAGE, RESPONSE, chat_stream, message_stream, response_stream, text
 
@@ -182,6 +182,13 @@ async def usage_at(host: str, port: int) -> int:
     return sum(row["requests"] for row in json.loads(response.payload)["data"])
 
 
+async def keep_asking(gateway: GatewayProcess) -> None:
+    """Asks one request after the other, while the gateway is there."""
+    async with connect(gateway.host, gateway.port) as client:
+        while True:
+            await exchange(client, ASK)
+
+
 async def test_what_is_stored_outlives_a_kill(tmp_path: Path) -> None:
     """Of two workers; the next start says that something may be missing, and an orderly end is no such thing."""
     async with FakeUpstream(PLAIN) as upstream:
@@ -191,13 +198,15 @@ async def test_what_is_stored_outlives_a_kill(tmp_path: Path) -> None:
             for _ in range(20):
                 async with connect(gateway.host, gateway.port) as client:
                     assert (await exchange(client, ASK)).status == 200
-            async with asyncio.timeout(60):
-                while await usage_at(gateway.host, gateway.port) < 20:
-                    await asyncio.sleep(0.01)
-            os.killpg(gateway.pid, signal.SIGKILL)  # all at once: workers that outlive their leader end in order
-            await gateway.wait()
+            async with meanwhile(keep_asking(gateway)):  # a worker that has stored all has nothing to lose
+                async with asyncio.timeout(60):
+                    while await usage_at(gateway.host, gateway.port) < 30:
+                        await asyncio.sleep(0.01)
+                os.killpg(gateway.pid, signal.SIGKILL)  # all at once: workers that outlive their leader end in order
+                await gateway.wait()
             await gateway.start()
-            assert await usage_at(gateway.host, gateway.port) == 20
+            stored = await usage_at(gateway.host, gateway.port)
+            assert stored >= 30
             async with asyncio.timeout(60):
                 while "did not end in order" not in gateway.stderr_text() + gateway.stdout_text():
                     await asyncio.sleep(0.05)
@@ -205,7 +214,7 @@ async def test_what_is_stored_outlives_a_kill(tmp_path: Path) -> None:
                 assert (await exchange(client, ASK)).status == 200
             await gateway.stop()
             await gateway.start()
-            assert await usage_at(gateway.host, gateway.port) == 21
+            assert await usage_at(gateway.host, gateway.port) == stored + 1
 
 
 def settings_of(url: str, **usage: object) -> dict[str, Any]:
