@@ -54,10 +54,10 @@ class ByModel(Hedging):
 
     def _decide_if_known(self) -> None:
         """Go on, if the model is known or there is none; else wait for more of the body."""
-        field, held_bytes = self._field, sum(map(len, self._pending))
+        field = self._field
         if field is None:
             return
-        if not field.done and self._request is not None and held_bytes < LIMIT_BYTES:
+        if not field.done and self._request is not None and self._account.received_bytes < LIMIT_BYTES:
             self._client.resume(SENDING)
             return
         self._field = self._payload = None

@@ -40,7 +40,8 @@ class Sending:
     _moved: float | None = None  # loop time at which something last moved; None: since the last sweep
     _pace: BodyPace | None = None  # from the first sweep that finds the body unfinished
     _least_rate = LEAST_RATE
-    _gathering: bytes | None = None  # the digits of a request that has not begun, while its body is held
+    _held: bytearray | None = None  # the body so far of a request that has not begun
+    _held_digits = b""
     _accounts: type[Accounting] = Accounting
 
     def __init__(self, client: Client, plan: Plan, began: float) -> None:
@@ -59,7 +60,8 @@ class Sending:
                 return
             body = fed
             if plan.gathers is not None and self._request is not None:
-                self._gather(digits, body, length=length, most_bytes=plan.gathers)
+                self._length = length
+                self._hold(digits, body, most_bytes=plan.gathers)
                 return
         elif len(body) > length:
             client.hold(body[length:])
@@ -69,28 +71,28 @@ class Sending:
         self._begin(digits, body)
         self._account.request_started()
 
-    def _gather(self, digits: bytes, body: bytes, *, length: int, most_bytes: int) -> None:
+    def _hold(self, digits: bytes, body: bytes, *, most_bytes: int) -> None:
         """Hold the request until its body is whole, or longer than `most_bytes`."""
-        self._gathering, self._pending, self._length = digits, [body], length
+        self._held, self._held_digits = bytearray(body), digits
         self._account.received_bytes = len(body)
         if self._plan.expects_continue and not body:
             self._invited = True  # nobody else can invite what is held
             self._client.write(CONTINUE)
         self._account.request_started()
-        self._begin_if_here(digits, most_bytes)
+        self._begin_if_here(self._held, most_bytes)
 
-    def _begin_if_here(self, digits: bytes, most_bytes: int) -> None:
+    def _begin_if_here(self, held: bytearray, most_bytes: int) -> None:
         """Begin a request that is held, if enough of its body is here."""
-        if self._request is not None and self._account.received_bytes <= most_bytes:
+        if self._request is not None and len(held) <= most_bytes:
             return
-        body, self._pending, self._gathering = b"".join(self._pending), [], None
+        body, self._held = bytes(held), None
         key, router = self._plan.key, self._client.listener.router
         if key is not None and not router.keys.allows(key, peer_of(self._client.transport)):
             self._fail(invalid_key(), outcome="cancelled")
             return
         self._length = self._length or len(body)
         self._least_rate = router.timeouts.body_rate
-        self._begin(digits, body)
+        self._begin(self._held_digits, body)
 
     def _begin(self, digits: bytes, body: bytes) -> None:
         """Send the head and what is here of the body, over an idle connection or a new one."""
@@ -113,11 +115,12 @@ class Sending:
             return
         self._account.received_bytes += len(fed)
         self._moved = None
-        if self._upstream is None:
+        if self._held is not None and self._plan.gathers is not None:
+            self._held += fed
+            self._begin_if_here(self._held, self._plan.gathers)
+        elif self._upstream is None:
             self._pending.append(fed)
-            if self._gathering is not None and self._plan.gathers is not None:
-                self._begin_if_here(self._gathering, self._plan.gathers)
-            elif sum(map(len, self._pending)) > HIGH_WATER_BYTES:
+            if self._account.received_bytes > HIGH_WATER_BYTES:  # nothing of it has gone on
                 self._client.pause(SENDING)
         elif self._pending or (self._answer is None and self._upstream.stale()):
             # An early answer waits to be read, perhaps with the end of its connection behind it. Writing into that end

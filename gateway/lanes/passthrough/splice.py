@@ -329,7 +329,7 @@ class Splice(Sending):
 
     def sweep(self, now: float) -> None:
         if self._upstream is None or self._client.blocked_since is not None:
-            if self._gathering is not None:
+            if self._held is not None:
                 self._end_if_late(now)
             return  # connecting has a deadline of its own, and so has a client that does not read
         self._take_back()
