@@ -15,10 +15,10 @@ from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.usage import Usage
+from gateway.model_names import MODEL_CHARS
 
 #: Entries of one run.
 MOST: Final = 1000
-_MODEL_CHARS: Final = 200
 _FIELDS: Final = (
     "round",
     "started_at",
@@ -53,7 +53,7 @@ class ModelCalls:
             answered, prompt, completion = usage.told()
             by = self.by
             name = answered or (model if by is None else by.model)
-            shown = name[:_MODEL_CHARS] if isinstance(name, str) else None
+            shown = name[:MODEL_CHARS] if isinstance(name, str) else None
             spent_s = round(clock.monotonic() - began_s, 3)
             whose = (None, None) if by is None else (by.upstream, by.endpoint)
             self._entries.append((round_, round(started_s, 3), spent_s, shown, prompt, completion, *whose))

@@ -1,12 +1,12 @@
 """The header lines of a client's request that go on to a model, and the headers that say who answered it."""
 
 from collections.abc import Mapping
-from typing import Final
 
 from gateway.http.fields import HOP_BY_HOP, nominated
 from gateway.http.request_head import RequestHead
 from gateway.lanes.classify import CONTEXT_PREFIX
 from gateway.lanes.keys import CREDENTIAL_HEADERS
+from gateway.model_names import MODEL_CHARS
 from gateway.runs.live_run import LiveRun
 
 #: Header fields of the client's that do not go on: they are about its own message, or mean nothing to a model. Nor does
@@ -25,8 +25,6 @@ _NOT_FORWARDED = HOP_BY_HOP | {
     b"origin",
 }
 _CREDENTIALS = frozenset(CREDENTIAL_HEADERS)
-#: So much of the name of a model is in a header, and in the access log.
-MODEL_CHARS: Final = 200
 
 
 def forwarded(head: RequestHead, consumed: frozenset[bytes]) -> tuple[bytes, bytes]:

@@ -19,7 +19,7 @@ from gateway.approvals.approvals import Approvals
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.bringing import Brought, bringing
 from gateway.context.chain import Chain
-from gateway.context.headers import MODEL_CHARS, answerer, credential_header, forwarded
+from gateway.context.headers import answerer, credential_header, forwarded
 from gateway.context.offers import NO_WISHES, Addresses, with_wishes
 from gateway.context.program_tasks import asked_task
 from gateway.context.steering import end_user, narrowed, no_such, steering_of
@@ -295,7 +295,7 @@ class ContextLane:
             raise
         finally:
             if run.by is not None:
-                note(request, upstream=run.by.upstream, endpoint=run.by.endpoint, model=run.by.model[:MODEL_CHARS])
+                note(request, upstream=run.by.upstream, endpoint=run.by.endpoint, model=run.by.model)
             self.runs.leave(run, whole=whole)
         return response
 

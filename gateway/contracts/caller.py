@@ -1,12 +1,12 @@
 """The caller of a request: the one fact that every part of the gateway shares."""
 
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from ipaddress import IPv4Network, IPv6Network
 from typing import Literal, TypeAlias
 
 from gateway.contracts.allowance import Allowance
 from gateway.errors import GatewayError
+from gateway.model_names import is_named_by
 
 #: By this `User-Agent` a decision is known to have been made on the command line.
 CLI_AGENT = "gateway-cli"
@@ -61,7 +61,7 @@ class Caller:
 
     def may_use_model(self, model: str) -> bool:
         """Return whether the caller may use the model of this name."""
-        return not self.bounds.models or any(fnmatchcase(model, pattern) for pattern in self.bounds.models)
+        return not self.bounds.models or is_named_by(model, self.bounds.models)
 
     def check_model(self, model: str) -> None:
         """Raise GatewayError (model_not_allowed) unless the caller may use the model of this name."""

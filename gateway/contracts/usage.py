@@ -2,9 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Final, Literal, Protocol, TypeAlias, get_args
-from unicodedata import normalize
 
 #: What usage can be summed by.
 Dimension: TypeAlias = Literal["day", "tenant", "key", "model", "upstream", "lane"]
@@ -15,8 +13,6 @@ COUNTS: Final = ("requests", "rejected", "cut", "estimated", "input", "cached", 
 COST_UNITS: Final = 1_000_000_000
 #: No count and no cost is more, of a row or of a sum: two of them fit 64 bits. What would be more stays this.
 MOST_USAGE: Final = (1 << 62) - 1
-#: The longest name that is read as one in other letters: marks are sorted in quadratic time.
-_NORMALIZED_CHARS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +41,6 @@ class StoredUsage:
     output: int = 0
     reasoning: int = 0
     cost: int = 0
-
-
-def is_model_of(model: str, pattern: str) -> bool:
-    """Return whether a glob of prices or limits names a model, however both are written.
-
-    Clients choose how they write a name, many upstreams take it as that of the same model, and some repeat it. Letters
-    of any case and width, such as those of a Chinese keyboard, are the same, and blanks around them nothing.
-    """
-    return fnmatchcase(_spelled(model), _spelled(pattern))
-
-
-def _spelled(name: str) -> str:
-    if not name.isascii() and len(name) <= _NORMALIZED_CHARS:
-        name = normalize("NFKC", name)
-    return name.strip().casefold()
 
 
 class UsageStore(Protocol):

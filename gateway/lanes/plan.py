@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as attribute
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 from gateway.contracts.caller import Caller
@@ -18,6 +17,7 @@ from gateway.http.fields import HOP_BY_HOP, Field, nominated
 from gateway.http.request_head import RequestHead
 from gateway.lanes.classify import CONTEXT_PREFIX
 from gateway.lanes.keys import CREDENTIAL_HEADERS, GATEWAY_HEADER, Identity, Key
+from gateway.model_names import is_named_by
 from gateway.telemetry.metrics import RouteTally, UpstreamTally
 from gateway.upstream.endpoint import Endpoint
 from gateway.upstream.group import Group
@@ -166,7 +166,7 @@ class ModelWays:
             return ways
         group = self.usual
         if model is not None:
-            named = (g for g, patterns in self._served if any(fnmatchcase(model, pattern) for pattern in patterns))
+            named = (g for g, patterns in self._served if is_named_by(model, patterns))
             group = next(named, group)
         ways = self._found.get(group)
         if ways is None:

@@ -15,7 +15,6 @@ from typing import Final
 from gateway.contracts.allowance import Allowance
 from gateway.contracts.caller import Caller
 from gateway.contracts.plugin import Counters
-from gateway.contracts.usage import is_model_of
 from gateway.errors import GatewayError
 from gateway.limits.budgets import Budgets, Scope
 from gateway.limits.holds import Hold, unreserve, withdraw
@@ -23,6 +22,7 @@ from gateway.limits.meters import Meters
 from gateway.limits.refusal import fields_of, refusal
 from gateway.limits.rule import Over, Rule, key_id, nothing
 from gateway.limits.usage import Used, used_of
+from gateway.model_names import is_model_of
 
 log = logging.getLogger("gateway")
 

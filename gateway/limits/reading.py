@@ -16,8 +16,9 @@ from typing import Final, TypeAlias
 from gateway.clock import until_set
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import StoreError
-from gateway.contracts.usage import COST_UNITS, Dimension, StoredUsage, UsageStore, is_model_of
+from gateway.contracts.usage import COST_UNITS, Dimension, StoredUsage, UsageStore
 from gateway.limits.budgets import Budgets, Counted, Scope, Spent
+from gateway.model_names import is_model_of
 
 log = logging.getLogger("gateway")
 

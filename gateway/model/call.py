@@ -52,7 +52,7 @@ class ModelCall:
         return self._table.model is None
 
     def candidates(self, body: Mapping[str, object]) -> Candidates:
-        """Return what may answer a request. Raises GatewayError (upstream_unavailable)."""
+        """Return what may answer a request. Raises GatewayError (invalid_field, upstream_unavailable)."""
         return self._table.of(body)
 
     async def models(self, asking: Asking) -> tuple[int, str, bytes]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from gateway.contracts.caller import Caller
 from gateway.errors import GatewayError
 from gateway.model.target import Upstream
+from gateway.model_names import MODEL_CHARS, is_named_by
 
 #: Fields of a request by which servers use other models than its `model`: OpenRouter, LiteLLM, older OpenAI and Azure,
 #: servers of adapters.
@@ -111,12 +111,20 @@ class ModelTable:
         self._fixed = None if fixed is None else self._by_name.get(fixed)
 
     def of(self, body: Mapping[str, object]) -> Candidates:
-        """Return what may answer a request. Raises GatewayError (upstream_unavailable)."""
-        found = self.named(self.model or str(body.get("model", "")))
+        """Return what may answer a request. Raises GatewayError (invalid_field, upstream_unavailable)."""
+        asked = str(body.get("model", ""))
+        if len(asked) > MODEL_CHARS:
+            raise GatewayError(
+                "invalid_field",
+                f"'model' has {len(asked)} characters, and no name of a model has more than {MODEL_CHARS}: name one of "
+                "'GET /context/v1/models'.",
+                param="model",
+            )
+        found = self.named(self.model or asked)
         return replace(found, body=body)
 
     def named(self, name: str) -> Candidates:
-        """Return what a model or an alias stands for. Raises as `of`."""
+        """Return what a model or an alias stands for. Raises GatewayError (upstream_unavailable)."""
         use = self.aliases.get(name)
         if use is None:
             return Candidates(name, (Candidate(self.model, self.upstream_of(name)),))
@@ -127,7 +135,7 @@ class ModelTable:
         if self._fixed is not None:
             return self._fixed
         for upstream in self.upstreams:
-            if any(fnmatchcase(model, pattern) for pattern in upstream.models):
+            if is_named_by(model, upstream.models):
                 return upstream
         if not self.upstreams:
             raise GatewayError("upstream_unavailable", "No upstream is configured; add one under 'upstreams'.")

@@ -21,6 +21,7 @@ from gateway.json_values import SERVICE_VALUES_LIMIT, holds_more
 from gateway.model.candidates import ModelTable
 from gateway.model.target import Target, Upstream
 from gateway.model.wire import list_request, own_credential
+from gateway.model_names import MODEL_CHARS
 from gateway.upstream.call import UpstreamCall
 from gateway.upstream.member import Member
 
@@ -143,7 +144,7 @@ async def _models_of(upstream: Upstream, asking: Asking) -> Sequence[Json]:
 
 
 def _read(content: bytes) -> Sequence[Json] | None:
-    """Return the models with an id in a list of models; None: it is no such list."""
+    """Return the models with a name in a list of models; None: it is no such list."""
     if holds_more(content, SERVICE_VALUES_LIMIT):
         return None
     try:
@@ -153,7 +154,11 @@ def _read(content: bytes) -> Sequence[Json] | None:
     models = listed.get("data") if isinstance(listed, dict) else None
     if not isinstance(models, list):
         return None
-    return [model for model in models if isinstance(model, dict) and isinstance(model.get("id"), str)]
+    return [model for model in models if isinstance(model, dict) and _is_name(model.get("id"))]
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= MODEL_CHARS
 
 
 def _listed(alias: str) -> Json:

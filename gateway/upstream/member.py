@@ -1,9 +1,9 @@
 """One endpoint of an upstream, and all that decides whether the next request may go to it."""
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from typing import Final, Literal
 
+from gateway.model_names import is_named_by
 from gateway.upstream.breaker import Breaker, BreakerRules
 from gateway.upstream.pool import Pool
 
@@ -64,7 +64,7 @@ class Member:
 
     def serves(self, model: str | None) -> bool:
         """Return whether it serves a model; None, a model that nobody knows, is served by all."""
-        return model is None or not self.models or any(fnmatchcase(model, pattern) for pattern in self.models)
+        return model is None or not self.models or is_named_by(model, self.models)
 
     def pause(self, seconds: float, now_s: float, *, limited: bool) -> None:
         """Give it no request for so long, as it asked for. `limited`: by a 429."""

@@ -22,6 +22,7 @@ import orjson
 
 from gateway.http.sse import EventError, EventReader
 from gateway.json_values import VALUES_LIMIT, holds_more
+from gateway.model_names import MODEL_CHARS
 from gateway.usage.tokens import BYTES_A_TOKEN, Tokens, tokens_of
 
 #: So many places of a key are tried, and so many of the first and last events looked at for the model.
@@ -35,8 +36,6 @@ NEAR_BYTES: Final = 4096
 LAST_BYTES: Final = 1024
 #: So many events of the beginning and of the end stand for the others where texts are estimated.
 SAMPLES: Final = 16
-#: Longest name of a model.
-MODEL_CHARS: Final = 200
 #: What an event has besides its data: `data: ` and two line ends.
 _FRAME_BYTES = 8
 _USAGE = b'"usage"'

@@ -6,7 +6,8 @@ Without a price no cost is known; budgets then count the dearest one.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.contracts.usage import COST_UNITS, is_model_of
+from gateway.contracts.usage import COST_UNITS
+from gateway.model_names import is_model_of
 from gateway.usage.tokens import Tokens
 
 #: Units of cost for one token at a price of 1 for a million.

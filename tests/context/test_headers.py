@@ -2,8 +2,9 @@
 
 import pytest
 
-from gateway.context.headers import MODEL_CHARS, answerer, credential_header, forwarded
+from gateway.context.headers import answerer, credential_header, forwarded
 from gateway.model.answering import By
+from gateway.model_names import MODEL_CHARS
 from gateway.runs.asking import RequestKey
 from gateway.runs.live_run import LiveRun
 from tests.agent.models import exchange

@@ -1,6 +1,7 @@
 """Keys that are bound to models, or to upstreams, in the context lane: at every door, through aliases, in workflows."""
 
 import hashlib
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.model.candidates import FURTHER
+from gateway.model_names import MODEL_CHARS
 
 from .models import Answer, Json, says
 from .talking import CHAT
@@ -18,6 +20,7 @@ from .workflow_cases import RUN, SUMMARY, folder_of
 RESPONSES = "/context/v1/responses"
 HI = [{"role": "user", "content": "Hi"}]
 KEY = {"X-Gateway-Key": "secret"}
+ONE_REQUEST = {"requests_per_minute": 1}
 #: A request at each door, for a model.
 DOORS = [
     (CHAT, {"messages": HI}),
@@ -51,6 +54,23 @@ async def test_other_models_are_refused_at_every_door(path: str, body: Json, mod
         answer = await made.world.post({**body, "model": model}, path=path, headers=headers)
         assert (answer.status, answer.error["code"], answer.error["param"]) == (403, "model_not_allowed", "model")
         assert "'m-*'" in answer.error["message"] and made.asked == [[], []]
+
+
+@pytest.mark.parametrize(("path", "body"), DOORS)
+@pytest.mark.parametrize(
+    "settings", [{}, {"context": {"model": "fast"}}, {"limits": {"models": {"big*": ONE_REQUEST}}}]
+)
+async def test_a_name_that_is_too_long_is_refused_at_every_door(
+    path: str, body: Json, settings: Json, tmp_path: Path
+) -> None:
+    """Nobody compares it with globs or repeats it; an upstream that cuts its blanks off is not asked past a limit."""
+    async with bound(tmp_path, bounds={}, **settings) as made:
+        headers = {**KEY, "X-Context-Mode": "context"}
+        for long in ("big" * 300_000, "big" + " " * MODEL_CHARS):
+            answer = await made.world.post({**body, "model": long}, path=path, headers=headers)
+            assert (answer.status, answer.error["code"], answer.error["param"]) == (400, "invalid_field", "model")
+            assert re.search(r"\d characters", answer.error["message"]) and long not in answer.error["message"]
+        assert made.asked == [[], []]
 
 
 @pytest.mark.parametrize("name", FURTHER)

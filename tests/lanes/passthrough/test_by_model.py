@@ -23,6 +23,7 @@ from functional.through import (
 )
 
 from gateway.lanes.passthrough.model_field import LIMIT_BYTES
+from gateway.model_names import MODEL_CHARS
 from gateway.testing.local import LocalGateway
 from gateway.testing.peer import Peer
 from gateway.testing.scripts import answer, chunk, serve
@@ -54,6 +55,8 @@ def body(model: object, **before: object) -> bytes:
         (post(body("llama3"), CHAT), b"two"),
         (post(body("gpt-5"), CHAT), b"one"),
         (post(body("mine"), CHAT), b"one"),
+        (post(body("llama3" + "x" * MODEL_CHARS), CHAT), b"one"),
+        (post(body("llama" * 100_000), CHAT), b"one"),
         (post(body(5), CHAT), b"one"),
         (post(b"no json", CHAT), b"one"),
         (post(b"", CHAT), b"one"),
@@ -65,7 +68,7 @@ def body(model: object, **before: object) -> bytes:
     ],
 )
 async def test_the_model_chooses_and_all_bytes_arrive(request_: bytes, who: bytes) -> None:
-    """Upstreams with paths of their own are not chosen by it, and keep their requests."""
+    """Upstreams with paths of their own are not chosen by it, and keep their requests. What is too long is no name."""
     async with two() as (gateway, one, other):
         assert (await ask(gateway, request_)).payload == who
         (seen,) = one.requests + other.requests

@@ -1,0 +1,34 @@
+"""The names of models, and the globs that name them: those of upstreams, endpoints, keys, limits and prices."""
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Final
+from unicodedata import normalize
+
+#: The longest name of a model. What is longer is none, and only the glob `*` fits it: clients write what they like, and
+#: a look at megabytes for each glob would hold up all others, as would sorting their marks.
+MODEL_CHARS: Final = 200
+
+
+def is_named_by(model: str, patterns: Iterable[str]) -> bool:
+    """Return whether one of these globs names a model as it is written."""
+    if len(model) > MODEL_CHARS:
+        return "*" in patterns
+    return any(fnmatchcase(model, pattern) for pattern in patterns)
+
+
+def is_model_of(model: str, pattern: str) -> bool:
+    """Return whether a glob of prices or limits names a model, however both are written.
+
+    Clients choose how they write a name, many upstreams take it as that of the same model, and some repeat it. Letters
+    of any case and width, such as those of a Chinese keyboard, are the same, and blanks around them nothing.
+    """
+    if len(model) > MODEL_CHARS:
+        return pattern.strip() == "*"
+    return fnmatchcase(_spelled(model), _spelled(pattern))
+
+
+def _spelled(name: str) -> str:
+    if not name.isascii():
+        name = normalize("NFKC", name)
+    return name.strip().casefold()

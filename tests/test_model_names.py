@@ -1,0 +1,39 @@
+"""The names of models: what a glob names, and what is too long to be a name."""
+
+import pytest
+
+from gateway.model_names import MODEL_CHARS, is_model_of, is_named_by
+
+
+@pytest.mark.parametrize(
+    ("model", "pattern", "fits"),
+    [
+        ("llama3", "llama3*", True),
+        ("LLaMA3:8b", "llama3*", True),
+        ("gpt-4.1", "GPT-4.[12]", True),
+        (" llama3 ", "llama3", True),
+        ("", "*", True),
+        ("\uff4c\uff4cama3", "llama3*", True),
+        ("llama3", "\uff2cLAMA3", True),
+        ("\u00a0llama3\u3000", "llama3", True),
+        ("library/llama3", "llama3*", False),
+        ("llama3:latest", "llama3", False),
+    ],
+)
+def test_a_model_is_that_of_a_glob_in_any_letter_case(model: str, pattern: str, fits: bool) -> None:
+    """Other spellings that an upstream takes for the name are for the operator to write."""
+    assert is_model_of(model, pattern) is fits
+
+
+@pytest.mark.parametrize("model", ["m" * (MODEL_CHARS + 1), "m" * MODEL_CHARS + " ", "m" + "\u0301" * 1_000_000])
+def test_what_is_too_long_for_a_name_fits_all_models_alone(model: str) -> None:
+    """However many globs there are, none of them is looked for in it."""
+    assert not is_model_of(model, "m*")
+    assert not is_named_by(model, ["m*", "*m*", "?*"])
+    assert is_model_of(model, " * ")
+    assert is_named_by(model, ["gpt-*", "*"])
+
+
+def test_the_longest_name_is_one() -> None:
+    assert is_model_of("M" * MODEL_CHARS, "m*")
+    assert is_named_by("m" * MODEL_CHARS, ["gpt-*", "m*"])
