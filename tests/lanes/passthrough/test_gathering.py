@@ -155,6 +155,17 @@ async def test_a_client_that_leaves_meanwhile_leaves_nothing() -> None:
         assert not up.endpoints[0].connections
 
 
+async def test_a_gateway_that_stops_does_not_wait_for_what_is_held() -> None:
+    """Its client is told to send it again."""
+    async with several(FINE, each=ONE) as up, client_of(up.gateway) as client:
+        await client.send(LENGTH[:-9])
+        await breathe()
+        await listener_of(up.gateway).drain(0.0)
+        response = await client.read_response()
+        assert (response.status, error_of(response)["code"]) == (503, "gateway_stopping")
+        assert not up.endpoints[0].connections and up.inflight == [0]
+
+
 async def _long(up: Several, client: Peer, *, sent: int = 2_000) -> None:
     """Send so much of a long body, whose request then has its place."""
     await client.send(post(b"x" * 1_000_000, CHAT)[: sent - 1_000_000])
