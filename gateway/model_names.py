@@ -8,6 +8,8 @@ from unicodedata import normalize
 #: The longest name of a model. What is longer is none, and only the glob `*` fits it: clients write what they like, and
 #: a look at megabytes for each glob would hold up all others, as would sorting their marks.
 MODEL_CHARS: Final = 200
+#: Stands between the globs in a name that many models share.
+_AND: Final = " | "
 
 
 def is_named_by(model: str, patterns: Iterable[str]) -> bool:
@@ -26,6 +28,16 @@ def is_model_of(model: str, pattern: str) -> bool:
     if len(model) > MODEL_CHARS:
         return pattern.strip() == "*"
     return fnmatchcase(_spelled(model), _spelled(pattern))
+
+
+def shared_name(globs: Iterable[str]) -> str:
+    """Return a name for all the models that exactly these globs of limits name."""
+    return _AND.join(globs)
+
+
+def counts_for(name: str, pattern: str) -> bool:
+    """Return whether what was used under a name, which many models may share, is that of a glob."""
+    return pattern in name.split(_AND) or is_model_of(name, pattern)
 
 
 def _spelled(name: str) -> str:

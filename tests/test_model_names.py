@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.model_names import MODEL_CHARS, is_model_of, is_named_by
+from gateway.model_names import MODEL_CHARS, counts_for, is_model_of, is_named_by, shared_name
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,10 @@ def test_what_is_too_long_for_a_name_fits_all_models_alone(model: str) -> None:
 def test_the_longest_name_is_one() -> None:
     assert is_model_of("M" * MODEL_CHARS, "m*")
     assert is_named_by("m" * MODEL_CHARS, ["gpt-*", "m*"])
+
+
+def test_a_shared_name_counts_for_its_globs() -> None:
+    """However they are written: a class of letters does not match itself."""
+    shared = shared_name(["gpt-4.[12]*", "*"])
+    assert counts_for(shared, "gpt-4.[12]*") and counts_for(shared, "*") and not counts_for(shared, "gpt-4.1*")
+    assert counts_for("gpt-4.1", "gpt-4.[12]*") and not counts_for("gpt-4.1", "llama*")

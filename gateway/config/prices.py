@@ -9,6 +9,7 @@ from gateway.config.document import Document
 from gateway.config.messages import explain
 from gateway.config.problems import ConfigError, Problem
 from gateway.config.reading.yaml_reader import MAX_FILE_BYTES, parse, read_text
+from gateway.config.schema.settings import Settings
 from gateway.config.schema.usage import PriceEntry, PriceFile, Usage
 from gateway.usage.ledger import Ledger
 from gateway.usage.prices import Price, Prices
@@ -16,9 +17,14 @@ from gateway.usage.prices import Price, Prices
 log = logging.getLogger("gateway")
 
 
-def follow_usage(section: Usage, ledger: Ledger) -> None:
-    """Apply the configured usage. The prices were read before; if they cannot be now, the old ones stay in use."""
+def follow_usage(settings: Settings, ledger: Ledger) -> None:
+    """Apply the configured usage, and the limits of models.
+
+    The prices were read before; if they cannot be now, the old ones stay in use.
+    """
+    section = settings.usage
     ledger.keep_days = section.keep_days
+    ledger.budgets = [glob for glob, limits in settings.limits.models.items() if limits.allowance.has_budget]
     try:
         ledger.prices = prices_of(section)
     except ConfigError as error:

@@ -18,7 +18,7 @@ from gateway.contracts.plugin import Clock
 from gateway.contracts.store import StoreError
 from gateway.contracts.usage import COST_UNITS, Dimension, StoredUsage, UsageStore
 from gateway.limits.budgets import Budgets, Counted, Scope, Spent
-from gateway.model_names import is_model_of
+from gateway.model_names import counts_for
 
 log = logging.getLogger("gateway")
 
@@ -158,7 +158,7 @@ def _add(
     for row in rows:
         cost = row.cost if row.currency in ("", currency) else 0
         own = "\0".join(getattr(row, dimension) for dimension in by)  # of a key: `key_id`
-        for name in [one for one in patterns if is_model_of(own, one)] if scope == "model" else (own,):
+        for name in [one for one in patterns if counts_for(own, one)] if scope == "model" else (own,):
             found = sums[scope, name]
             found[0] += row.input + row.output
             found[1] += cost

@@ -129,7 +129,7 @@ class Gateway:
         self._stack.push_async_callback(store.close)
         self._share(store)
         await self._shared.keys.refresh()
-        follow_usage(settings.usage, self._shared.usage)
+        follow_usage(settings, self._shared.usage)
         await self._follow_services()
         router = self._entry()
         self._context = await self._assemble(self._loaded, router)
@@ -256,7 +256,7 @@ class Gateway:
     async def _follow_reload(self, retired: Assembled) -> None:
         """Update usage, retire the old lane, update webhooks and services. A failure is logged; nothing goes back."""
         try:
-            follow_usage(self._loaded.settings.usage, self._shared.usage)
+            follow_usage(self._loaded.settings, self._shared.usage)
             await self._budgets.read()
             await retired.lane.retire()
             await self._notices.follow(self._loaded.settings)

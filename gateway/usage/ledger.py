@@ -10,13 +10,14 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Store, StoreError
 from gateway.contracts.usage import MOST_USAGE, StoredUsage
+from gateway.model_names import is_model_of, shared_name
 from gateway.usage.prices import Price, Prices
 from gateway.usage.tokens import Usage
 
@@ -44,7 +45,8 @@ _Known = tuple[str, Price | None, str]
 class Ledger:
     """The usage of one worker. `writer` is unique among all processes of the store. Days are those of UTC.
 
-    `catch_up` records what has ended and is not recorded yet; None: everything is recorded when it ends.
+    `catch_up` records what has ended and is not recorded yet; None: everything is recorded when it ends. `budgets` are
+    the globs of the models with a budget.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Ledger:
         catch_up: Callable[[], None] | None = None,
     ) -> None:
         self.keep_days = KEEP_DAYS
+        self.budgets: Sequence[str] = ()
         self._store = store
         self._writer = writer
         self._counters = counters
@@ -203,7 +206,12 @@ class Ledger:
         if self._has_room(tenant, model):
             known = self._known[tenant, model] = model, paid, currency
             return known
-        return OTHER if price is None else price.model, paid, currency
+        return self._shared(model, OTHER if price is None else price.model), paid, currency
+
+    def _shared(self, model: str, name: str) -> str:
+        """Return the name of a row that a model shares: `name`, if the budgets of the model find it by that."""
+        globs = [glob for glob in self.budgets if is_model_of(model, glob)]
+        return name if all(is_model_of(name, glob) for glob in globs) else shared_name(globs)
 
     def _has_room(self, tenant: str, model: str) -> bool:
         """Return whether a model of a tenant has a row of its own, as the first ones have."""

@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 from cli_cases import told
-from functional.through import FINE, ask, get, through
+from functional.through import FINE, ask, client_of, get, post, through
 from gateways import until_read
 
 from gateway.cli.operator.limits import listed
 from gateway.cli.operator.remote import Remote
 from gateway.contracts.usage import StoredUsage
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.usage.ledger import day_of
+from gateway.testing.messages import Request
+from gateway.testing.scripts import answer, serve
+from gateway.usage.ledger import MODELS_OF_TENANT, day_of
 from tests.keys.keyring import ROOT, START_S, Ahead, Keyring, keyring
 
 USAGE = {"usage": {"enabled": True}}
@@ -100,6 +102,36 @@ async def test_a_budget_that_a_reload_brings_has_what_was_used_before(tmp_path: 
         await ring.gateway.reload({**ring.config, "limits": {"models": {"m": {"tokens_per_day": 500}}}})
         assert (await chat(ring))[0] == 429
         assert len(ring.upstream.requests) == 1
+
+
+@pytest.mark.parametrize("prices", [{}, {"gpt-*": 1}, {"*": 1}])
+async def test_a_budget_of_a_model_counts_however_many_models_there_are(
+    prices: dict[str, float], tmp_path: Path
+) -> None:
+    """Those without a row of their own share one, which each budget that they count for finds, and no other one."""
+    globs = ("gpt-4.1*", "GPT-4.[12]*", "gpt-5*", "gpt-*", "llama*", "m[0-9]*")
+    limits = {"models": {glob: {"tokens_per_day": 10_000} for glob in globs}}
+    file = tmp_path / "prices.yaml"
+    file.write_text(json.dumps({"currency": "USD", "prices": [{"model": one, "input": 1} for one in prices or ["x"]]}))
+    usage = {"enabled": True, "prices": str(file)}
+
+    def echo(request: Request) -> bytes:
+        model = json.loads(request.payload)["model"]
+        return answer(200, json.dumps({"model": model, "usage": {"prompt_tokens": 100}}).encode())
+
+    async with through(serve(echo), usage=usage, limits=limits, **BY_MODEL) as (gateway, _):
+
+        async def used() -> dict[str, float]:
+            told = await ask(gateway, get(b"/context/limits"))
+            return {row["name"]: row["used"] for row in json.loads(told.payload)["data"]}
+
+        models = [f"x{number}" for number in range(MODELS_OF_TENANT)]
+        async with client_of(gateway) as client:
+            for model in (*models, *["gpt-4.1", "gpt-4.1-mini", "gpt-5", "m7", "llama"] * 2):
+                await client.send(post(json.dumps({"model": model}).encode(), b"/v1/chat/completions"))
+                assert (await client.read_response()).status == 200
+        whole = {"gpt-4.1*": 400, "GPT-4.[12]*": 400, "gpt-5*": 200, "gpt-*": 600, "llama*": 200, "m[0-9]*": 200}
+        assert await until_read(used, lambda found: found == whole)
 
 
 async def test_a_budget_of_money_counts_in_the_currency_of_the_prices(tmp_path: Path) -> None:
