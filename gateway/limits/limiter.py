@@ -107,12 +107,14 @@ class Limiter:
         requests: int = 1,
         reserves: bool = True,
         exceeded: list[str] | None = None,
+        guess: int | None = None,
     ) -> Hold:
         """Take a place in all rules. Raises GatewayError, and takes none.
 
         The code is `rate_limit_exceeded` or `insufficient_quota`, or `overloaded` where a rule cannot be counted.
 
-        `tokens`: so many the request will use at least; None: it uses none. `requests` 0: it does not count as one.
+        `tokens`: so many the request will use at least; None: it uses none. `guess` is the best guess of a stranger: it
+        is reserved where no request before has told what it used. `requests` 0: it does not count as one.
         Without `reserves` tokens are only looked at: the calls of models that it makes take them. `exceeded` takes the
         soft limits that are exceeded, such as `requests_per_minute; scope=key`.
         """
@@ -124,6 +126,8 @@ class Limiter:
                 meter, wanted = rule.meter, 0
                 if tokens is not None and (most := rule.most_tokens):
                     wanted = meter.expected
+                    if guess is not None and not meter.mean:
+                        wanted = min(guess, meter.most_mean)
                     if tokens > wanted:
                         wanted = tokens
                     if wanted > most:  # it would never fit, so it waits for an empty window

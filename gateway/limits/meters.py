@@ -7,6 +7,8 @@ from functools import partial
 from typing import Final
 from weakref import WeakValueDictionary
 
+from cachetools import LRUCache
+
 from gateway.errors import GatewayError
 from gateway.limits.budgets import Scope
 from gateway.limits.counter import Counter, Rows
@@ -18,6 +20,8 @@ log = logging.getLogger("gateway")
 #: The counters of a rule that a worker has not used for so long may be another's, and how often it looks for those.
 UNUSED_S: Final = 120.0
 EVERY_S: Final = 5.0
+#: The means of so many rules are remembered that were not used for longer.
+MEANS: Final = 8192
 #: Where there is no room, nobody looks for some again within this time; the log has a line a minute.
 FULL_S: Final = 1.0
 LOG_S: Final = 60.0
@@ -36,6 +40,7 @@ class Meters:
         # A plan may keep a meter for longer than it has counters. It stays the only one of its rule.
         self._known: WeakValueDictionary[tuple[Scope, str], Meter] = WeakValueDictionary()
         self._open: dict[tuple[Scope, str], tuple[Counter, int]] = {}
+        self._means: LRUCache[tuple[Scope, str], tuple[float, int]] = LRUCache(MEANS)
         self._full_until_s = self._log_from_s = float("-inf")
         shared.adopt(place)
 
@@ -44,6 +49,8 @@ class Meters:
         meter = self._known.get((scope, name))
         if meter is None:
             meter = self._known[scope, name] = Meter(partial(self._opened, scope, name), self._clock)
+            if (known := self._means.pop((scope, name), None)) is not None:
+                meter.remember(*known)
         return meter
 
     async def run(self) -> None:
@@ -57,6 +64,8 @@ class Meters:
         since_s = self._clock() - UNUSED_S
         for rule, (meter, number) in list(self._open.items()):
             if meter.is_unused(since_s):
+                if (known := self._known.get(rule)) is not None and known.mean:
+                    self._means[rule] = known.mean, known.learnt
                 meter.close()
                 del self._open[rule]
                 self._shared.release(number, place=self._place)

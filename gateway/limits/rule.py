@@ -19,6 +19,8 @@ _SHARE: Final = 1 / 16
 _FIRST: Final = 15
 #: The most that the mean takes of a minute's tokens. So requests get in beside each other, whatever those before used.
 _MOST_OF_MINUTE: Final = 1 / 4
+#: So many tokens a request is thought to use while none has told.
+USUAL: Final = 1000
 #: The figure of what is not limited.
 _NO_LIMIT: Final = sys.maxsize
 
@@ -43,18 +45,19 @@ class Over(NamedTuple):
 class Meter(Counter):
     """The counts of a rule. They outlive the rule's figures: a reload may change those.
 
-    `mean` is that of the tokens of the rule's requests in this worker (0: there was none), and `expected` the next
-    whole number, or 1. What a request used above the bound of the mean (`bound_mean`) does not teach it.
+    `mean` is that of the tokens of the rule's requests in this worker (0: there was none), `learnt` is of how many
+    requests, up to `_FIRST`, and `expected` is the next whole number, or `USUAL`. What a request used above `most_mean`
+    (`bound_mean`) does not teach it.
     """
 
-    __slots__ = ("__weakref__", "_learnt", "_most_mean", "expected", "mean", "told_s")
+    __slots__ = ("__weakref__", "expected", "learnt", "mean", "most_mean", "told_s")
 
     def __init__(self, opened: Callable[[Counter], Rows], clock: Callable[[], float]) -> None:
         super().__init__(opened, clock)
         self.mean = 0.0
-        self.expected = 1
-        self._learnt = 0  # requests of which it is the mean, up to `_FIRST`
-        self._most_mean = float("inf")
+        self.expected = USUAL
+        self.learnt = 0
+        self.most_mean = sys.maxsize
         self.told_s = float("-inf")  # when the log was told of it last
 
     def settle(self, tick: int, tokens: int) -> None:
@@ -68,18 +71,22 @@ class Meter(Counter):
     def learn(self, used: float, requests: int) -> None:
         """Take into the mean that some requests used so many tokens each."""
         share = 1 - (1 - _SHARE) ** requests
-        if self._learnt < _FIRST:
-            share = max(share, requests / (self._learnt + requests))
-            self._learnt = min(self._learnt + requests, _FIRST)
-        self.mean += (min(used, self._most_mean) - self.mean) * share
+        if self.learnt < _FIRST:
+            share = max(share, requests / (self.learnt + requests))
+            self.learnt = min(self.learnt + requests, _FIRST)
+        self.mean += (min(used, self.most_mean) - self.mean) * share
         self.expected = ceil(self.mean)
 
+    def remember(self, mean: float, learnt: int) -> None:
+        """Begin with the mean that an earlier meter of the rule had."""
+        self.mean, self.learnt = mean, learnt
+        self.expected = ceil(mean)
+
     def bound_mean(self, tokens_per_minute: int) -> None:
-        """Keep the mean within a part of what a rule allows in a minute."""
-        self._most_mean = tokens_per_minute * _MOST_OF_MINUTE
-        if self.mean > self._most_mean:
-            self.mean = self._most_mean
-            self.expected = ceil(self.mean)
+        """Keep the mean, and what is expected without one, within a part of what a rule allows in a minute."""
+        self.most_mean = ceil(tokens_per_minute * _MOST_OF_MINUTE)
+        self.mean = min(self.mean, float(self.most_mean))
+        self.expected = ceil(self.mean) or min(USUAL, self.most_mean)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,8 +145,12 @@ class Rule:
             self.catch_up()
             used = self.meter.used("tokens", now_s)
             if used > self.most_tokens:
-                return Over(self, "tokens_per_minute", self.meter.wait_s("tokens", used - self.most_tokens, now_s))
+                return Over(self, "tokens_per_minute", self._tokens_wait_s(used - self.most_tokens, now_s))
         return None
+
+    def _tokens_wait_s(self, over: int, now_s: float) -> float:
+        """Return when so many tokens will have left the window; or be known, where no request has told yet."""
+        return self.meter.wait_s("tokens", over, now_s) if self.meter.mean else BUSY_S
 
     def _check_budget(self) -> None:
         obstacle = self.budgets.obstacle(self.scope, self.id, self.allowance)

@@ -62,10 +62,19 @@ class CallLimits:
         self._has_entered = False
 
     def _taken(self, rules: Sequence[Rule], *, requests: int = 1) -> Hold | None:
-        return self._limiter.admit(rules, tokens=self._tokens(), requests=requests) if rules else None
+        if not rules:
+            return None
+        return self._limiter.admit(rules, tokens=self._tokens(), requests=requests, guess=self._guess())
 
     def _tokens(self) -> int:
         if self._least is None:
             asked = (self._body.get("messages"), self._body.get("tools"))
             self._least = len(orjson.dumps(asked)) // BYTES_A_TOKEN
         return self._least
+
+    def _guess(self) -> int | None:
+        """Return the tokens that the call may use, if it says how long its answer may be."""
+        for name in ("max_completion_tokens", "max_tokens"):
+            if isinstance(most := self._body.get(name), int) and most > 0:
+                return self._tokens() + most
+        return None

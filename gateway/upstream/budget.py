@@ -3,8 +3,9 @@
 Counts fade: all are halved every 10 seconds. The bound then holds for the sums since the start as well, but for
 `ALWAYS`, of which half comes back each time.
 
-Requests whose endpoint gave up while it waited for their clients count apart, within the same bound: whoever sends
-slowly on purpose makes any number of them, and would leave nothing for others.
+Requests that fail because of their clients count apart, within the same bound: the endpoint gave up while it waited for
+the body, or the client's own account there is limited. Clients make any number of them on purpose, and would leave
+nothing for others.
 """
 
 from collections.abc import Callable
@@ -19,12 +20,12 @@ ALWAYS: Final = 20
 class RetryBudget:
     """Counts of one upstream. `part` is the bound, such as 0.2; `clock` is monotonic, in seconds."""
 
-    __slots__ = ("_awaited", "_clock", "_due_s", "_part", "_requests", "_retries")
+    __slots__ = ("_apart", "_clock", "_due_s", "_part", "_requests", "_retries")
 
     def __init__(self, part: float, *, clock: Callable[[], float]) -> None:
         self._part = part
         self._clock = clock
-        self._requests = self._retries = self._awaited = 0.0
+        self._requests = self._retries = self._apart = 0.0
         self._due_s = clock() + HALVED_EVERY_S
 
     def requested(self) -> None:
@@ -33,16 +34,16 @@ class RetryBudget:
             self._fade(now_s)
         self._requests += 1
 
-    def has_room(self, *, awaited: bool = False) -> bool:
-        """Return whether one may be sent again now. `awaited`: its endpoint waited for its client."""
-        return self._has_room(1.0, awaited=awaited)
+    def has_room(self, *, apart: bool = False) -> bool:
+        """Return whether one may be sent again now. `apart`: its client is why it failed."""
+        return self._has_room(1.0, apart=apart)
 
-    def take(self, *, awaited: bool = False) -> bool:
+    def take(self, *, apart: bool = False) -> bool:
         """Count one that is sent again. Return False if there is no room: do not send it then."""
-        if not self.has_room(awaited=awaited):
+        if not self.has_room(apart=apart):
             return False
-        if awaited:
-            self._awaited += 1
+        if apart:
+            self._apart += 1
         else:
             self._retries += 1
         return True
@@ -51,10 +52,10 @@ class RetryBudget:
         """Count one that is sent beside another, as `take` does. The last half of the room is for those that failed."""
         return self._has_room(0.5) and self.take()
 
-    def _has_room(self, share: float, *, awaited: bool = False) -> bool:
+    def _has_room(self, share: float, *, apart: bool = False) -> bool:
         if (now_s := self._clock()) >= self._due_s:
             self._fade(now_s)
-        retries = self._awaited if awaited else self._retries
+        retries = self._apart if apart else self._retries
         return retries + 1 <= max(self._requests * self._part, ALWAYS if self._part else 0) * share
 
     def _fade(self, now_s: float) -> None:
@@ -62,5 +63,5 @@ class RetryBudget:
         part = 0.5 ** min(times, 64)
         self._requests *= part
         self._retries *= part
-        self._awaited *= part
+        self._apart *= part
         self._due_s += times * HALVED_EVERY_S

@@ -189,14 +189,15 @@ class Tries:
         if not (self._twice or reason == "connect" or reason in NOTHING_DONE):
             return False
         is_bounded = reason != "connect"
-        if is_bounded and not self.home.budget.has_room(awaited=awaited):
+        apart = awaited or (reason == "429" and member is not None and not _concerns_all(member, reason))
+        if is_bounded and not self.home.budget.has_room(apart=apart):
             self.home.tally.refused["budget"] += 1
             return False
         found = self._next()
         if found is None:
             return False
         if is_bounded:
-            self.home.budget.take(awaited=awaited)
+            self.home.budget.take(apart=apart)
         self._reason, self._chosen = reason, found
         is_new = bool(self.passed_over) if found[1] is None else found[1] not in self._tried
         pause_s = min(PAUSE_S * 2.0 ** (len(self._tried) - 1), LONGEST_PAUSE_S)

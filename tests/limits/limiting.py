@@ -63,11 +63,13 @@ class Workers:
         self.budgets.replace({}, names=NAMES, currency="USD")
         self.memory = SharedCounters(places=count)
         self._scopes = scopes
+        self.meters: list[Meters] = []
         self.limiters = [self.limiter(place) for place in range(count)]
 
     def limiter(self, place: int) -> Limiter:
         """A worker that starts at this place."""
         meters = Meters(self.memory, place=place, clock=self.clock)
+        self.meters.append(meters)
         return Limiter(meters, clock=self.clock, budgets=self.budgets, counters=self.counters, **self._scopes)
 
 

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from gateway.contracts.allowance import Allowance
 from gateway.errors import GatewayError
 from gateway.limits.holds import Hold, end
+from gateway.limits.meters import UNUSED_S
+from gateway.limits.rule import BUSY_S, USUAL
 from gateway.limits.shared import TICK_S, TICKS
 
 from .limiting import BEGAN_S, Workers, caller
@@ -86,6 +88,37 @@ def test_tokens_are_reserved_by_the_mean_and_corrected() -> None:
     error = refused(workers, key=key, tokens=10)
     assert error.fields["x-ratelimit-remaining-tokens"] == "40"
     assert error.fields["x-ratelimit-limit-tokens"] == "1000"
+
+
+def test_a_first_burst_is_no_way_around_a_limit_of_tokens() -> None:
+    """While none has told what it used, each counts as a usual one. It may soon be known, so a client waits shortly."""
+    workers, key = Workers(), {"tokens_per_minute": 8 * USUAL}
+    holds = [admitted(workers, key=key, tokens=10) for _ in range(8)]
+    assert refused(workers, key=key, tokens=10).retry_after_s == BUSY_S
+    end(holds.pop(), 50)  # now it is known
+    for _ in range(19):
+        admitted(workers, key=key, tokens=10)  # of what is left, 50 each
+    refused(workers, key=key, tokens=10)
+
+
+def test_a_first_burst_of_a_small_limit_is_a_few_requests() -> None:
+    workers, key = Workers(), {"tokens_per_minute": USUAL}
+    for _ in range(4):
+        admitted(workers, key=key, tokens=10)
+    refused(workers, key=key, tokens=10)
+
+
+def test_a_mean_is_remembered_when_its_counters_are_given_back() -> None:
+    """A client that pauses for two minutes is no stranger."""
+    workers, who = Workers(), caller(tokens_per_minute=100_000)
+    limiter, meters = workers.limiters[0], workers.meters[0]
+    end(limiter.admit(limiter.of_caller(who), 10), 20_000)
+    workers.clock.advance(UNUSED_S + 1.0)
+    meters.tidy()
+    for _ in range(5):
+        limiter.admit(limiter.of_caller(who), 10)
+    with pytest.raises(GatewayError):
+        limiter.admit(limiter.of_caller(who), 10)
 
 
 def test_a_request_larger_than_the_limit_waits_for_an_empty_window() -> None:

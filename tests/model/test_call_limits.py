@@ -74,3 +74,17 @@ def test_what_is_sent_to_no_upstream_is_no_request_of_its_model() -> None:
         call.end()
     used = _used(workers)
     assert (used["model requests_per_minute"], used["model concurrent"], used["model tokens_per_minute"]) == (1, 0, 0)
+
+
+def test_calls_of_strangers_take_what_they_may_use() -> None:
+    """Before any has told what it used: by `max_tokens`, and the request. Later by the mean."""
+    workers, who = Workers(), caller(tokens_per_minute=20_000)
+    body = {"messages": [{"role": "user", "content": "x" * 400}], "max_tokens": 4800}
+    exchange = Exchange(id="run_1", body=body, caller=who, chain="c")
+    first, *_ = [CallLimits(workers.limiters[0], exchange) for _ in range(4)]
+    with pytest.raises(GatewayError):
+        CallLimits(workers.limiters[0], exchange)
+    first.use(200)
+    first.end()
+    for _ in range(20):
+        CallLimits(workers.limiters[0], exchange)

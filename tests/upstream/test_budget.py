@@ -43,7 +43,7 @@ def test_a_budget_of_nothing_is_none() -> None:
     """Also for the first few."""
     budget = RetryBudget(0.0, clock=ManualClock())
     budget.requested()
-    assert not budget.take() and not budget.take(awaited=True)
+    assert not budget.take() and not budget.take(apart=True)
 
 
 def test_requests_beside_others_leave_half_of_the_room_to_failures() -> None:
@@ -54,11 +54,11 @@ def test_requests_beside_others_leave_half_of_the_room_to_failures() -> None:
     assert not budget.take_beside()
 
 
-def test_requests_whose_clients_were_awaited_count_apart() -> None:
+def test_requests_that_fail_because_of_their_clients_count_apart() -> None:
     """Within the same bound, and they come back with the time, too."""
     clock = ManualClock()
     budget = RetryBudget(0.2, clock=clock)
-    for awaited in (True, False):
-        assert [budget.take(awaited=awaited) for _ in range(ALWAYS + 1)] == [True] * ALWAYS + [False]
+    for apart in (True, False):
+        assert [budget.take(apart=apart) for _ in range(ALWAYS + 1)] == [True] * ALWAYS + [False]
     clock.advance(3 * HALVED_EVERY_S)
-    assert budget.take(awaited=True) and budget.take()
+    assert budget.take(apart=True) and budget.take()

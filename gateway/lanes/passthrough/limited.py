@@ -8,6 +8,7 @@ Where there is a choice of upstreams, the places at an upstream are taken when t
 given back when it goes on to a fallback.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -26,19 +27,29 @@ from gateway.limits.holds import LIMITED, Hold, end, give_back
 from gateway.limits.limiter import BYTES_A_TOKEN, Limiter
 from gateway.limits.rule import Rule
 
+#: How long an answer may be, at whatever depth: nothing in a text looks like that, because its quotes are escaped.
+_MOST: Final = re.compile(rb'[{,]\s*"max_(?:completion_|output_)?tokens"\s*:\s*(\d{1,9})(?=[\s,}])')
 _REFUSALS: Final = ("rate_limit_exceeded", "insufficient_quota")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Admission:
     """The rules of a plan's requests, and the way to those of the upstream and the model that a request goes to.
 
-    `takes_tokens`: a model answers the requests.
+    `takes_tokens`: a model answers the requests. `is_new`: perhaps no request has told yet how many tokens it used.
     """
 
     limiter: Limiter
     rules: tuple[Rule, ...]
     takes_tokens: bool
+    is_new: bool = True
+
+    def guess(self, body: bytes, length: int) -> int | None:
+        """Return the tokens that a request may use, if that is not known yet, and the request says it."""
+        self.is_new = self.takes_tokens and any(rule.most_tokens and not rule.meter.mean for rule in self.rules)
+        if not self.is_new or not (found := _MOST.findall(body)):
+            return None
+        return length // BYTES_A_TOKEN + max(map(int, found))
 
 
 class LimitedAccounting(Accounting):
@@ -79,8 +90,9 @@ class Limiting(Splice):
         assert admission is not None
         self._admission = admission
         tokens = self._length // BYTES_A_TOKEN if admission.takes_tokens else None
+        guess = admission.guess(body, self._length) if admission.is_new else None
         try:
-            self._account.hold = admission.limiter.admit(admission.rules, tokens)
+            self._account.hold = admission.limiter.admit(admission.rules, tokens, guess=guess)
         except GatewayError as error:
             self._refuse_soon(error)
         else:

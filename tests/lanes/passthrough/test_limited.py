@@ -1,7 +1,7 @@
 """Limits in passthrough: what is refused never goes upstream, and nothing of what is relayed is changed."""
 
 import asyncio
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 
 import pytest
 from functional.several import CHAT, several
@@ -93,6 +93,37 @@ async def test_places_come_back_however_a_request_ends() -> None:
                 assert "under way" in error_of(refused)["message"]
         async with client_of(gateway) as client:
             await until_read(lambda: exchange(client, get(b"/v1/whole", OURS)), lambda response: response.status == 200)
+
+
+@pytest.mark.parametrize(
+    ("most", "admitted"),
+    [
+        (b'"max_tokens": 4900', 12),
+        (b'"max_completion_tokens":4900', 12),
+        (b'"stop": [], "max_output_tokens" : 4900', 12),
+        (b'"max_tokens": 900000', 4),
+        (b'"max_tokens": "many"', 60),
+        (b'"user": ", \\"max_tokens\\": 4900}"', 60),
+    ],
+)
+async def test_a_first_burst_counts_by_what_its_requests_may_use(most: bytes, admitted: int) -> None:
+    """Nobody has told yet what a request uses. A text that looks like the field is none."""
+    ask_for = post(b'{"model": "m", ' + most + b"}", CHAT, OURS)
+
+    async def silent(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.wait_end(timeout_s=None)
+
+    async with (
+        through(*[silent] * admitted, keys=keys(tokens_per_minute=60_000)) as (gateway, upstream),
+        AsyncExitStack() as ends,
+    ):
+        for _ in range(admitted):
+            client = await ends.enter_async_context(client_of(gateway))
+            await client.send(ask_for)
+        await upstream.wait_requests(admitted)
+        async with client_of(gateway) as client:
+            assert (await exchange(client, ask_for)).status == 429
 
 
 async def test_a_tunnel_is_under_way_until_it_ends() -> None:
