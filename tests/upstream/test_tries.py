@@ -91,6 +91,18 @@ def test_the_budget_ends_retries_but_not_what_was_never_sent() -> None:
     assert names(of, ["connect", "connect"]) in ("ab", "bc", "ca")
 
 
+@pytest.mark.parametrize("api_key", [None, b"sk-ours"])
+def test_clients_whose_own_account_is_limited_leave_the_budget_to_others(api_key: bytes | None) -> None:
+    """A 429 for a key of the gateway's concerns all of them."""
+    clock = ManualClock()
+    members = [member(name, clock, api_key=api_key) for name in "ab"]
+    of = group_of(*members, clock=clock, retry=RetryRules(tries=2, part=0.2))
+    for _ in range(ALWAYS):
+        assert len(names(of, ["429", "400"])) == 2
+    assert len(names(of, ["429", "400"])) == 1
+    assert len(names(of, ["reset", "400"])) == (2 if api_key is None else 1)
+
+
 def test_the_same_endpoint_is_asked_again_after_a_pause_that_grows() -> None:
     """A single endpoint is better asked later than not at all."""
     tries, pauses = Tries(group("a", ManualClock(), retry=RETRY), twice=True), []
