@@ -8,6 +8,9 @@ from unicodedata import normalize
 #: The longest name of a model. What is longer is none, and only the glob `*` fits it: clients write what they like, and
 #: a look at megabytes for each glob would hold up all others, as would sorting their marks.
 MODEL_CHARS: Final = 200
+#: The name of usage that models share which no glob names, and of usage that counts for every glob.
+OTHER: Final = "other"
+EVERY: Final = "all models"
 #: Stands between the globs in a name that many models share.
 _AND: Final = " | "
 
@@ -37,7 +40,9 @@ def shared_name(globs: Iterable[str]) -> str:
 
 def counts_for(name: str, pattern: str) -> bool:
     """Return whether what was used under a name, which many models may share, is that of a glob."""
-    return pattern in name.split(_AND) or is_model_of(name, pattern)
+    if name == EVERY or not pattern.strip("* "):
+        return True
+    return name != OTHER and (pattern in name.split(_AND) or is_model_of(name, pattern))
 
 
 def _spelled(name: str) -> str:

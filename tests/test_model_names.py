@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.model_names import MODEL_CHARS, counts_for, is_model_of, is_named_by, shared_name
+from gateway.model_names import EVERY, MODEL_CHARS, OTHER, counts_for, is_model_of, is_named_by, shared_name
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,9 @@ def test_a_shared_name_counts_for_its_globs() -> None:
     shared = shared_name(["gpt-4.[12]*", "*"])
     assert counts_for(shared, "gpt-4.[12]*") and counts_for(shared, "*") and not counts_for(shared, "gpt-4.1*")
     assert counts_for("gpt-4.1", "gpt-4.[12]*") and not counts_for("gpt-4.1", "llama*")
+
+
+def test_what_no_glob_names_counts_for_those_of_all_models_alone() -> None:
+    """Though the name that it is given may look like that of a model."""
+    assert counts_for(OTHER, "*") and counts_for(OTHER, " ** ") and not counts_for(OTHER, "o*")
+    assert counts_for(EVERY, "gpt-*")

@@ -17,7 +17,7 @@ from typing import Final
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Store, StoreError
 from gateway.contracts.usage import MOST_USAGE, StoredUsage
-from gateway.model_names import is_model_of, shared_name
+from gateway.model_names import EVERY, MODEL_CHARS, OTHER, counts_for, is_model_of, shared_name
 from gateway.usage.prices import Price, Prices
 from gateway.usage.tokens import Usage
 
@@ -33,7 +33,9 @@ GONE_S: Final = 10.0
 #: clients: there could be any number.
 MODELS: Final = 1000
 MODELS_OF_TENANT: Final = 200
-OTHER: Final = "other"
+#: Further models share rows. So many of those are of several budgets: how their globs overlap decides how many there
+#: could be.
+COMBINED: Final = 100
 _DAY_S: Final = 86400
 #: By the day, tenant, key, model, upstream, lane and currency, as in `StoredUsage`; the counts follow its order.
 _Key = tuple[str, str, str, str, str, str, str]
@@ -70,6 +72,7 @@ class Ledger:
         self._models: dict[str, set[str]] = {}  # of each tenant
         self._all_models: set[str] = set()
         self._known: dict[tuple[str, str], _Known] = {}  # by tenant and model
+        self._combined: set[str] = set()  # names of rows of several budgets
         self._day = ""
         self._day_begins_s = self._day_ends_s = 0.0
         self._wake = asyncio.Event()
@@ -116,6 +119,7 @@ class Ledger:
         self._catch_up()
         self._prices = prices
         self._known.clear()
+        self._combined.clear()
 
     def start(self) -> None:
         """Begin to store what is recorded, and look for processes that ended without having done so. Idempotent."""
@@ -203,15 +207,25 @@ class Ledger:
         """Return what is recorded of a model, whose price is that of its own name, whatever its row is called."""
         price = self._prices.of(model)
         paid, currency = (self._prices.dearest, "") if price is None else (price, self._prices.currency)
-        if self._has_room(tenant, model):
+        if model not in (OTHER, EVERY) and self._has_room(tenant, model):
             known = self._known[tenant, model] = model, paid, currency
             return known
         return self._shared(model, OTHER if price is None else price.model), paid, currency
 
     def _shared(self, model: str, name: str) -> str:
         """Return the name of a row that a model shares: `name`, if the budgets of the model find it by that."""
-        globs = [glob for glob in self.budgets if is_model_of(model, glob)]
-        return name if all(is_model_of(name, glob) for glob in globs) else shared_name(globs)
+        told = [glob for glob in self.budgets if glob.strip("* ")]  # those of all models find every row
+        globs = [glob for glob in told if is_model_of(model, glob)]
+        if [glob for glob in told if counts_for(name, glob)] == globs:
+            return name
+        if not globs:
+            return OTHER
+        name = shared_name(globs)
+        if len(globs) > 1 and name not in self._combined:
+            if len(self._combined) >= COMBINED or len(name) > MODEL_CHARS:
+                return EVERY
+            self._combined.add(name)
+        return name
 
     def _has_room(self, tenant: str, model: str) -> bool:
         """Return whether a model of a tenant has a row of its own, as the first ones have."""

@@ -10,10 +10,11 @@ from gateways import until
 
 from gateway.contracts.store import StoreError
 from gateway.contracts.usage import DIMENSIONS, StoredUsage
+from gateway.model_names import EVERY, OTHER, counts_for
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
-from gateway.usage.ledger import MODELS, MODELS_OF_TENANT, Ledger, day_of
+from gateway.usage.ledger import COMBINED, MODELS, MODELS_OF_TENANT, Ledger, day_of
 from gateway.usage.prices import Price, Prices
 from gateway.usage.tokens import Tokens, Usage
 from tests.limits.limiting import WallClock
@@ -168,6 +169,35 @@ async def test_a_tenant_spends_no_names_of_another(store: FailingStore) -> None:
     assert len([row for row in found if row.tenant == "t3"]) == MODELS_OF_TENANT
     late = {row.model: (row.currency, row.cost) for row in found if row.tenant == "late"}
     assert late == {"gpt-*": ("USD", 20_000), "gpt-4.1": ("USD", 20_000), "other": ("", 20_000)}
+
+
+async def test_there_are_so_many_rows_that_models_of_several_budgets_share(store: FailingStore) -> None:
+    """Beyond them a model counts for all budgets rather than for none, also where their globs make long names."""
+    one = ledger(store, ManualClock(LATE_S))
+    one.prices = Prices("USD", [Price(model="g*", input=2, cached=1, cache_write=2, output=8)])
+    letters = "abcdefghij"
+    one.budgets = [f"*{letter}*" for letter in letters]
+    for number in range(MODELS_OF_TENANT):
+        one.recorded(Usage(Tokens(1)), "k", "t", str(number), "up", "passthrough")
+    for number in range(2 ** len(letters)):
+        model = "".join(letter for place, letter in enumerate(letters) if number >> place & 1)
+        one.recorded(Usage(Tokens(1000)), "k", "t", f"-{model}", "up", "passthrough")
+    await one.flush()
+    shared = [row for row in await rows(store) if row.input >= 1000]
+    assert len(shared) == COMBINED + len(letters) + 2
+    for letter in letters:
+        counted = sum(row.input for row in shared if counts_for(row.model, f"*{letter}*"))
+        assert counted >= 1000 * 2 ** (len(letters) - 1)
+
+
+async def test_a_model_is_not_named_as_a_row_that_others_share(store: FailingStore) -> None:
+    """Whoever makes up its name: it counts for the budgets that it fits, and for no others."""
+    one = ledger(store, ManualClock(LATE_S))
+    one.budgets = ["o*", "gpt-*"]
+    for model in (OTHER, EVERY):
+        one.recorded(Usage(Tokens(1)), "k", "t", model, "up", "passthrough")
+    await one.flush()
+    assert [(row.model, row.requests) for row in await rows(store)] == [("o*", 1), (OTHER, 1)]
 
 
 async def test_usage_without_a_price_has_the_highest_cost_and_no_currency(store: FailingStore) -> None:
