@@ -21,10 +21,10 @@ class Later(SystemClock, ManualClock):
     """The system's clock, and the seconds that a test adds."""
 
     def monotonic(self) -> float:
-        return SystemClock.monotonic(self) + self()
+        return SystemClock.monotonic() + self()
 
     def time(self) -> float:
-        return SystemClock.time(self) + self()
+        return SystemClock.time() + self()
 
 
 def tenants(**limits: object) -> Json:

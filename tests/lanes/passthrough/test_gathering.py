@@ -42,7 +42,7 @@ class Later(SystemClock, ManualClock):
     """The system's clock, and the seconds that a test adds."""
 
     def time(self) -> float:
-        return SystemClock.time(self) + self()
+        return SystemClock.time() + self()
 
 
 def sweep(gateway: LocalGateway, later_s: float) -> None:

@@ -26,10 +26,10 @@ class Later(SystemClock, ManualClock):
     """The system's clock, and the seconds that a test adds."""
 
     def monotonic(self) -> float:
-        return SystemClock.monotonic(self) + self()
+        return SystemClock.monotonic() + self()
 
     def time(self) -> float:
-        return SystemClock.time(self) + self()
+        return SystemClock.time() + self()
 
 
 async def _status_after(client: Peer) -> int:
