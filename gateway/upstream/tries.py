@@ -172,15 +172,16 @@ class Tries:
         `reason` is `connect`, `reset`, `timeout` or a status. `possible`: the whole request is still here. `excused`: a
         failure is not the endpoint's fault: it closed an idle connection. `awaited`: neither is it, because the
         endpoint waited for a client that is slow with the body; the budget counts such tries apart. `told_not`:
-        `x-should-retry: false`. `pause_s`: how long the endpoint asked to be left alone.
+        `x-should-retry: false`. `pause_s`: how long the endpoint asked to be left alone; an excused one
+        means this client.
         """
-        member, group = self.member, self.group
-        if member is not None and pause_s is not None and _concerns_all(member, reason):
+        member, group, excused = self.member, self.group, excused or awaited
+        if member is not None and pause_s is not None and not excused and _concerns_all(member, reason):
             member.pause(pause_s, group.clock(), limited=reason == "429")
         fault = _fault(reason)
         if reason.isdigit() and fault is None:  # it answers, so others may ask it
             self.answered()
-        self.ended(failed=None if fault and (excused or awaited) else fault)
+        self.ended(failed=None if fault and excused else fault)
         if member is not None and reason == "connect":
             self._unreached.append(member)
         rules = self.home.rules.retry

@@ -56,6 +56,25 @@ async def test_a_slow_body_ejects_no_endpoint(ends: bytes | None, slow: Callable
         assert (await ask(up.gateway, chat())).status == 200
 
 
+@pytest.mark.parametrize("status", [429, 503, 529])
+async def test_a_slow_body_pauses_no_endpoint(status: int, slow: Callable[[float], None]) -> None:
+    """Its upstream asks its client alone to come back later; who is whole by then pauses it for all."""
+    slow(0.0)
+    gives_way = answer(status, headers=[("Retry-After", "30")])
+    fine = serve(answer(200, headers=[("Connection", "close")]))
+    scripts = gives_up(gives_way), fine, gives_up(gives_way, behind=b"x" * 100)
+    upstream = {"api_key": "k", "breaker": {"failures": 0}, "retry": {"tries": 1}}
+    async with several(scripts, **upstream) as up:
+        async with client_of(up.gateway) as client:
+            await client.send(LONG[:SENT])
+            assert (await client.read_response()).status == status
+        assert (await ask(up.gateway, chat())).status == 200
+        async with client_of(up.gateway) as client:
+            await client.send(LONG)
+            assert (await client.read_response()).status == status
+        assert up.group.members[0].obstacle(up.group.clock()) == "pausing"
+
+
 async def test_a_body_that_waits_to_be_invited_ejects_no_endpoint(slow: Callable[[float], None]) -> None:
     """Its client may never send it."""
     slow(0.0)
