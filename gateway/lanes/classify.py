@@ -7,8 +7,9 @@ from typing import Literal
 from gateway.dialects.endpoints import COLLECTIONS, ENDPOINTS
 from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
+from gateway.lanes.generating import generates
 from gateway.lanes.routes import path_of
-from gateway.lanes.spelling import may_end_with, may_make
+from gateway.lanes.spelling import may_make
 
 Mode = Literal["own", "context", "passthrough"]
 
@@ -21,18 +22,6 @@ _BELOW_STORED = tuple(collection + b"/" for collection in _STORED)
 #: Below each are the pages of single ones, where it is our own itself.
 PROMPTS, WORKFLOWS, SERVICES = b"/v1/system-prompts", b"/workflows", b"/mcp/services"
 CONSOLE = b"/console"
-#: Ends of paths at which upstreams' APIs generate text; a thread's messages are only stored.
-_GENERATES = (
-    b"/responses",
-    b"/messages",
-    b"/completions",
-    b"/complete",
-    b"/realtime",
-    b"/api/chat",
-    b"/api/generate",
-    b":generatecontent",
-    b":streamgeneratecontent",
-)
 #: Paths that the context lane answers itself; the rest of the API beneath its base URL is the upstream's.
 CONTEXT_BASE = b"/context/v1/"
 _OWN_OF_CONTEXT = frozenset(CONTEXT_BASE + part.encode() for part in (*ENDPOINTS.values(), "models"))
@@ -41,7 +30,6 @@ _PLAIN = re.compile(
     rb"/context/v1/(?:embeddings|moderations|rerank|audio/(?:speech|transcriptions|translations)"
     rb"|images/(?:generations|edits|variations)|models(?:/[A-Za-z0-9_:@-][A-Za-z0-9_.:@-]*)+)"
 )
-_THREADS, _RUNS = b"/threads/", (b"/runs", b"/submit_tool_outputs")
 _SINGLES = tuple((collection, collection + b"/") for collection in (PROMPTS, WORKFLOWS, SERVICES, CONSOLE))
 
 
@@ -109,9 +97,7 @@ def _is_stored(path: bytes) -> bool:
 
 def _generates(head: RequestHead, path: bytes) -> bool:
     """However path and method are spelled: an upstream may read them as we do not."""
-    if not (head.websocket or may_make(head.method, has_body=head.has_body)):
-        return False
-    return may_end_with(path, _RUNS if _THREADS in path.lower() else _GENERATES)
+    return (head.websocket or may_make(head.method, has_body=head.has_body)) and generates(path)
 
 
 def is_plain(target: bytes) -> bool:

@@ -23,7 +23,7 @@ import orjson
 from gateway.http.sse import EventError, EventReader
 from gateway.json_values import VALUES_LIMIT, holds_more
 from gateway.model_names import MODEL_CHARS
-from gateway.usage.tokens import BYTES_A_TOKEN, Tokens, tokens_of
+from gateway.usage.tokens import BYTES_A_TOKEN, Tokens, native_tokens_of, tokens_of
 
 #: So many places of a key are tried, and so many of the first and last events looked at for the model.
 TRIES: Final = 8
@@ -39,6 +39,8 @@ SAMPLES: Final = 16
 #: What an event has besides its data: `data: ` and two line ends.
 _FRAME_BYTES = 8
 _USAGE = b'"usage"'
+#: What Gemini and Ollama call it, which says the input first.
+_NATIVE: Final = (b'"usageMetadata"', b'"prompt_eval_count"', b'"eval_count"')
 _END_OF_EVENT = re.compile(rb"\r?\n\r?\n|\r\r")
 #: What the standard library's parser takes, and the quick one does not.
 _ODD = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")
@@ -50,7 +52,7 @@ _FROM_END = {
     key: re.compile(
         rb':[ \t\r\n]*+%b(?=[ \t\r\n]*+[,{])|"[^"]*+(?:"(?=\\)[^"]*+)*+(?:"|\Z)|[{}\[\]]' % key[::-1],
     )
-    for key in (_USAGE, _MODEL_KEY)
+    for key in (_USAGE, _MODEL_KEY, *_NATIVE)
 }
 _STREAM_OF_RESPONSE = re.compile(rb'"type"[ \t]*:[ \t]*"response\.')
 
@@ -105,6 +107,24 @@ def of_stream(head: bytes, tail: bytes | None = None) -> Said:
         # Anthropic says the input at the beginning, and the output at the end, which may repeat the input.
         last = {**first.usage, **{key: value for key, value in last.items() if value is not None}}
     return Said(tokens_of(last), model, partial)
+
+
+def of_native(head: bytes, tail: bytes | None = None) -> Said | None:
+    """Read an answer of Gemini's or Ollama's own API, whose last object or line says its usage; None: it does not."""
+    end = (head if tail is None else tail).rstrip()
+    if head.lstrip().startswith(b"["):
+        end = end.removesuffix(b"]").rstrip()
+    for key in _NATIVE:
+        found = _object_from(end, key) if key in end else None
+        if found is not None and (tokens := native_tokens_of(found)) is not None:
+            named = found.get("modelVersion")
+            return Said(tokens, name_of(named) if isinstance(named, str) else _last_named(end))
+    return None
+
+
+def _last_named(end: bytes) -> str:
+    """Return the model that the last object of an answer names; "": none."""
+    return _named(_object_from(end, _MODEL_KEY) or {})
 
 
 def names_model(head: bytes) -> bool:

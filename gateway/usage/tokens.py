@@ -78,6 +78,22 @@ def _by_other_names(told: dict[str, object]) -> Tokens | None:
     return _tokens(asked, cached, written, answered, _part(told.get("output_tokens_details"), "reasoning_tokens"))
 
 
+def native_tokens_of(told: dict[str, object]) -> Tokens | None:
+    """Return the tokens that Gemini's or Ollama's own API says in an answer. None: as `tokens_of`."""
+    meta = told.get("usageMetadata")
+    if isinstance(meta, dict):
+        names = "promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"
+        asked, used, answered, thought = (_said(meta.get(name)) for name in names)
+        cached = _count(meta.get("cachedContentTokenCount"))
+    else:
+        asked, answered = _said(told.get("prompt_eval_count")), _said(told.get("eval_count"))
+        used = thought = cached = None
+    counts = (asked, used, answered, thought)
+    if _WRONG in counts or all(count is None for count in counts):
+        return None
+    return _tokens((asked or 0) + (used or 0), cached, 0, (answered or 0) + (thought or 0), thought)
+
+
 def _tokens(
     asked: int | None, cached: int | None, written: int | None, answered: int | None, reasoning: int | None
 ) -> Tokens:

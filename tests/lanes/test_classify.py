@@ -146,7 +146,7 @@ def test_paths_that_resemble_responses_are_the_upstreams(target: bytes) -> None:
 
 def test_context_headers_change_nothing_elsewhere() -> None:
     """They are for chat completions, responses and conversations."""
-    for target in (b"/v1/embeddings", b"/v1/models", CHAT + b"/x", b"/v1/Chat/completion"):
+    for target in (b"/v1/embeddings", b"/v1/models", CHAT + b"/x", b"/v1/Chat/completing"):
         assert lane(target, b"X-Context-Mode: context") == "passthrough"
     assert lane(CHAT, b"X-Context-Mode: context", method=b"GET") == "passthrough"
 

@@ -22,6 +22,7 @@ from typing import Final
 from gateway.errors import GatewayError
 from gateway.http.body import Body
 from gateway.http.response_head import ResponseHead
+from gateway.lanes.generating import computes, generates
 from gateway.lanes.passthrough.accounting import Accounting
 from gateway.lanes.passthrough.balanced import Balanced
 from gateway.lanes.passthrough.by_model import ByModel
@@ -33,17 +34,14 @@ from gateway.lanes.plan import Plan, Ways
 from gateway.lanes.spelling import may_end_with
 from gateway.lanes.transaction import Client, Clients
 from gateway.limits.holds import give_back, leave, owe, settle
-from gateway.usage.answers import SHORT_BYTES, has_id, name_of, of_stream, of_whole, text_tokens
+from gateway.usage.answers import SHORT_BYTES, has_id, name_of, of_native, of_stream, of_whole, text_tokens
 from gateway.usage.decoding import Decoding, Undecoded, decoding_of, is_plain
 from gateway.usage.kept import Kept
 from gateway.usage.tokens import BYTES_A_TOKEN, Recorded, Tokens, Usage
 
 #: Chunks of a stream that are kept as they pass; each is shorter than 2 KiB.
 LAST_CHUNKS: Final = 32
-#: Ends of the paths at which models answer with text, and those at which they answer with numbers, images or sounds.
-_ANSWERS: Final = (b"/completions", b"/responses", b"/messages")
-_NO_TEXT: Final = (b"/embeddings", b"/rerank", b"/score", b"/images/generations", b"/audio/speech")
-#: Those whose requests are files: sounds that become text, and images.
+#: Ends of the paths whose requests are files: sounds that become text, and images.
 _HEARD: Final = (b"/audio/transcriptions", b"/audio/translations")
 _FILES: Final = (*_HEARD, b"/images/edits", b"/images/variations")
 #: Bytes of a file for one token: 25 minutes of sound, which are 15,000 tokens, and most images have some of that size.
@@ -81,8 +79,8 @@ def meter_of(recorded: Recorded, undecoded: Undecoded, *, makes: bool, path: byt
 
     `makes`: they may make tokens (`may_make`). GET may repeat an answer that was counted.
     """
-    asks = makes and may_end_with(path, (*_ANSWERS, *_NO_TEXT))
-    answers = makes and may_end_with(path, (*_ANSWERS, *_HEARD))
+    asks = makes and (generates(path) or computes(path))
+    answers = makes and (generates(path) or may_end_with(path, _HEARD))
     if asks:
         return Meter(recorded, undecoded, makes, asks, BYTES_A_TOKEN, answers)
     asked_bytes = FILE_BYTES_A_TOKEN if makes and may_end_with(path, _FILES) else 0
@@ -169,14 +167,16 @@ class MeteredAccounting(Accounting):
         meter = self.plan.meter
         assert meter is not None
         head, tail, length = self._answer()
-        is_stream = not head.lstrip().startswith(b"{")  # whatever its content type says
+        is_stream = not head.lstrip().startswith((b"{", b"["))  # whatever its content type says
         said = of_stream(head, tail) if is_stream else of_whole(head, tail)
+        if said.tokens is None:
+            said = of_native(head, tail) or said
         tokens = said.tokens
         if tokens is not None and meter.stored and not is_stream and has_id(head, meter.stored):
             return Usage(cut=cut), said.model  # it was counted when it was made
         if tokens is not None and not said.partial:
             return Usage(tokens, False, cut), said.model
-        if not meter.asked_bytes:
+        if not meter.asked_bytes or self.status == 204 or 300 <= self.status < 400:
             return Usage(cut=cut), said.model
         answered = 0
         if meter.answers:

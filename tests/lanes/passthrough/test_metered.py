@@ -256,6 +256,32 @@ async def test_an_upstream_that_does_not_answer_rejects() -> None:
     assert heard.usage == [Usage(rejected=True)]
 
 
+OLLAMA = text(
+    {
+        "model": "llama3",
+        "message": {"role": "assistant", "tool_calls": [{"function": {"arguments": {"eval_count": 1}}}]},
+        "done": True,
+        "prompt_eval_count": 26,
+        "prompt_eval_duration": 5,
+        "eval_count": 298,
+    }
+)
+GEMINI = text(
+    {
+        "candidates": [
+            {"content": {"parts": [{"functionCall": {"args": {"usageMetadata": {"promptTokenCount": 1}}}}]}}
+        ],
+        "usageMetadata": {
+            "promptTokenCount": 10,
+            "toolUsePromptTokenCount": 5,
+            "cachedContentTokenCount": 3,
+            "candidatesTokenCount": 5,
+            "thoughtsTokenCount": 4,
+            "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 10}],
+        },
+        "modelVersion": "gemini-2.5-flash",
+    }
+)
 PATHS = [
     (b"/v1/completions", b"{}", Usage(Tokens(7, 0, 0, 1), estimated=True)),
     (b"/v1/responses", text(RESPONSE), Usage(Tokens(36, 6, 0, 87, 5))),
@@ -276,6 +302,21 @@ PATHS = [
     (b"/v1/images/edits", b'{"data":[{"b64_json":"iVBO"}]}', Usage(Tokens(1), estimated=True)),
     (b"/v1/images/edits", b'{"data":[],"usage":{"input_tokens":40,"output_tokens":9}}', Usage(Tokens(40, 0, 0, 9))),
     (b"/v1/files", b'{"id":"file-1"}', Usage()),
+    (b"/v1/api/chat", OLLAMA, Usage(Tokens(26, 0, 0, 298))),
+    (b"/v1/api/chat", b'{"model":"m","message":{"content":"a"},"done":false}\n' + OLLAMA, Usage(Tokens(26, 0, 0, 298))),
+    (b"/v1/api/generate", OLLAMA[:-50], Usage(Tokens(7, 0, 0, 38), estimated=True)),
+    (b"/v1/api/generate", b'{"response":"","eval_count":4}', Usage(Tokens(output=4))),
+    (b"/v1/api/embed", b'{"embeddings":[[0.1]],"prompt_eval_count":8}', Usage(Tokens(8))),
+    (b"/v1/v1beta/models/g:generateContent", GEMINI, Usage(Tokens(15, 3, 0, 9, 4))),
+    (b"/v1/v1beta/models/g:streamGenerateContent", b"[%b,\r\n%b]\n" % (GEMINI, GEMINI), Usage(Tokens(15, 3, 0, 9, 4))),
+    (b"/v1/models/g:streamGenerateContent?alt=sse", b"data: %b\r\n\r\n" % GEMINI, Usage(Tokens(15, 3, 0, 9, 4))),
+    (b"/v1/models/g:embedContent", b'{"embedding":{"values":[1]}}', Usage(Tokens(7), estimated=True)),
+    (b"/v1/complete", b'{"completion":"four words of text"}', Usage(Tokens(7, 0, 0, 9), estimated=True)),
+    (b"/v1/generate", b'[{"generated_text":"four words of text"}]', Usage(Tokens(7, 0, 0, 11), estimated=True)),
+    (b"/v1/threads/t/runs", b'{"id":"run_1","usage":null}', Usage(Tokens(7, 0, 0, 7), estimated=True)),
+    (b"/v1/%74hreads/t/runs", b'{"id":"run_1","usage":null}', Usage(Tokens(7, 0, 0, 7), estimated=True)),
+    (b"/v1/threads/t/messages", b'{"id":"msg_1"}', Usage()),
+    (b"/v1/threads/../messages", b'{"id":"msg_1"}', Usage(Tokens(7, 0, 0, 4), estimated=True)),
 ]
 
 
@@ -287,6 +328,17 @@ async def test_paths(path: bytes, body: bytes, usage: Usage) -> None:
         await client.send(post(path))
         await client.read_response()
     assert heard.usage == [usage]
+
+
+@pytest.mark.parametrize("status", [204, 301, 302, 304, 307, 308])
+async def test_an_answer_without_content_is_no_answer_of_a_model(status: int) -> None:
+    """A redirect sends the client elsewhere, where it counts."""
+    heard = Heard()
+    redirect = answer(status, b"" if status in (204, 304) else b"elsewhere", [("Location", "/v1/chat/completions/")])
+    async with assembled(serve(redirect), recorded=heard) as lane, lane.client() as client:
+        await client.send(post())
+        assert (await client.read_response()).status == status
+    assert heard.usage == [Usage()]
 
 
 async def test_what_is_read_again_does_not_count_again() -> None:

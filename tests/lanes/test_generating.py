@@ -1,0 +1,32 @@
+"""The paths at which models answer, of the APIs that are in use."""
+
+import pytest
+
+from gateway.lanes.generating import computes, generates
+
+TEXT = [
+    "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/complete", "/v1/realtime",
+    "/api/chat", "/api/generate", "/v2/chat", "/completion", "/generate_stream", "/model/m/converse-stream",
+    "/v1beta/models/g:generateContent", "/v1/projects/p/models/c:streamRawPredict", "/v1/threads/t_1/runs",
+    "/v1/threads/runs", "/v1/threads/t_1/runs/r_1/submit_tool_outputs", "/v1/%74hreads/t_1/runs",
+    "/v1/threads/../messages", "/v1/threads/t_1%2f..%2f../messages",
+]  # fmt: skip
+OTHER = ["/v1/embeddings", "/api/embed", "/v1beta/models/g:batchEmbedContents", "/v1/rerank", "/v1/audio/speech"]
+
+
+@pytest.mark.parametrize("path", TEXT)
+def test_text_is_generated(path: str) -> None:
+    assert generates(path.encode()) and not computes(path.encode())
+
+
+@pytest.mark.parametrize("path", OTHER)
+def test_numbers_images_and_sounds_are_computed(path: str) -> None:
+    assert computes(path.encode()) and not generates(path.encode())
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/threads/t_1/messages", "/v1/Threads/t_1/Messages/", "/v1/threads", "/v1/runs", "/v1/batches"],
+)
+def test_what_is_stored_or_read_is_neither(path: str) -> None:
+    assert not generates(path.encode()) and not computes(path.encode())
