@@ -48,6 +48,8 @@ _FILES: Final = (*_HEARD, b"/images/edits", b"/images/variations")
 FILE_BYTES_A_TOKEN: Final = 1024
 #: The last name in a path, or the one whose request is cancelled: it may be the id of a stored answer.
 _STORED: Final = re.compile(rb"/([\w-]+)(?:/cancel)?/?\Z")
+#: Below 300, statuses of answers without content.
+_NO_CONTENT: Final = (204, 205)
 _CODING = re.compile(rb"\r\ncontent-encoding:([^\r\n]*)", re.IGNORECASE)
 
 
@@ -94,6 +96,7 @@ class MeteredAccounting(Accounting):
     asked_model = ""  # that the request names, where its upstream is chosen by that
     kept: Kept | None = None
     decoding: Decoding | None = None  # of the answer, if it is compressed
+    _left: int | None = None  # the status that the answer had when the client left
 
     def __init__(self, plan: Plan, client: Client, began: float) -> None:
         # Each request makes one and asks for its hold, so this neither calls the base class nor looks there for it.
@@ -101,6 +104,10 @@ class MeteredAccounting(Accounting):
         self._client = client
         self._began = began
         self.hold = None
+
+    def client_left(self, listener: Clients) -> None:
+        self._left = self.status
+        super().client_left(listener)
 
     def close(
         self, outcome: str, listener: Clients, error: GatewayError | None = None, request_id: str | None = None
@@ -112,7 +119,7 @@ class MeteredAccounting(Accounting):
             and outcome == "ok"
             and self.beginning
             and self.sent_bytes <= SHORT_BYTES
-            and self.status < 400
+            and self.status == 200
         ):
             waiting, hold = unread.waiting, self.hold
             waiting.append(self)
@@ -125,7 +132,7 @@ class MeteredAccounting(Accounting):
         assert meter is not None
         if error is not None or (self.status >= 400 and outcome != "cancelled"):
             self._record(Usage(rejected=True))
-        elif not meter.reads or not self.sent_at:
+        elif not meter.reads or not self.sent_at or _makes_nothing(self.status if self._left is None else self._left):
             self._record(Usage(cut=not is_whole))
         elif self._waits():
             if self.hold is not None:
@@ -232,7 +239,7 @@ class Metering(Splice):
     _ring: deque[bytes] | None = None  # the last ones, once the beginning is there
 
     def _rest_of(self, data: bytes, left: int) -> Body:
-        if self._account.status >= 400:
+        if _makes_nothing(self._account.status):
             return super()._rest_of(data, left)
         start = len(data) - self._account.sent_bytes
         keep = self._begin_to_keep(_coding_in(data[:start]))
@@ -240,7 +247,7 @@ class Metering(Splice):
         return TeedLengthBody(left, keep)
 
     def _body_of(self, head: ResponseHead, *, payload_only: bool) -> Body:
-        if head.status >= 400:
+        if _makes_nothing(head.status):
             return super()._body_of(head, payload_only=payload_only)
         keep = self._begin_to_keep(head.value(b"content-encoding") or b"")
         return teed_body_of(head, keep, payload_only=payload_only)
@@ -337,6 +344,11 @@ class MeteredByModel(ByModel, Metering):
 METERED: Final[Mapping[type[Splice], type[Splice]]] = MappingProxyType(
     {Splice: Metering, Balanced: MeteredBalanced, Hedging: MeteredHedging, ByModel: MeteredByModel}
 )
+
+
+def _makes_nothing(status: int) -> bool:
+    """Return whether no model made an answer with this status: an error, a way elsewhere, or no content."""
+    return status >= 300 or status in _NO_CONTENT
 
 
 def _coding_in(head: bytes) -> bytes:

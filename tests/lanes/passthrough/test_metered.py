@@ -243,6 +243,35 @@ async def test_a_refused_request_is_rejected(status: int, chunked: bool) -> None
     assert heard.who == [("local", "local", "", "up", "passthrough")]
 
 
+@pytest.mark.parametrize("status", [204, 205, 301, 302, 303, 304, 307, 308])
+@pytest.mark.parametrize("body", [b"", b"<html>elsewhere", b"x" * 100_000])
+async def test_an_answer_that_no_model_made_uses_nothing(status: int, body: bytes) -> None:
+    """A server sends the client elsewhere, or has no content for it."""
+    heard = Heard()
+    said = answer(status, b"" if status in (204, 304) else body, [("Location", "/v1/chat/completions/")])
+    async with assembled(serve(said), recorded=heard) as lane, lane.client() as client:
+        await client.send(post())
+        assert (await client.read_response()).status == status
+    assert heard.usage == [Usage()]
+
+
+@pytest.mark.parametrize("status", [307, 404, 503])
+async def test_a_client_that_leaves_such_an_answer_uses_nothing(status: int) -> None:
+    heard, said = Heard(), head(status, [("Content-Length", "9")])
+
+    async def stops(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(said)
+        await peer.wait_end()
+
+    async with assembled(stops, recorded=heard) as lane:
+        async with lane.client() as client:
+            await client.send(post())
+            await client.read_exactly(len(said))
+        await lane.until_idle()
+    assert heard.usage == [Usage(cut=True)]
+
+
 async def test_an_upstream_that_does_not_answer_rejects() -> None:
     """The client gets an error of ours."""
     heard = Heard()
