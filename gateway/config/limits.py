@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from gateway.config.document import Document
 from gateway.config.prices import prices_of
-from gateway.config.problems import ConfigError, KeyPath
+from gateway.config.problems import ConfigError, KeyPath, shown
 from gateway.config.schema.usage import Usage
 from gateway.contracts.allowance import BUDGETS
+from gateway.model_names import is_model_of
 
 
 def check_limits(document: Document) -> None:
@@ -20,6 +21,23 @@ def check_limits(document: Document) -> None:
     if document.get("passthrough", "by_model") is not True:
         for path in document.matches("limits", "models", "*"):
             document.warn(path, "does not count what passes through: set passthrough.by_model to true")
+    for path in document.matches("limits", "models", "*"):
+        _warn_of_aliases(document, path)
+
+
+def _warn_of_aliases(document: Document, path: KeyPath) -> None:
+    """Warn of a limit that names an alias: calls have the names of the models that the alias stands for."""
+    glob = str(path[-1])
+    for alias in document.matches("models", "*"):
+        if not is_model_of(str(alias[-1]), glob):
+            continue
+        models = [str(document.get(*use, "model")) for use in document.matches_below((*alias, "use"))]
+        if missed := [model for model in dict.fromkeys(models) if not is_model_of(model, glob)]:
+            document.warn(
+                path,
+                f"does not count {', '.join(map(shown, missed))}, for which the alias {shown(str(alias[-1]))} stands: "
+                "limits count models by their own names, so write one for each of them",
+            )
 
 
 def check_prices(document: Document, usage: Usage) -> None:

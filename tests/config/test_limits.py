@@ -41,6 +41,19 @@ def test_passthrough_sees_models_only_by_model() -> None:
 
 
 @pytest.mark.parametrize(
+    ("glob", "missed"),
+    [("fast", "'gpt-mini', 'llama'"), ("FA*", "'gpt-mini', 'llama'"), ("*a*", "'gpt-mini'"), ("*", "")],
+)
+def test_an_alias_is_no_model(glob: str, missed: str) -> None:
+    """Its calls count for the models that it stands for."""
+    alias = "models: {fast: {use: [{model: gpt-mini}, {model: llama}]}}"
+    text = f"{alias}\nlimits: {{models: {{'{glob}': {{concurrent: 5}}}}}}"
+    said = [one for one in warnings(text) if "for which the alias 'fast' stands" in one]
+    assert len(said) == bool(missed)
+    assert all(f"limits.models.{glob}: does not count {missed}, for which" in one for one in said)
+
+
+@pytest.mark.parametrize(
     ("prices", "warns"), [("{model: 'gpt-*', input: 1}", True), ("{model: '**', input: 0}", False)]
 )
 @pytest.mark.parametrize("limit", ["cost_per_day", "tokens_per_day"])
