@@ -183,7 +183,7 @@ class MeteredAccounting(Accounting):
             return Usage(cut=cut), said.model  # it was counted when it was made
         if tokens is not None and not said.partial:
             return Usage(tokens, False, cut), said.model
-        if not meter.asked_bytes or self.status == 204 or 300 <= self.status < 400:
+        if not meter.asked_bytes:
             return Usage(cut=cut), said.model
         answered = 0
         if meter.answers:

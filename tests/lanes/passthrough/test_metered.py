@@ -359,17 +359,6 @@ async def test_paths(path: bytes, body: bytes, usage: Usage) -> None:
     assert heard.usage == [usage]
 
 
-@pytest.mark.parametrize("status", [204, 301, 302, 304, 307, 308])
-async def test_an_answer_without_content_is_no_answer_of_a_model(status: int) -> None:
-    """A redirect sends the client elsewhere, where it counts."""
-    heard = Heard()
-    redirect = answer(status, b"" if status in (204, 304) else b"elsewhere", [("Location", "/v1/chat/completions/")])
-    async with assembled(serve(redirect), recorded=heard) as lane, lane.client() as client:
-        await client.send(post())
-        assert (await client.read_response()).status == status
-    assert heard.usage == [Usage()]
-
-
 async def test_what_is_read_again_does_not_count_again() -> None:
     """GET of a stored response, and of anything else, is a request without tokens."""
     heard = Heard()
