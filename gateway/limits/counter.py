@@ -61,6 +61,7 @@ class Counter:
         "ahead_tokens",
         "due",
         "ends_s",
+        "newest_most",
         "others",
         "under_way",
     )
@@ -80,6 +81,8 @@ class Counter:
         self.due = Due(-TICKS)
         #: Requests that are counted in that tick, and tokens, but are not made yet.
         self.ahead = self.ahead_tokens = 0
+        #: The most of the figures that count for new requests: only by these are places taken ahead.
+        self.newest_most: Sums = _LEAST
         self._at = REQUESTS
         # Of this worker in the latest tick. Nobody else writes to its row.
         self._tick_requests = self._tick_tokens = 0
@@ -124,9 +127,14 @@ class Counter:
             present, made, used = self._with_others(present, made, used)
         if present > most_present or made > most_made or used > most_used:
             return self._sums()
-        if self._tick_requests >= AHEAD and not self.others:
+        if self._tick_requests >= AHEAD and not self.others and most == self.newest_most:
             self._take_ahead(tokens, most_made - made, most_used - used)
         return None
+
+    def renew(self, most: Sums) -> None:
+        """Take places ahead by these figures only, from now on."""
+        self.give_back_ahead()
+        self.newest_most = most
 
     def give_back_ahead(self) -> None:
         """Give back what is left of the places that were taken ahead."""

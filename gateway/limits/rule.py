@@ -117,7 +117,7 @@ class Rule:
             most[0] = -1  # so each request is looked at
         object.__setattr__(self, "most", tuple(most))
         object.__setattr__(self, "most_tokens", figures.tokens_per_minute or 0)
-        self.meter.give_back_ahead()  # which may have been taken by other figures
+        self.meter.renew(self.most)
         if figures.tokens_per_minute is not None:
             self.meter.bound_mean(figures.tokens_per_minute)
 

@@ -21,6 +21,8 @@ PATH = b"/v1/chat/completions"
 SMALL, LONG = post(b'{"n":"small"}', PATH), post(b'{"n":"long"}', PATH)
 GZIP = [("Content-Type", "application/json"), ("Content-Encoding", "gzip")]
 PLAIN = answer(200, json.dumps({"model": "small", "usage": {"prompt_tokens": 1}}).encode())
+#: The bytes of a chunk: those that pass one after the other, and those of which many come at once.
+CHUNKS = {"chunks": 9000, "many chunks": 150}
 NOISE = bytes(random.Random(3).choices(b"abcdefgh", k=400))
 MODEL = "gpt-4.1-2025-04-14"
 
@@ -34,8 +36,9 @@ def growing(times: int, megabytes: float) -> Packed:
 def says(long: Packed, *, framing: str = "length") -> Any:
     """An upstream with such an answer, and a small one."""
     whole = answer(200, long.body, GZIP)
-    if framing == "chunks":
-        parts = [long.body[start : start + 9000] for start in range(0, len(long.body), 9000)]
+    if framing in CHUNKS:
+        size = CHUNKS[framing]
+        parts = [long.body[start : start + size] for start in range(0, len(long.body), size)]
         whole = head(200, [*GZIP, ("Transfer-Encoding", "chunked")]) + b"".join(map(chunk, parts)) + b"0\r\n\r\n"
     elif framing == "close":
         whole = head(200, [*GZIP, ("Connection", "close")]) + long.body
@@ -82,11 +85,12 @@ async def test_others_are_answered_meanwhile(count: int) -> None:
         await until_read(lambda: rows(gateway), lambda found: found.get(MODEL) == told(count))
 
 
-async def test_no_more_is_read_than_can_be_decoded_soon() -> None:
+@pytest.mark.parametrize("framing", ["length", *CHUNKS])
+async def test_no_more_is_read_than_can_be_decoded_soon(framing: str) -> None:
     """Of an answer that waits: its upstream does, too. Nothing is left out."""
     long = growing(8, 120.0)
     assert len(long.body) > 2 * LATE_OF_ONE_BYTES
-    async with through(says(long), usage={"enabled": True}) as (gateway, _):
+    async with through(says(long, framing=framing), usage={"enabled": True}) as (gateway, _):
         undecoded = gateway.gateway._shared.unread.undecoded
         asked, most = asyncio.create_task(ask(gateway, LONG)), 0
         while not asked.done():

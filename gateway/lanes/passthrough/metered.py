@@ -265,6 +265,9 @@ class Metering(Splice):
         if upstream is not None and self._is_late():
             upstream.yield_turn(self._is_late)
 
+    def _answer_on(self) -> bool:
+        return self._is_late() or super()._answer_on() or self._is_late()
+
     def _is_late(self) -> bool:
         """Return whether no more of the answer should be read before some of it is decoded."""
         decoding = self._account.decoding

@@ -331,6 +331,8 @@ class Splice(Sending):
         if self._upstream is None or self._client.blocked_since is not None:
             if self._held is not None:
                 self._end_if_late(now)
+            elif self._pace is not None:
+                self._pace.excuse(now)  # the rest of a body that was held waits for a place
             return  # connecting has a deadline of its own, and so has a client that does not read
         self._take_back()
         if self._moved is None:

@@ -1,5 +1,6 @@
 """A body that is slow to come holds no place that others want, over the wire."""
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -217,6 +218,36 @@ async def test_a_body_at_the_rate_of_places_is_never_late() -> None:
             sweep(up.gateway, turn * 10.0)
             await client.send(b"x" * 10_240)
             await breathe(20)
+        assert (await client.read_response()).status == 200
+
+
+async def test_a_body_that_waits_in_the_queue_is_not_late() -> None:
+    """The gateway does not read it meanwhile."""
+    released = asyncio.Event()
+
+    async def holds(peer: Peer) -> None:
+        await peer.read_request()
+        await released.wait()
+        await peer.send(answer(200))
+
+    queue = {"size": 5, "wait": "1h"}
+    waiting = several([holds, FINE], each=ONE, retry={"body": 1000}, queue=queue)
+    async with waiting as up, client_of(up.gateway) as first, client_of(up.gateway) as client:
+        await first.send(LENGTH)
+        await until(lambda: up.inflight == [1])
+        request = post(b"x" * 10_000, CHAT)
+        await client.send(request[:500])
+        await breathe()
+        sweep(up.gateway, 0.0)
+        await client.send(request[500:2000])
+        await until(lambda: up.group.queued == 1)
+        for later_s in range(50, 500, 50):
+            sweep(up.gateway, later_s)
+        released.set()
+        assert (await first.read_response()).status == 200
+        await breathe(20)
+        sweep(up.gateway, 500.0)
+        await client.send(request[2000:])
         assert (await client.read_response()).status == 200
 
 
