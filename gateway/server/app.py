@@ -128,6 +128,7 @@ class Gateway:
         store = await open_store(settings, folder=self._loaded.folder)
         self._stack.push_async_callback(store.close)
         self._share(store)
+        self._stack.callback(self._shared.unread.finish)
         await self._shared.keys.refresh()
         follow_usage(settings, self._shared.usage)
         await self._follow_services()
@@ -203,7 +204,6 @@ class Gateway:
         """End all tasks, connections and services at once. Idempotent."""
         for listener in self._listeners.values():
             listener.stop()
-        self._shared.unread.finish()
         ending = tuple(self._tasks)
         for task in ending:
             task.cancel()
