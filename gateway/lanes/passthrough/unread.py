@@ -6,6 +6,7 @@ and whoever wants to know what was used reads it first.
 """
 
 from asyncio import AbstractEventLoop
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from gateway.lanes.plan import Plan
@@ -29,10 +30,11 @@ class Unread:
     `undecoded` are those that are compressed, and not decoded yet.
     """
 
-    __slots__ = ("is_timed", "undecoded", "waiting")
+    __slots__ = ("_read_all", "is_timed", "undecoded", "waiting")
 
     def __init__(self) -> None:
         self.waiting: list[MeteredAccounting] = []
+        self._read_all: Callable[[list[MeteredAccounting]], None] | None = None
         self.is_timed = False
         self.undecoded = Undecoded()
 
@@ -45,11 +47,13 @@ class Unread:
         """Read all answers that wait, and record what they used."""
         if not self.waiting:
             return
-        # Late: its decoder's library is loaded only where answers are read.
-        from gateway.lanes.passthrough.usual import read_all
+        if self._read_all is None:
+            # Late: its decoder's library is loaded only where answers are read.
+            from gateway.lanes.passthrough.usual import read_all
 
+            self._read_all = read_all
         waiting, self.waiting = self.waiting, []
-        read_all(waiting)
+        self._read_all(waiting)
 
     def finish(self) -> None:
         """Read all answers, also those that are not decoded yet, because the worker ends."""
