@@ -63,7 +63,7 @@ async def test_other_models_are_refused_at_every_door(path: str, body: Json, mod
 async def test_a_name_that_is_too_long_is_refused_at_every_door(
     path: str, body: Json, settings: Json, tmp_path: Path
 ) -> None:
-    """Nobody compares it with globs or repeats it; an upstream that cuts its blanks off is not asked past a limit."""
+    """No glob is compared with it, no answer repeats it, and no upstream that cuts its blanks off is asked."""
     async with bound(tmp_path, bounds={}, **settings) as made:
         headers = {**KEY, "X-Context-Mode": "context"}
         for long in ("big" * 300_000, "big" + " " * MODEL_CHARS):

@@ -108,7 +108,7 @@ async def test_a_budget_that_a_reload_brings_has_what_was_used_before(tmp_path: 
 async def test_a_budget_of_a_model_counts_however_many_models_there_are(
     prices: dict[str, float], tmp_path: Path
 ) -> None:
-    """Those without a row of their own share one, which each budget that they count for finds, and no other one."""
+    """Models without a row of their own share one. Each budget that they count for finds it, and no other does."""
     globs = ("gpt-4.1*", "GPT-4.[12]*", "gpt-5*", "gpt-*", "llama*", "m[0-9]*")
     limits = {"models": {glob: {"tokens_per_day": 10_000} for glob in globs}}
     file = tmp_path / "prices.yaml"

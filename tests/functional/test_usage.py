@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from functional.through import HOSTS, NO_WORKFLOWS, ask, client_of, get, meanwhile, post, through
-from gateways import config, exchange
+from gateways import config, exchange, until_read
 from usage.shapes import CHAT, EMBEDDINGS, MESSAGE, RESPONSE, chat_stream, message_stream, response_stream, text
 
 from gateway.testing.local import LocalGateway
@@ -199,9 +199,7 @@ async def test_what_is_stored_outlives_a_kill(tmp_path: Path) -> None:
                 async with connect(gateway.host, gateway.port) as client:
                     assert (await exchange(client, ASK)).status == 200
             async with meanwhile(keep_asking(gateway)):  # a worker that has stored all has nothing to lose
-                async with asyncio.timeout(60):
-                    while await usage_at(gateway.host, gateway.port) < 30:
-                        await asyncio.sleep(0.01)
+                await until_read(lambda: usage_at(gateway.host, gateway.port), lambda used: used >= 30)
                 os.killpg(gateway.pid, signal.SIGKILL)  # all at once: workers that outlive their leader end in order
                 await gateway.wait()
             await gateway.start()

@@ -29,7 +29,7 @@ class Worker:
         self.left: list[Hold] = []
 
     def admits(self, requests: int, tokens: int | None) -> list[str]:
-        """What became of so many requests."""
+        """Admit so many requests. Return "admitted", or why not, of each."""
         became = []
         for _ in range(requests):
             try:

@@ -32,7 +32,7 @@ def decoding(kept: Kept, coding: bytes = b"gzip", undecoded: Undecoded | None = 
 
 
 async def decoded(body: bytes, size: int, coding: bytes = b"gzip") -> Kept:
-    """What is kept of a body that comes in pieces of this size."""
+    """Keep a body that comes in pieces of this size."""
     kept, undecoded = Kept(), Undecoded()
     one = decoding(kept, coding, undecoded)
     for piece in pieces(body, size):
@@ -86,7 +86,7 @@ async def test_what_stands_behind_a_compressed_answer_is_not_read(
 
 @pytest.mark.parametrize("size", [1, 1 << 20])
 async def test_a_member_that_is_broken_leaves_no_end(size: int) -> None:
-    """Nobody knows what is missing, nor what follows."""
+    """The missing part, and what follows it, are not known."""
     broken = gzip.compress(b"first") + b"\x1f\x8bno member" + gzip.compress(b"third")
     kept = await decoded(broken, size)
     assert kept.ends() == (b"first", b"") and kept.unread >= len(broken) - len(gzip.compress(b"first")) - 4

@@ -191,7 +191,7 @@ async def test_there_are_so_many_rows_that_models_of_several_budgets_share(store
 
 
 async def test_a_model_is_not_named_as_a_row_that_others_share(store: FailingStore) -> None:
-    """Whoever makes up its name: it counts for the budgets that it fits, and for no others."""
+    """A model with a made-up name counts for the budgets that it fits, and for no others."""
     one = ledger(store, ManualClock(LATE_S))
     one.budgets = ["o*", "gpt-*"]
     for model in (OTHER, EVERY):

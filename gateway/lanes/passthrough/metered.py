@@ -81,8 +81,9 @@ def meter_of(recorded: Recorded, undecoded: Undecoded, *, makes: bool, path: byt
 
     `makes`: they may make tokens (`may_make`). GET may repeat an answer that was counted.
     """
-    asks = makes and (generates(path) or computes(path))
-    answers = makes and (generates(path) or may_end_with(path, _HEARD))
+    writes = makes and generates(path)
+    asks = writes or (makes and computes(path))
+    answers = writes or (makes and may_end_with(path, _HEARD))
     if asks:
         return Meter(recorded, undecoded, makes, asks, BYTES_A_TOKEN, answers)
     asked_bytes = FILE_BYTES_A_TOKEN if makes and may_end_with(path, _FILES) else 0

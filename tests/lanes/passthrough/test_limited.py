@@ -107,7 +107,7 @@ async def test_places_come_back_however_a_request_ends() -> None:
     ],
 )
 async def test_a_first_burst_counts_by_what_its_requests_may_use(most: bytes, admitted: int) -> None:
-    """Nobody has told yet what a request uses. A text that looks like the field is none."""
+    """No request has told yet what it used. A text that looks like the field is none."""
     ask_for = post(b'{"model": "m", ' + most + b"}", CHAT, OURS)
 
     async def silent(peer: Peer) -> None:
