@@ -3,11 +3,15 @@
 import contextlib
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
+
+from gateway.upstream.lookups import LOOKUPS
+from gateway.upstream.resolver import MODELS_LOOKUPS
 
 
 @dataclass
@@ -32,7 +36,7 @@ class HostNames:
 
 @contextlib.contextmanager
 def host_names(addresses: dict[str, Sequence[str] | None]) -> Iterator[HostNames]:
-    """Replace all names. A lookup of a silent name server ends with the block."""
+    """Replace all names. The lookups under way end with the block: one that asks later would join them."""
     names = HostNames(addresses)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket, "getaddrinfo", names.found)
@@ -40,3 +44,11 @@ def host_names(addresses: dict[str, Sequence[str] | None]) -> Iterator[HostNames
             yield names
         finally:
             names.go_on.set()
+            _wait_for_none_under_way()
+
+
+def _wait_for_none_under_way(timeout_s: float = 10.0) -> None:
+    ends = time.monotonic() + timeout_s
+    while LOOKUPS._waiters or MODELS_LOOKUPS._waiters:
+        assert time.monotonic() < ends, "a lookup does not end"
+        time.sleep(0.001)

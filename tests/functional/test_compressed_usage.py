@@ -88,7 +88,7 @@ async def test_others_are_answered_meanwhile(count: int) -> None:
 @pytest.mark.parametrize("framing", ["length", *CHUNKS])
 async def test_no_more_is_read_than_can_be_decoded_soon(framing: str) -> None:
     """Of an answer that waits: its upstream does, too. Nothing is left out."""
-    long = growing(8, 120.0)
+    long = growing(20, 200.0)
     assert len(long.body) > 2 * LATE_OF_ONE_BYTES
     async with through(says(long, framing=framing), usage={"enabled": True}) as (gateway, _):
         undecoded = gateway.gateway._shared.unread.undecoded
