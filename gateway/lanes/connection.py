@@ -119,9 +119,11 @@ class ClientConnection(asyncio.Protocol):
         listener = self.listener
         self._expect("connect", listener.router.timeouts.head_s)
         listener.connections.add(self)
-        if self.is_inner:
-            listener.inner += 1
-        elif listener.clients > listener.most_connections:
+        listener.inner += self.is_inner
+        if listener.has_ended:
+            self.closing = True
+            self.transport.abort()
+        elif not self.is_inner and listener.clients > listener.most_connections:
             if listener.refuse():
                 error = GatewayError("overloaded", "Too many connections are open; try again shortly.", retry_after_s=1)
                 self._refuse(error)

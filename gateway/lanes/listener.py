@@ -74,6 +74,7 @@ class Listener:
         self.listening = 0  # event streams of our own pages
         self.answering = 0  # turns of WebSockets under way
         self.draining = False
+        self.has_ended = False
         self.refused_connections = 0
         self._refused_told_s: float | None = None
         self._by_files = _clients_by_files()
@@ -207,8 +208,8 @@ class Listener:
             await asyncio.sleep(min(0.05, max(deadline - self.clock(), 0.0)))
 
     def stop(self) -> None:
-        """End all connections at once. Idempotent."""
-        self.draining = True
+        """End all connections at once, and those that are accepted later. Idempotent."""
+        self.draining = self.has_ended = True
         for timer in (self._sweeper, self._watcher):
             if timer is not None:
                 timer.cancel()

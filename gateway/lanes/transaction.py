@@ -121,6 +121,7 @@ class Shared(Clients, Protocol):
 
     inflight: int
     inner: int
+    has_ended: bool
 
     @property
     def connections(self) -> set[Any]: ...

@@ -251,3 +251,13 @@ async def test_paused_connections_are_looked_after(how: str) -> None:
         left.within(0.5)
         await lane.until_idle()
         assert not lane.listener.paused
+
+
+async def test_who_comes_after_the_end_is_sent_away() -> None:
+    """Such as a page of the console that connects again while the console ends."""
+    async with assembled(serve(lambda _: ok())) as lane:
+        lane.listener.stop()
+        async with lane.client() as client:
+            assert await client.read_rest() == b""
+        await lane.until_idle()
+        assert not lane.listener.connections
