@@ -5,7 +5,7 @@
 2. The sums go to the store while there are any, every `EVERY_S`. The store adds them to those of the other workers and
    replicas. So a worker that is killed loses what it recorded since: no more than that.
 3. While a worker has something to store, or may have, the store has a mark of it. A mark that nobody renews belongs to
-   a process that is gone: the loss is logged by whoever finds it. An idle worker has no mark, and nothing to lose.
+   a process that is gone: the loss is logged by whoever finds it. A worker without a request for `EVERY_S` has none.
 """
 
 import asyncio
@@ -166,7 +166,9 @@ class Ledger:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._rows:
+            is_idle = False
+            while self._rows or not is_idle:  # not at once: whoever looks at the usage stores what there is, too
+                is_idle = not self._rows
                 await asyncio.shield(self.flush())  # what was taken must get back if the store fails
                 await asyncio.sleep(EVERY_S)
             await self._end()
