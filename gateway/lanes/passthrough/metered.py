@@ -124,9 +124,12 @@ class MeteredAccounting(Accounting):
         ):
             waiting, hold = unread.waiting, self.hold
             waiting.append(self)
-            if (hold is not None and leave(hold)) or len(waiting) >= MOST:
+            if hold is not None and leave(hold):
                 unread.read()
-            elif not unread.is_timed:
+                return
+            if len(waiting) >= MOST:
+                unread.sum_up()
+            if not unread.is_timed:
                 unread.read_soon(listener.loop)
             return
         meter, is_whole = self.plan.meter, outcome in ("ok", "error")

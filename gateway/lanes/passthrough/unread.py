@@ -1,12 +1,12 @@
 """Whole answers of one worker whose usage is read a little later, several at a time.
 
 Between two requests, the code and the data of reading leave the caches of the processor. So reading answers one after
-another costs half of what it costs to read each when it ends. What nobody has read yet is never older than `WAIT_S`,
-and whoever wants to know what was used reads it first.
+another costs half of what it costs to read each when it ends. The sums of equal neighbours are recorded later still, as
+those of up to `SUMMED` answers. What nobody has recorded yet is never older than `WAIT_S`, and whoever wants to know
+what was used records it first.
 """
 
 from asyncio import AbstractEventLoop
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from gateway.lanes.plan import Plan
@@ -15,10 +15,13 @@ from gateway.usage.tokens import Usage
 
 if TYPE_CHECKING:
     from gateway.lanes.passthrough.metered import MeteredAccounting
+    from gateway.lanes.passthrough.usual import Usual
 
 #: So many answers wait at most. More would not stay in the cache themselves until they are read.
 MOST: Final = 32
-#: How long they wait at most.
+#: So many are recorded as one sum at most.
+SUMMED: Final = 256
+#: How long they wait at most, until they are recorded.
 WAIT_S: Final = 0.02
 LANE: Final = "passthrough"
 
@@ -26,15 +29,15 @@ LANE: Final = "passthrough"
 class Unread:
     """The accounts whose answers wait, in `waiting`. Used on one event loop only.
 
-    Whoever adds one reads them all when they are `MOST`, or soon (`read_soon`), unless that `is_timed` already.
+    Whoever adds one has them `summed` up when they are `MOST`, and read soon (`read_soon`), unless that `is_timed`.
     `undecoded` are those that are compressed, and not decoded yet.
     """
 
-    __slots__ = ("_read_all", "is_timed", "undecoded", "waiting")
+    __slots__ = ("_usual", "is_timed", "undecoded", "waiting")
 
     def __init__(self) -> None:
         self.waiting: list[MeteredAccounting] = []
-        self._read_all: Callable[[list[MeteredAccounting]], None] | None = None
+        self._usual: Usual | None = None
         self.is_timed = False
         self.undecoded = Undecoded()
 
@@ -43,17 +46,22 @@ class Unread:
         self.is_timed = True
         loop.call_later(WAIT_S, self._read_in_time)
 
+    def sum_up(self) -> None:
+        """Read all answers that wait. Their sums may be recorded later (`read`)."""
+        if self._usual is None:
+            # Late: its decoder's library is loaded only where answers are read.
+            from gateway.lanes.passthrough.usual import Usual
+
+            self._usual = Usual(most=SUMMED)
+        waiting, self.waiting = self.waiting, []
+        self._usual.read(waiting)
+
     def read(self) -> None:
         """Read all answers that wait, and record what they used."""
-        if not self.waiting:
-            return
-        if self._read_all is None:
-            # Late: its decoder's library is loaded only where answers are read.
-            from gateway.lanes.passthrough.usual import read_all
-
-            self._read_all = read_all
-        waiting, self.waiting = self.waiting, []
-        self._read_all(waiting)
+        if self.waiting:
+            self.sum_up()
+        if self._usual is not None:
+            self._usual.record()
 
     def finish(self) -> None:
         """Read all answers, also those that are not decoded yet, because the worker ends."""

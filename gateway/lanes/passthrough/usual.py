@@ -46,57 +46,78 @@ class _Answer(Struct, gc=False):
 
 _decode: Final = Decoder(_Answer).decode
 _NOTHING: Final = _Answer()
+#: Input tokens, those of them that were cached, output tokens, and those of them that are reasoning.
+_NO_SUMS: Final = 0, 0, 0, 0
 
 
-def read_all(accounts: Iterable["MeteredAccounting"]) -> None:
-    """Read answers that came whole with their heads, and record what they used.
+class Usual:
+    """The sums of answers that came whole with their heads: neighbours with the same plan and model make one.
 
-    Neighbours with the same plan and model are recorded as one sum.
+    `most`: so many answers, and the rest of those that are read with the last one, are recorded without being asked to.
     """
-    plan: Plan | None = None
-    model: str | None = None
-    requests = asked = cached = answered = reasoning = 0
-    owed: Owed = []
-    for account in accounts:
-        try:
-            answer = _decode(account.beginning[-account.sent_bytes :])
-        except (DecodeError, RecursionError):
-            answer = _NOTHING
-        usage, its_plan, its_model = answer.usage, account.plan, answer.model
-        if usage is None or not (its_asked := usage.prompt_tokens):
-            account.read_late()
-            continue
-        if its_model != model or its_plan is not plan:
-            if not name_of(its_model):
+
+    __slots__ = ("_model", "_most", "_owed", "_plan", "_requests", "_sums")
+
+    def __init__(self, *, most: int) -> None:
+        self._most = most
+        self._plan: Plan | None = None
+        self._model: str | None = None
+        self._requests = 0
+        self._sums = _NO_SUMS
+        self._owed: Owed = []
+
+    def read(self, accounts: Iterable["MeteredAccounting"]) -> None:
+        """Read answers, and add what they used to the sum. Another sum is recorded before."""
+        plan, model, requests, owed = self._plan, self._model, self._requests, self._owed
+        asked, cached, answered, reasoning = self._sums
+        for account in accounts:
+            try:
+                answer = _decode(account.beginning[-account.sent_bytes :])
+            except (DecodeError, RecursionError):
+                answer = _NOTHING
+            usage, its_plan, its_model = answer.usage, account.plan, answer.model
+            if usage is None or not (its_asked := usage.prompt_tokens):
                 account.read_late()
                 continue
-            _record(plan, model, requests, (asked, cached, answered, reasoning), owed)
-            plan, model, owed = its_plan, its_model, []
-            requests = asked = cached = answered = reasoning = 0
-        requests += 1
-        asked += its_asked
-        its_answered = usage.completion_tokens
-        answered += its_answered
-        details, told = usage.prompt_tokens_details, usage.completion_tokens_details
-        its_cached = None if details is None else details.cached_tokens
-        if its_cached is None:
-            its_cached = usage.prompt_cache_hit_tokens
-        if its_cached:
-            cached += its_cached if its_cached < its_asked else its_asked
-        if told is not None and (its_reasoning := told.reasoning_tokens):
-            reasoning += its_reasoning if its_reasoning < its_answered else its_answered
-        if (hold := account.hold) is not None:
-            for meter, due, reserved, _ in hold:
-                if reserved is not None:
-                    if not due.tokens:
-                        owed.append((meter, due))
-                    due.tokens += its_asked + its_answered - reserved
-    _record(plan, model, requests, (asked, cached, answered, reasoning), owed)
+            if its_model != model or its_plan is not plan:
+                if not name_of(its_model):
+                    account.read_late()
+                    continue
+                self._requests, self._sums = requests, (asked, cached, answered, reasoning)
+                self.record()
+                self._plan, self._model = plan, model = its_plan, its_model
+                owed = self._owed
+                requests = asked = cached = answered = reasoning = 0
+            requests += 1
+            asked += its_asked
+            its_answered = usage.completion_tokens
+            answered += its_answered
+            details, told = usage.prompt_tokens_details, usage.completion_tokens_details
+            its_cached = None if details is None else details.cached_tokens
+            if its_cached is None:
+                its_cached = usage.prompt_cache_hit_tokens
+            if its_cached:
+                cached += its_cached if its_cached < its_asked else its_asked
+            if told is not None and (its_reasoning := told.reasoning_tokens):
+                reasoning += its_reasoning if its_reasoning < its_answered else its_answered
+            if (hold := account.hold) is not None:
+                for meter, due, reserved, _ in hold:
+                    if reserved is not None:
+                        if not due.tokens:
+                            owed.append((meter, due))
+                        due.tokens += its_asked + its_answered - reserved
+        self._requests, self._sums = requests, (asked, cached, answered, reasoning)
+        if requests >= self._most:
+            self.record()
 
-
-def _record(plan: Plan | None, model: str | None, requests: int, sums: tuple[int, int, int, int], owed: Owed) -> None:
-    """Record some requests with the same plan and model, if there are any, and settle what they owe."""
-    if plan is not None and model is not None:
-        asked, cached, answered, reasoning = sums
-        tell(plan, Usage(Tokens(asked, cached, 0, answered, reasoning), requests=requests), model)
+    def record(self) -> None:
+        """Record the sum, if there is one, and settle what its requests owe."""
+        if not self._requests:
+            return
+        assert self._plan is not None
+        assert self._model is not None
+        asked, cached, answered, reasoning = self._sums
+        requests, self._requests = self._requests, 0
+        owed, self._sums, self._owed = self._owed, _NO_SUMS, []
+        tell(self._plan, Usage(Tokens(asked, cached, 0, answered, reasoning), requests=requests), self._model)
         settle(owed, (asked + answered) / requests, requests)

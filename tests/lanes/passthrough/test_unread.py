@@ -23,7 +23,7 @@ from gateway.contracts.allowance import Allowance
 from gateway.lanes.keys import KeyRing
 from gateway.lanes.listener import Listener
 from gateway.lanes.passthrough.metered import MeteredAccounting
-from gateway.lanes.passthrough.unread import MOST, WAIT_S, Unread
+from gateway.lanes.passthrough.unread import MOST, SUMMED, WAIT_S, Unread
 from gateway.lanes.plan import Plan
 from gateway.lanes.router import Router
 from gateway.lanes.transaction import Client
@@ -187,11 +187,26 @@ def test_answers_wait_for_a_moment_and_are_recorded_as_one_sum() -> None:
 
 
 def test_no_more_of_them_wait_than_are_read_at_once() -> None:
+    """The others are a sum, which is recorded with the last of so many."""
     ending = Ending()
-    for number in range(1, MOST + 2):
+    for number in range(1, SUMMED + MOST):
         ending.end({"prompt_tokens": number})
+        assert len(ending.unread.waiting) < MOST
     ending.loop.close()
-    assert ending.heard.calls == [Usage(Tokens(sum(range(1, MOST + 1))), requests=MOST)]
+    assert ending.heard.calls == [Usage(Tokens(sum(range(1, SUMMED + 1))), requests=SUMMED)]
+
+
+def test_what_is_summed_up_is_recorded_in_a_moment() -> None:
+    """With what still waits, and once."""
+    ending = Ending()
+    for _ in range(MOST + 1):
+        ending.end({"prompt_tokens": 2})
+    assert ending.heard.calls == []
+    for _ in range(2):
+        ending.clock.advance(WAIT_S * 1.1)
+        ending.loop.turn()
+    ending.loop.close()
+    assert ending.heard.calls == [Usage(Tokens(2 * (MOST + 1)), requests=MOST + 1)]
 
 
 def limited(**limits: int) -> tuple[Ending, Workers]:

@@ -8,11 +8,12 @@ from typing import cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lanes.assembled import endpoint, read, router
+from lanes.assembled import endpoint, router
+from lanes.assembled import read as read_head
 from usage.shapes import AZURE, CHAT, COMPLETION, MESSAGE, RESPONSE, text
 
 from gateway.lanes.passthrough.metered import MeteredAccounting
-from gateway.lanes.passthrough.usual import read_all
+from gateway.lanes.passthrough.usual import Usual
 from gateway.lanes.transaction import Client
 from gateway.usage.tokens import BYTES_A_TOKEN, MOST, Tokens, Usage
 
@@ -57,7 +58,7 @@ class Reading(MeteredAccounting):
     is_left = False
 
     def __init__(self, body: bytes) -> None:
-        planned = ROUTER.route(read(ASK + b"\r\n\r\n"), ASK)
+        planned = ROUTER.route(read_head(ASK + b"\r\n\r\n"), ASK)
         assert planned is not None
         super().__init__(planned[0], cast("Client", None), 0.0)
         self.beginning, self.sent_bytes, self.received_bytes = HEAD % len(body) + body, len(body), 40
@@ -67,11 +68,17 @@ class Reading(MeteredAccounting):
         return super().read(cut=cut)
 
 
+def read(account: Reading) -> None:
+    """Read one answer, and record it."""
+    usual = Usual(most=1)
+    usual.read([account])
+
+
 def agrees(body: bytes) -> bool:
     """Whether the typed decoder reads it, and then as the general reader."""
     HEARD.clear()
     usual, general = Reading(body), Reading(body)
-    read_all([usual])
+    read(usual)
     general.read()
     assert len(HEARD) == 2 and HEARD[0] == HEARD[1], body
     return not usual.is_left
@@ -131,6 +138,6 @@ def test_what_is_nested_deeply_is_read_or_left_alone() -> None:
     """By how deep this Python lets its libraries go; deeper is an answer for the general reader, and no error."""
     nested = b"[" * 2000 + b"]" * 2000
     body = b'{"model":"m","usage":{"prompt_tokens":1},"x":%b}' % nested
-    read_all([Reading(body)])
+    read(Reading(body))
     guessed = Usage(Tokens(10, output=ceil(len(body) / BYTES_A_TOKEN)), estimated=True)
     assert HEARD[-1] in ((Usage(Tokens(1)), "m"), (guessed, ""))
