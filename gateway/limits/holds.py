@@ -46,6 +46,11 @@ def owe(hold: Hold, used: int) -> Owed:
     return owed
 
 
+def is_urgent(owed: Owed) -> bool:
+    """Return whether what is owed may decide about the next request: it is more tokens than are taken ahead."""
+    return any(due.tokens > meter.ahead_tokens for meter, due in owed)
+
+
 def settle(owed: Owed, used: float, requests: int = 1) -> None:
     """Correct what was reserved for some requests, and take into the means that each `used` so many tokens."""
     for meter, due in owed:

@@ -21,6 +21,8 @@ _FIRST: Final = 15
 _MOST_OF_MINUTE: Final = 1 / 4
 #: So many tokens a request is thought to use while none has told.
 USUAL: Final = 1000
+#: Of the tokens of a minute: with more than this share used, each request looks at what those before used first.
+_NEAR: Final = 15 / 16
 #: The figure of what is not limited.
 _NO_LIMIT: Final = sys.maxsize
 
@@ -94,7 +96,8 @@ class Rule:
     """The limits of one `name` in its scope. `allowance` is what the configuration in use has for it.
 
     `id` is the name under which it is counted. `catch_up` is that of the limiter. `most`: more than that has to be
-    looked at (`over`), and `most_tokens` is the most that a request may reserve; 0: it need not reserve any.
+    looked at (`over`), which for tokens is somewhat less than their limit. `most_tokens` is the most that a request may
+    reserve; 0: it need not reserve any.
     """
 
     scope: Scope
@@ -113,6 +116,8 @@ class Rule:
             _NO_LIMIT if figure is None else figure
             for figure in (figures.concurrent, figures.requests_per_minute, figures.tokens_per_minute)
         ]
+        if figures.tokens_per_minute is not None:
+            most[2] = int(figures.tokens_per_minute * _NEAR)
         if figures.has_budget:
             most[0] = -1  # so each request is looked at
         object.__setattr__(self, "most", tuple(most))
@@ -141,7 +146,7 @@ class Rule:
             return Over(self, "concurrent", BUSY_S)
         if requests and (most := figures.requests_per_minute) is not None and made > most:
             return Over(self, "requests_per_minute", self.meter.wait_s("requests", made - most, now_s))
-        if reserved and used > self.most_tokens:
+        if reserved and used > self.most[2]:
             self.catch_up()
             used = self.meter.used("tokens", now_s)
             if used > self.most_tokens:

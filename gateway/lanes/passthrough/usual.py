@@ -13,7 +13,7 @@ from msgspec.json import Decoder
 
 from gateway.lanes.passthrough.unread import tell
 from gateway.lanes.plan import Plan
-from gateway.limits.holds import Owed, settle
+from gateway.limits.holds import Owed, is_urgent, settle
 from gateway.usage.answers import name_of
 from gateway.usage.tokens import MOST, Tokens, Usage
 
@@ -53,7 +53,7 @@ _NO_SUMS: Final = 0, 0, 0, 0
 class Usual:
     """The sums of answers that came whole with their heads: neighbours with the same plan and model make one.
 
-    `most`: so many answers, and the rest of those that are read with the last one, are recorded without being asked to.
+    `most`: so many answers are recorded without being asked to, and what their requests owe where that is urgent.
     """
 
     __slots__ = ("_model", "_most", "_owed", "_plan", "_requests", "_sums")
@@ -107,7 +107,7 @@ class Usual:
                             owed.append((meter, due))
                         due.tokens += its_asked + its_answered - reserved
         self._requests, self._sums = requests, (asked, cached, answered, reasoning)
-        if requests >= self._most:
+        if requests >= self._most or is_urgent(owed):
             self.record()
 
     def record(self) -> None:

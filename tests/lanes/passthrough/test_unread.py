@@ -20,6 +20,7 @@ from limits.limiting import Workers, caller
 from usage.shapes import CHAT, chat_stream, text
 
 from gateway.contracts.allowance import Allowance
+from gateway.errors import GatewayError
 from gateway.lanes.keys import KeyRing
 from gateway.lanes.listener import Listener
 from gateway.lanes.passthrough.metered import MeteredAccounting
@@ -254,6 +255,27 @@ def test_what_was_reserved_for_more_refuses_nobody() -> None:
         ending.end({"prompt_tokens": 1})
     assert ending.plan.admission is not None
     assert used_of(ending.plan.admission.limiter) == {"tokens_per_minute": 20}
+    ending.loop.close()
+
+
+def test_little_room_is_corrected_with_each_batch() -> None:
+    """A request may be refused for what the ones before it used."""
+    ending, workers = limited(tokens_per_minute=100 * MOST)
+    for _ in range(MOST):
+        ending.end({"prompt_tokens": 90})
+    assert used_of(workers.limiters[0]) == {"tokens_per_minute": 10 + 90 * MOST}
+    ending.loop.close()
+
+
+def test_a_limit_that_is_nearly_used_up_is_corrected_with_each_request() -> None:
+    """What is known to be used counts, and not what was thought."""
+    ending, _ = limited(tokens_per_minute=1600)
+    assert ending.plan.admission is not None
+    hold = ending.plan.admission.limiter.admit(ending.plan.admission.rules, 1485)
+    ending.end({"prompt_tokens": 200})
+    with pytest.raises(GatewayError):
+        ending.end({"prompt_tokens": 1})
+    end(hold, 0)
     ending.loop.close()
 
 
