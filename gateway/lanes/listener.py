@@ -196,7 +196,7 @@ class Listener:
         if self.connections and end_answers is not None and await end_answers():
             await self._wait_while(lambda: "context" in self._modes, FAREWELL_S)
         await self._wait_while(lambda: not told.isdisjoint(self.connections), FAREWELL_S)
-        self.stop()
+        self._abort()
 
     async def _wait_while(self, is_busy: Callable[[], bool], limit_s: float) -> None:
         """Wait while there is something to wait for, at most `limit_s`. Idle connections close meanwhile."""
@@ -213,10 +213,13 @@ class Listener:
         for timer in (self._sweeper, self._watcher):
             if timer is not None:
                 timer.cancel()
-        for connection in list(self.connections):
-            connection.abort()
+        self._abort()
         self.router.close()
         self.wrong_keys.close()
+
+    def _abort(self) -> None:
+        for connection in list(self.connections):
+            connection.abort()
 
     def families(self) -> Iterator[Metric]:
         """Yield what is open right now, for a scrape."""
