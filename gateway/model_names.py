@@ -38,6 +38,11 @@ def shared_name(globs: Iterable[str]) -> str:
     return _AND.join(globs)
 
 
+def may_be_shared(name: str) -> bool:
+    """Return whether a row of many models may have this name, so that none may have it for itself alone."""
+    return name in (OTHER, EVERY) or _AND in name
+
+
 def counts_for(name: str, pattern: str) -> bool:
     """Return whether what was used under a name, which many models may share, is that of a glob."""
     if name == EVERY or not pattern.strip("* "):

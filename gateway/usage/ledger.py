@@ -17,7 +17,7 @@ from typing import Final
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Store, StoreError
 from gateway.contracts.usage import MOST_USAGE, StoredUsage
-from gateway.model_names import EVERY, MODEL_CHARS, OTHER, counts_for, is_model_of, shared_name
+from gateway.model_names import EVERY, MODEL_CHARS, OTHER, counts_for, is_model_of, may_be_shared, shared_name
 from gateway.usage.prices import Price, Prices
 from gateway.usage.tokens import Usage
 
@@ -169,7 +169,10 @@ class Ledger:
             is_idle = False
             while self._rows or not is_idle:  # not at once: whoever looks at the usage stores what there is, too
                 is_idle = not self._rows
-                await asyncio.shield(self.flush())  # what was taken must get back if the store fails
+                try:
+                    await asyncio.shield(self.flush())  # what was taken must get back if the store fails
+                except Exception:
+                    log.exception("usage could not be stored, and is tried again")
                 await asyncio.sleep(EVERY_S)
             await self._end()
 
@@ -209,7 +212,7 @@ class Ledger:
         """Return what is recorded of a model, whose price is that of its own name, whatever its row is called."""
         price = self._prices.of(model)
         paid, currency = (self._prices.dearest, "") if price is None else (price, self._prices.currency)
-        if model not in (OTHER, EVERY) and self._has_room(tenant, model):
+        if not may_be_shared(model) and self._has_room(tenant, model):
             known = self._known[tenant, model] = model, paid, currency
             return known
         return self._shared(model, OTHER if price is None else price.model), paid, currency

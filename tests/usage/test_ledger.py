@@ -194,10 +194,10 @@ async def test_a_model_is_not_named_as_a_row_that_others_share(store: FailingSto
     """A model with a made-up name counts for the budgets that it fits, and for no others."""
     one = ledger(store, ManualClock(LATE_S))
     one.budgets = ["o*", "gpt-*"]
-    for model in (OTHER, EVERY):
+    for model in (OTHER, EVERY, "cheap | gpt-*", "gpt-4.1 | o*"):
         one.recorded(Usage(Tokens(1)), "k", "t", model, "up", "passthrough")
     await one.flush()
-    assert [(row.model, row.requests) for row in await rows(store)] == [("o*", 1), (OTHER, 1)]
+    assert [(row.model, row.requests) for row in await rows(store)] == [("gpt-*", 1), ("o*", 1), (OTHER, 2)]
 
 
 async def test_usage_without_a_price_has_the_highest_cost_and_no_currency(store: FailingStore) -> None:

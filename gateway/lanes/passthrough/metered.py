@@ -10,6 +10,7 @@ came, and read from there. Of a stream whose chunks go past the splice (`Upstrea
 kept as they are, in a ring: once the beginning is there, nobody needs those between.
 """
 
+import logging
 import re
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -38,6 +39,8 @@ from gateway.usage.answers import SHORT_BYTES, has_id, name_of, of_native, of_st
 from gateway.usage.decoding import Decoding, Undecoded, decoding_of, is_plain
 from gateway.usage.kept import Kept
 from gateway.usage.tokens import BYTES_A_TOKEN, Recorded, Tokens, Usage
+
+log = logging.getLogger("gateway")
 
 #: Chunks of a stream that are kept as they pass; each is shorter than 2 KiB.
 LAST_CHUNKS: Final = 32
@@ -150,7 +153,11 @@ class MeteredAccounting(Accounting):
 
     def read(self, *, cut: bool = False) -> int:
         """Read the answer, which may have been cut, and record what it used. Return its tokens."""
-        usage, model = self._usage(cut)
+        try:
+            usage, model = self._usage(cut)
+        except Exception:  # it may be read for somebody else, who is not to suffer from it
+            log.exception("the usage in an answer could not be read, so it is estimated by the request")
+            usage, model = Usage(self._asked_tokens(), cut=cut, estimated=True), ""
         if not model and self.asked_model:
             usage, model = usage._replace(asked=True), self.asked_model
         return self._record(usage, model)
@@ -195,9 +202,15 @@ class MeteredAccounting(Accounting):
             if self.kept is not None:
                 answered += self.kept.unread  # a compressed byte is a token
         if tokens is None:
-            tokens = Tokens(ceil(self.received_bytes / meter.asked_bytes))
+            tokens = self._asked_tokens()
         tokens = tokens._replace(output=max(tokens.output, answered))
         return Usage(tokens, cut=cut, estimated=True), said.model
+
+    def _asked_tokens(self) -> Tokens:
+        """Return an estimate of the tokens of the request."""
+        meter = self.plan.meter
+        assert meter is not None
+        return Tokens(ceil(self.received_bytes / meter.asked_bytes)) if meter.asked_bytes else Tokens()
 
     def _answer(self) -> tuple[bytes, bytes | None, int]:
         """Return the beginning and the end of the answer, or all of it and None, and its length."""

@@ -73,7 +73,7 @@ class Usual:
         for account in accounts:
             try:
                 answer = _decode(account.beginning[-account.sent_bytes :])
-            except (DecodeError, RecursionError):
+            except (DecodeError, ValueError, RecursionError):  # a model's name may be no UTF-8
                 answer = _NOTHING
             usage, its_plan, its_model = answer.usage, account.plan, answer.model
             if usage is None or not (its_asked := usage.prompt_tokens):

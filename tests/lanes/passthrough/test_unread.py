@@ -279,6 +279,23 @@ def test_a_limit_that_is_nearly_used_up_is_corrected_with_each_request() -> None
     ending.loop.close()
 
 
+async def test_an_answer_that_nobody_can_read_takes_no_others_along() -> None:
+    """Its model is no UTF-8. It waits with those of another tenant, is read by theirs, and they by its."""
+
+    def named(request: Request) -> bytes:
+        model = b"g\xffpt" if b"odd" in request.payload else b"gpt"
+        return answer(200, b'{"model":"%b","usage":{"prompt_tokens":3}}' % model)
+
+    keys = [{**key(name, "passthrough", "context"), "name": name, "tenant": name} for name in ("sk-a", "sk-b")]
+    async with through(serve(named), keys=keys, usage={"enabled": True}) as (gateway, _), client_of(gateway) as client:
+        for number in range(3 * MOST):
+            who, body = (b"sk-a", b'"odd"') if number % 5 == 0 else (b"sk-b", b"{}")
+            assert (await exchange(client, post_to(body, PATH, b"X-Gateway-Key: " + who))).status == 200
+        told = await ask(gateway, get(b"/context/usage?by=key", b"X-Gateway-Key: sk-b"))
+        (row,) = json.loads(told.payload)["data"]
+        assert (row["requests"], row["input"]) == (3 * MOST - 20, 3 * (3 * MOST - 20))
+
+
 async def test_a_look_at_the_usage_and_the_limits_sees_all_that_ended() -> None:
     """Through the API, right after the answer."""
     said = serve(answer(200, text({**CHAT, "usage": {"prompt_tokens": 30, "completion_tokens": 20}})))

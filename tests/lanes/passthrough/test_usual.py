@@ -109,6 +109,8 @@ def test_it_reads_what_most_upstreams_write(answer: Mapping[str, object]) -> Non
         text(MESSAGE),
         b"\xef\xbb\xbf" + text(CHAT),
         text(CHAT).replace(b"Hello!", b"\\ud800"),
+        text({**CHAT, "model": "gpt"}).replace(b'"gpt"', b'"g\xffpt"'),
+        text({**CHAT, "model": "gpt"}).replace(b'"gpt"', b'"\xed\xa0\x80"'),
         text({"usage": {"prompt_tokens": 1, "completion_tokens": -1}}),
         text({"usage": {"prompt_tokens": 12.0}}),
         text({"usage": {"prompt_tokens": MOST}}),
@@ -132,6 +134,28 @@ def test_texts_of_the_world_are_read() -> None:
     assert agrees(text({**CHAT, "model": "\u6a21\u578b", "user": "J\u00fcrgen"}))
     assert agrees('{"model":"\u6a21\u578b","usage":{"prompt_tokens":3}}'.encode())
     assert agrees(text(CHAT).replace(b"Hello!", b"Hello \xf0\x9f\x98"))
+
+
+class Broken(Reading):
+    """An answer with which the general reader ends in an error that nobody has thought of."""
+
+    def _usage(self, cut: bool) -> tuple[Usage, str]:
+        raise ZeroDivisionError
+
+
+def test_an_answer_that_breaks_the_reader_is_estimated_and_takes_no_other_along(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    HEARD.clear()
+    usual = Usual(most=1)
+    usual.read([Reading(text(CHAT)), Broken(b"{}"), Reading(text(CHAT))])
+    asked = CHAT["usage"]["prompt_tokens"]  # type: ignore[index]
+    assert sorted((usage.estimated, usage.tokens.input) for usage, _ in HEARD) == [
+        (False, asked),
+        (False, asked),
+        (True, 10),
+    ]
+    assert "could not be read" in caplog.text
 
 
 def test_what_is_nested_deeply_is_read_or_left_alone() -> None:
