@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 
@@ -52,6 +51,7 @@ from gateway.server.notices import Notices
 from gateway.server.page_runner import running
 from gateway.server.pruning import Pruner
 from gateway.server.status import StatusFacts, note_obstacles
+from gateway.standing import standing
 from gateway.telemetry.counters import ContextCounters
 from gateway.telemetry.exposition import Exposition
 from gateway.telemetry.history import History
@@ -153,11 +153,11 @@ class Gateway:
             listener.start()
         await self._notices.follow(self._loaded.settings)
         pruner = Pruner(store, owner=self._shared.leases.owner, clock=self._clock)
-        going_on = (self._housekeeping(), self._shared.leases.run(), self._shared.keys.run(), pruner.run())
-        self._tasks += map(asyncio.create_task, (*going_on, self._budgets.run(), self._shared.meters.run()))
+        going_on = (self._housekeeping, self._shared.leases.run, self._shared.keys.run, pruner.run, self._budgets.run)
+        self._tasks += [asyncio.create_task(standing(work)) for work in (*going_on, self._shared.meters.run)]
         await self._budgets.first()
         self._shared.keys.changed = self._budgets.read
-        self._metrics.last_reload_success_s = time.time()
+        self._metrics.last_reload_success_s = self._clock.time()
 
     def _share(self, store: Store) -> None:
         """Build the services that requests of all configurations share."""
@@ -245,7 +245,7 @@ class Gateway:
             log.exception("reload failed, the old configuration stays in use")
         else:
             self._metrics.reloads["success"] += 1
-            self._metrics.last_reload_success_s = time.time()
+            self._metrics.last_reload_success_s = self._clock.time()
             self._sink.secrets = tuple(redactable(loaded.settings))
             for listener in self._listeners.values():
                 listener.access_log = self._access if loaded.settings.logging.access else None

@@ -18,6 +18,7 @@ from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Store, StoreError
 from gateway.contracts.usage import MOST_USAGE, StoredUsage
 from gateway.model_names import EVERY, MODEL_CHARS, OTHER, counts_for, is_model_of, may_be_shared, shared_name
+from gateway.standing import standing
 from gateway.usage.prices import Price, Prices
 from gateway.usage.tokens import Usage
 
@@ -125,7 +126,7 @@ class Ledger:
         """Begin to store what is recorded, and look for processes that ended without having done so. Idempotent."""
         if not self._tasks:
             loop = asyncio.get_running_loop()
-            self._tasks = [loop.create_task(self._store_on()), loop.create_task(self._look_after())]
+            self._tasks = [loop.create_task(self._store_on()), loop.create_task(standing(self._look_after))]
 
     async def flush(self) -> None:
         """Store what was recorded. If the store fails, it is kept, and stored with what follows."""
