@@ -7,7 +7,7 @@ from gateway.config.prices import prices_of
 from gateway.config.problems import ConfigError, KeyPath, shown
 from gateway.config.schema.usage import Usage
 from gateway.contracts.allowance import BUDGETS
-from gateway.model_names import is_model_of
+from gateway.model_names import is_model_of, may_be_shared
 
 
 def check_limits(document: Document) -> None:
@@ -23,6 +23,9 @@ def check_limits(document: Document) -> None:
             document.warn(path, "does not count what passes through: set passthrough.by_model to true")
     for path in document.matches("limits", "models", "*"):
         _warn_of_aliases(document, path)
+        if may_be_shared(glob := str(path[-1])):
+            other = glob.replace("|", "[|]") if "|" in glob else f"{glob[:-1]}[{glob[-1]}]"
+            document.complain(path, f"is a name of usage that many models share: write it as {shown(other)}", key=True)
 
 
 def _warn_of_aliases(document: Document, path: KeyPath) -> None:

@@ -30,13 +30,16 @@ _RINGS: Final[Mapping[Kind, int]] = {"requests": REQUESTS, "tokens": TOKENS}
 
 
 class Due:
-    """The `tokens` that requests of one `tick` of a counter used beyond what they reserved, until it is corrected."""
+    """The `tokens` that requests of one `tick` of a counter used beyond what they reserved, until it is corrected.
 
-    __slots__ = ("tick", "tokens")
+    `used`: all tokens of as many of these `requests` as used any.
+    """
+
+    __slots__ = ("requests", "tick", "tokens", "used")
 
     def __init__(self, tick: int) -> None:
         self.tick = tick
-        self.tokens = 0
+        self.tokens = self.used = self.requests = 0
 
 
 class Counter:

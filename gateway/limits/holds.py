@@ -42,6 +42,9 @@ def owe(hold: Hold, used: int) -> Owed:
     for meter, due, reserved, _ in hold:
         if reserved is not None:
             due.tokens += used - reserved
+            if used:
+                due.used += used
+                due.requests += 1
             owed.append((meter, due))
     return owed
 
@@ -51,21 +54,21 @@ def is_urgent(owed: Owed) -> bool:
     return any(due.tokens > meter.ahead_tokens for meter, due in owed)
 
 
-def settle(owed: Owed, used: float, requests: int = 1) -> None:
-    """Correct what was reserved for some requests, and take into the means that each `used` so many tokens."""
+def settle(owed: Owed) -> None:
+    """Correct what was reserved for some requests, and take into the means what they used."""
     for meter, due in owed:
-        tokens, due.tokens = due.tokens, 0
+        tokens, used, requests = due.tokens, due.used, due.requests
+        due.tokens = due.used = due.requests = 0
         meter.settle(due.tick, tokens)
-    if used:
-        for meter in {meter for meter, _ in owed}:
-            meter.learn(used, requests)
+        if requests:
+            meter.learn(used / requests, requests)
 
 
 def end(hold: Hold, tokens: int | None = None) -> None:
     """Give the places back. `tokens` are those that were used; None: not known. Idempotent."""
     leave(hold)
     if tokens is not None:
-        settle(owe(hold, tokens), tokens)
+        settle(owe(hold, tokens))
     hold.clear()
 
 

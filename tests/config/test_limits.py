@@ -1,11 +1,13 @@
 """Limits that could not be counted are refused at the start, and those that do not hold everywhere are told of."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from gateway.config import ConfigError, load
+from gateway.model_names import is_model_of
 
 
 @pytest.fixture(autouse=True)
@@ -63,3 +65,14 @@ def test_models_without_a_price_are_counted_as_dear_as_can_be(prices: str, warns
     found = [one for one in said if "counts models without a price at the highest prices" in one]
     assert len(found) == (warns and limit == "cost_per_day")
     assert all(f"limits.tenants.a.{limit}: " in one for one in found)
+
+
+@pytest.mark.parametrize(
+    ("glob", "other"), [("other", "othe[r]"), ("all models", "all model[s]"), ("gpt-* | o*", "gpt-* [|] o*")]
+)
+def test_a_name_that_models_share_is_no_glob(glob: str, other: str) -> None:
+    """The same glob, written in another way, is one."""
+    with pytest.raises(ConfigError, match=rf"write it as {re.escape(repr(other))}"):
+        warnings(f"limits: {{models: {{'{glob}': {{concurrent: 5}}}}}}")
+    warnings(f"limits: {{models: {{'{other}': {{concurrent: 5}}}}}}")
+    assert is_model_of(glob.replace("*", "4"), other)

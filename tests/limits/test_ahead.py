@@ -44,7 +44,7 @@ class Worker:
         """End the oldest requests, or settle those that have left already."""
         if how == "settle":
             for hold in self.left:
-                settle(owe(hold, used), used)
+                settle(owe(hold, used))
             self.left.clear()
             return
         for hold in self.open[:requests]:

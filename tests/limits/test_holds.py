@@ -36,7 +36,7 @@ def test_a_request_that_leaves_keeps_what_it_reserved_until_that_is_settled() ->
     assert held.seen() == [1, USUAL, 1]  # no request has told yet what it used
     assert leave(hold)
     assert held.seen() == [1, USUAL, 0]
-    settle(owe(hold, 50), 50)
+    settle(owe(hold, 50))
     assert held.seen() == [1, 50, 0]
     assert not leave(held.taken())  # the mean is known
     assert held.seen() == [2, 100, 0]
@@ -53,11 +53,21 @@ def test_requests_that_are_settled_together_count_as_if_one_by_one() -> None:
         leave(hold)
         owed += owe(hold, used)
         end(other.taken(20), used)
-    settle(owed, 347 / 3, 3)
+    settle(owed)
     for later_s in (0.0, 59.7, 0.3, 0.3):
         for one in (held, other):
             one.workers.clock.advance(later_s)
         assert held.seen() == other.seen()
+
+
+def test_rules_that_are_settled_together_learn_what_their_own_requests_used() -> None:
+    """Of two keys of a tenant, in one sum."""
+    limiter = Workers(tenants={"team": LIMITS}).limiters[0]
+    rules = [limiter.of_caller(caller(name, tokens_per_minute=10_000)) for name in ("large", "small")]
+    owed = [one for of, used in zip(rules, (900, 2), strict=True) for one in owe(limiter.admit(of, 1), used)]
+    settle(owed)
+    (large, tenant), (small, _) = rules
+    assert [rule.meter.expected for rule in (large, small, tenant)] == [900, 2, 451]
 
 
 def test_a_place_comes_back_once() -> None:

@@ -9,7 +9,7 @@ given back when it goes on to a fallback.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,11 +45,21 @@ class Admission:
     is_new: bool = True
 
     def guess(self, body: bytes, length: int) -> int | None:
-        """Return the tokens that a request may use, if that is not known yet, and the request says it."""
-        self.is_new = self.takes_tokens and any(rule.most_tokens and not rule.meter.mean for rule in self.rules)
-        if not self.is_new or not (found := _MOST.findall(body)):
-            return None
-        return length // BYTES_A_TOKEN + max(map(int, found))
+        """Return what `guess_of` does for the rules, and note whether that is known from now on."""
+        self.is_new = self.takes_tokens and any(map(_is_new, self.rules))
+        return guess_of(self.rules, body, length) if self.is_new else None
+
+
+def guess_of(rules: Iterable[Rule], body: bytes, length: int) -> int | None:
+    """Return the tokens that a request may use, if a rule does not know that yet, and the request says it."""
+    if not any(map(_is_new, rules)) or not (found := _MOST.findall(body)):
+        return None
+    return length // BYTES_A_TOKEN + max(map(int, found))
+
+
+def _is_new(rule: Rule) -> bool:
+    """Return whether no request has told a rule yet how many tokens it used."""
+    return rule.most_tokens > 0 and not rule.meter.mean
 
 
 class LimitedAccounting(Accounting):
@@ -144,6 +154,11 @@ class LimitingBalanced(Limiting, Balanced):
     """A splice with limits and a choice of upstreams, each of which may have limits."""
 
     _of_upstream: Sequence[Rule] = ()  # those of its last places
+    _known_body: Sequence[bytes] = ()  # what is here of the body, until the request goes somewhere
+
+    def _begin(self, digits: bytes, body: bytes) -> None:
+        self._known_body = (body,)
+        super()._begin(digits, body)
 
     def _enter(self, upstream: str) -> None:
         rules, hold = self._admission.limiter.of_upstream(upstream), self._account.hold
@@ -154,6 +169,7 @@ class LimitingBalanced(Limiting, Balanced):
             left, hold[before:] = hold[before:], []
             end(left, 0)
         self._of_upstream = rules
+        self._known_body = ()
         hold += taken
 
     @property
@@ -162,9 +178,11 @@ class LimitingBalanced(Limiting, Balanced):
 
     def _admitted(self, rules: Sequence[Rule]) -> Hold:
         """Return the places of the request in further rules. Raises as `Limiter.admit`."""
-        admission = self._admission
-        tokens = self._length // BYTES_A_TOKEN if admission.takes_tokens else None
-        return admission.limiter.admit(rules, tokens)
+        limiter = self._admission.limiter
+        if not self._admission.takes_tokens:
+            return limiter.admit(rules)
+        guess = guess_of(rules, b"".join(self._known_body), self._length) if any(map(_is_new, rules)) else None
+        return limiter.admit(rules, self._length // BYTES_A_TOKEN, guess=guess)
 
     def _refuse(self, error: GatewayError, *, outcome: str = "unavailable") -> None:
         super()._refuse(error, outcome=LIMITED if error.code in _REFUSALS else outcome)
@@ -179,6 +197,7 @@ class LimitingByModel(LimitingBalanced, ByModel):
         hold = self._account.hold
         assert hold is not None
         rules = self._admission.limiter.of_model(model or "")
+        self._known_body = tuple(pieces)
         try:
             hold += self._admitted(rules)
         except GatewayError as error:

@@ -173,7 +173,7 @@ class MeteredAccounting(Accounting):
             return
         used = self.read(cut=cut)
         if self.hold is not None:
-            settle(owe(self.hold, used), used)
+            settle(owe(self.hold, used))
 
     def _record(self, usage: Usage, model: str = "") -> int:
         self.tokens = usage.tokens.input + usage.tokens.output

@@ -103,9 +103,11 @@ class Usual:
             if (hold := account.hold) is not None:
                 for meter, due, reserved, _ in hold:
                     if reserved is not None:
-                        if not due.tokens:
+                        if not due.requests:
                             owed.append((meter, due))
                         due.tokens += its_asked + its_answered - reserved
+                        due.used += its_asked + its_answered
+                        due.requests += 1
         self._requests, self._sums = requests, (asked, cached, answered, reasoning)
         if requests >= self._most or is_urgent(owed):
             self.record()
@@ -120,4 +122,4 @@ class Usual:
         requests, self._requests = self._requests, 0
         owed, self._sums, self._owed = self._owed, _NO_SUMS, []
         tell(self._plan, Usage(Tokens(asked, cached, 0, answered, reasoning), requests=requests), self._model)
-        settle(owed, (asked + answered) / requests, requests)
+        settle(owed)

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
+from typing import Any
 
 import pytest
 from functional.several import CHAT, several
@@ -20,6 +21,7 @@ from gateway.testing.upstream import FakeUpstream
 KEY = "sk-limited"
 OURS = b"X-Gateway-Key: sk-limited"
 BODY = b'{"model": "m", "messages": []}'
+MINUTE = {"tokens_per_minute": 60_000}
 
 
 class Later(SystemClock, ManualClock):
@@ -108,20 +110,35 @@ async def test_places_come_back_however_a_request_ends() -> None:
 )
 async def test_a_first_burst_counts_by_what_its_requests_may_use(most: bytes, admitted: int) -> None:
     """No request has told yet what it used. A text that looks like the field is none."""
-    ask_for = post(b'{"model": "m", ' + most + b"}", CHAT, OURS)
+    await admits(admitted, post(b'{"model": "m", ' + most + b"}", CHAT, OURS), keys=keys(tokens_per_minute=60_000))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"limits": {"models": {"m": MINUTE}}, "passthrough": {"by_model": True}},
+        {"upstream": {"limits": MINUTE, "models": ["m"]}, "passthrough": {"by_model": True}},
+        {"upstream": {"limits": MINUTE, "hedge": "1m"}},
+    ],
+    ids=["model", "upstream by model", "upstream"],
+)
+async def test_a_first_burst_counts_so_where_there_is_a_choice(settings: dict[str, Any]) -> None:
+    """Of the rules of what was chosen."""
+    await admits(12, post(b'{"model": "m", "max_tokens": 4900}', CHAT, OURS), keys=[key(KEY)], **settings)
+
+
+async def admits(number: int, ask_for: bytes, **settings: Any) -> None:
+    """Assert that so many of such requests are admitted at once, and the next one is not."""
 
     async def silent(peer: Peer) -> None:
         await peer.read_request()
         await peer.wait_end(timeout_s=None)
 
-    async with (
-        through(*[silent] * admitted, keys=keys(tokens_per_minute=60_000)) as (gateway, upstream),
-        AsyncExitStack() as ends,
-    ):
-        for _ in range(admitted):
+    async with through(*[silent] * number, **settings) as (gateway, upstream), AsyncExitStack() as ends:
+        for _ in range(number):
             client = await ends.enter_async_context(client_of(gateway))
             await client.send(ask_for)
-        await upstream.wait_requests(admitted)
+        await upstream.wait_requests(number)
         async with client_of(gateway) as client:
             assert (await exchange(client, ask_for)).status == 429
 
