@@ -9,6 +9,7 @@ from gateway.lanes.spelling import may_end_with
 #: Ends of paths at which a model answers with text.
 _TEXT: Final = (
     b"/responses",
+    b"/responses/compact",
     b"/messages",
     b"/completions",
     b"/complete",
@@ -24,11 +25,15 @@ _TEXT: Final = (
     b":streamgeneratecontent",
     b":rawpredict",
     b":streamrawpredict",
+    b":generateanswer",
+    b"/interactions",
     # Bedrock, SageMaker
     b"/invoke",
     b"/invoke-with-response-stream",
     b"/converse",
     b"/converse-stream",
+    b"/retrieveandgenerate",
+    b"/retrieveandgeneratestream",
     b"/invocations",
     b"/invocations-response-stream",
 )
@@ -41,6 +46,12 @@ _NO_TEXT: Final = (
     b":predict",
     b"/rerank",
     b"/score",
+    # llama.cpp, vLLM, Replicate
+    b"/embedding",
+    b"/reranking",
+    b"/classify",
+    b"/pooling",
+    b"/predictions",
     b"/images/generations",
     b"/audio/speech",
 )

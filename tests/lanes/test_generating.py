@@ -10,8 +10,12 @@ TEXT = [
     "/v1beta/models/g:generateContent", "/v1/projects/p/models/c:streamRawPredict", "/v1/threads/t_1/runs",
     "/v1/threads/runs", "/v1/threads/t_1/runs/r_1/submit_tool_outputs", "/v1/%74hreads/t_1/runs",
     "/v1/threads/../messages", "/v1/threads/t_1%2f..%2f../messages",
+    "/v1/responses/compact", "/v1beta/models/g:generateAnswer", "/v1beta/interactions", "/retrieveAndGenerate",
 ]  # fmt: skip
-OTHER = ["/v1/embeddings", "/api/embed", "/v1beta/models/g:batchEmbedContents", "/v1/rerank", "/v1/audio/speech"]
+OTHER = [
+    "/v1/embeddings", "/api/embed", "/v1beta/models/g:batchEmbedContents", "/v1/rerank", "/v1/audio/speech",
+    "/embedding", "/reranking", "/classify", "/pooling", "/v1/models/o/m/predictions",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", TEXT)
@@ -26,7 +30,14 @@ def test_numbers_images_and_sounds_are_computed(path: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/v1/threads/t_1/messages", "/v1/Threads/t_1/Messages/", "/v1/threads", "/v1/runs", "/v1/batches"],
+    [
+        "/v1/threads/t_1/messages",
+        "/v1/Threads/t_1/Messages/",
+        "/v1/threads",
+        "/v1/runs",
+        "/v1/batches",
+        "/v1/conversations",
+    ],
 )
 def test_what_is_stored_or_read_is_neither(path: str) -> None:
     assert not generates(path.encode()) and not computes(path.encode())
