@@ -126,7 +126,7 @@ class Ledger:
         """Begin to store what is recorded, and look for processes that ended without having done so. Idempotent."""
         if not self._tasks:
             loop = asyncio.get_running_loop()
-            self._tasks = [loop.create_task(self._store_on()), loop.create_task(standing(self._look_after))]
+            self._tasks = [loop.create_task(standing(work)) for work in (self._store_on, self._look_after)]
 
     async def flush(self) -> None:
         """Store what was recorded. If the store fails, it is kept, and stored with what follows."""
@@ -165,15 +165,13 @@ class Ledger:
 
     async def _store_on(self) -> None:
         while True:
-            await self._wake.wait()
+            if not self._rows:  # else it begins again, after an error
+                await self._wake.wait()
             self._wake.clear()
             is_idle = False
             while self._rows or not is_idle:  # not at once: whoever looks at the usage stores what there is, too
                 is_idle = not self._rows
-                try:
-                    await asyncio.shield(self.flush())  # what was taken must get back if the store fails
-                except Exception:
-                    log.exception("usage could not be stored, and is tried again")
+                await asyncio.shield(self.flush())  # what was taken must get back if the store fails
                 await asyncio.sleep(EVERY_S)
             await self._end()
 

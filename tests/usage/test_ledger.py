@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from gateways import until
+from gateways import until, until_read
 
 from gateway.contracts.store import StoreError
 from gateway.contracts.usage import DIMENSIONS, StoredUsage
@@ -314,3 +314,22 @@ async def test_metrics_count_what_is_stored(store: FailingStore) -> None:
         ("gateway_usage_tokens", ("passthrough", "gpt-4.1", "output")): (7,),
         ("gateway_usage_tokens", ("passthrough", "gpt-4.1", "reasoning")): (3,),
     }
+
+
+async def test_an_error_that_nobody_has_thought_of_does_not_end_the_storing(
+    store: FailingStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Here of a reader of answers that wait."""
+    breaks = [LookupError("once")]
+
+    def catch_up() -> None:
+        if breaks:
+            raise breaks.pop()
+
+    clock = ManualClock(LATE_S)
+    one = Ledger(store, writer="w", counters=ContextCounters(), clock=clock, catch_up=catch_up)
+    one.start()
+    one.recorded(Usage(Tokens(1)), *WHO)
+    await until_read(lambda: rows(store), lambda found: [row.input for row in found] == [1])
+    assert "LookupError: once" in caplog.text
+    await one.close()

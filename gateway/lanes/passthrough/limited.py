@@ -45,21 +45,20 @@ class Admission:
     is_new: bool = True
 
     def guess(self, body: bytes, length: int) -> int | None:
-        """Return what `guess_of` does for the rules, and note whether that is known from now on."""
-        self.is_new = self.takes_tokens and any(map(_is_new, self.rules))
-        return guess_of(self.rules, body, length) if self.is_new else None
+        """Return the tokens that a request may use, if that is not known yet, and the request says it."""
+        self.is_new = self.takes_tokens and _is_one_new(self.rules)
+        return _guess(body, length) if self.is_new else None
 
 
-def guess_of(rules: Iterable[Rule], body: bytes, length: int) -> int | None:
-    """Return the tokens that a request may use, if a rule does not know that yet, and the request says it."""
-    if not any(map(_is_new, rules)) or not (found := _MOST.findall(body)):
-        return None
-    return length // BYTES_A_TOKEN + max(map(int, found))
+def _is_one_new(rules: Iterable[Rule]) -> bool:
+    """Return whether no request has told one of the rules yet how many tokens it used."""
+    return any(rule.most_tokens and not rule.meter.mean for rule in rules)
 
 
-def _is_new(rule: Rule) -> bool:
-    """Return whether no request has told a rule yet how many tokens it used."""
-    return rule.most_tokens > 0 and not rule.meter.mean
+def _guess(body: bytes, length: int) -> int | None:
+    """Return the tokens that a request says it may use; None: it does not."""
+    found = _MOST.findall(body)
+    return length // BYTES_A_TOKEN + max(map(int, found)) if found else None
 
 
 class LimitedAccounting(Accounting):
@@ -181,7 +180,7 @@ class LimitingBalanced(Limiting, Balanced):
         limiter = self._admission.limiter
         if not self._admission.takes_tokens:
             return limiter.admit(rules)
-        guess = guess_of(rules, b"".join(self._known_body), self._length) if any(map(_is_new, rules)) else None
+        guess = _guess(b"".join(self._known_body), self._length) if _is_one_new(rules) else None
         return limiter.admit(rules, self._length // BYTES_A_TOKEN, guess=guess)
 
     def _refuse(self, error: GatewayError, *, outcome: str = "unavailable") -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: So many answers wait at most. More would not stay in the cache themselves until they are read.
 MOST: Final = 32
-#: So many are recorded as one sum at most.
+#: So many are recorded as one sum, with the rest of those that are read with the last one.
 SUMMED: Final = 256
 #: How long they wait at most, until they are recorded.
 WAIT_S: Final = 0.02
@@ -29,7 +29,8 @@ LANE: Final = "passthrough"
 class Unread:
     """The accounts whose answers wait, in `waiting`. Used on one event loop only.
 
-    Whoever adds one has them `summed` up when they are `MOST`, and read soon (`read_soon`), unless that `is_timed`.
+    Whoever adds one sums them up when they are `MOST` (`sum_up`), and has all read soon (`read_soon`) unless that
+    `is_timed` already.
     `undecoded` are those that are compressed, and not decoded yet.
     """
 

@@ -101,12 +101,13 @@ class Usual:
             if told is not None and (its_reasoning := told.reasoning_tokens):
                 reasoning += its_reasoning if its_reasoning < its_answered else its_answered
             if (hold := account.hold) is not None:
-                for meter, due, reserved, _ in hold:
+                its_used = its_asked + its_answered
+                for meter, due, reserved, _ in hold:  # as `owe`, without a call for each answer
                     if reserved is not None:
                         if not due.requests:
                             owed.append((meter, due))
-                        due.tokens += its_asked + its_answered - reserved
-                        due.used += its_asked + its_answered
+                        due.tokens += its_used - reserved
+                        due.used += its_used
                         due.requests += 1
         self._requests, self._sums = requests, (asked, cached, answered, reasoning)
         if requests >= self._most or is_urgent(owed):

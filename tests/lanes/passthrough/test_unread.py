@@ -268,7 +268,7 @@ def test_little_room_is_corrected_with_each_batch() -> None:
 
 
 def test_a_limit_that_is_nearly_used_up_is_corrected_with_each_request() -> None:
-    """What is known to be used counts, and not what was thought."""
+    """A request counts by what it used, and not by what it was thought to use."""
     ending, _ = limited(tokens_per_minute=1600)
     assert ending.plan.admission is not None
     hold = ending.plan.admission.limiter.admit(ending.plan.admission.rules, 1485)
