@@ -71,7 +71,8 @@ class Running:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
-                env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+                # Bytecode is kept, whatever the shell says: without it every start compiles everything.
+                env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": ""},
                 start_new_session=True,
             )
 

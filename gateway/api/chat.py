@@ -9,8 +9,8 @@ from gateway.api.asking import ContextRequests
 from gateway.api.site import Route
 from gateway.context.headers import credential_header, forwarded
 from gateway.dialects.dialect import Dialect
-from gateway.dialects.endpoints import paths_of
-from gateway.dialects.table import DIALECTS
+from gateway.dialects.endpoints import STATELESS, paths_of
+from gateway.dialects.table import dialect_of
 from gateway.errors import GatewayError
 from gateway.lanes.local import head_of
 from gateway.model.listing import Asking
@@ -28,8 +28,7 @@ class ChatPages:
     def routes(self) -> list[Route]:
         chat = [
             ("POST", path, partial(self._chat, dialect=dialect))
-            for dialect in DIALECTS
-            if not dialect.stateful
+            for dialect in map(dialect_of, STATELESS)
             for path in paths_of(dialect.endpoint)
         ]
         models = [("GET", path, self._models) for path in MODEL_PATHS]

@@ -21,7 +21,7 @@ from gateway.context.lane import new_run_id
 from gateway.contracts.store import Json
 from gateway.dialects.dialect import Asked
 from gateway.dialects.json_object import json_object
-from gateway.dialects.table import DIALECTS
+from gateway.dialects.table import dialect_of
 from gateway.errors import GatewayError
 from gateway.turns import aside
 
@@ -29,7 +29,7 @@ EXPLAIN_PATH = "/context/explain"
 #: Calls that are judged in one request.
 CALLS_LIMIT = 100
 #: The dialect of a request that is no response's.
-_CHAT: Final = next(dialect for dialect in DIALECTS if not dialect.stateful)
+_CHAT: Final = dialect_of("chat")
 #: Fields of which a request for a response has one, and a chat none.
 _OF_RESPONSES: Final = ("input", "previous_response_id", "conversation")
 

@@ -54,7 +54,8 @@ class Site:
 
     `console` answers what lies below `/console`. `recognise` raises GatewayError for a request without a key, before
     any page but those at `apart` and below, which know other callers as well. `read_metrics` raises it for a caller
-    that may not read metrics. Each page checks its own scopes.
+    that may not read metrics. Each page checks its own scopes. `further` are its other pages, and `later` is asked for
+    a page where there is none of them.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Site:
         wrong_keys: WrongKeys,
         console: Handler | None = None,
         further: Sequence[Route] = (),
+        later: web.AbstractResource | None = None,
         apart: Sequence[str] = (),
     ) -> None:
         self._exposition = exposition
@@ -78,6 +80,7 @@ class Site:
         self._wrong_keys = wrong_keys
         self._console = console
         self._further = further
+        self._later = later
         self._apart = apart
 
     def application(self) -> web.Application:
@@ -92,6 +95,8 @@ class Site:
                 app.router.add_route("*", path, self._of_console)  # without a route, aiohttp's 404 leaves a cycle
         for method, path, handler in self._further:
             app.router.add_route(method, path, handler)
+        if self._later is not None:
+            app.router.register_resource(self._later)
         app.on_response_prepare.append(self._sharing.share)
         app.on_response_prepare.append(take_back)
         return app

@@ -1,6 +1,5 @@
 """The console of one worker, put together from its pages. The first request that needs it imports this."""
 
-import gc
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -55,10 +54,6 @@ def prepared() -> Rendering:
     """Return the templates of this process, compiled. The first call takes half a second: call it in a thread."""
     rendering = Rendering()
     rendering.compile()
-    if gc.get_freeze_count():  # a worker has done the same with what its start built
-        # Pages and templates stay as long as it does: each look of the collector at them would hold the loop for 40 ms.
-        gc.collect()
-        gc.freeze()
     return rendering
 
 

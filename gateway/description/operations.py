@@ -27,8 +27,8 @@ from gateway.description.operation import (
 from gateway.description.responses import OF_RESPONSES, RESPONSE_OPERATIONS
 from gateway.description.shapes import NUMBER, TEXT, WHOLE, Schema, listing, paged, ref
 from gateway.dialects.dialect import Dialect
-from gateway.dialects.endpoints import paths_of
-from gateway.dialects.table import DIALECTS
+from gateway.dialects.endpoints import STATELESS, paths_of
+from gateway.dialects.table import dialect_of
 
 
 def _limited(*, default: int) -> Parameter:
@@ -192,7 +192,7 @@ _WHOSE: Final = (
 _CHANGING: Final = ("prompt_is_configured", "prompt_not_found")
 
 OPERATIONS: Final[Sequence[Operation]] = (
-    *(operation for dialect in DIALECTS if not dialect.stateful for operation in _chats(dialect)),
+    *(operation for dialect in map(dialect_of, STATELESS) for operation in _chats(dialect)),
     _models("/context/v1/models", "listModels"),
     _models("/context/models", "listModelsWithoutVersion"),
     Operation(

@@ -19,13 +19,12 @@ from gateway.description.operation import (
 )
 from gateway.description.shapes import TEXT, TRUTH, WHOLE, ref
 from gateway.dialects.endpoints import COLLECTIONS, paths_of
-from gateway.dialects.responses import ENDPOINT
-from gateway.dialects.table import DIALECTS
+from gateway.dialects.table import dialect_of
 
 TAG: Final = "Responses"
 #: Streams of responses have no progress events.
 _STEERING: Final = tuple(one for one in STEERING if one.name != "X-Context-Events")
-_DIALECT: Final = next(dialect for dialect in DIALECTS if dialect.endpoint == ENDPOINT)
+_DIALECT: Final = dialect_of("responses")
 _SCOPES: Final[tuple[Scope, ...]] = ("context",)
 #: Codes of requests that go on from what is stored.
 OF_RESPONSES: Final = (

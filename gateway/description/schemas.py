@@ -40,7 +40,7 @@ from gateway.description.shapes import (
     texts,
 )
 from gateway.dialects.chat.body import ROLES
-from gateway.dialects.table import DIALECTS
+from gateway.dialects.table import all_dialects
 from gateway.errors import CODES
 
 #: The models that read bodies, by the names of their schemas.
@@ -67,7 +67,7 @@ def schemas() -> dict[str, Schema]:
     found |= _of_responses() | _of_keys()
     found |= {"Error": _error(), "ChatRequest": _chat_request()}
     found["ExplainRequest"] = {"anyOf": [ref("ChatRequest"), ref("ResponseRequest")]}
-    for dialect in DIALECTS:
+    for dialect in all_dialects():
         found |= dialect.described.schemas
     return dict(sorted(found.items()))
 

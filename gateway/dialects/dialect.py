@@ -168,11 +168,6 @@ class Dialect(Protocol):
         ...
 
     @property
-    def stateful(self) -> bool:
-        """Return whether pages of its own answer the endpoint, because a request may name earlier ones."""
-        ...
-
-    @property
     def described(self) -> Described:
         """Return the facts for `GET /openapi.json`."""
         ...
@@ -186,8 +181,4 @@ class Dialect(Protocol):
 
     def answer(self, asked: Asked, *, run_id: str, created_s: float) -> Answer:
         """Return the writer of the answer. `run_id` is the id of the request, which ids of the answer are made of."""
-        ...
-
-    def error(self, error: GatewayError, *, request_id: str) -> bytes:
-        """Return the JSON body of an error answer."""
         ...

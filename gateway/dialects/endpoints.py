@@ -2,6 +2,8 @@
 
 The passthrough lane reads this table to leave these paths to the context lane, so importing it loads no dialect: the
 `__init__` of a dialect imports nothing of it. gateway/dialects/table.py loads the dialects themselves.
+
+A package with `BELOW` is stateful: a request may name earlier ones, so pages of its own answer its endpoint.
 """
 
 from collections.abc import Mapping
@@ -16,10 +18,13 @@ ENDPOINTS: Final[Mapping[str, str]] = {
     for found in iter_modules([str(Path(__file__).parent)])
     if found.ispkg
 }
+_BELOW: Final[Mapping[str, tuple[str, ...]]] = {
+    name: getattr(import_module(f"gateway.dialects.{name}"), "BELOW", ()) for name in ENDPOINTS
+}
 #: Collections whose single objects a dialect has pages for, such as `responses`: `BELOW` of its package, if any.
-COLLECTIONS: Final[tuple[str, ...]] = tuple(
-    name for package in ENDPOINTS for name in getattr(import_module(f"gateway.dialects.{package}"), "BELOW", ())
-)
+COLLECTIONS: Final[tuple[str, ...]] = tuple(collection for below in _BELOW.values() for collection in below)
+#: The packages of dialects that answer each request for itself.
+STATELESS: Final[tuple[str, ...]] = tuple(sorted(name for name, below in _BELOW.items() if not below))
 
 
 def paths_of(endpoint: str) -> tuple[str, ...]:

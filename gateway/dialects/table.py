@@ -1,16 +1,31 @@
-"""All dialects, loaded: each package names its dialect `DIALECT` in a module `dialect`."""
+"""The dialects, each loaded when it is first asked for: its package names it `DIALECT` in a module `dialect`.
+
+How it writes error answers, `ERRORS` of a module `errors`, is loaded with this table.
+"""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Final
 
 from gateway.dialects.dialect import Dialect, WriteError
 from gateway.dialects.endpoints import ENDPOINTS, paths_of
 
-DIALECTS: Final[Sequence[Dialect]] = tuple(
-    import_module(f"gateway.dialects.{name}.dialect").DIALECT for name in sorted(ENDPOINTS)
-)
 #: How the body of an error answer is written, by the path of the request.
 ERRORS: Final[Mapping[str, WriteError]] = {
-    path: dialect.error for dialect in DIALECTS for path in paths_of(dialect.endpoint)
+    path: import_module(f"gateway.dialects.{name}.errors").ERRORS
+    for name, endpoint in ENDPOINTS.items()
+    for path in paths_of(endpoint)
 }
+
+
+@cache
+def dialect_of(name: str) -> Dialect:
+    """Return the dialect of a package, such as `chat`."""
+    found: Dialect = import_module(f"gateway.dialects.{name}.dialect").DIALECT
+    return found
+
+
+def all_dialects() -> Sequence[Dialect]:
+    """Return all dialects, by the names of their packages."""
+    return tuple(map(dialect_of, sorted(ENDPOINTS)))

@@ -4,11 +4,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from gateway.api.request import caller_with
-from gateway.api.responses.kept import KeptResponses
 from gateway.api.site import Readiness, Route, Site
 from gateway.approvals.webhooks import webhooks_of
 from gateway.clock import SystemClock
@@ -26,18 +26,19 @@ from gateway.lanes.wrong_keys import WrongKeys
 from gateway.limits.meters import Meters
 from gateway.limits.reading import BudgetReader
 from gateway.runs.live import LiveRuns
-from gateway.server.api import ApiPages
 from gateway.server.backlog import Backlog
 from gateway.server.console import ConsoleEntry, InUse
 from gateway.server.context_lane import (
     Assembled,
     Shared,
     build_context_lane,
-    build_resumption,
     build_shared,
+    note_obstacles,
     open_store,
 )
+from gateway.server.first_use import FirstUse
 from gateway.server.handover import alone
+from gateway.server.housekeeping import Housekeeping
 from gateway.server.lanes.limits import budget_reader, limiter_of
 from gateway.server.lanes.passthrough import (
     ROOT_PATHS,
@@ -48,9 +49,11 @@ from gateway.server.lanes.passthrough import (
 )
 from gateway.server.lanes.tracing import open_tracing
 from gateway.server.notices import Notices
-from gateway.server.page_runner import running
+from gateway.server.pages.entry import PageNeeds, PagesEntry
+from gateway.server.pages.later import LaterPages
+from gateway.server.pages.runner import running
 from gateway.server.pruning import Pruner
-from gateway.server.status import StatusFacts, note_obstacles
+from gateway.server.resumption import build_resumption
 from gateway.standing import standing
 from gateway.telemetry.counters import ContextCounters
 from gateway.telemetry.exposition import Exposition
@@ -58,10 +61,10 @@ from gateway.telemetry.history import History
 from gateway.telemetry.logs import LogSink, access_record
 from gateway.telemetry.metrics import Metrics
 
-log = logging.getLogger("gateway")
+if TYPE_CHECKING:
+    from gateway.api.responses.kept import KeptResponses
 
-#: How often workers look for each other's changes; a single one, and one whose store failed, looks this rarely.
-LOOK_S, STORE_PAUSE_S = 0.2, 10.0
+log = logging.getLogger("gateway")
 
 DATA, ADMIN = "listen", "admin.listen"
 
@@ -94,7 +97,6 @@ class Gateway:
         self._listeners: dict[str, Listener] = {}
         self._demo_url: str | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._held_open: list[Callable[[], Awaitable[None]]] = []
         self._counters = ContextCounters()
         self._clock = clock or SystemClock()
         self._started_s = self._clock.time() if started_s is None else started_s
@@ -108,7 +110,8 @@ class Gateway:
         self._shared: Shared
         self._budgets: BudgetReader
         self._resumption: Resumption
-        self._kept: KeptResponses
+        self._kept: FirstUse[KeptResponses]
+        self._pages: PagesEntry
         self._context: Assembled
         self._reloading: asyncio.Task[None] | None = None
         self._reloads_due = 0
@@ -137,23 +140,30 @@ class Gateway:
         self._stack.push_async_callback(lambda: self._context.lane.retire())
         self._console = self._console_entry(store)
         self._stack.push_async_callback(self._console.close)
-        rooms, admin = self._pages(), settings.admin.listen
-        services = rooms.of_services()
-        pages = [*rooms.of_context(), *rooms.of_responses(), *rooms.of_runs(), *rooms.of_operating()]
-        pages += services if admin is None else ()
-        pages += await rooms.of_mcp_clients(self._stack)
-        self._held_open = [*rooms.held_open, self._console.leave]
-        self._listeners[DATA] = listener = await self._listener(router, pages)
+        admin = settings.admin.listen
+        self._pages = self._pages_entry(services_apart=admin is not None)
+        self._stack.push_async_callback(self._pages.close)
+        await self._pages.open_mcp_clients(self._stack)
+        later = LaterPages(self._pages.others)
+        self._listeners[DATA] = listener = await self._listener(router, self._pages.of_start(), later)
         further = (self._wrong_keys.families, self._backlog.families, self._shared.mcp_servers.families)
         self._metrics.sources += [listener.families, *further]
         self._metrics.further.append(self._counters.counted)
         if admin is not None:
-            self._listeners[ADMIN] = await self._listener(build_admin_entry(settings, metrics=self._metrics), services)
+            entry = build_admin_entry(settings, metrics=self._metrics)
+            self._listeners[ADMIN] = await self._listener(entry, (), LaterPages(self._pages.services))
         for listener in self._listeners.values():
             listener.start()
         await self._notices.follow(self._loaded.settings)
         pruner = Pruner(store, owner=self._shared.leases.owner, clock=self._clock)
-        going_on = (self._housekeeping, self._shared.leases.run, self._shared.keys.run, pruner.run, self._budgets.run)
+        house = Housekeeping(
+            shared=self._shared,
+            current=self._current,
+            history=self._history,
+            backlog=self._backlog,
+            workers=lambda: self._loaded.settings.workers,
+        )
+        going_on = (house.run, self._shared.leases.run, self._shared.keys.run, pruner.run, self._budgets.run)
         self._tasks += [asyncio.create_task(standing(work)) for work in (*going_on, self._shared.meters.run)]
         await self._budgets.first()
         self._shared.keys.changed = self._budgets.read
@@ -195,7 +205,7 @@ class Gateway:
         A stream that is held for a person ends as a turn that explains how to answer. Its run waits.
         """
         self._shared.feed.leave()
-        await asyncio.gather(*(close() for close in self._held_open))
+        await asyncio.gather(*(leave() for leave in (*self._pages.leaving(), self._console.leave)))
         limit_s = self._loaded.settings.limits.drain
         ending = self._runs.end_answers
         await asyncio.gather(*(one.drain(limit_s, end_answers=ending) for one in self._listeners.values()))
@@ -210,21 +220,6 @@ class Gateway:
         await asyncio.gather(*ending, return_exceptions=True)  # a check of the sandbox ends its process first
         await self._runs.close()  # before the tools that they use
         await self._stack.aclose()
-
-    async def _housekeeping(self) -> None:
-        """Read the changes of other workers at intervals."""
-        store = self._shared.store
-        while True:
-            self._history.look()
-            try:
-                await self._current().prompts.refresh()
-                await self._shared.mcp_servers.refresh()
-                await self._current().lane.approvals.expire()
-                await self._backlog.look(store)
-            except StoreError as error:
-                log.error("the store failed: %s", error)
-                await asyncio.sleep(STORE_PAUSE_S)
-            await asyncio.sleep(LOOK_S if self._loaded.settings.workers > 1 else STORE_PAUSE_S)
 
     async def reload(self) -> None:
         """Read the configuration and switch to it. On any error the old one stays in use."""
@@ -289,7 +284,7 @@ class Gateway:
         return router, context
 
     async def _follow_services(self) -> None:
-        """Apply the configured MCP servers. If the store fails now, `_housekeeping` tries again."""
+        """Apply the configured MCP servers. If the store fails now, `Housekeeping` tries again."""
         self._shared.mcp_servers.configure(self._loaded.settings.mcp.servers)
         try:
             await self._shared.mcp_servers.refresh()
@@ -330,10 +325,8 @@ class Gateway:
     def _current(self) -> Assembled:
         return self._context
 
-    def _pages(self) -> ApiPages:
-        told = (self._exposition, self._history, self._clock, self._started_s, self._demo_url)
-        return ApiPages(
-            facts=StatusFacts(lambda: self._loaded, self._current, *told),
+    def _pages_entry(self, *, services_apart: bool) -> PagesEntry:
+        needs = PageNeeds(
             shared=self._shared,
             resumption=self._resumption,
             kept=self._kept,
@@ -341,9 +334,14 @@ class Gateway:
             identify=self._identify,
             admit=lambda: self._listeners[DATA].admit_own(),
             is_of_console=self._lent.is_sent_with,
-            settings=lambda: self._loaded.settings,
+            loaded=lambda: self._loaded,
             keys=lambda: self._listeners[DATA].router.keys,
+            exposition=self._exposition,
+            history=self._history,
+            started_s=self._started_s,
+            demo_url=self._demo_url,
         )
+        return PagesEntry(needs, services_apart=services_apart)
 
     def _console_entry(self, store: Store) -> ConsoleEntry:
         return ConsoleEntry(
@@ -359,7 +357,7 @@ class Gateway:
         """Identify a caller by the keys of the configuration in use, on either address."""
         return self._listeners[DATA].router.identify(head, upstream_has_key=has_key, scope=scope)
 
-    async def _listener(self, router: Router, further: Sequence[Route]) -> Listener:
+    async def _listener(self, router: Router, further: Sequence[Route], later: LaterPages) -> Listener:
         pages = Site(
             exposition=self._exposition.page if self._loaded.settings.metrics.enabled else None,
             ready=self._ready,
@@ -369,6 +367,7 @@ class Gateway:
             wrong_keys=self._wrong_keys,
             console=lambda request: self._console.answer(request),
             further=further,
+            later=later,
             apart=paths_apart(self._loaded.settings),
         )
         runner = await running(pages)

@@ -17,6 +17,7 @@ from gateway.lanes.keys import LOCAL, Key, KeyRing, LentKeys
 from gateway.lanes.local import head_of
 from gateway.lanes.wrong_keys import WrongKeys
 from gateway.server.console_sockets import SocketFolder, remove_left_folders
+from gateway.server.first_use import FirstUse, imported
 
 if TYPE_CHECKING:
     from gateway.console.assembly import Assemble, Assembled
@@ -124,40 +125,31 @@ class ConsoleEntry:
         self._listeners = listeners
         self._folder: SocketFolder | None = None
         self._servers: list[asyncio.Server] = []
-        self._building: asyncio.Task[Assembled] | None = None
+        self._leaves = False
+        self._assembled = FirstUse(self._assemble, end=lambda assembled: assembled.close())
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Return the console's answer; the first request builds it."""
-        if self._building is None or (self._building.done() and self._built_console() is None):
-            self._building = asyncio.get_running_loop().create_task(self._built())
-        assembled = await asyncio.shield(self._building)
-        return await assembled.console.answer(request)
+        return await (await self._assembled.get()).console.answer(request)
 
     async def leave(self) -> None:
-        """End what is held open, because the gateway stops. Idempotent."""
-        if (assembled := self._built_console()) is not None:
+        """End what is held open, because the gateway stops. From now on nothing is held. Idempotent."""
+        self._leaves = True
+        if (assembled := self._assembled.made) is not None:
             await assembled.leave()
 
     async def close(self) -> None:
         """Close the connections and the sockets. Idempotent."""
-        if self._building is not None:
-            self._building.cancel()
-            await asyncio.wait({self._building})
-        if (assembled := self._built_console()) is not None:
-            await assembled.close()
+        await self._assembled.close()
         self._unlisten()
 
-    def _built_console(self) -> "Assembled | None":
-        """Return the console, or None: it is not built yet, or could not be."""
-        building = self._building
-        if building is None or not building.done() or building.cancelled() or building.exception() is not None:
-            return None
-        return building.result()
-
-    async def _built(self) -> "Assembled":
-        assemble, rendering = await asyncio.to_thread(_loaded)
+    async def _assemble(self) -> "Assembled":
+        assemble, rendering = await imported(_loaded)
         sessions = (await self._store.secret(SECRET), self._conditions.session_s, self._clock.time)
-        return assemble(rendering, sockets=await self._listen(), conditions=self._conditions, sessions=sessions)
+        made = assemble(rendering, sockets=await self._listen(), conditions=self._conditions, sessions=sessions)
+        if self._leaves:
+            await made.leave()
+        return made
 
     async def _listen(self) -> Mapping[str, str]:
         """Listen on a socket for each address, in a folder that nobody else may enter; return their paths by name.

@@ -10,7 +10,6 @@ from typing import Any
 from gateway.agent.output.unlooped import unlooped
 from gateway.agent.parts import AgentParts, ApprovalSettings
 from gateway.agent.stage import AgentLoops
-from gateway.api.responses.kept import KeptResponses
 from gateway.approvals.approvals import Approvals
 from gateway.config import ConfigError, Problem, Settings
 from gateway.config.schema.context import StageUse
@@ -19,7 +18,6 @@ from gateway.context.chain import Chain, Link, fold
 from gateway.context.explain import Explainer
 from gateway.context.lane import ContextLane
 from gateway.context.prompts import BasePrompts
-from gateway.context.resumption import Resumption
 from gateway.context.traced_runs import traced_run
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, Handler, Reply
@@ -43,7 +41,6 @@ from gateway.model.target import Upstream
 from gateway.model.traced import traced_model
 from gateway.registry.find import PluginProblem, build_plugin, find_plugin
 from gateway.registry.stores import build_store
-from gateway.runs.answer_log import AnswerLogs
 from gateway.runs.asking import RequestKey, mismatch
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases
@@ -51,7 +48,7 @@ from gateway.runs.live import JOINABLE_S, LiveRuns
 from gateway.server.context_tools import built, gate_of, load_tools
 from gateway.server.lanes.limits import limiter_of
 from gateway.server.lanes.rights import barred
-from gateway.tools.catalog import Catalog
+from gateway.tools.catalog import Catalog, obstacles_of
 from gateway.tools.in_use import Equipment, InUse
 from gateway.tools.judge import Judge
 from gateway.tools.results import Results
@@ -166,36 +163,6 @@ def build_shared(
     return Shared(store, runs, EventFeed(store), *once, tracer, unread)
 
 
-def build_resumption(shared: Shared, *, lane: Callable[[], ContextLane]) -> tuple[Resumption, KeptResponses]:
-    """Return what continues stored runs, and the kept responses, which follow those of the background.
-
-    `lane` returns the context lane of the configuration in use.
-    """
-    store, clock = shared.store, shared.clock
-    resumption: Resumption
-    kept = KeptResponses(
-        store=store,
-        logs=AnswerLogs(store, clock=clock),
-        clock=clock,
-        is_over=lambda run: resumption.is_over(run),
-        told=lambda run, shows_calls, decided: resumption.told(run, shows_calls=shows_calls, decided=decided),
-        service_of=lambda tool: lane().catalog.service_of(tool),
-        lose=shared.leases.lose,
-        tracer=shared.tracer,
-    )
-    resumption = Resumption(
-        lane=lane,
-        runs=shared.runs,
-        leases=shared.leases,
-        feed=shared.feed,
-        store=store,
-        clock=clock,
-        recording=kept.recording,
-        tracer=shared.tracer,
-    )
-    return resumption, kept
-
-
 def make_servers(store: Store, *, worker: str, counters: Counters, clock: Clock) -> McpServers:
     """Build the MCP services of one worker. It has none until it is configured."""
     host = PluginHost(BasePrompts({}, store, clock=clock), store, counters, clock)
@@ -270,6 +237,13 @@ async def build_context_lane(
     shows = (link.stage for link in chains[context.chain].links if isinstance(link.stage, Enhancer))
     explainer = Explainer(lane=lane, core=core, model=context.model, judge=judge, counters=counters, clock=clock)
     return Assembled(lane, core, next(shows, None), prompts, explainer, Equipment(judge, runner, lane.hold))
+
+
+async def note_obstacles(assembled: Assembled) -> None:
+    """Find why tools of this configuration cannot run on this machine, and log it. The start does not wait for it."""
+    async for obstacle in obstacles_of(assembled.explainer.judge.catalog.sources):
+        assembled.obstacles.append(obstacle)
+        log.warning("%s", obstacle)
 
 
 def _bare(runs: Runs) -> Handler:

@@ -37,6 +37,7 @@ _USED: Final = (
     "gateway.cli.main",
     "gateway.demo.app",
     "gateway.server.serve",
+    "gateway.server.pages.api",
     "gateway.plugins.stages.agent_loop",
     "gateway.plugins.stages.intent",
     "gateway.plugins.stages.memory",

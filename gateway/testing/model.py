@@ -9,13 +9,13 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Reply, Stage
 from gateway.contracts.store import Json
 from gateway.dialects.dialect import Dialect
-from gateway.dialects.table import DIALECTS
+from gateway.dialects.table import dialect_of
 from gateway.testing.messages import Request
 from gateway.testing.scripts import LAST_CHUNK, answer, chunk, head, serve
 from gateway.testing.upstream import FakeUpstream
 
 #: The dialect in which the gateway calls models.
-_CHAT: Dialect = next(dialect for dialect in DIALECTS if dialect.endpoint == "chat/completions")
+_CHAT: Dialect = dialect_of("chat")
 
 #: One answer: its text, its chunks, or the error in its place.
 Answer: TypeAlias = str | Sequence[Chunk] | Exception

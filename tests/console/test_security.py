@@ -110,7 +110,7 @@ async def world(folder: Path, **sections: object) -> AsyncIterator[World]:
         ann = await browser.signed_in("ann")
         values = await objects(ann)
         await ann.get("/console/memories")
-        console = await browser.gateway.gateway._console._building  # type: ignore[misc]
+        console = await browser.gateway.gateway._console._assembled.get()
         yield World(browser, ann, list(console.console.pages), values, clock)
 
 

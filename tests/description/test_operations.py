@@ -1,20 +1,19 @@
 """The table of operations: every page of the gateway, and every error code."""
 
+from own_pages import own_pages
+
 from gateway.api.site import OPEN
 from gateway.description.openapi import codes_of
 from gateway.description.operations import COMMON, OF_KEYS, OF_NONE, OPERATIONS
 from gateway.description.responses import described_path
 from gateway.errors import CODES
-from gateway.server.api import ApiPages
 from gateway.testing.local import LocalGateway
 
 
 async def routes() -> set[tuple[str, str]]:
     """Those of a gateway, without those that a server adds by itself."""
     async with LocalGateway({"upstreams": [], "store": "sqlite:///:memory:"}) as made:
-        rooms: ApiPages = made.gateway._pages()
-        rooms_of = (rooms.of_context, rooms.of_responses, rooms.of_runs, rooms.of_operating, rooms.of_services)
-        further = [route for of_room in rooms_of for route in of_room()]
+        further = await own_pages(made)
     own = {(method, path) for path in OPEN for method in ("GET", "HEAD")}
     return {(method, path) for method, path, _ in further} | own
 

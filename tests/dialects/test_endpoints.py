@@ -3,12 +3,18 @@
 import subprocess
 import sys
 
-from gateway.dialects.endpoints import ENDPOINTS, paths_of
+from gateway.dialects.endpoints import COLLECTIONS, ENDPOINTS, STATELESS, paths_of
 
 
 def test_each_package_is_an_endpoint() -> None:
     """By the name of its folder."""
     assert ENDPOINTS["chat"] == "chat/completions"
+
+
+def test_a_dialect_with_collections_is_stateful() -> None:
+    """Its requests may go on from what is in them."""
+    assert "chat" in STATELESS and "responses" not in STATELESS
+    assert {"responses", "conversations"} <= {*COLLECTIONS}
 
 
 def test_an_endpoint_has_four_paths() -> None:

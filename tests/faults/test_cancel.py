@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import fcntl
+import gc
 import os
 import socket
 import sys
@@ -263,6 +264,7 @@ async def test_a_connection_that_is_still_being_made(leaving: str, *, uploading:
         upstream = {"base_url": f"http://127.0.0.1:{port}", "timeouts": {"connect": 30}}
         async with through(upstream=upstream) as (gateway, _), client_of(gateway) as client:
             await until(lambda: listener_of(gateway).connections)
+            gc.collect()  # gateways of other tests have files open until they are collected
             before = Usage(os.getpid()).open_files
             await client.send(post(FLOOD)[:-UPLOAD_BYTES])
             if uploading:

@@ -23,6 +23,7 @@ from gateway.lanes.listener import Listener
 from gateway.lanes.router import Router
 from gateway.lanes.websocket import websocket
 from gateway.server.app import DATA, Gateway
+from gateway.server.pages.later import LaterPages
 from gateway.server.sockets import listen
 from gateway.server.worker import HANDLED, run_worker
 from gateway.telemetry.logs import LogSink
@@ -55,8 +56,8 @@ class TalkingGateway(Gateway):
         super().__init__(loaded, load=lambda: loaded, sink=sink, metrics=metrics)
         self.page = page
 
-    async def _listener(self, router: Router, further: Sequence[Route]) -> Listener:
-        return await super()._listener(router, [("*", PAGE, self.page), *further])
+    async def _listener(self, router: Router, further: Sequence[Route], later: LaterPages) -> Listener:
+        return await super()._listener(router, [("*", PAGE, self.page), *further], later)
 
 
 @dataclass(frozen=True, kw_only=True)

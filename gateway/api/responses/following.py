@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from aiohttp import HttpVersion11, web
 
@@ -19,6 +19,8 @@ from gateway.runs.lease import interrupted
 
 log = logging.getLogger("gateway")
 
+Read = TypeVar("Read")
+
 #: A reader that has waited so long looks whether the run has ended in a process that died before it said so.
 LOOK_S: Final = 2.0
 
@@ -28,11 +30,13 @@ class Following:
     """The open streams of one worker."""
 
     kept: KeptResponses
-    keepalive_s: float
+    keepalive_s: Callable[[], float]
     _open: set[asyncio.Task[Any]] = field(default_factory=set)
+    _closing: bool = False
 
     async def close(self) -> None:
-        """End all streams now. A client continues from its last event elsewhere. Idempotent."""
+        """End all streams, now and from now on. A client continues from its last event elsewhere. Idempotent."""
+        self._closing = True
         for task in list(self._open):
             task.cancel()
 
@@ -51,10 +55,9 @@ class Following:
         response = await _opened(request, headers)
         stream = self.kept.answer_of(row).stream()
         await response.write(stream.first())
-        ending = asyncio.get_running_loop().create_task(self._output(row))
-        self._open.add(ending)
+        ending = self._opens(self._output(row))
         try:
-            while not (await asyncio.wait({ending}, timeout=self.keepalive_s))[0]:
+            while not (await asyncio.wait({ending}, timeout=self.keepalive_s()))[0]:
                 await response.write(stream.keepalive())
             frames = stream.retold(ending.result())
         except GatewayError as error:  # it was deleted
@@ -65,6 +68,14 @@ class Following:
         await response.write_eof(frames)
         return response
 
+    def _opens(self, work: Coroutine[Any, Any, Read]) -> asyncio.Task[Read]:
+        """Return a task that ends with all streams."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._open.add(task)
+        if self._closing:
+            task.cancel()
+        return task
+
     async def _output(self, row: StoredResponse) -> bytes:
         return (await self.ended(row)).output or b""
 
@@ -73,8 +84,7 @@ class Following:
     ) -> web.StreamResponse:
         """Write the events behind number `after` as they come, up to the end."""
         response = await _opened(request, headers)
-        task = asyncio.get_running_loop().create_task(self._follow(response, row, after=after))
-        self._open.add(task)
+        task = self._opens(self._follow(response, row, after=after))
         try:
             await asyncio.wait({task})
             task.result()
@@ -100,7 +110,7 @@ class Following:
             if chunks and (end := end_of(chunks[-1])) is not None:
                 at_s, failure = end
                 frames += stream.finish() if failure is None else stream.error(failure, request_id=row.id)
-            if not frames and loop.time() - written_s >= self.keepalive_s:
+            if not frames and loop.time() - written_s >= self.keepalive_s():
                 frames = stream.keepalive()
             if frames:
                 await response.write(frames)

@@ -9,8 +9,6 @@ from gateway.dialects.chat.body import chat_request
 from gateway.dialects.chat.reply import Completion, CompletionFacts, Frames
 from gateway.dialects.chat_request import whole_text
 from gateway.dialects.dialect import Asked, Described, Dialect
-from gateway.errors import GatewayError
-from gateway.http.error_response import error_body
 
 
 class ChatAnswer:
@@ -42,7 +40,6 @@ class ChatDialect:
     """See `Dialect`."""
 
     endpoint = ENDPOINT
-    stateful = False
     described = Described(
         operation="createChat",
         request="ChatRequest",
@@ -57,10 +54,6 @@ class ChatDialect:
     def answer(self, asked: Asked, *, run_id: str, created_s: float) -> ChatAnswer:
         """Return the writer of the chat completion."""
         return ChatAnswer(asked.body, run_id=run_id, created_s=created_s)
-
-    def error(self, error: GatewayError, *, request_id: str) -> bytes:
-        """Return the error in OpenAI's shape."""
-        return error_body(error, request_id=request_id)
 
 
 def asked_of(body: Json) -> Asked:

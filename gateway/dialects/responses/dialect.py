@@ -14,15 +14,12 @@ from gateway.dialects.responses.described import DESCRIBED
 from gateway.dialects.responses.facts import ResponseFacts
 from gateway.dialects.responses.ids import response_id_of
 from gateway.dialects.responses.request import request_of
-from gateway.errors import GatewayError
-from gateway.http.error_response import error_body
 
 
 class ResponsesDialect:
     """See `Dialect`."""
 
     endpoint = ENDPOINT
-    stateful = True
     described = DESCRIBED
 
     def parse(self, content: bytes, *, needs_model: bool) -> ResponseAsked:
@@ -39,10 +36,6 @@ class ResponsesDialect:
             now_s=SystemClock().time,
             background=asked.request.background,
         )
-
-    def error(self, error: GatewayError, *, request_id: str) -> bytes:
-        """Return the error in OpenAI's shape."""
-        return error_body(error, request_id=request_id)
 
 
 def _unknown(sealed: str) -> NoReturn:

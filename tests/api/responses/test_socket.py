@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 from gateways import until, until_read, until_still
+from own_pages import own_pages
 
 from gateway.api.responses.socket import REMEMBERED, WAITING, SocketResponses
 from gateway.contracts.store import Json
@@ -101,9 +102,10 @@ async def talking(client: Client, path: str = RESPONSES, **headers: str) -> Asyn
             yield Talk(socket)
 
 
-def pages(client: Client) -> SocketResponses:
+async def pages(client: Client) -> SocketResponses:
     """Those of the gateway."""
-    found = (getattr(close, "__self__", None) for close in client.world.gateway.gateway._held_open)
+    routes = await own_pages(client.world.gateway)
+    found = (getattr(handler, "__self__", None) for _, _, handler in routes)
     return next(page for page in found if isinstance(page, SocketResponses))
 
 
@@ -483,7 +485,7 @@ async def test_a_client_that_leaves_ends_its_turn() -> None:
             response_id = "resp_" + event["item_id"].removeprefix("msg_")[:24]
         await client.world.model.upstream.wait_open(0)
         assert text_of(await client.until(response_id, "cancelled")) == "one "
-        assert not pages(client)._open
+        assert not (await pages(client))._open
 
 
 async def test_a_lost_connection_ends_its_turn() -> None:
@@ -499,12 +501,12 @@ async def test_a_lost_connection_ends_its_turn() -> None:
             assert connection is not None and connection.transport is not None
             connection.transport.abort()
         await client.world.model.upstream.wait_open(0)
-        await until_read(lambda: _nothing(pages(client)))
+        await until_read(lambda: _nothing(client))
         assert len(client.world.model.asked) == 1
 
 
-async def _nothing(page: SocketResponses) -> bool:
-    return not page._open
+async def _nothing(client: Client) -> bool:
+    return not (await pages(client))._open
 
 
 async def test_a_run_with_effects_is_found_behind_a_lost_connection(tmp_path: Path) -> None:
@@ -524,12 +526,12 @@ async def test_a_run_with_effects_is_found_behind_a_lost_connection(tmp_path: Pa
 async def test_a_connection_has_a_longest_life() -> None:
     """Then an error says so, and the client opens another one."""
     async with answering(says("one")) as client:
-        pages(client).life_s = 0.05
+        (await pages(client)).life_s = 0.05
         async with talking(client) as talk:
             told = await talk.hear()
             assert (told["status"], told["error"]["code"]) == (400, "websocket_connection_limit_reached")
             assert await talk.code() == 1000
-        pages(client).life_s = 3600.0
+        (await pages(client)).life_s = 3600.0
         async with talking(client) as talk:
             assert text_of(await talk.response()) == "one"
 
@@ -547,7 +549,7 @@ async def test_a_gateway_that_stops_says_goodbye() -> None:
             assert "response.completed" not in message.data
         assert (message.type, busy.socket.close_code) == (WSMsgType.CLOSE, 1001)
         await draining
-        assert not pages(client)._open
+        assert not (await pages(client))._open
 
 
 async def test_a_conversation_grows_over_a_connection() -> None:

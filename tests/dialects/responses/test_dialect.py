@@ -6,9 +6,8 @@ import pytest
 from gateway.contracts.exchange import Chunk
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.responses.dialect import DIALECT
-from gateway.dialects.table import DIALECTS
+from gateway.dialects.table import dialect_of
 from gateway.errors import GatewayError
-from gateway.http.error_response import error_body
 from tests.dialects.responses.schema import check_frames, check_response
 from tests.dialects.responses.scripts import SCRIPTS
 
@@ -28,10 +27,9 @@ def content(**fields: object) -> bytes:
     return orjson.dumps({"model": "m", "input": "Hi", **fields})
 
 
-def test_it_has_pages_of_its_own() -> None:
-    """A request may go on from earlier ones."""
-    assert DIALECT in DIALECTS and DIALECT.stateful
-    assert DIALECT.endpoint == "responses"
+def test_it_is_found_by_its_package() -> None:
+    """By the name that is its endpoint as well."""
+    assert dialect_of("responses") is DIALECT and DIALECT.endpoint == "responses"
 
 
 @pytest.mark.parametrize("streams", [True, False])
@@ -86,9 +84,3 @@ def test_a_sealed_summary_needs_the_store() -> None:
     with pytest.raises(GatewayError) as caught:
         DIALECT.parse(content(input=[sealed, {"role": "user", "content": "Hi"}]), needs_model=True)
     assert caught.value.param == "input[0].encrypted_content"
-
-
-def test_errors_have_the_shape_of_the_api() -> None:
-    """As all of OpenAI's APIs have it."""
-    error = GatewayError("invalid_field", "It is wrong.", param="model")
-    assert DIALECT.error(error, request_id="run_7") == error_body(error, request_id="run_7")

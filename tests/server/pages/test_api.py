@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 from gateways import key
+from own_pages import own_pages
 
 from gateway.api.site import OPEN, Route
-from gateway.server.api import ApiPages
 from gateway.testing.local import LocalGateway
 
 KEYS = [key("guest", "passthrough"), key("user", "context"), key("boss", "context", "approve", "admin")]
@@ -26,10 +26,7 @@ async def gateway() -> AsyncIterator[tuple[Sequence[Route], aiohttp.ClientSessio
     """The routes of a gateway with keys, but for those that everybody may ask, and who asks it."""
     config = {"keys": KEYS, "upstreams": [], "store": "sqlite:///:memory:"}
     async with LocalGateway(config) as made, aiohttp.ClientSession(made.base_url) as session:
-        rooms: ApiPages = made.gateway._pages()
-        rooms_of = (rooms.of_context, rooms.of_responses, rooms.of_runs, rooms.of_operating, rooms.of_services)
-        routes = [route for of_room in rooms_of for route in of_room()]
-        yield [route for route in routes if route[1] not in OPEN], session
+        yield [route for route in await own_pages(made) if route[1] not in OPEN], session
 
 
 async def test_each_page_is_there_once() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.config import Settings
-from gateway.server.lanes.upstream_facts import UpstreamNumbers, upstream_facts
+from gateway.server.pages.upstream_facts import UpstreamNumbers, upstream_facts
 from gateway.telemetry.page_text import Gauge
 
 ENDPOINTS = [{"url": "http://a:1/v1", "name": "a", "concurrent": 4, "models": ["x*"]}, {"url": "http://b:2/v1"}]

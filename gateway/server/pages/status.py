@@ -1,6 +1,5 @@
 """The facts of the status page: from the configuration in use, the numbers of all workers, and the history."""
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,13 +10,10 @@ from gateway.config.shown import shown_settings
 from gateway.config.values.secret import MASK
 from gateway.contracts.plugin import Clock
 from gateway.server.context_lane import Assembled
-from gateway.server.lanes.upstream_facts import UpstreamNumbers, upstream_facts
 from gateway.server.lanes.upstreams import upstreams_in_use
+from gateway.server.pages.upstream_facts import UpstreamNumbers, upstream_facts
 from gateway.telemetry.exposition import Exposition
 from gateway.telemetry.history import History
-from gateway.tools.catalog import obstacles_of
-
-log = logging.getLogger("gateway")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +64,3 @@ def _upstream(name: str, base_url: str, numbers: UpstreamNumbers) -> UpstreamSta
     up = numbers.gauge("up", name)
     idle, busy = (int(numbers.gauge("pool_connections", name, state) or 0) for state in ("idle", "busy"))
     return UpstreamStatus(name, base_url, None if up is None else bool(up), idle, busy)
-
-
-async def note_obstacles(assembled: Assembled) -> None:
-    """Find why tools of this configuration cannot run on this machine, and log it. The start does not wait for it."""
-    async for obstacle in obstacles_of(assembled.explainer.judge.catalog.sources):
-        assembled.obstacles.append(obstacle)
-        log.warning("%s", obstacle)

@@ -1,0 +1,8 @@
+"""Error answers of the Responses API, which have OpenAI's shape. A start loads them, and not the dialect."""
+
+from typing import Final
+
+from gateway.dialects.dialect import WriteError
+from gateway.http.error_response import error_body
+
+ERRORS: Final[WriteError] = error_body

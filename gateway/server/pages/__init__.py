@@ -1,0 +1,1 @@
+"""Our own pages in a worker: chats from its start, all others from their first request on."""

@@ -1,0 +1,149 @@
+"""The pages of a worker but for chats. The first request that needs one of them imports this."""
+
+from collections.abc import Sequence
+
+from gateway.api.approvals import ApprovalPages
+from gateway.api.decisions import ApiContext
+from gateway.api.events.pages import EventPages
+from gateway.api.events.socket import SocketPages
+from gateway.api.explain import ExplainPages
+from gateway.api.mcp_services import ServicePages
+from gateway.api.memories import MemoryPages
+from gateway.api.operating.audit import AuditPages, AuditVerifier
+from gateway.api.operating.keys import KeyPages
+from gateway.api.operating.limits import LimitPages
+from gateway.api.operating.status import StatusPages
+from gateway.api.operating.tools import ToolPages
+from gateway.api.operating.upstreams import UpstreamPages
+from gateway.api.operating.usage import UsagePages
+from gateway.api.prompts import PromptPages
+from gateway.api.remembered import RememberedPages
+from gateway.api.responses.compaction import CompactionPage
+from gateway.api.responses.conversations import ConversationPages
+from gateway.api.responses.counting import CountPage
+from gateway.api.responses.creating import Creation
+from gateway.api.responses.following import Following
+from gateway.api.responses.kept import KeptResponses
+from gateway.api.responses.pages import ResponsePages
+from gateway.api.responses.sealing import Sealing
+from gateway.api.responses.socket import SocketResponses
+from gateway.api.runs import RunPages
+from gateway.api.site import Route
+from gateway.api.workflow_runs import WorkflowRuns
+from gateway.api.workflows import WorkflowPages
+from gateway.approvals.previews import Previews
+from gateway.contracts.caller import Caller
+from gateway.description.page import description_routes
+from gateway.limits.usage import Used
+from gateway.server.lanes.limits import limiter_of
+from gateway.server.pages.entry import Leave, PageNeeds
+from gateway.server.pages.status import StatusFacts
+
+
+class ApiPages:
+    """The pages. `held_open` ends answers that do not end by themselves."""
+
+    def __init__(self, needs: PageNeeds, kept: KeptResponses) -> None:
+        self._needs = needs
+        self._shared = needs.shared
+        self._kept = kept
+        self._creation = Creation(needs.requests(), kept, Sealing(needs.shared.store))
+        self.held_open: list[Leave] = []
+
+    def routes(self) -> Sequence[Route]:
+        """Return the routes of all pages, except for those of MCP services."""
+        return [*self.of_context(), *self.of_responses(), *self.of_runs(), *self.of_operating()]
+
+    def of_context(self) -> Sequence[Route]:
+        """Return the routes of explanations, prompts, workflows and the description of all pages."""
+        needs, current = self._needs, self._needs.current
+        explain = ExplainPages(current=lambda: current().explainer, requests=needs.requests(), creation=self._creation)
+        prompts = PromptPages(
+            prompts=lambda: current().prompts, enhancer=lambda: current().enhancer, authorise=needs.authorise
+        )
+        begin = WorkflowRuns(
+            current=lambda: (current().lane, current().core), identify=needs.identify, admit=needs.admit
+        )
+        workflows = WorkflowPages(
+            workflows=lambda: current().lane.workflows,
+            store=self._shared.store,
+            authorise=needs.authorise,
+            begin=begin,
+        )
+        return [*explain.routes(), *prompts.routes(), *workflows.routes(), *description_routes()]
+
+    def of_responses(self) -> Sequence[Route]:
+        """Return the routes of the Responses API."""
+        kept, creation, authorise = self._kept, self._creation, self._needs.authorise
+        following = Following(kept, keepalive_s=lambda: self._needs.current().lane.keepalive_s)
+        socket = SocketResponses(creation)
+        self.held_open += [following.close, socket.close]
+        responses = ResponsePages(creation=creation, kept=kept, following=following, authorise=authorise)
+        conversations = ConversationPages(
+            kept=kept, sealing=creation.sealing, authorise=authorise, limits=self._body_limits
+        )
+        pages = (CompactionPage(creation), CountPage(authorise), responses, socket, conversations)
+        return [route for page in pages for route in page.routes()]
+
+    def _body_limits(self) -> tuple[int, int]:
+        lane = self._needs.current().lane
+        return lane.body_bytes, lane.body_values
+
+    def of_operating(self) -> Sequence[Route]:
+        """Return the routes of pages that show the gateway itself, except for MCP services."""
+        needs, store, authorise, clock = self._needs, self._shared.store, self._needs.authorise, self._shared.clock
+        facts = StatusFacts(
+            needs.loaded, needs.current, needs.exposition, needs.history, clock, needs.started_s, needs.demo_url
+        )
+        keys = KeyPages(
+            store, settings=needs.settings, refresh=self._shared.keys.refresh, authorise=authorise, clock=clock
+        )
+        usage = UsagePages(
+            store=store,
+            flush=self._shared.usage.flush,
+            is_enabled=lambda: needs.settings().usage.enabled,
+            authorise=authorise,
+            clock=clock,
+        )
+        pages = (
+            ToolPages(catalog=lambda: needs.current().equipment.judge.catalog, authorise=authorise),
+            AuditPages(AuditVerifier(store, clock=clock), authorise=authorise),
+            StatusPages(facts.read, authorise=authorise),
+            keys,
+            usage,
+            LimitPages(self._used, authorise=authorise),
+            UpstreamPages(facts.upstreams, authorise=authorise),
+        )
+        return [route for page in pages for route in page.routes()]
+
+    def _used(self, caller: Caller) -> list[Used]:
+        """Return what is used of the limits that a caller may see."""
+        limiter = limiter_of(self._needs.settings(), self._shared)
+        is_admin = "admin" in caller.scopes
+        callers = self._needs.keys().callers()
+        return list(limiter.used(limiter.of_all(callers) if is_admin else limiter.of_caller(caller)))
+
+    def of_runs(self) -> Sequence[Route]:
+        """Return the routes of approvals, grants, memories, runs and their events."""
+        needs, shared = self._needs, self._shared
+        api = ApiContext(
+            approvals=lambda: needs.current().lane.approvals,
+            catalog=lambda: needs.current().equipment.judge.catalog,
+            previews=Previews(),
+            store=shared.store,
+            feed=shared.feed,
+            authorise=needs.authorise,
+            resume=needs.resumption.decided,
+            clock=shared.clock,
+            tracer=shared.tracer,
+        )
+        approvals, events = ApprovalPages(api), EventPages(api)
+        socket = SocketPages(api, keys=lambda: needs.keys().state())
+        self.held_open += [approvals.close, events.close, socket.close]
+        memories = MemoryPages(store=shared.store, authorise=needs.authorise)
+        pages = (approvals, RememberedPages(api), memories, RunPages(api), events, socket)
+        return [route for page in pages for route in page.routes()]
+
+    def of_services(self) -> Sequence[Route]:
+        """Return the routes of MCP services, which may have an address of their own."""
+        return ServicePages(mcp_servers=lambda: self._shared.mcp_servers, authorise=self._needs.authorise).routes()

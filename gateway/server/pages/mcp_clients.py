@@ -1,0 +1,36 @@
+"""The pages of MCP clients in a worker. Only a gateway that serves them imports this."""
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+from gateway.api.site import Route
+from gateway.mcp_server.auth.bearers import Bearers
+from gateway.mcp_server.auth.protected_resource import ProtectedResource
+from gateway.mcp_server.opening import DoorNeeds, open_door
+from gateway.server.pages.entry import Leave, PageNeeds
+
+
+async def mcp_clients(needs: PageNeeds, closing: AsyncExitStack) -> tuple[Sequence[Route], Leave]:
+    """Return the routes, and what ends the streams that are held open; `closing` ends sessions. Raises ConfigError."""
+    shared, current = needs.shared, needs.current
+    bearers = Bearers(identify=needs.identify, in_use=needs.settings, clock=shared.clock)
+    closing.push_async_callback(bearers.close)
+    door = await open_door(
+        DoorNeeds(
+            settings=needs.settings,
+            lane=lambda: current().lane,
+            store=shared.store,
+            feed=shared.feed,
+            mcp_servers=shared.mcp_servers,
+            counters=shared.counters,
+            clock=shared.clock,
+            tracer=shared.tracer,
+            identify=bearers.identify,
+            challenge=bearers.challenge,
+            admit=needs.admit,
+            check_model=lambda caller: current().core.candidates({"messages": []}).allowed_to(caller),
+            resume=needs.resumption.decided,
+        )
+    )
+    closing.push_async_callback(door.close)
+    return [*door.routes(), *ProtectedResource(in_use=needs.settings).routes()], door.leave

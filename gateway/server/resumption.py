@@ -1,0 +1,61 @@
+"""The services that continue stored runs in one worker, with the responses that follow them."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gateway.context.lane import ContextLane
+from gateway.context.resumption import Resumption
+from gateway.contracts.journal import StoredRun
+from gateway.runs.answer_log import AnswerLogs
+from gateway.runs.live_run import LiveRun
+from gateway.server.context_lane import Shared
+from gateway.server.first_use import FirstUse, imported
+
+if TYPE_CHECKING:
+    from gateway.api.responses.kept import KeptResponses
+
+
+def build_resumption(
+    shared: Shared, *, lane: Callable[[], ContextLane]
+) -> tuple[Resumption, FirstUse["KeptResponses"]]:
+    """Return what continues stored runs, and the kept responses, which follow those of the background.
+
+    `lane` returns the context lane of the configuration in use.
+    """
+    store, clock = shared.store, shared.clock
+    resumption: Resumption
+
+    async def make() -> "KeptResponses":
+        return (await imported(_kept_responses))(
+            store=store,
+            logs=AnswerLogs(store, clock=clock),
+            clock=clock,
+            is_over=lambda run: resumption.is_over(run),
+            told=lambda run, shows_calls, decided: resumption.told(run, shows_calls=shows_calls, decided=decided),
+            service_of=lambda tool: lane().catalog.service_of(tool),
+            lose=shared.leases.lose,
+            tracer=shared.tracer,
+        )
+
+    async def recording(run: StoredRun) -> Callable[[LiveRun], None] | None:
+        return await (await kept.get()).recording(run)
+
+    kept = FirstUse(make, end=lambda made: made.close())
+    resumption = Resumption(
+        lane=lane,
+        runs=shared.runs,
+        leases=shared.leases,
+        feed=shared.feed,
+        store=store,
+        clock=clock,
+        recording=recording,
+        tracer=shared.tracer,
+    )
+    return resumption, kept
+
+
+def _kept_responses() -> "type[KeptResponses]":
+    # Imported here because many gateways get no request for a response, whose dialect this needs.
+    from gateway.api.responses.kept import KeptResponses
+
+    return KeptResponses

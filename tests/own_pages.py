@@ -1,0 +1,13 @@
+"""The routes of our own pages of a gateway in this process."""
+
+from collections.abc import Sequence
+
+from gateway.api.site import Route
+from gateway.testing.local import LocalGateway
+
+
+async def own_pages(made: LocalGateway) -> Sequence[Route]:
+    """Those that are there from the start, and those that the first request for one makes."""
+    entry = made.gateway._pages
+    later = (await entry.others()).routes()
+    return [*entry.of_start(), *((one.method, one.resource.canonical, one.handler) for one in later if one.resource)]
