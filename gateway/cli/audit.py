@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gateway.cli.commands import Commands, WrongUsage, add_group, add_printing, add_reading, configuration
-from gateway.cli.formatting import CommandError, audit_line
+from gateway.cli.commands import CommandError, Commands, WrongUsage, add_group, add_printing, add_reading, configuration
+from gateway.cli.formatting import audit_line
 from gateway.cli.operator.arguments import json_option, sha256
 from gateway.config import Loaded
 from gateway.contracts.audit_chain import FIRST_HASH, verify

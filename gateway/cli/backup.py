@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gateway.cli.audit import store_file
-from gateway.cli.commands import Commands, add_reading
-from gateway.cli.formatting import CommandError
+from gateway.cli.commands import CommandError, Commands, add_reading
 from gateway.config import Loaded
 from gateway.contracts.store import StoreError
 

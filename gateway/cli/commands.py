@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from gateway.cli.formatting import CommandError
 from gateway.config import Loaded, load
 from gateway.registry.check import check_plugins
 from gateway.workflows.folder import load_workflows
@@ -68,6 +67,10 @@ EXAMPLES: Final[Mapping[str, str]] = {
 }
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+class CommandError(Exception):
+    """A command has failed; the text is for a person."""
 
 
 class WrongUsage(Exception):  # noqa: N818  (the user's mistake, printed below the usage of the command)

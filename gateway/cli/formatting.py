@@ -22,10 +22,6 @@ RESULT_CHARS = 1000
 WORD_CHARS = 200
 
 
-class CommandError(Exception):
-    """A command has failed; the text is for a person."""
-
-
 def word(view: View, name: str) -> str:
     """Return a short text of a view; empty where there is none."""
     value = view.get(name)

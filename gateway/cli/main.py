@@ -1,22 +1,26 @@
 """The command `gateway`: its arguments, and one line instead of a traceback if a command fails.
 
 A command stands in a module of its own, with its arguments (`add`). Those here need much code of the gateway, which
-they import when they run, or the parser itself.
+they import when they run, or the parser itself. Of all of them only the one that the command line names is imported:
+a gateway keeps for life what its start has loaded. Without such a name, in help and in completion, all of them are.
 
 Exit codes: 0 done, 1 refused or failed (the reason is on standard error), 2 wrong usage.
 """
 
 import argparse
 import asyncio
+import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 from gateway import __version__
 from gateway.approvals.escaping import shown
-from gateway.cli import audit, backup, explain, healthcheck, init, plugin_new
 from gateway.cli.collector import collector_off
 from gateway.cli.commands import (
+    CommandError,
+    Commands,
     add_command,
     add_examples,
     add_printing,
@@ -25,10 +29,6 @@ from gateway.cli.commands import (
     print_now,
     subcommands,
 )
-from gateway.cli.completion import SHELLS, completion
-from gateway.cli.formatting import CommandError
-from gateway.cli.litellm import command as import_litellm
-from gateway.cli.operator import approvals, keys, limits, mcp, memories, runs, upstreams, usage, workflows
 from gateway.config import ConfigError
 
 PROFILES = ("literal", "standard", "hardened")
@@ -37,7 +37,9 @@ PROFILES = ("literal", "standard", "hardened")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     _open_closed_streams()
-    args = _parser().parse_args(_with_default_command(list(sys.argv[1:] if argv is None else argv)))
+    words = _with_default_command(list(sys.argv[1:] if argv is None else argv))
+    with collector_off():
+        args = _parser(words[0]).parse_args(words)
     command: Callable[[argparse.Namespace], int] = args.command
     try:
         return command(args)
@@ -89,10 +91,6 @@ def help_(args: argparse.Namespace) -> Iterator[str]:
     yield parser.format_help().rstrip()
 
 
-def complete(args: argparse.Namespace) -> Iterator[str]:
-    yield completion(_parser(), args.shell).rstrip()
-
-
 def scan(_args: argparse.Namespace) -> int:
     from gateway.cli.scan import scan_lines  # the scanner of model output, which starting a server must not wait for
 
@@ -135,15 +133,7 @@ def _with_default_command(argv: list[str]) -> list[str]:
     return ["run", *argv]
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="gateway",
-        description="Twolane: an OpenAI-compatible gateway. Point any client's base URL at it.",
-        epilog="Without a command: run. Exit codes: 0 done, 1 failed (reason on standard error), 2 wrong usage.",
-    )
-    parser.add_argument("--version", action="version", version=f"twolane {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-
+def _add_run(commands: Commands) -> None:
     p = add_command(commands, "run", run, "serve requests until SIGTERM or Ctrl-C (a second one stops at once)")
     p.add_argument("--listen", metavar="HOST:PORT", help="listen here instead of the configured address")
     p.add_argument("--port", metavar="N", help="listen on this port of the configured address; 0: any free one")
@@ -151,35 +141,92 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--upstream", metavar="URL", help="one upstream instead of the configured ones")
     p.add_argument("--reuse-port", action="store_true", help="join a gateway on the same port (rolling restart)")
 
-    init.add(commands)
+
+def _add_check_config(commands: Commands) -> None:
     add_printing(commands, "check-config", check_config, "check the configuration, and report every problem in it")
+
+
+def _add_selftest(commands: Commands) -> None:
     add_command(commands, "selftest", selftest, "prove on this machine that passthrough is unchanged")
-    healthcheck.add(commands)
-    explain.add(commands)
+
+
+def _add_scan(commands: Commands) -> None:
     add_command(commands, "scan", scan, "find the tool calls in model output, one JSON line on standard input each")
+
+
+def _add_assess(commands: Commands) -> None:
     text = "print the gate's verdict on tool calls, one JSON line on standard input each"
     p = add_command(commands, "assess", assess, text)
     p.add_argument("--profile", choices=PROFILES, help="profile instead of the configured one (risk.profile)")
-    for below in (
-        approvals,
-        runs,
-        memories,
-        keys,
-        limits,
-        upstreams,
-        usage,
-        workflows,
-        mcp,
-        audit,
-        backup,
-        plugin_new,
-        import_litellm,
-    ):
-        below.add(commands)
+
+
+def _add_version(commands: Commands) -> None:
     add_printing(commands, "version", version, "show the version")
+
+
+def _add_help(commands: Commands) -> None:
     p = add_printing(commands, "help", help_, "show the help of a command")
     p.add_argument("words", nargs="*", metavar="COMMAND", help="the command, such as: approvals list")
+
+
+def _add_completion(commands: Commands) -> None:
+    from gateway.cli.completion import SHELLS, completion  # what writes the scripts, which no other command needs
+
+    def complete(args: argparse.Namespace) -> Iterator[str]:
+        yield completion(_parser(), args.shell).rstrip()
+
     p = add_printing(commands, "completion", complete, "write a script that completes commands and options in a shell")
     p.add_argument("shell", choices=SHELLS, help="your shell")
+
+
+def _of(module: str) -> Callable[[Commands], None]:
+    """Return a function that imports the module of a command, and adds it."""
+
+    def add(commands: Commands) -> None:
+        importlib.import_module(f"gateway.cli.{module}").add(commands)
+
+    return add
+
+
+#: Every command, in the order of the help, with the function that adds it.
+_COMMANDS: Final[Mapping[str, Callable[[Commands], None]]] = {
+    "run": _add_run,
+    "init": _of("init"),
+    "check-config": _add_check_config,
+    "selftest": _add_selftest,
+    "healthcheck": _of("healthcheck"),
+    "explain": _of("explain"),
+    "scan": _add_scan,
+    "assess": _add_assess,
+    "approvals": _of("operator.approvals"),
+    "runs": _of("operator.runs"),
+    "memories": _of("operator.memories"),
+    "keys": _of("operator.keys"),
+    "limits": _of("operator.limits"),
+    "upstreams": _of("operator.upstreams"),
+    "usage": _of("operator.usage"),
+    "workflows": _of("operator.workflows"),
+    "mcp": _of("operator.mcp"),
+    "audit": _of("audit"),
+    "backup": _of("backup"),
+    "plugin": _of("plugin_new"),
+    "import": _of("litellm.command"),
+    "version": _add_version,
+    "help": _add_help,
+    "completion": _add_completion,
+}
+
+
+def _parser(name: str = "") -> argparse.ArgumentParser:
+    """Return the parser of the command of this name; if there is none, that of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="gateway",
+        description="Twolane: an OpenAI-compatible gateway. Point any client's base URL at it.",
+        epilog="Without a command: run. Exit codes: 0 done, 1 failed (reason on standard error), 2 wrong usage.",
+    )
+    parser.add_argument("--version", action="version", version=f"twolane {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for add in (_COMMANDS[name],) if name in _COMMANDS else _COMMANDS.values():
+        add(commands)
     add_examples(parser)
     return parser

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from gateway.cli import templates
-from gateway.cli.commands import Commands, add_group, add_reading
-from gateway.cli.formatting import CommandError
+from gateway.cli.commands import CommandError, Commands, add_group, add_reading
 from gateway.config import Loaded
 from gateway.plugins import plugin_names
 from gateway.registry.folder import file_of

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.cli.commands import EXAMPLES, WrongUsage, add_group, add_printing, leaves
+from gateway.cli.commands import EXAMPLES, WrongUsage, add_group, add_printing, leaves, subcommands
 from gateway.cli.main import _parser
 
 COMMANDS = {" ".join(path): command for path, command in leaves(_parser())}
@@ -42,6 +42,13 @@ def test_a_command_that_reads_no_configuration_needs_no_http_library() -> None:
 def test_every_command_has_an_example() -> None:
     """And no example is left of one that is gone."""
     assert set(COMMANDS) == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", subcommands(_parser()))
+def test_a_command_alone_is_as_among_all(name: str) -> None:
+    """The parser made for its name has no other command, and the same help."""
+    alone = {" ".join(path): command.format_help() for path, command in leaves(_parser(name))}
+    assert alone == {path: command.format_help() for path, command in COMMANDS.items() if path.split()[0] == name}
 
 
 @pytest.mark.parametrize("command", EXAMPLES)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import runpy
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from unanswered_ports import refusing_port
 
 from gateway import __version__
 from gateway.cli.main import main
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture(autouse=True)
@@ -47,11 +50,34 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         assert code == 0 and f"usage: gateway {command}" in text
 
 
+def test_a_word_that_is_no_command_is_answered_with_all(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the order of the help."""
+    code, out, err = said(capsys, "nonsense")
+    assert (code, out) == (2, "") and "invalid choice: 'nonsense' (choose from" in err
+    places = [err.find(name) for name in ("run", "init", "healthcheck", "approvals", "mcp", "audit", "completion")]
+    assert places == sorted(places) and min(places) > 0
+
+
 def test_without_a_command_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """Flags alone are those of `run`."""
     for argv in ((), ("run",)):
         code, out, err = said(capsys, *argv, "--listen", "0.0.0.0:0")
         assert (code, out) == (1, "") and "there are no keys" in err
+
+
+@pytest.mark.parametrize("argv", [(), ("run",), ("--workers", "1"), ("version",)])
+def test_a_command_imports_nothing_of_another(argv: tuple[str, ...], tmp_path: Path) -> None:
+    """A gateway keeps for life what its start has loaded; here it gets as far as its port, which is taken."""
+    code = "import sys; from gateway.__main__ import main; main(); print(*sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with refusing_port() as port:
+        (tmp_path / "gateway.yaml").write_text(f"listen: 127.0.0.1:{port}\n")
+        command = [sys.executable, "-c", code, *argv]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
+    modules = done.stdout.split()
+    assert ("gateway.server.serve" in modules) == (f"127.0.0.1:{port}" in done.stderr) == (argv != ("version",))
+    loaded = {module.removeprefix("gateway.cli.") for module in modules if module.startswith("gateway.cli.")}
+    assert loaded == {"main", "commands", "collector"}
 
 
 @pytest.mark.parametrize(
@@ -207,8 +233,7 @@ def test_a_reader_that_has_seen_enough_ends_a_command() -> None:
     """Without a traceback, however much there is left to say."""
     line = '{"arguments": {"command": "ls"}}'
     pipe = f"yes '{line}' | head -n 5000 | {sys.executable} -m gateway assess | head -n 1"
-    root = Path(__file__).parent.parent.parent
-    done = subprocess.run(["sh", "-c", pipe], cwd=root, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["sh", "-c", pipe], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.stdout.count("\n"), done.stderr) == (1, "")
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import yaml
 
 from gateway.approvals.escaping import shown
-from gateway.cli.commands import Commands, add_group, add_printing, write_new
-from gateway.cli.formatting import CommandError
+from gateway.cli.commands import CommandError, Commands, add_group, add_printing, write_new
 from gateway.cli.litellm.translation import translated
 
 _MOST_BYTES = 1 << 20

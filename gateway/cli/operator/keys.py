@@ -7,8 +7,16 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from gateway.cli.commands import Commands, WrongUsage, add_group, add_printing, configuration, own_arguments
-from gateway.cli.formatting import CommandError, View, list_lines, time_of, word
+from gateway.cli.commands import (
+    CommandError,
+    Commands,
+    WrongUsage,
+    add_group,
+    add_printing,
+    configuration,
+    own_arguments,
+)
+from gateway.cli.formatting import View, list_lines, time_of, word
 from gateway.cli.operator.arguments import URL_HELP, add_asking, json_option, remote_of
 from gateway.cli.operator.remote import Remote
 from gateway.clock import SystemClock

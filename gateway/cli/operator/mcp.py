@@ -14,8 +14,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gateway.approvals.escaping import shown, shown_name
-from gateway.cli.commands import Commands, add_command, add_group, configuration
-from gateway.cli.formatting import CommandError, View, list_lines, views, word
+from gateway.cli.commands import CommandError, Commands, add_command, add_group, configuration
+from gateway.cli.formatting import View, list_lines, views, word
 from gateway.cli.operator.arguments import add_asking, json_file, json_option
 from gateway.cli.operator.remote import Remote, check_key, given_key
 from gateway.config import Address

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode, urlsplit
 
-from gateway.cli.formatting import CommandError, View, views, word
+from gateway.cli.commands import CommandError
+from gateway.cli.formatting import View, views, word
 from gateway.config import Address
 from gateway.contracts.caller import CLI_AGENT
 from gateway.server.sockets import reachable

@@ -11,7 +11,7 @@ from api.mcp_pages import ServedMcp, moored
 from cli_cases import told
 from gateways import until_read
 
-from gateway.cli.formatting import CommandError
+from gateway.cli.commands import CommandError
 from gateway.cli.main import main
 from gateway.cli.operator.mcp import accepted, added, listed, operated, removed, tools
 from gateway.cli.operator.remote import Remote, RemoteError
