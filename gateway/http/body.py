@@ -30,16 +30,9 @@ _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})" + _EXTENSIONS + rb"\r\n")
 _BEGINNING = re.compile(rb"[0-9A-Fa-f]{1,15}(?:;" + VALUE + rb"*+)?\r?")
 
 
-def _size_lines(limit: int) -> list[tuple[bytes, ...]]:
-    lines: list[tuple[bytes, ...]] = [()] * limit
-    for size in range(1, limit - len("7f8\r\n\r\n")):
-        usual = {f"{size:x}\r\n".encode(), f"{size:X}\r\n".encode()}
-        lines[size + len(max(usual)) + 2] = tuple(usual)
-    return lines
-
-
-#: The size lines that a whole chunk of so many bytes, framing included, can begin with as they are usually written.
-SIZE_LINES = _size_lines(2048)
+#: The size lines that a whole chunk of so many bytes, framing included, can begin with as they are usually written, for
+#: the lengths that came (`note_length`): those of all would take 0.25 MB.
+SIZE_LINES: list[tuple[bytes, ...]] = [()] * 2048
 _FROM_LINE, _IN_DATA, _AFTER_DATA, _FROM_LAST = range(4)
 
 
@@ -66,6 +59,14 @@ class Body(Protocol):
     def feed(self, data: bytes) -> bytes:
         """Return the part of `data` (and of the bytes held) that may be forwarded now. Raises BodyError."""
         ...
+
+
+def note_length(length: int) -> None:
+    """Write the size lines of a length into `SIZE_LINES`. Few lengths are those of no chunk, and have none."""
+    if not SIZE_LINES[length]:
+        for size in range(max(length - len("7f8\r\n\r\n"), 1), length - len("\r\n\r\n")):
+            if size + len(f"{size:x}\r\n\r\n") == length:
+                SIZE_LINES[length] = tuple({f"{size:x}\r\n".encode(), f"{size:X}\r\n".encode()})
 
 
 class LengthBody:

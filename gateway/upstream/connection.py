@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
-from gateway.http.body import SIZE_LINES
+from gateway.http.body import SIZE_LINES, note_length
 
 #: Above `HIGH` unsent bytes the sender is paused, below `LOW` it goes on. uvloop's own default low mark is 16 bytes.
 HIGH_WATER_BYTES = 65536
@@ -114,10 +114,12 @@ class UpstreamConnection(asyncio.Protocol):
         relay = self.relay
         if relay is not None:
             length = len(data)
-            if length < _TABLED and data.startswith(SIZE_LINES[length]) and data.endswith(b"\r\n"):
-                self.relayed += length
-                relay(data)
-                return
+            if length < _TABLED:
+                if data.startswith(SIZE_LINES[length]) and data.endswith(b"\r\n"):
+                    self.relayed += length
+                    relay(data)
+                    return
+                note_length(length)
         turn = self.turn
         if turn is not None:
             if len(data) > SMALL_READ_BYTES:
