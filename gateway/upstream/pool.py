@@ -11,6 +11,7 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from aiohappyeyeballs import AddrInfoType, start_connection
@@ -50,9 +51,13 @@ class Pool:
         self.failures = Failures(endpoint, clock=clock)
         self.open: set[UpstreamConnection] = set()
         self.idle: list[UpstreamConnection] = []
-        self.buffer = memoryview(bytearray(SMALL_READ_BYTES))
         self._clock = clock
         self._closed = False
+
+    @cached_property
+    def buffer(self) -> memoryview:
+        """Return what long answers are read into, one read at a time."""
+        return memoryview(bytearray(SMALL_READ_BYTES))
 
     def take(self) -> UpstreamConnection | None:
         """Return an idle connection that is alive and silent, or None.
