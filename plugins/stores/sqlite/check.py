@@ -22,8 +22,9 @@ log = logging.getLogger("gateway")
 SMALL_BYTES = 16 << 20
 #: What a person does about a store that is damaged.
 REMEDY = "put a copy back, or move it away to begin anew"
-#: Pages that a check holds: it reads each one once. A thread does not return the memory of SQLite's usual 2 MB.
-_PAGES = 20
+#: Pages that are held by a connection to check or create a store, which comes to each page once. The memory of more
+#: pages (SQLite's own limit is 2 MB) would stay with the thread.
+FEW_PAGES = 20
 #: How much the check gives way to others (see nice(2)).
 _NICENESS = 10
 
@@ -80,7 +81,7 @@ def defect(connection: sqlite3.Connection, *, table: str | None = None) -> str |
     connection.text_factory = _readable  # what it says of a damaged row quotes that row
     statement = "PRAGMA quick_check(1)" if table is None else f"""PRAGMA quick_check("{table}")"""
     try:
-        connection.execute(f"PRAGMA cache_size = {_PAGES}")
+        connection.execute(f"PRAGMA cache_size = {FEW_PAGES}")
         found = " ".join(str(connection.execute(statement).fetchone()[0]).split())
     except sqlite3.OperationalError:
         raise

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from .check import REMEDY, damaged, defect, finding_of, is_small, note_end
+from .check import FEW_PAGES, REMEDY, damaged, defect, finding_of, is_small, note_end
 from .migrations import APPLICATION_ID, Migration, carry_out
 
 IN_MEMORY = ":memory:"
@@ -90,6 +90,7 @@ def _create(place: str, *, migrations: Sequence[Migration]) -> None:
         )
     with _draft(place) as draft:
         with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+            connection.execute(f"PRAGMA cache_size = {FEW_PAGES}")
             _migrate(connection, place, migrations=migrations)
         with suppress(FileExistsError):  # another process was faster
             os.link(draft, place)
