@@ -101,6 +101,8 @@ LAZY = {
     ("gateway/testing/forkserver.py", "gateway.__main__"),
     ("gateway/testing/host.py", "gateway.registry.stores"),
     ("gateway/tools/schema.py", "jsonschema_rs"),
+    ("gateway/config/messages.py", "difflib"),
+    ("gateway/tools/catalog.py", "difflib"),
     ("gateway/workflows/parameters.py", "jsonschema_rs"),
     ("gateway/mcp/service.py", "gateway.mcp.transport.http"),
     ("gateway/mcp/service.py", "gateway.mcp.transport.stdio"),

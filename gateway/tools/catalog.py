@@ -8,7 +8,6 @@ import hashlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Generic, Literal, TypeAlias, TypeVar
 
@@ -220,6 +219,9 @@ class Catalog:
 
         The model may have left out the name of the service.
         """
+        # Imported here because it takes 0.15 MB, and few names are wrong.
+        from difflib import get_close_matches
+
         names = [spec.name for spec in self.offered(exchange)]
         names += [towards for towards in self._current().tools if self.find(towards, exchange) is not None]
         alike = [towards for towards in names if towards.partition("__")[2] == name.rpartition(".")[2]]
