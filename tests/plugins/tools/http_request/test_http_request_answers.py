@@ -63,7 +63,7 @@ async def test_a_redirect_into_the_network_is_not_followed(site: Site, location:
         """Takes the site's own port for the internet."""
 
         def _socket(self, address: Any) -> socket.socket:
-            if str(address[4][1]) in url:
+            if url.endswith(f":{address[4][1]}"):
                 return socket.socket(family=address[0], type=address[1], proto=address[2])
             return super()._socket(address)
 
