@@ -7,7 +7,7 @@ from gateway.testing.local import LocalGateway
 
 
 async def own_pages(made: LocalGateway) -> Sequence[Route]:
-    """Those that are there from the start, and those that the first request for one makes."""
+    """Return the routes of the start, and those that are made for their first request."""
     entry = made.gateway._pages
     later = (await entry.others()).routes()
     return [*entry.of_start(), *((one.method, one.resource.canonical, one.handler) for one in later if one.resource)]

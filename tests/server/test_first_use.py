@@ -26,10 +26,12 @@ class Maker:
 
     def __init__(self) -> None:
         self.made: list[Part] = []
+        self.begun = asyncio.Event()
         self.gate = asyncio.Event()
         self.error: Exception | None = None
 
     async def make(self) -> Part:
+        self.begun.set()
         await self.gate.wait()
         if self.error is not None:
             raise self.error
@@ -53,7 +55,7 @@ async def test_one_who_leaves_takes_it_from_nobody() -> None:
     maker = Maker()
     part = FirstUse(maker.make, end=Part.end)
     leaving, staying = (asyncio.create_task(part.get()) for _ in range(2))
-    await asyncio.sleep(0)
+    await maker.begun.wait()
     leaving.cancel()
     maker.gate.set()
     assert await staying is maker.made[0] and leaving.cancelled()
@@ -78,7 +80,7 @@ async def test_the_end() -> None:
     unused, under_way, made = (FirstUse(maker.make, end=Part.end) for _ in range(3))
     await unused.close()
     asking = asyncio.create_task(under_way.get())
-    await asyncio.sleep(0)
+    await maker.begun.wait()
     await under_way.close()
     with pytest.raises(asyncio.CancelledError):
         await asking

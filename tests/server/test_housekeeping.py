@@ -19,7 +19,7 @@ CLOCK = Clock(ManualClock())
 async def test_a_store_that_fails_is_logged_and_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What another worker changed meanwhile is read then."""
+    """Changes of another worker are read then."""
     monkeypatch.setattr(housekeeping, "LOOK_S", 0.005)
     monkeypatch.setattr(housekeeping, "STORE_PAUSE_S", 0.005)
     file = tmp_path / "gateway.db"

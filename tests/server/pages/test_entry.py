@@ -112,9 +112,9 @@ async def test_an_answer_that_is_held_open_ends_though_its_page_was_made_while_t
 
 
 async def test_a_gateway_that_ends_does_not_wait_for_pages() -> None:
-    """Whoever asked first has left, and they are not made yet."""
+    """Its end comes while they are made for a request whose client has left."""
     async with LocalGateway({"upstreams": []}) as made:
         making = asyncio.create_task(made.gateway._pages.others())
-        await asyncio.sleep(0)
+        await until(lambda: made.gateway._pages._later._making is not None)
         await asyncio.wait_for(made.gateway.drain(), 120)
     assert making.cancelled() or making.done()
