@@ -25,11 +25,11 @@ from gateway.upstream.member import Member
 from gateway.upstream.pool import Pool
 
 if TYPE_CHECKING:
-    from gateway.lanes.passthrough.limited import Admission
     from gateway.lanes.passthrough.metered import Meter
     from gateway.lanes.passthrough.splice import Splice
     from gateway.lanes.passthrough.traced import PlanTrace
     from gateway.lanes.passthrough.unread import Unread
+    from gateway.limits.admission import Admission
 
 #: Idempotent by RFC 9110 section 9.2.2: may be sent again when a reused connection turned out to be closed.
 REPEATABLE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))

@@ -53,7 +53,7 @@ from gateway.lanes.keys import Identity, KeyRing, Wire
 from gateway.lanes.passthrough.balanced import Balanced
 from gateway.lanes.passthrough.by_model import ByModel
 from gateway.lanes.passthrough.hedging import Hedging
-from gateway.lanes.passthrough.limited import Admission, limited
+from gateway.lanes.passthrough.limited import limited
 from gateway.lanes.passthrough.metered import METERED, Meter, meter_of
 from gateway.lanes.passthrough.splice import Splice
 from gateway.lanes.passthrough.traced import traced
@@ -62,6 +62,7 @@ from gateway.lanes.plan import REPEATABLE, ModelWays, Plan, Ways, may_run_twice,
 from gateway.lanes.plans import Plans
 from gateway.lanes.routes import Route, RouteTable, path_of, resolve_alias
 from gateway.lanes.spelling import may_make
+from gateway.limits.admission import Admission
 from gateway.limits.limiter import Limiter
 from gateway.limits.rule import Rule
 from gateway.telemetry.metrics import Metrics

@@ -21,25 +21,12 @@ Rows: TypeAlias = tuple[memoryview, tuple[memoryview, ...]]
 #: The most that one tick of one worker counts. More in a quarter of a second is counted as this.
 MOST: Final = (1 << 31) - 1
 #: So many places are taken ahead, at most. A tick with fewer requests before has none.
-AHEAD: Final = 32
+AHEAD: Final = 64
 #: One of so many places that are left may be taken ahead.
 ENOUGH: Final = 100
 #: Less than any sums.
 _LEAST: Final[Sums] = (-1, -1, -1)
 _RINGS: Final[Mapping[Kind, int]] = {"requests": REQUESTS, "tokens": TOKENS}
-
-
-class Due:
-    """The `tokens` that requests of one `tick` of a counter used beyond what they reserved, until it is corrected.
-
-    `used`: all tokens of as many of these `requests` as used any.
-    """
-
-    __slots__ = ("requests", "tick", "tokens", "used")
-
-    def __init__(self, tick: int) -> None:
-        self.tick = tick
-        self.tokens = self.used = self.requests = 0
 
 
 class Counter:
@@ -62,17 +49,18 @@ class Counter:
         "_waits",
         "ahead",
         "ahead_tokens",
-        "due",
         "ends_s",
         "newest_most",
         "others",
+        "tick",
         "under_way",
     )
 
     _mine: memoryview
     #: The rows of the others.
     others: tuple[memoryview, ...]
-    #: The requests of this worker that are under way. The others have to be told when it changes (`tell`).
+    #: The requests of this worker that are under way, and those that are `ahead`. The others have to be told when it
+    #: changes (`tell`).
     under_way: int
     #: The end of the latest tick in which this worker counted or looked, in seconds of the clock.
     ends_s: float
@@ -80,9 +68,9 @@ class Counter:
     def __init__(self, opened: Callable[["Counter"], Rows], clock: Callable[[], float]) -> None:
         self._opened = opened
         self._clock = clock
-        #: What requests of that tick owe.
-        self.due = Due(-TICKS)
-        #: Requests that are counted in that tick, and tokens, but are not made yet.
+        #: The number of that tick.
+        self.tick = -TICKS
+        #: Requests that are counted in that tick and as under way, and tokens, but are not made yet.
         self.ahead = self.ahead_tokens = 0
         #: The most of the figures that count for new requests: only by these are places taken ahead.
         self.newest_most: Sums = _LEAST
@@ -103,7 +91,7 @@ class Counter:
 
     def is_unused(self, since_s: float) -> bool:
         """Return whether this worker has nothing under way, and has neither counted nor looked since then."""
-        return self._is_open and not self.under_way and self.ends_s <= since_s
+        return self._is_open and self.under_way == self.ahead and self.ends_s <= since_s
 
     def take(self, requests: int, tokens: int, now_s: float, most: Sums = _LEAST) -> Sums | None:
         """Count requests as made and as under way, and tokens as used.
@@ -131,7 +119,7 @@ class Counter:
         if present > most_present or made > most_made or used > most_used:
             return self._sums()
         if self._tick_requests >= AHEAD and not self.others and most == self.newest_most:
-            self._take_ahead(tokens, most_made - made, most_used - used)
+            self._take_ahead(tokens, most_present - present, most_made - made, most_used - used)
         return None
 
     def renew(self, most: Sums) -> None:
@@ -144,6 +132,7 @@ class Counter:
         ahead, tokens = self.ahead, self.ahead_tokens
         if ahead or tokens:
             self.ahead = self.ahead_tokens = 0
+            self.under_way -= ahead
             self._count(-ahead, -tokens)
 
     def tell(self) -> None:
@@ -157,7 +146,7 @@ class Counter:
             self._turn(now_s)
         if requests > 0 or tokens > 0:
             self.give_back_ahead()
-        now = self.due.tick
+        now = self.tick
         if now - tick >= TICKS:
             requests, tokens = max(requests, 0), max(tokens, 0)
         elif tick != now:
@@ -178,7 +167,7 @@ class Counter:
     def present(self) -> int:
         """Return how many are under way."""
         _, *others = self._rows()
-        return self.under_way + sum(row[NOW] for row in others)
+        return self.under_way - self.ahead + sum(row[NOW] for row in others)
 
     def wait_s(self, kind: Kind, over: int, now_s: float) -> float:
         """Return when at least `over` of what was made or used will have left the window, in seconds from now."""
@@ -236,12 +225,16 @@ class Counter:
         self._tick_requests += self._change(self._at, requests)
         self._tick_tokens += self._change(self._at + TICKS, tokens)
 
-    def _take_ahead(self, tokens: int, room: int, room_tokens: int) -> None:
-        """Take places ahead, for requests that use so many tokens each, from the room that is left."""
-        ahead = min(room // ENOUGH, AHEAD)
+    def _take_ahead(self, tokens: int, room_present: int, room: int, room_tokens: int) -> None:
+        """Take places ahead, for requests that use so many tokens each, from the room that is left.
+
+        Of what is under way nothing is left for others only when it is made: no more requests than fit.
+        """
+        ahead = min(room // ENOUGH, room_present, AHEAD)
         ahead_tokens = min(ahead * tokens, room_tokens // ENOUGH, MOST - self._tick_tokens)
         if ahead and ahead_tokens >= tokens:
             self._count(ahead, ahead_tokens)
+            self.under_way += ahead
             self.ahead, self.ahead_tokens = ahead, ahead_tokens
 
     def _sums(self) -> Sums:
@@ -250,7 +243,7 @@ class Counter:
 
     def _with_others(self, present: int, made: int, used: int) -> Sums:
         """Return sums with the latest of the others: they may still write to two ticks."""
-        tick, at = self.due.tick, self._at
+        tick, at = self.tick, self._at
         before = REQUESTS + (tick - 1) % TICKS
         for row in self.others:
             present += row[NOW]
@@ -273,7 +266,7 @@ class Counter:
             at = REQUESTS + passed % TICKS
             mine[at] = mine[at + TICKS] = 0
         mine[LAST] = tick
-        self.due, self._at = Due(tick), REQUESTS + tick % TICKS
+        self.tick, self._at = tick, REQUESTS + tick % TICKS
         self.ends_s = (tick + 1) * TICK_S
         self._tick_requests, self._tick_tokens = mine[self._at], mine[self._at + TICKS]
         first, last = tick - TICKS + 1, tick - 2

@@ -4,20 +4,47 @@ A hold is a list of places. It has no class, because each request has one, and a
 without a call.
 """
 
+import sys
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from gateway.limits.counter import Due
     from gateway.limits.rule import Meter
 
+#: Bytes of a request for one token, at least.
+BYTES_A_TOKEN: Final = 4
 #: The outcome of a passthrough request without room in its limits.
 LIMITED: Final = "limited"
-#: A request's place in a rule: the meter, what the tick owes in which it was taken, the tokens that are reserved (None:
-#: they do not count), and the requests that are under way with it: one, or none.
-Place: TypeAlias = "tuple[Meter, Due, int | None, int]"
-Hold: TypeAlias = list[Place]
-#: What is owed, by meters. It may be there twice.
-Owed: TypeAlias = "list[tuple[Meter, Due]]"
+
+
+class Places:
+    """The places of some requests in the rule of a `meter`: they were taken in one `tick`, and reserve the same.
+
+    `reserved` are the tokens of each (0: they do not count), and `made` is the requests that each counts as: one, or
+    none. They suit requests whose bodies have from `least_bytes` to `most_bytes`: those need at least half of that, and
+    no more. `tokens` are those that they used beyond what they reserved, until it is settled, and `used` all of as many
+    `requests` as used any.
+    """
+
+    __slots__ = ("least_bytes", "made", "meter", "most_bytes", "requests", "reserved", "tick", "tokens", "used")
+
+    def __init__(self, meter: "Meter", tick: int, reserved: int = 0, made: int = 1) -> None:
+        self.meter = meter
+        self.tick = tick
+        self.reserved = reserved
+        self.made = made
+        self.tokens = self.used = self.requests = 0
+        self.least_bytes, self.most_bytes = 0, sys.maxsize
+        if reserved:
+            self.most_bytes = (reserved + 1) * BYTES_A_TOKEN - 1
+            if meter.expected * 2 < reserved:
+                self.least_bytes = reserved * BYTES_A_TOKEN // 2
+        if not made:
+            self.most_bytes = -1
+
+
+Hold: TypeAlias = list[Places]
+#: Those of which something is to be settled. They may be there twice.
+Owed: TypeAlias = list[Places]
 
 
 def leave(hold: Hold) -> bool:
@@ -26,40 +53,39 @@ def leave(hold: Hold) -> bool:
     Return whether that should come at once: a rule has no mean yet to reserve by for the next request.
     """
     is_first = False
-    for meter, _, reserved, requests in hold:
-        if requests:
+    for places in hold:
+        meter = places.meter
+        if places.made:
             meter.under_way -= 1
             if meter.others:
                 meter.tell()
-        if reserved is not None and not meter.mean:
+        if not meter.mean and places.reserved:
             is_first = True
     return is_first
 
 
 def owe(hold: Hold, used: int) -> Owed:
-    """Return what is to be corrected, after so many tokens were used."""
-    owed: Owed = []
-    for meter, due, reserved, _ in hold:
-        if reserved is not None:
-            due.tokens += used - reserved
-            if used:
-                due.used += used
-                due.requests += 1
-            owed.append((meter, due))
+    """Return the places of which something is to be settled, after so many tokens were used."""
+    owed = [places for places in hold if places.reserved]
+    for places in owed:
+        places.tokens += used - places.reserved
+        if used:
+            places.used += used
+            places.requests += 1
     return owed
 
 
 def is_urgent(owed: Owed) -> bool:
     """Return whether what is owed may decide about the next request: it is more tokens than are taken ahead."""
-    return any(due.tokens > meter.ahead_tokens for meter, due in owed)
+    return any(places.tokens > places.meter.ahead_tokens for places in owed)
 
 
 def settle(owed: Owed) -> None:
     """Correct what was reserved for some requests, and take into the means what they used."""
-    for meter, due in owed:
-        tokens, used, requests = due.tokens, due.used, due.requests
-        due.tokens = due.used = due.requests = 0
-        meter.settle(due.tick, tokens)
+    for places in owed:
+        meter, tokens, used, requests = places.meter, places.tokens, places.used, places.requests
+        places.tokens = places.used = places.requests = 0
+        meter.settle(places.tick, tokens)
         if requests:
             meter.learn(used / requests, requests)
 
@@ -83,13 +109,13 @@ def give_back(hold: Hold, outcome: str, tokens: int | None = None) -> None:
 def withdraw(hold: Hold) -> None:
     """Take back all that was taken: a limit refuses the request, which so uses nothing. Idempotent."""
     leave(hold)
-    for meter, due, reserved, requests in hold:
-        meter.correct(-requests, -(reserved or 0), due.tick)
+    for places in hold:
+        places.meter.correct(-places.made, -places.reserved, places.tick)
     hold.clear()
 
 
 def unreserve(hold: Hold) -> None:
     """Reserve no tokens, and settle none."""
-    for number, (meter, due, reserved, requests) in enumerate(hold):
-        meter.correct(0, -(reserved or 0), due.tick)
-        hold[number] = meter, due, None, requests
+    for number, places in enumerate(hold):
+        places.meter.correct(0, -places.reserved, places.tick)
+        hold[number] = Places(places.meter, places.tick, 0, places.made)

@@ -17,7 +17,7 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.plugin import Counters
 from gateway.errors import GatewayError
 from gateway.limits.budgets import Budgets, Scope
-from gateway.limits.holds import Hold, unreserve, withdraw
+from gateway.limits.holds import Hold, Places, unreserve, withdraw
 from gateway.limits.meters import Meters
 from gateway.limits.refusal import fields_of, refusal
 from gateway.limits.rule import Over, Rule, key_id, nothing
@@ -28,8 +28,6 @@ log = logging.getLogger("gateway")
 
 #: The log has at most one line about a rule in this time.
 LOG_S: Final = 60.0
-#: Bytes of a request for one token, at least.
-BYTES_A_TOKEN: Final = 4
 _NONE: Final[Mapping[str, Allowance]] = MappingProxyType({})
 
 
@@ -54,7 +52,7 @@ class Limiter:
         upstreams: Mapping[str, Allowance] = _NONE,
     ) -> None:
         self._meters = meters
-        self._clock = clock
+        self.clock = clock
         self._budgets = budgets
         self._counters = counters
         self._has_ledger = has_ledger
@@ -118,7 +116,7 @@ class Limiter:
         Without `reserves` tokens are only looked at: the calls of models that it makes take them. `exceeded` takes the
         soft limits that are exceeded, such as `requests_per_minute; scope=key`.
         """
-        clock = self._clock  # first, because a call of an attribute looks for a method
+        clock = self.clock  # first, because a call of an attribute looks for a method
         now_s = clock()
         hold: Hold = []
         try:
@@ -132,19 +130,16 @@ class Limiter:
                         wanted = tokens
                     if wanted > most:  # it would never fit, so it waits for an empty window
                         wanted = most
-                if (
-                    meter.ahead
-                    and (left := meter.ahead_tokens - wanted) >= 0
-                    and (under_way := meter.under_way + requests) <= rule.most[0]
-                    and now_s < meter.ends_s
-                ):
+                if meter.ahead and (left := meter.ahead_tokens - wanted) >= 0 and now_s < meter.ends_s:
                     meter.ahead -= requests
                     meter.ahead_tokens = left
-                    meter.under_way = under_way
-                    hold.append((meter, meter.due, wanted or None, requests))
-                    continue
-                sums = meter.take(requests, wanted, now_s, rule.most)
-                hold.append((meter, meter.due, wanted or None, requests))
+                    sums = None
+                else:
+                    sums = meter.take(requests, wanted, now_s, rule.most)
+                places = meter.usual
+                if wanted != places.reserved or requests != places.made:
+                    places = meter.usual = Places(meter, meter.tick, wanted, requests)
+                hold.append(places)
                 if sums is not None and (over := rule.over(sums, now_s, wanted, requests)) is not None:
                     self._note(over, now_s)
                     if not rule.allowance.soft:
@@ -165,13 +160,13 @@ class Limiter:
 
         Raises GatewayError (rate_limit_exceeded) if there is no room; the places stay, for `withdraw`.
         """
-        now_s = self._clock()
-        for number, (rule, (meter, due, reserved, requests)) in enumerate(zip(rules, hold, strict=True)):
-            wanted = min(tokens, rule.most_tokens)
-            if reserved is None or wanted <= reserved:
+        now_s = self.clock()
+        for number, (rule, places) in enumerate(zip(rules, hold, strict=True)):
+            meter, wanted = rule.meter, min(tokens, rule.most_tokens)
+            if not places.reserved or wanted <= places.reserved:
                 continue
-            meter.correct(0, wanted - reserved, due.tick)
-            hold[number] = meter, due, wanted, requests
+            meter.correct(0, wanted - places.reserved, places.tick)
+            hold[number] = Places(meter, places.tick, wanted, places.made)
             if rule.allowance.soft or meter.used("tokens", now_s) <= rule.most_tokens:
                 continue
             self._catch_up()
@@ -183,7 +178,7 @@ class Limiter:
     def fields(self, rules: Sequence[Rule]) -> Mapping[str, str]:
         """Return the header fields that say how much room the rules have."""
         self._catch_up()
-        return fields_of(rules, self._clock())
+        return fields_of(rules, self.clock())
 
     def of_all(self, callers: Iterable[Caller]) -> tuple[Rule, ...]:
         """Return the rules of these callers, and of all tenants, models and upstreams. Raises as `of_caller`."""
@@ -196,7 +191,7 @@ class Limiter:
     def used(self, rules: Sequence[Rule]) -> Iterator[Used]:
         """Yield what is used of the limits of these rules."""
         self._catch_up()
-        now_s = self._clock()
+        now_s = self.clock()
         for rule in rules:
             yield from used_of(rule, now_s)
 

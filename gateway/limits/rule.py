@@ -10,6 +10,7 @@ from gateway.contracts.allowance import Allowance, Limit
 from gateway.errors import GatewayError
 from gateway.limits.budgets import Budgets, Scope
 from gateway.limits.counter import Counter, Rows, Sums
+from gateway.limits.holds import Places
 
 #: How long a client waits for one of the requests under way to end.
 BUSY_S: Final = 1.0
@@ -50,17 +51,20 @@ class Meter(Counter):
     `mean` is that of the tokens of the rule's requests in this worker (0: there was none), `learnt` is of how many
     requests, up to `_FIRST`, and `expected` is the next whole number, or `USUAL`. What a request used above `most_mean`
     (`bound_mean`) does not teach it.
+
+    `usual` are the places that a request of the latest tick has, which further ones like it may share.
     """
 
-    __slots__ = ("__weakref__", "expected", "learnt", "mean", "most_mean", "told_s")
+    __slots__ = ("__weakref__", "expected", "learnt", "mean", "most_mean", "told_s", "usual")
 
     def __init__(self, opened: Callable[[Counter], Rows], clock: Callable[[], float]) -> None:
         super().__init__(opened, clock)
         self.mean = 0.0
-        self.expected = USUAL
         self.learnt = 0
         self.most_mean = sys.maxsize
         self.told_s = float("-inf")  # when the log was told of it last
+        self.expected = USUAL
+        self.usual = Places(self, self.tick)
 
     def settle(self, tick: int, tokens: int) -> None:
         """Count so many tokens more in a tick than were reserved there, or fewer."""
@@ -89,6 +93,14 @@ class Meter(Counter):
         self.most_mean = ceil(tokens_per_minute * _MOST_OF_MINUTE)
         self.mean = min(self.mean, float(self.most_mean))
         self.expected = ceil(self.mean) or min(USUAL, self.most_mean)
+
+    def renew(self, most: Sums) -> None:
+        super().renew(most)
+        self.usual = Places(self, self.tick)
+
+    def _turn(self, now_s: float) -> None:
+        super()._turn(now_s)
+        self.usual = Places(self, self.tick, self.usual.reserved)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,7 +155,9 @@ class Rule:
             if (limit := self.budgets.over(self.scope, self.id, figures)) is not None:
                 return Over(self, limit, None)
         if requests and (most := figures.concurrent) is not None and present > most:
-            return Over(self, "concurrent", BUSY_S)
+            self.catch_up()
+            if self.meter.present() > most:
+                return Over(self, "concurrent", BUSY_S)
         if requests and (most := figures.requests_per_minute) is not None and made > most:
             return Over(self, "requests_per_minute", self.meter.wait_s("requests", made - most, now_s))
         if reserved and used > self.most[2]:

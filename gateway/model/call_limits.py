@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import orjson
 
 from gateway.contracts.exchange import Exchange
-from gateway.limits.holds import Hold, end, withdraw
-from gateway.limits.limiter import BYTES_A_TOKEN, Limiter
+from gateway.limits.holds import BYTES_A_TOKEN, Hold, end, withdraw
+from gateway.limits.limiter import Limiter
 from gateway.limits.rule import Rule
 
 

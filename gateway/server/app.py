@@ -132,6 +132,7 @@ class Gateway:
         self._stack.push_async_callback(store.close)
         self._share(store)
         self._stack.callback(self._shared.unread.finish)
+        self._metrics.late.append(self._shared.unread.read)
         await self._shared.keys.refresh()
         follow_usage(settings, self._shared.usage)
         await self._follow_services()

@@ -160,6 +160,8 @@ class Metrics:
         self.last_reload_success_s: float | None = None
         self.log_lines_dropped = 0
         self.loop_lag = Histogram(LAG_BUCKETS_S)
+        #: Count what has ended and is not counted yet, before somebody reads the counts.
+        self.late: list[Callable[[], None]] = []
         #: Others' counts.
         self.further: list[Callable[[], Iterable[Counted]]] = []
         #: Others' families (pools, connections), asked for at each scrape.
@@ -187,6 +189,8 @@ class Metrics:
 
     def counted(self) -> Iterator[Counted]:
         """Yield everything that was counted until now, family by family."""
+        for catch_up in self.late:
+            catch_up()
         for route in self._routes.values():
             yield from route.counted()
         for mode, histogram in self._overhead.items():

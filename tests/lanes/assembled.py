@@ -136,6 +136,7 @@ async def assembled(
     assert runner.server is not None
     async with FakeUpstream(*scripts, rcvbuf=rcvbuf) as upstream:
         metrics, unread = Metrics(), Unread()
+        metrics.late.append(unread.read)
         pool = Pool(endpoint(upstream.port, **facts), clock=loop.time)
         way_in = router(
             pool.endpoint,

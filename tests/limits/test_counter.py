@@ -42,7 +42,7 @@ def test_more_than_fits_is_counted_as_the_most():
 def test_a_correction_changes_what_was_counted_then():
     clock, (counter,) = began()
     counter.take(2, 100, BEGAN_S)
-    then = counter.due.tick
+    then = counter.tick
     clock.advance(59.0)
     counter.correct(-1, -60, then)
 
@@ -53,7 +53,7 @@ def test_a_correction_changes_what_was_counted_then():
 def test_of_what_has_left_the_window_only_more_than_was_thought_counts():
     clock, (counter,) = began()
     counter.take(0, 100, BEGAN_S)
-    then = counter.due.tick
+    then = counter.tick
     clock.advance(90.0)
     counter.correct(-1, -60, then)
     assert (counter.used("requests", clock()), counter.used("tokens", clock())) == (0, 0)
@@ -65,7 +65,7 @@ def test_of_what_has_left_the_window_only_more_than_was_thought_counts():
 def test_a_correction_takes_away_no_more_than_there_is():
     _, (counter,) = began()
     counter.take(0, 5, BEGAN_S)
-    counter.correct(-1, -9, counter.due.tick)
+    counter.correct(-1, -9, counter.tick)
 
     assert (counter.used("requests", BEGAN_S), counter.used("tokens", BEGAN_S)) == (0, 0)
 
@@ -101,7 +101,7 @@ def test_a_successor_goes_on_within_the_tick():
     (successor,) = counters(lambda: BEGAN_S, memory=memory)
 
     assert successor.take(1, 2, BEGAN_S) == (1, 2, 7)
-    successor.correct(-1, -3, successor.due.tick)
+    successor.correct(-1, -3, successor.tick)
     assert successor.take(1, 2, BEGAN_S) == (2, 2, 6)
 
 

@@ -5,7 +5,7 @@ import pytest
 from gateway.contracts.allowance import Allowance
 from gateway.errors import GatewayError
 from gateway.limits.budgets import Budgets, Counted, Spent
-from gateway.limits.holds import withdraw
+from gateway.limits.holds import Places, withdraw
 from gateway.limits.meters import Meters
 from gateway.limits.rule import Over, Rule
 from gateway.limits.shared import TICK_S, SharedCounters
@@ -26,7 +26,7 @@ def over(one: Rule) -> Over | None:
     try:
         return one.over(sums, BEGAN_S, reserved=0, requests=1)
     finally:
-        withdraw([(one.meter, one.meter.due, None, 1)])
+        withdraw([Places(one.meter, one.meter.tick)])
 
 
 def test_the_mean_follows_what_requests_use() -> None:
@@ -64,10 +64,10 @@ def test_the_mean_takes_a_quarter_of_a_minute_at_most() -> None:
 def test_what_is_settled_counts_in_the_tick_in_which_it_was_reserved() -> None:
     one = rule(tokens_per_minute=10_000).meter
     one.take(1, 100, BEGAN_S - TICK_S)
-    then = one.due.tick
+    then = one.tick
     one.take(1, 100, BEGAN_S)
     one.settle(then, -60)
-    one.settle(one.due.tick, 5)
+    one.settle(one.tick, 5)
     assert one.used("tokens", BEGAN_S) == 145
     assert one.used("tokens", BEGAN_S + 60.0) == 105
 

@@ -77,7 +77,7 @@ def test_workers_that_write_at_the_same_time_lose_nothing_and_never_exceed_a_lim
             for _ in range(tries):
                 _, made, used = counter.take(1, 2, 100.0)
                 if made > limit or used > 2 * limit:
-                    counter.correct(-1, -2, counter.due.tick)
+                    counter.correct(-1, -2, counter.tick)
             os._exit(0)
         pids.append(pid)
     assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * 4

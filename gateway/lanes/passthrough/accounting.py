@@ -8,7 +8,7 @@ from gateway.lanes.plan import Plan
 from gateway.lanes.transaction import Client, Clients
 
 if TYPE_CHECKING:
-    from gateway.limits.holds import Hold
+    from gateway.limits.holds import Hold, Places
 
 CLIENT_LEFT = 499
 
@@ -29,6 +29,7 @@ class Accounting:
     beginning = b""  # a regular answer that came whole with its head
     tokens: int | None = None  # that the request used, where that is read
     hold: "Hold | None" = None  # the places of the request in its limits, where there are any
+    share: "Places | None" = None  # its only one, where it has nothing to itself but that
     tries = 0  # where the endpoint was chosen
     trace_id: str | None = None  # where there are traces
     _overhead_s = 0.0
@@ -47,11 +48,20 @@ class Accounting:
         """Note that the request is on its way to the upstream, or waits for a connection."""
         self._overhead_s = perf_counter() - self._began
 
-    def head_forwarded(self, came: float) -> None:
-        """Note that the head of the answer, which began to arrive at `came`, is on its way to the client."""
+    def head_forwarded(self, came: float, forwarded: float = 0.0) -> None:
+        """Note that the head of the answer, which began to arrive at `came`, is on its way to the client.
+
+        `forwarded`: since when; 0: just now.
+        """
         plan = self.plan
         plan.upstream.first_byte.observe(came - self.sent_at)
-        plan.route.overhead.observe(self._overhead_s + perf_counter() - came)
+        plan.route.overhead.observe(self._overhead_s + (forwarded or perf_counter()) - came)
+
+    def held(self) -> "Hold | None":
+        """Return the places of the request in its limits, which are nobody else's from now on."""
+        if self.share is not None:
+            self.hold, self.share = [self.share], None
+        return self.hold
 
     def client_left(self, listener: Clients) -> None:
         """Note that the client closed its connection before it had the whole answer."""
@@ -60,10 +70,18 @@ class Accounting:
         self.close("cancelled", listener)
 
     def close(
-        self, outcome: str, listener: Clients, error: GatewayError | None = None, request_id: str | None = None
+        self,
+        outcome: str,
+        listener: Clients,
+        error: GatewayError | None = None,
+        request_id: str | None = None,
+        ended: float = 0.0,
     ) -> None:
-        """Count it; `outcome` is the upstream's (metrics.UpstreamTally). Log it if there is an access log."""
-        plan, duration_s = self.plan, perf_counter() - self._began
+        """Count it; `outcome` is the upstream's (metrics.UpstreamTally). Log it if there is an access log.
+
+        `ended`: when it was over; 0: just now.
+        """
+        plan, duration_s = self.plan, (ended or perf_counter()) - self._began
         plan.codes[self.status] += 1
         plan.upstream.outcomes[outcome] += 1
         (plan.route.streamed if self.streaming else plan.route.answered).observe(duration_s)

@@ -8,9 +8,7 @@ Where there is a choice of upstreams, the places at an upstream are taken when t
 given back when it goes on to a fallback.
 """
 
-import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final
 
 from gateway.errors import GatewayError
@@ -21,55 +19,31 @@ from gateway.lanes.passthrough.by_model import ByModel
 from gateway.lanes.passthrough.metered import Metering
 from gateway.lanes.passthrough.splice import Splice, extended
 from gateway.lanes.passthrough.tunnel import Tunnel
-from gateway.lanes.plan import Ways
+from gateway.lanes.plan import Plan, Ways
 from gateway.lanes.transaction import Clients
-from gateway.limits.holds import LIMITED, Hold, end, give_back
-from gateway.limits.limiter import BYTES_A_TOKEN, Limiter
+from gateway.limits.admission import Admission, guess_of, is_one_new
+from gateway.limits.holds import BYTES_A_TOKEN, LIMITED, Hold, end, give_back
 from gateway.limits.rule import Rule
 
-#: How long an answer may be, at whatever depth: nothing in a text looks like that, because its quotes are escaped.
-_MOST: Final = re.compile(rb'[{,]\s*"max_(?:completion_|output_)?tokens"\s*:\s*(\d{1,9})(?=[\s,}])')
 _REFUSALS: Final = ("rate_limit_exceeded", "insufficient_quota")
-
-
-@dataclass(slots=True)
-class Admission:
-    """The rules of a plan's requests, and the way to those of the upstream and the model that a request goes to.
-
-    `takes_tokens`: a model answers the requests. `is_new`: perhaps no request has told yet how many tokens it used.
-    """
-
-    limiter: Limiter
-    rules: tuple[Rule, ...]
-    takes_tokens: bool
-    is_new: bool = True
-
-    def guess(self, body: bytes, length: int) -> int | None:
-        """Return the tokens that a request may use, if that is not known yet, and the request says it."""
-        self.is_new = self.takes_tokens and _is_one_new(self.rules)
-        return _guess(body, length) if self.is_new else None
-
-
-def _is_one_new(rules: Iterable[Rule]) -> bool:
-    """Return whether no request has told one of the rules yet how many tokens it used."""
-    return any(rule.most_tokens and not rule.meter.mean for rule in rules)
-
-
-def _guess(body: bytes, length: int) -> int | None:
-    """Return the tokens that a request says it may use; None: it does not."""
-    found = _MOST.findall(body)
-    return length // BYTES_A_TOKEN + max(map(int, found)) if found else None
 
 
 class LimitedAccounting(Accounting):
     """The account of one transaction with places, whose usage nobody reads."""
 
     def close(
-        self, outcome: str, listener: Clients, error: GatewayError | None = None, request_id: str | None = None
+        self,
+        outcome: str,
+        listener: Clients,
+        error: GatewayError | None = None,
+        request_id: str | None = None,
+        ended: float = 0.0,
     ) -> None:
-        Accounting.close(self, outcome, listener, error, request_id)  # the next one: `super` would find it each time
-        if self.hold is not None:
-            give_back(self.hold, outcome)
+        Accounting.close(
+            self, outcome, listener, error, request_id, ended
+        )  # the next one: `super` would find it each time
+        if (hold := self.held()) is not None:
+            give_back(hold, outcome)
 
 
 class LimitedTunnel(Tunnel):
@@ -92,23 +66,31 @@ class Limiting(Splice):
     """A splice with limits."""
 
     _tunnels = LimitedTunnel
-    _admission: Admission
+
+    @property
+    def _admission(self) -> Admission:
+        admission = self._plan.admission
+        assert admission is not None
+        return admission
 
     def _begin(self, digits: bytes, body: bytes) -> None:
         admission = self._plan.admission
         assert admission is not None
-        self._admission = admission
-        tokens = self._length // BYTES_A_TOKEN if admission.takes_tokens else None
+        meter = admission.only
+        if meter is not None and meter.ahead:  # not as a method: to call that would cost as much as all of it
+            share, clock = meter.usual, admission.clock
+            left = meter.ahead_tokens - share.reserved
+            if left >= 0 and share.least_bytes <= self._length <= share.most_bytes and clock() < meter.ends_s:
+                meter.ahead -= 1
+                meter.ahead_tokens = left
+                self._account.share = share
+                self._begin_admitted(digits, body)
+                return
         try:
-            if admission.is_new:
-                guess = admission.guess(body, self._length)
-                hold = admission.limiter.admit(admission.rules, tokens, guess=guess)
-            else:  # a call without names of arguments takes half as long
-                hold = admission.limiter.admit(admission.rules, tokens)
+            self._account.hold = admission.admit(body, self._length)
         except GatewayError as error:
             self._refuse_soon(error)
         else:
-            self._account.hold = hold
             self._begin_admitted(digits, body)
 
     def _begin_admitted(self, digits: bytes, body: bytes) -> None:
@@ -117,10 +99,11 @@ class Limiting(Splice):
 
     def _feed_request(self, data: bytes) -> bytes | None:
         fed = super()._feed_request(data)
-        if fed and self._plan.chunked and self._account.hold is not None and self._admission.takes_tokens:
+        hold = self._account.held() if fed and self._plan.chunked else None
+        if fed and hold is not None and self._admission.takes_tokens:
             self._length += len(fed)
             try:
-                self._admission.limiter.reserve(self._account.hold, self._rules, self._length // BYTES_A_TOKEN)
+                self._admission.limiter.reserve(hold, self._rules, self._length // BYTES_A_TOKEN)
             except GatewayError as error:
                 if self._answer is None:  # else its model is at work, and the tokens are counted
                     self._fail(error, outcome=LIMITED)
@@ -141,7 +124,7 @@ class Limiting(Splice):
             self._fail(error, outcome=LIMITED)
 
     def _switch(self, head: ResponseHead, data: bytes, came: float) -> None:
-        hold, self._account.hold = self._account.hold, None
+        hold, self._account.hold = self._account.held(), None
         super()._switch(head, data, came)
         tunnel = self._client.transaction
         assert isinstance(tunnel, LimitedTunnel)
@@ -152,15 +135,23 @@ class Limiting(Splice):
 class LimitingBalanced(Limiting, Balanced):
     """A splice with limits and a choice of upstreams, each of which may have limits."""
 
+    _first: Plan  # which has the rules of the caller
     _of_upstream: Sequence[Rule] = ()  # those of its last places
     _known_body: Sequence[bytes] = ()  # what is here of the body, until the request goes somewhere
 
     def _begin(self, digits: bytes, body: bytes) -> None:
+        self._first = self._plan
         self._known_body = (body,)
         super()._begin(digits, body)
 
+    @property
+    def _admission(self) -> Admission:
+        admission = self._first.admission
+        assert admission is not None
+        return admission
+
     def _enter(self, upstream: str) -> None:
-        rules, hold = self._admission.limiter.of_upstream(upstream), self._account.hold
+        rules, hold = self._admission.limiter.of_upstream(upstream), self._account.held()
         assert hold is not None
         taken: Hold = self._admitted(rules) if rules else []
         if self._of_upstream:
@@ -180,7 +171,7 @@ class LimitingBalanced(Limiting, Balanced):
         limiter = self._admission.limiter
         if not self._admission.takes_tokens:
             return limiter.admit(rules)
-        guess = _guess(b"".join(self._known_body), self._length) if _is_one_new(rules) else None
+        guess = guess_of(b"".join(self._known_body), self._length) if is_one_new(rules) else None
         return limiter.admit(rules, self._length // BYTES_A_TOKEN, guess=guess)
 
     def _refuse(self, error: GatewayError, *, outcome: str = "unavailable") -> None:
@@ -193,7 +184,7 @@ class LimitingByModel(LimitingBalanced, ByModel):
     _of_model: Sequence[Rule] = ()
 
     def _go_ways(self, ways: Ways, pieces: list[bytes], *, model: str | None = None) -> None:
-        hold = self._account.hold
+        hold = self._account.held()
         assert hold is not None
         rules = self._admission.limiter.of_model(model or "")
         self._known_body = tuple(pieces)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
+from time import perf_counter
 from types import MappingProxyType
 from typing import Final
 
@@ -101,6 +102,7 @@ class MeteredAccounting(Accounting):
     kept: Kept | None = None
     decoding: Decoding | None = None  # of the answer, if it is compressed
     _left: int | None = None  # the status that the answer had when the client left
+    _came = _forwarded = 0.0  # of a short whole answer, which is counted later
 
     def __init__(self, plan: Plan, client: Client, began: float) -> None:
         # Each request makes one and asks for its hold, so this neither calls the base class nor looks there for it.
@@ -109,47 +111,69 @@ class MeteredAccounting(Accounting):
         self._began = began
         self.hold = None
 
+    def head_forwarded(self, came: float, forwarded: float = 0.0) -> None:
+        if self.status == 200 and self.beginning and self.sent_bytes <= SHORT_BYTES and self.plan.unread is not None:
+            self._came, self._forwarded = came, forwarded or perf_counter()
+        else:
+            Accounting.head_forwarded(self, came, forwarded)
+
     def client_left(self, listener: Clients) -> None:
         self._left = self.status
         super().client_left(listener)
 
     def close(
-        self, outcome: str, listener: Clients, error: GatewayError | None = None, request_id: str | None = None
+        self,
+        outcome: str,
+        listener: Clients,
+        error: GatewayError | None = None,
+        request_id: str | None = None,
+        ended: float = 0.0,
     ) -> None:
-        Accounting.close(self, outcome, listener, error, request_id)  # the next one: `super` would find it each time
-        unread = self.plan.unread
-        if (
-            unread is not None
-            and outcome == "ok"
-            and self.beginning
-            and self.sent_bytes <= SHORT_BYTES
-            and self.status == 200
-        ):
-            waiting, hold = unread.waiting, self.hold
-            waiting.append(self)
-            if hold is not None and leave(hold):
-                unread.read()
-                return
-            if len(waiting) >= MOST:
-                unread.sum_up()
-            if not unread.is_timed:
-                unread.read_soon(listener.loop)
+        if not self._forwarded:
+            Accounting.close(self, outcome, listener, error, request_id, ended)
+            self._read_at_end(outcome, is_refused=error is not None)
             return
-        meter, is_whole = self.plan.meter, outcome in ("ok", "error")
+        unread = self.plan.unread
+        assert unread is not None
+        waiting = unread.waiting
+        waiting.append(self)
+        if listener.access_log is not None:
+            self.count()
+        if self.hold is not None and leave(self.hold):
+            unread.read()
+            return
+        if len(waiting) >= MOST:
+            unread.sum_up()
+        if not unread.is_timed:
+            unread.read_soon(listener.loop)
+
+    def count(self) -> None:
+        """Count a transaction that ended with a short whole answer, if nobody has, and leave its share."""
+        if not (forwarded := self._forwarded):
+            return
+        self._forwarded = 0.0
+        Accounting.head_forwarded(self, self._came, forwarded)
+        Accounting.close(self, "ok", self._client.listener, None, None, forwarded)
+        if self.share is not None:
+            self.share.meter.under_way -= 1
+
+    def _read_at_end(self, outcome: str, *, is_refused: bool) -> None:
+        """Read what is kept of the answer, and give the places of the request back."""
+        hold, meter, is_whole = self.held(), self.plan.meter, outcome in ("ok", "error")
         assert meter is not None
-        if error is not None or (self.status >= 400 and outcome != "cancelled"):
+        if is_refused or (self.status >= 400 and outcome != "cancelled"):
             self._record(Usage(rejected=True))
         elif not meter.reads or not self.sent_at or _makes_nothing(self.status if self._left is None else self._left):
             self._record(Usage(cut=not is_whole))
         elif self._waits():
-            if self.hold is not None:
-                leave(self.hold)
+            if hold is not None:
+                leave(hold)
             self.read_late(cut=not is_whole)
             return
         else:
             self.read(cut=not is_whole)
-        if self.hold is not None:
-            give_back(self.hold, outcome, self.tokens if error is None and self.sent_at else 0)
+        if hold is not None:
+            give_back(hold, outcome, 0 if is_refused or not self.sent_at else self.tokens)
 
     def read(self, *, cut: bool = False) -> int:
         """Read the answer, which may have been cut, and record what it used. Return its tokens."""
@@ -172,8 +196,8 @@ class MeteredAccounting(Accounting):
             self.decoding.when_done(partial(self.read_late, cut=cut))
             return
         used = self.read(cut=cut)
-        if self.hold is not None:
-            settle(owe(self.hold, used))
+        if (hold := self.held()) is not None:
+            settle(owe(hold, used))
 
     def _record(self, usage: Usage, model: str = "") -> int:
         self.tokens = usage.tokens.input + usage.tokens.output

@@ -145,12 +145,13 @@ class Splice(Sending):
                 whole = head_bytes + length
                 answer = data if len(data) <= whole else data[:whole]
                 client.write(answer)
-                self._account.head_forwarded(came)
                 if len(data) >= whole:
                     self._account.beginning = answer
                     self._account.sent_bytes = length
+                    self._account.head_forwarded(came)
                     self._complete(excess=len(data) > whole)
                 else:
+                    self._account.head_forwarded(came)
                     self._account.sent_bytes = len(data) - head_bytes
                     self._answer = self._rest_of(data, whole - len(data))
                 return

@@ -88,9 +88,14 @@ class TracedAccounting(Accounting):
                 one.outcome, one.ended = outcome, perf_counter()
 
     def close(
-        self, outcome: str, listener: Clients, error: GatewayError | None = None, request_id: str | None = None
+        self,
+        outcome: str,
+        listener: Clients,
+        error: GatewayError | None = None,
+        request_id: str | None = None,
+        ended: float = 0.0,
     ) -> None:
-        super().close(outcome, listener, error, request_id)
+        super().close(outcome, listener, error, request_id, ended)
         if not self.trace.sampled:
             return
         if outcome not in _UNASKED:

@@ -55,6 +55,8 @@ class Unread:
 
             self._usual = Usual(most=SUMMED)
         waiting, self.waiting = self.waiting, []
+        for account in waiting:
+            account.count()
         self._usual.read(waiting)
 
     def read(self) -> None:

@@ -100,15 +100,17 @@ class Usual:
                 cached += its_cached if its_cached < its_asked else its_asked
             if told is not None and (its_reasoning := told.reasoning_tokens):
                 reasoning += its_reasoning if its_reasoning < its_answered else its_answered
-            if (hold := account.hold) is not None:
+            share = account.share
+            hold = account.hold if share is None else (share,)
+            if hold is not None:
                 its_used = its_asked + its_answered
-                for meter, due, reserved, _ in hold:  # as `owe`, without a call for each answer
-                    if reserved is not None:
-                        if not due.requests:
-                            owed.append((meter, due))
-                        due.tokens += its_used - reserved
-                        due.used += its_used
-                        due.requests += 1
+                for places in hold:  # as `owe`, without a call for each answer
+                    if places.reserved:
+                        if not places.requests:
+                            owed.append(places)
+                        places.tokens += its_used - places.reserved
+                        places.used += its_used
+                        places.requests += 1
         self._requests, self._sums = requests, (asked, cached, answered, reasoning)
         if requests >= self._most or is_urgent(owed):
             self.record()

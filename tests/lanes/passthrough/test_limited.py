@@ -1,13 +1,16 @@
 """Limits in passthrough: what is refused never goes upstream, and nothing of what is relayed is changed."""
 
 import asyncio
+import json
+import random
+from collections import Counter
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import pytest
 from functional.several import CHAT, several
 from functional.through import FINE, ask, client_of, error_of, get, post, post_chunked, through
-from gateways import exchange, key, scrape, until, until_read
+from gateways import exchange, key, samples, scrape, until, until_read
 
 from gateway.clock import SystemClock
 from gateway.limits import shared
@@ -32,6 +35,13 @@ class Later(SystemClock, ManualClock):
 
     def time(self) -> float:
         return SystemClock.time() + self()
+
+
+class Still(SystemClock, ManualClock):
+    """A clock that stands still but for the seconds that a test adds."""
+
+    def monotonic(self) -> float:
+        return 5000.0 + self()
 
 
 async def _status_after(client: Peer) -> int:
@@ -323,6 +333,54 @@ async def test_tokens_are_corrected_wherever_the_request_goes(*, by_model: bool)
     async with several(said, said, settings=settings) as up:
         statuses = [(await ask(up.gateway, ASKED)).status for _ in range(11)]
     assert statuses == [*[200] * 10, 429]
+
+
+@pytest.mark.parametrize("usage", [True, False])
+@pytest.mark.parametrize(
+    "limits", [{"tokens_per_minute": 10**9}, {"tokens_per_minute": 10**9, "concurrent": 10**6}, {}]
+)
+async def test_all_of_many_requests_in_one_tick_count(*, limits: dict[str, int], usage: bool) -> None:
+    """Those that come after many others take little time for it. Of other sizes, and some of them fail."""
+    dice, clock, release = random.Random(7), Still(), asyncio.Event()
+    bodies = [b'{"n": %d, "x": "%b"}' % (n, b"x" * dice.choice((4, 60, 99, 150, 3000))) for n in range(600)]
+
+    async def script(peer: Peer) -> None:
+        while True:
+            number = int(json.loads((await peer.read_request()).payload)["n"])
+            if number == len(bodies) - 1:
+                await release.wait()
+            fails = {7: 404, 8: 503}.get(number % 9)
+            said = {"model": "m", "usage": {"prompt_tokens": 20, "completion_tokens": number % 50}}
+            await peer.send(answer(fails or 200, json.dumps({} if fails else said).encode()))
+
+    async def used() -> dict[str, int]:
+        told = json.loads((await ask(gateway, get(b"/context/limits", OURS))).payload)
+        return {one["limit"]: one["used"] for one in told["data"]}
+
+    (mine,) = keys(requests_per_minute=10**6, **limits)
+    settings: dict[str, Any] = {"keys": [{**mine, "scopes": ["passthrough", "context", "metrics"]}]}
+    settings["usage"] = {"enabled": usage}
+    async with through(script, script, clock=clock, **settings) as (gateway, upstream):
+        async with client_of(gateway) as client:
+            seen = Counter([(await exchange(client, post(body, CHAT, OURS))).status for body in bodies[:-1]])
+            await client.send(post(bodies[-1], CHAT, OURS))
+            await until(lambda: len(upstream.requests) == len(bodies))
+            under_way = (await used()).get("concurrent")
+            release.set()
+            seen[(await client.read_response()).status] += 1
+        tokens = sum(20 + n % 50 for n in range(len(bodies)) if n % 9 not in (7, 8))
+        assert await used() == {
+            "requests_per_minute": 600,
+            **{name: {"tokens_per_minute": tokens, "concurrent": 0}[name] for name in limits},
+        }
+        assert under_way == (1 if "concurrent" in limits else None)
+        counted = samples((await ask(gateway, get(b"/metrics", OURS))).payload)
+        clock.advance(60.25)
+        assert set((await used()).values()) == {0}
+    assert seen == Counter({7: 404, 8: 503}.get(n % 9, 200) for n in range(len(bodies)))
+    for code, count in seen.items():
+        labels = f'code="{code}",method="POST",mode="passthrough",route="/v1/"'
+        assert counted[f"gateway_http_requests_total{{{labels}}}"] == count
 
 
 async def test_large_requests_keep_out_no_small_ones_beside_each_other() -> None:

@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -161,12 +162,14 @@ class Ending:
 
     def end(self, usage: dict[str, int]) -> None:
         body = text({"model": "m", "usage": usage})
-        account = self.plan.splice._accounts(self.plan, cast("Client", None), perf_counter())
+        client = cast("Client", SimpleNamespace(listener=self.listener))
+        account = self.plan.splice._accounts(self.plan, client, perf_counter())
         assert isinstance(account, MeteredAccounting)
         if self.plan.admission is not None:
             account.hold = self.plan.admission.limiter.admit(self.plan.admission.rules, 0)
         account.status, account.sent_at, account.sent_bytes = 200, 1.0, len(body)
         account.beginning = HEAD % len(body) + body
+        account.head_forwarded(1.0)
         account.close("ok", self.listener)
 
 
