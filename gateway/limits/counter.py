@@ -48,7 +48,8 @@ class Counter:
         "_tick_tokens",
         "_waits",
         "ahead",
-        "ahead_tokens",
+        "ahead_each",
+        "ahead_spare",
         "ends_s",
         "newest_most",
         "others",
@@ -70,8 +71,9 @@ class Counter:
         self._clock = clock
         #: The number of that tick.
         self.tick = -TICKS
-        #: Requests that are counted in that tick and as under way, and tokens, but are not made yet.
-        self.ahead = self.ahead_tokens = 0
+        #: Requests that are counted in that tick and as under way, but are not made yet, the tokens that are counted
+        #: for each, and some more for those that need more.
+        self.ahead = self.ahead_each = self.ahead_spare = 0
         #: The most of the figures that count for new requests: only by these are places taken ahead.
         self.newest_most: Sums = _LEAST
         self._at = REQUESTS
@@ -131,9 +133,14 @@ class Counter:
         """Give back what is left of the places that were taken ahead."""
         ahead, tokens = self.ahead, self.ahead_tokens
         if ahead or tokens:
-            self.ahead = self.ahead_tokens = 0
+            self.ahead = self.ahead_spare = 0
             self.under_way -= ahead
             self._count(-ahead, -tokens)
+
+    @property
+    def ahead_tokens(self) -> int:
+        """Return the tokens of all places that were taken ahead and are left."""
+        return self.ahead * self.ahead_each + self.ahead_spare
 
     def tell(self) -> None:
         """Let the others see what is under way."""
@@ -228,14 +235,17 @@ class Counter:
     def _take_ahead(self, tokens: int, room_present: int, room: int, room_tokens: int) -> None:
         """Take places ahead, for requests that use so many tokens each, from the room that is left.
 
-        Of what is under way nothing is left for others only when it is made: no more requests than fit.
+        What is under way is given back when it ends, so all that is left of that may be taken.
         """
-        ahead = min(room // ENOUGH, room_present, AHEAD)
-        ahead_tokens = min(ahead * tokens, room_tokens // ENOUGH, MOST - self._tick_tokens)
-        if ahead and ahead_tokens >= tokens:
-            self._count(ahead, ahead_tokens)
+        ahead, spare = min(room // ENOUGH, room_present, AHEAD), 0
+        if tokens:
+            most_tokens = min(room_tokens // ENOUGH, MOST - self._tick_tokens)
+            ahead = min(ahead, most_tokens // tokens)
+            spare = min(ahead * tokens, most_tokens - ahead * tokens)
+        if ahead:
+            self._count(ahead, ahead * tokens + spare)
             self.under_way += ahead
-            self.ahead, self.ahead_tokens = ahead, ahead_tokens
+            self.ahead, self.ahead_each, self.ahead_spare = ahead, tokens, spare
 
     def _sums(self) -> Sums:
         made, used = self._older_requests + self._tick_requests, self._older_tokens + self._tick_tokens

@@ -130,15 +130,17 @@ class Limiter:
                         wanted = tokens
                     if wanted > most:  # it would never fit, so it waits for an empty window
                         wanted = most
-                if meter.ahead and (left := meter.ahead_tokens - wanted) >= 0 and now_s < meter.ends_s:
+                if (
+                    meter.ahead
+                    and (spare := meter.ahead_spare + requests * meter.ahead_each - wanted) >= 0
+                    and now_s < meter.ends_s
+                ):
                     meter.ahead -= requests
-                    meter.ahead_tokens = left
-                    sums = None
-                else:
-                    sums = meter.take(requests, wanted, now_s, rule.most)
-                places = meter.usual
-                if wanted != places.reserved or requests != places.made:
-                    places = meter.usual = Places(meter, meter.tick, wanted, requests)
+                    meter.ahead_spare = spare
+                    hold.append(meter.places(wanted, requests))
+                    continue
+                sums = meter.take(requests, wanted, now_s, rule.most)
+                places = meter.usual = meter.places(wanted, requests)
                 hold.append(places)
                 if sums is not None and (over := rule.over(sums, now_s, wanted, requests)) is not None:
                     self._note(over, now_s)

@@ -52,7 +52,7 @@ class Meter(Counter):
     requests, up to `_FIRST`, and `expected` is the next whole number, or `USUAL`. What a request used above `most_mean`
     (`bound_mean`) does not teach it.
 
-    `usual` are the places that a request of the latest tick has, which further ones like it may share.
+    `usual` are the places that the latest request took which had to look at the sums; those that are `ahead` are such.
     """
 
     __slots__ = ("__weakref__", "expected", "learnt", "mean", "most_mean", "told_s", "usual")
@@ -65,6 +65,11 @@ class Meter(Counter):
         self.told_s = float("-inf")  # when the log was told of it last
         self.expected = USUAL
         self.usual = Places(self, self.tick)
+
+    def places(self, reserved: int, made: int) -> Places:
+        """Return places of the latest tick that reserve so many tokens, for requests that count as so many."""
+        usual = self.usual
+        return usual if reserved == usual.reserved and made == usual.made else Places(self, self.tick, reserved, made)
 
     def settle(self, tick: int, tokens: int) -> None:
         """Count so many tokens more in a tick than were reserved there, or fewer."""

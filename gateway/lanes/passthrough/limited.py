@@ -79,10 +79,8 @@ class Limiting(Splice):
         meter = admission.only
         if meter is not None and meter.ahead:  # not as a method: to call that would cost as much as all of it
             share, clock = meter.usual, admission.clock
-            left = meter.ahead_tokens - share.reserved
-            if left >= 0 and share.least_bytes <= self._length <= share.most_bytes and clock() < meter.ends_s:
+            if share.least_bytes <= self._length <= share.most_bytes and clock() < meter.ends_s:
                 meter.ahead -= 1
-                meter.ahead_tokens = left
                 self._account.share = share
                 self._begin_admitted(digits, body)
                 return
