@@ -17,7 +17,11 @@ from certificates import Certificates, self_signed
 from event_loops import ONE, Factories, loops_of
 from hypothesis import HealthCheck, settings
 
+from gateway.plugins.stores.sqlite.file import keep_blank
 from gateway.testing.forkserver import OWNER, SOCKET
+
+# Thousands of tests open a new store, and to make its tables would take most of their time.
+keep_blank()
 
 # A machine that others use, too, stands still now and then. The suite tries the same examples each time; `make soak`
 # tries others, and many.

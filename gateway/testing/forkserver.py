@@ -121,6 +121,7 @@ def serve(path: str, owner: str) -> None:
     for module in _USED:
         importlib.import_module(module)
     importlib.import_module("gateway.config").Settings.model_validate({})  # which builds its models: half of a start
+    importlib.import_module("gateway.plugins.stores.sqlite.file").keep_blank()
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no minder stays a zombie

@@ -6,11 +6,11 @@ from contextlib import closing
 
 import pytest
 
-from gateway.plugins.stores.sqlite.migrations import MIGRATIONS, carry_out
+from gateway.plugins.stores.sqlite.file import IN_MEMORY, open_file
+from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
 
 
 @pytest.fixture
 def connection() -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(":memory:")) as connection:
-        carry_out(MIGRATIONS, connection)
+    with closing(open_file(IN_MEMORY, migrations=MIGRATIONS)) as connection:
         yield connection

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.plugins.stores.sqlite.file import IN_MEMORY, SqliteError, connect, open_file
-from gateway.plugins.stores.sqlite.migrations import APPLICATION_ID
+from gateway.plugins.stores.sqlite.file import IN_MEMORY, SqliteError, connect, keep_blank, open_file
+from gateway.plugins.stores.sqlite.migrations import APPLICATION_ID, MIGRATIONS, carry_out
 
 FIRST = ("CREATE TABLE words (word TEXT)",)
 SECOND = ("ALTER TABLE words ADD COLUMN note TEXT",)
@@ -26,6 +26,25 @@ def test_a_new_one_has_its_tables_and_its_mark(tmp_path: Path, in_memory: bool) 
         assert version(connection) == 2
         assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
     assert [path.name for path in tmp_path.iterdir()] == ([] if in_memory else ["x.db"])
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_copy_of_a_blank_one_is_what_the_steps_make(tmp_path: Path, in_memory: bool) -> None:
+    """And knows nothing of what happened in another copy."""
+    keep_blank()
+    for number in range(2):
+        place = IN_MEMORY if in_memory else str(tmp_path / f"{number}.db")
+        with (
+            closing(open_file(place, migrations=MIGRATIONS)) as copy,
+            closing(sqlite3.connect(IN_MEMORY, isolation_level=None)) as made,
+        ):
+            carry_out(MIGRATIONS, made)
+            assert list(copy.iterdump()) == list(made.iterdump())
+            assert version(copy) == len(MIGRATIONS)
+            assert copy.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+            assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            copy.execute("UPDATE counters SET value = 7")
+            copy.execute("DROP TABLE duties")
 
 
 def test_an_older_one_goes_through_the_steps_that_it_has_not_seen(tmp_path: Path) -> None:
