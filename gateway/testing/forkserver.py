@@ -7,6 +7,7 @@ so a signal never reaches a stranger who was given the number anew.
 """
 
 import asyncio
+import contextlib
 import fcntl
 import gc
 import importlib
@@ -31,7 +32,7 @@ _, sys.path[0], path, owner = sys.argv
 from gateway.testing.forkserver import serve
 serve(path, owner)
 """
-#: What the gateways find imported: what most of them use.
+#: What the gateways find imported: what most of them use, and what costs those that use it most of their start.
 _USED: Final = (
     "encodings.idna",
     "gateway.cli.main",
@@ -43,6 +44,22 @@ _USED: Final = (
     "gateway.plugins.stages.memory",
     "gateway.plugins.stages.prompt_enhancer",
     "gateway.plugins.stores.sqlite",
+    "gateway.plugins.tools.execute_command",
+    "gateway.plugins.tools.execute_sql",
+    "gateway.plugins.tools.file_operations",
+    "gateway.plugins.tools.http_request",
+    "gateway.console.assembly",
+)
+#: The same of what needs libraries that are not installed everywhere.
+_USED_IF_THERE: Final = (
+    "gateway.cli.operator.mcp_bridge",
+    "gateway.mcp.connection",
+    "gateway.mcp.transport.http",
+    "gateway.mcp.transport.stdio",
+    "gateway.mcp_server.assembly",
+    "gateway.mcp_server.auth.tokens",
+    "gateway.server.pages.mcp_clients",
+    "gateway.tracing.export",
 )
 _MAX_REQUEST: Final = 1 << 17
 _POLL_S: Final = 0.02
@@ -120,6 +137,9 @@ def serve(path: str, owner: str) -> None:
     os.closerange(3, _MOST_FILES)  # some event loops start programs with more than they meant to hand down
     for module in _USED:
         importlib.import_module(module)
+    for module in _USED_IF_THERE:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
     importlib.import_module("gateway.config").Settings.model_validate({})  # which builds its models: half of a start
     importlib.import_module("gateway.plugins.stores.sqlite.file").keep_blank()
     gc.collect()
