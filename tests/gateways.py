@@ -7,7 +7,7 @@ import json
 import signal
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -84,20 +84,30 @@ async def scrape(gateway: Reachable) -> dict[str, float]:
     return samples(page.payload)
 
 
+def _pauses() -> Iterator[float]:
+    """Seconds between looks: each a little longer, so that who waits long leaves the machine to what is waited for."""
+    pause_s = 0.005
+    while True:
+        yield pause_s
+        pause_s = min(1.05 * pause_s, 0.05)
+
+
 async def until(reached: Callable[[], object], *, timeout_s: float = PATIENCE_S) -> None:
     """Returns as soon as `reached()` is true."""
+    pauses = _pauses()
     async with asyncio.timeout(timeout_s):
         while not reached():
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(next(pauses))
 
 
 async def until_read(
     read: Callable[[], Awaitable[Read]], accepts: Callable[[Read], object] = bool, *, timeout_s: float = PATIENCE_S
 ) -> Read:
     """What `read()` returns, as soon as it is accepted."""
+    pauses = _pauses()
     async with asyncio.timeout(timeout_s):
         while not accepts(found := await read()):
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(next(pauses))
     return found
 
 
