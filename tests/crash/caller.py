@@ -14,6 +14,8 @@ from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
+from tests.mcp_server.serving import NO_TLS
+
 from .effects import ASKS, effects
 
 Era = Literal["legacy", "auto"]
@@ -49,7 +51,7 @@ class Caller:
             await asyncio.wait({person})
 
     async def _call(self) -> None:
-        async with httpx2.AsyncClient(timeout=30) as http:
+        async with httpx2.AsyncClient(timeout=30, verify=NO_TLS) as http:
             transport = streamable_http_client(f"{self.url()}/mcp", http_client=http)
             async with Client(transport, mode=self.era) as client:
                 await client.list_tools()  # else the SDK does that behind the result, and raises if it gets no list

@@ -22,6 +22,7 @@ from gateway.testing.local import LocalGateway
 from gateway.testing.ports import free_port
 from gateway.testing.run import GatewayProcess
 from tests.mcp_server.auth.issuer import AUDIENCE, OTHER_RSA_KEY, Issuer, issuing, public
+from tests.mcp_server.serving import NO_TLS
 
 ERAS = ["legacy", "2026-07-28"]
 PERSON: Final = {"X-Gateway-Key": "person"}
@@ -50,7 +51,7 @@ async def issuer() -> AsyncIterator[Issuer]:
 @asynccontextmanager
 async def connected(base_url: str, era: str, token: str, **options: Any) -> AsyncIterator[Client]:
     async with (
-        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as http,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, verify=NO_TLS) as http,
         Client(streamable_http_client(f"{base_url}/mcp", http_client=http), mode=era, **options) as client,
     ):
         yield client
@@ -112,7 +113,7 @@ async def test_only_a_token_that_may_decide_does(
 async def test_an_answer_counts_by_its_own_token(issuer: Issuer, tmp_path: Path) -> None:
     """The call came with a token that has ended meanwhile, and the answer with a fresh one that may decide."""
     other = "https://other.example.com/mcp"
-    async with LocalGateway(config(issuer, tmp_path)) as gateway, httpx2.AsyncClient() as http:
+    async with LocalGateway(config(issuer, tmp_path)) as gateway, httpx2.AsyncClient(verify=NO_TLS) as http:
 
         async def late(_context: object, _question: object) -> ElicitResult:
             await gateway.reload(config(issuer, tmp_path, audience=other))
@@ -199,7 +200,7 @@ async def test_a_client_finds_its_way_by_itself(tmp_path: Path) -> None:
         auth = ClientCredentialsOAuthProvider(resource, Kept(), "client", "secret", issuer=issuer.url)
         async with (
             GatewayProcess(json.dumps(settings), port=port),
-            httpx2.AsyncClient(auth=auth) as http,
+            httpx2.AsyncClient(auth=auth, verify=NO_TLS) as http,
             Client(streamable_http_client(resource, http_client=http)) as client,
         ):
             assert "file_operations" in {tool.name for tool in (await client.list_tools()).tools}

@@ -14,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestURLParams, ElicitResult, Implementation
 
 from gateway.contracts.store import Json
-from tests.mcp_server.serving import Era, World, both_eras, keys, server, services_of, texts, world
+from tests.mcp_server.serving import NO_TLS, Era, World, both_eras, keys, server, services_of, texts, world
 
 TEAM = keys(agent=["tools"], boss=["tools", "approve"], anna=["approve"])
 ROOT = keys(root=["admin"])
@@ -305,7 +305,7 @@ async def test_an_answer_of_another_end_user_decides_nothing() -> None:
     """In the session of a program that serves several people: its call waits on."""
     async with world({"wait": "1s"}, keys=TEAM) as made:
         fields = {"Authorization": "Bearer boss", "X-Context-User": "ann"}
-        async with httpx2.AsyncClient(headers=fields, timeout=60) as http:
+        async with httpx2.AsyncClient(headers=fields, timeout=60, verify=NO_TLS) as http:
 
             async def answers(ctx: object, params: Any) -> ElicitResult:
                 http.headers["X-Context-User"] = "bob"
