@@ -55,7 +55,8 @@ async def imported(load: Callable[[], Made]) -> Made:
 def _settled(load: Callable[[], Made]) -> Made:
     n_modules = len(sys.modules)
     loaded = load()
-    if gc.get_freeze_count() and len(sys.modules) > n_modules:  # a worker has done so with what its start built
+    # A worker has frozen what its start built. To count that, which only modules are worth, holds the loop for long.
+    if len(sys.modules) > n_modules and gc.get_freeze_count():
         # Modules stay as long as the process: each look of the collector at them would hold the loop, too.
         gc.collect()
         gc.freeze()
