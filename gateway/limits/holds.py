@@ -20,9 +20,9 @@ class Places:
     """The places of some requests in the rule of a `meter`: they were taken in one `tick`, and reserve the same.
 
     `reserved` are the tokens of each (0: they do not count), and `made` is the requests that each counts as: one, or
-    none. They suit requests whose bodies have from `least_bytes` to `most_bytes`: those need at least half of that, and
-    no more. `tokens` are those that they used beyond what they reserved, until it is settled, and `used` all of as many
-    `requests` as used any.
+    none. `tokens` are those that they used beyond what they reserved, until it is settled, and `used` all of as many
+    `requests` as used any. Further requests may share them whose bodies have from `least_bytes` to `most_bytes`
+    (`suit`): they reserve the same.
     """
 
     __slots__ = ("least_bytes", "made", "meter", "most_bytes", "requests", "reserved", "tick", "tokens", "used")
@@ -33,13 +33,17 @@ class Places:
         self.reserved = reserved
         self.made = made
         self.tokens = self.used = self.requests = 0
-        self.least_bytes, self.most_bytes = 0, sys.maxsize
-        if reserved:
-            self.most_bytes = (reserved + 1) * BYTES_A_TOKEN - 1
-            if meter.expected * 2 < reserved:
-                self.least_bytes = reserved * BYTES_A_TOKEN // 2
-        if not made:
-            self.most_bytes = -1
+        self.least_bytes, self.most_bytes = 0, -1
+
+    def suit(self, expected: int) -> None:
+        """Suit requests that need this many tokens unless their bodies say more; 0: their tokens do not count."""
+        reserved = self.reserved
+        self.least_bytes, self.most_bytes = 0, -1
+        if not self.made or expected > reserved or (reserved and not expected):
+            return
+        self.most_bytes = reserved * BYTES_A_TOKEN + BYTES_A_TOKEN - 1 if expected else sys.maxsize
+        if expected < reserved:
+            self.least_bytes = reserved * BYTES_A_TOKEN
 
 
 Hold: TypeAlias = list[Places]

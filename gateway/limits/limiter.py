@@ -140,7 +140,8 @@ class Limiter:
                     hold.append(meter.places(wanted, requests))
                     continue
                 sums = meter.take(requests, wanted, now_s, rule.most)
-                places = meter.usual = meter.places(wanted, requests)
+                places = meter.places(wanted, requests)
+                meter.use(places)
                 hold.append(places)
                 if sums is not None and (over := rule.over(sums, now_s, wanted, requests)) is not None:
                     self._note(over, now_s)

@@ -52,7 +52,8 @@ class Meter(Counter):
     requests, up to `_FIRST`, and `expected` is the next whole number, or `USUAL`. What a request used above `most_mean`
     (`bound_mean`) does not teach it.
 
-    `usual` are the places that the latest request took which had to look at the sums; those that are `ahead` are such.
+    `usual` are the places of the latest request in this tick that had to look at the sums; those that are `ahead` are
+    such.
     """
 
     __slots__ = ("__weakref__", "expected", "learnt", "mean", "most_mean", "told_s", "usual")
@@ -64,12 +65,31 @@ class Meter(Counter):
         self.most_mean = sys.maxsize
         self.told_s = float("-inf")  # when the log was told of it last
         self.expected = USUAL
-        self.usual = Places(self, self.tick)
+        self.usual: Places | None = None
 
     def places(self, reserved: int, made: int) -> Places:
         """Return places of the latest tick that reserve so many tokens, for requests that count as so many."""
         usual = self.usual
-        return usual if reserved == usual.reserved and made == usual.made else Places(self, self.tick, reserved, made)
+        if usual is not None and usual.reserved == reserved and usual.made == made:
+            return usual
+        return Places(self, self.tick, reserved, made)
+
+    def use(self, places: Places) -> None:
+        """Let further requests of the tick share these places."""
+        if places is not self.usual:
+            self.usual = places
+            places.suit(self._reserved)
+
+    @property
+    def _reserved(self) -> int:
+        """Return the tokens that a request reserves if its body says no more, by the newest figures."""
+        return self.expected if self.newest_most[2] < _NO_LIMIT else 0
+
+    def _expect(self, tokens: int) -> None:
+        if tokens != self.expected:
+            self.expected = tokens
+            if self.usual is not None:
+                self.usual.suit(self._reserved)
 
     def settle(self, tick: int, tokens: int) -> None:
         """Count so many tokens more in a tick than were reserved there, or fewer."""
@@ -86,26 +106,30 @@ class Meter(Counter):
             share = max(share, requests / (self.learnt + requests))
             self.learnt = min(self.learnt + requests, _FIRST)
         self.mean += (min(used, self.most_mean) - self.mean) * share
-        self.expected = ceil(self.mean)
+        self._expect(ceil(self.mean))
 
     def remember(self, mean: float, learnt: int) -> None:
         """Begin with the mean that an earlier meter of the rule had."""
         self.mean, self.learnt = mean, learnt
-        self.expected = ceil(mean)
+        self._expect(ceil(mean))
 
     def bound_mean(self, tokens_per_minute: int) -> None:
         """Keep the mean, and what is expected without one, within a part of what a rule allows in a minute."""
         self.most_mean = ceil(tokens_per_minute * _MOST_OF_MINUTE)
         self.mean = min(self.mean, float(self.most_mean))
-        self.expected = ceil(self.mean) or min(USUAL, self.most_mean)
+        self._expect(ceil(self.mean) or min(USUAL, self.most_mean))
 
     def renew(self, most: Sums) -> None:
         super().renew(most)
-        self.usual = Places(self, self.tick)
+        self.usual = None
+
+    def close(self) -> None:
+        super().close()
+        self.usual = None
 
     def _turn(self, now_s: float) -> None:
         super()._turn(now_s)
-        self.usual = Places(self, self.tick, self.usual.reserved)
+        self.usual = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,11 +1,14 @@
 """What is known of a request before it begins, and when requests may share a place."""
 
+import weakref
+
 import pytest
 
 from gateway.contracts.allowance import Allowance
 from gateway.limits.admission import Admission, guess_of
 from gateway.limits.counter import AHEAD
 from gateway.limits.holds import end
+from gateway.limits.meters import UNUSED_S
 
 from .limiting import Workers, caller
 
@@ -44,14 +47,34 @@ def test_requests_share_where_they_have_one_rule_and_their_use_is_known() -> Non
     assert with_team.only is without_tokens.only is None
 
 
-@pytest.mark.parametrize(("length", "fits"), [(0, False), (399, False), (400, True), (803, True), (804, False)])
-def test_a_place_suits_requests_that_need_at_least_half_of_it(length: int, *, fits: bool) -> None:
-    """A place of 200 tokens, where others used 10."""
+@pytest.mark.parametrize("used", [10, 200, 300])
+def test_a_place_suits_requests_that_reserve_the_same(used: int) -> None:
+    """A place of 200 tokens, for a body of 800 bytes: others used less, as much, or more than it says."""
     limiter = Workers().limiters[0]
     admission = Admission(limiter, limiter.of_caller(caller(tokens_per_minute=10**9)), takes_tokens=True)
     for _ in range(AHEAD + 1):
-        end(admission.admit(b"{}", 800), 10)
-    assert admission.only is not None
-    assert admission.only.ahead
-    place = admission.only.usual
-    assert (place.least_bytes <= length <= place.most_bytes) is fits
+        end(admission.admit(b"{}", 800), used)
+    meter = admission.only
+    assert meter is not None
+    assert meter.ahead
+    for now_used in (used, 900, 1):
+        end(admission.admit(b"{}", 0), now_used)  # from what is ahead, so the place is the same, and the mean another
+        place = meter.usual
+        assert place is not None
+        for length in range(1400):
+            fits = place.least_bytes <= length <= place.most_bytes
+            assert fits is (place.reserved == max(length // 4, meter.expected)), length
+
+
+def test_meters_that_nobody_uses_are_gone_at_once() -> None:
+    """Not when the collector comes."""
+    workers = Workers()
+    limiter, meters = workers.limiters[0], []
+    for number in range(9):
+        rules = limiter.of_caller(caller(f"key {number}", tokens_per_minute=1000))
+        end(limiter.admit(rules, 10), 5)
+        meters.append(weakref.ref(rules[0].meter))
+    del rules
+    workers.clock.advance(UNUSED_S + 1)
+    workers.meters[0].tidy()
+    assert [one() for one in meters] == [None] * 9

@@ -79,6 +79,7 @@ class Limiting(Splice):
         meter = admission.only
         if meter is not None and meter.ahead:  # not as a method: to call that would cost as much as all of it
             share, clock = meter.usual, admission.clock
+            assert share is not None
             if share.least_bytes <= self._length <= share.most_bytes and clock() < meter.ends_s:
                 meter.ahead -= 1
                 self._account.share = share

@@ -152,10 +152,10 @@ class MeteredAccounting(Accounting):
         if not (forwarded := self._forwarded):
             return
         self._forwarded = 0.0
-        Accounting.head_forwarded(self, self._came, forwarded)
-        Accounting.close(self, "ok", self._client.listener, None, None, forwarded)
         if self.share is not None:
             self.share.meter.under_way -= 1
+        Accounting.head_forwarded(self, self._came, forwarded)
+        Accounting.close(self, "ok", self._client.listener, None, None, forwarded)
 
     def _read_at_end(self, outcome: str, *, is_refused: bool) -> None:
         """Read what is kept of the answer, and give the places of the request back."""

@@ -5,15 +5,24 @@ import json
 import random
 from collections import Counter
 from contextlib import AsyncExitStack, suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from functional.several import CHAT, several
 from functional.through import FINE, ask, client_of, error_of, get, post, post_chunked, through
 from gateways import exchange, key, samples, scrape, until, until_read
+from lanes.assembled import endpoint, keyring, read, router
+from limits.limiting import Workers, caller
 
 from gateway.clock import SystemClock
+from gateway.contracts.allowance import Allowance
+from gateway.errors import GatewayError
+from gateway.lanes.passthrough.accounting import Accounting
+from gateway.lanes.passthrough.limited import Limiting
+from gateway.lanes.plan import Plan
+from gateway.lanes.transaction import Client
 from gateway.limits import shared
+from gateway.limits.holds import end
 from gateway.limits.meters import UNUSED_S
 from gateway.testing.clock import ManualClock
 from gateway.testing.local import LocalGateway
@@ -333,6 +342,83 @@ async def test_tokens_are_corrected_wherever_the_request_goes(*, by_model: bool)
     async with several(said, said, settings=settings) as up:
         statuses = [(await ask(up.gateway, ASKED)).status for _ in range(11)]
     assert statuses == [*[200] * 10, 429]
+
+
+LINES = b"POST /v1/chat/completions", b"GET /v1/models"
+
+
+class Beginning:
+    """Transactions of a key with limits, in one of so many workers. Those that began are in `open`.
+
+    One was before, and used 20 tokens.
+    """
+
+    def __init__(self, places: int, **limits: int) -> None:
+        self.workers = Workers(places, tenants={"sk-a": Allowance(**limits)})
+        self.limiter = self.workers.limiters[0]
+        self.rules = self.limiter.of_caller(caller("sk-a", "sk-a"))
+        facts: dict[str, Any] = {"recorded": lambda *_: None, "limiter": self.limiter, "keys": keyring("sk-a")}
+        self._router = router(endpoint(), **facts)
+        self._plans = {line: self._planned(line) for line in LINES}
+        self.open: list[Accounting] = []
+        self._refused: list[GatewayError] = []
+        self.begin(LINES[0], 8)
+        self.end(1, 20)
+
+    def _planned(self, line: bytes) -> Plan:
+        raw = line + b" HTTP/1.1\r\nHost: gw\r\nX-Gateway-Key: sk-a"
+        raw += b"\r\nContent-Length: 9" if line.startswith(b"POST") else b""
+        planned = self._router.route(read(raw + b"\r\n\r\n"), raw)
+        assert planned is not None
+        return planned[0]
+
+    def begin(self, line: bytes, length: int) -> str:
+        """Begin a request; return why it is refused, or nothing."""
+        plan = self._plans[line]
+        steps = {"_begin_admitted": lambda *_: None, "_refuse_soon": lambda _, error: self._refused.append(error)}
+        kind = cast("type[Limiting]", type("Begun", (plan.splice,), steps))
+        one = kind(cast("Client", None), plan, 0.0)
+        one._length = length
+        one._begin(b"", b"")
+        if self._refused:
+            return self._refused.pop().message
+        self.open.append(one._account)
+        return ""
+
+    def end(self, count: int, used: int) -> None:
+        for account in self.open[:count]:
+            hold = account.held()
+            assert hold is not None
+            end(hold, used)
+        del self.open[:count]
+
+    def seen(self) -> list[tuple[str, float]]:
+        return [(one.limit, one.used) for one in self.limiter.used(self.rules)]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_worker_alone_lets_begin_what_one_with_others_does(seed: int) -> None:
+    """With others each request looks. Requests whose tokens count and others, of all sizes, in any order."""
+    dice = random.Random(seed)
+    limits = {"tokens_per_minute": 200_000, "requests_per_minute": 9000, "concurrent": dice.choice((300, 10**6))}
+    alone, beside = Beginning(1, **limits), Beginning(2, **limits)
+    for _ in range(20):
+        what, count = dice.choice(("begin", "begin", "end", "wait", "look")), dice.choice((1, 3, 70, 200))
+        if what == "begin":
+            line, length = dice.choice(LINES), dice.choice((0, 8, 40, 83, 400, 4000))
+            for _ in range(count):
+                assert alone.begin(line, length) == beside.begin(line, length)
+        elif what == "end":
+            used = dice.choice((0, 5, 20, 100, 900))
+            for one in (alone, beside):
+                one.end(count, used)
+        elif what == "wait":
+            passed_s = dice.choice((0.1, 0.3, 4.0, 59.7, 60.3))
+            for one in (alone, beside):
+                one.workers.clock.advance(passed_s)
+        else:  # which gives back what is ahead
+            assert alone.seen() == beside.seen()
+    assert alone.seen() == beside.seen()
 
 
 @pytest.mark.parametrize("usage", [True, False])
