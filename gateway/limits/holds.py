@@ -79,6 +79,16 @@ def owe(hold: Hold, used: int) -> Owed:
     return owed
 
 
+def owe_together(places: Places, used: int, requests: int, owed: Owed) -> None:
+    """Note what some requests used of places, which each of them did, and that something is to be settled of these."""
+    if places.reserved:
+        if not places.requests:
+            owed.append(places)
+        places.tokens += used - places.reserved * requests
+        places.used += used
+        places.requests += requests
+
+
 def is_urgent(owed: Owed) -> bool:
     """Return whether what is owed may decide about the next request: it is more tokens than are taken ahead."""
     return any(places.tokens > places.meter.ahead_tokens for places in owed)

@@ -13,7 +13,7 @@ from msgspec.json import Decoder
 
 from gateway.lanes.passthrough.unread import tell
 from gateway.lanes.plan import Plan
-from gateway.limits.holds import Owed, is_urgent, settle
+from gateway.limits.holds import Owed, Places, is_urgent, owe_together, settle
 from gateway.usage.answers import name_of
 from gateway.usage.tokens import MOST, Tokens, Usage
 
@@ -70,6 +70,8 @@ class Usual:
         """Read answers, and add what they used to the sum. Another sum is recorded before."""
         plan, model, requests, owed = self._plan, self._model, self._requests, self._owed
         asked, cached, answered, reasoning = self._sums
+        share: Places | None = None  # of the latest answers, which are so many, and used so much of it
+        sharing = used_of_it = 0
         for account in accounts:
             try:
                 answer = _decode(account.beginning[-account.sent_bytes :])
@@ -100,17 +102,18 @@ class Usual:
                 cached += its_cached if its_cached < its_asked else its_asked
             if told is not None and (its_reasoning := told.reasoning_tokens):
                 reasoning += its_reasoning if its_reasoning < its_answered else its_answered
-            share = account.share
-            hold = account.hold if share is None else (share,)
-            if hold is not None:
-                its_used = its_asked + its_answered
-                for places in hold:  # as `owe`, without a call for each answer
-                    if places.reserved:
-                        if not places.requests:
-                            owed.append(places)
-                        places.tokens += its_used - places.reserved
-                        places.used += its_used
-                        places.requests += 1
+            if account.share is not share:
+                if share is not None:
+                    owe_together(share, used_of_it, sharing, owed)
+                share, sharing, used_of_it = account.share, 0, 0
+            if share is not None:
+                sharing += 1
+                used_of_it += its_asked + its_answered
+            elif account.hold is not None:
+                for places in account.hold:
+                    owe_together(places, its_asked + its_answered, 1, owed)
+        if share is not None:
+            owe_together(share, used_of_it, sharing, owed)
         self._requests, self._sums = requests, (asked, cached, answered, reasoning)
         if requests >= self._most or is_urgent(owed):
             self.record()
