@@ -29,7 +29,7 @@ class Accounting:
     beginning = b""  # a regular answer that came whole with its head
     tokens: int | None = None  # that the request used, where that is read
     hold: "Hold | None" = None  # the places of the request in its limits, where there are any
-    share: "Places | None" = None  # its only one, where it has nothing to itself but that
+    share: "Places | None" = None  # in place of them: the one that it shares with requests like it
     tries = 0  # where the endpoint was chosen
     trace_id: str | None = None  # where there are traces
     _overhead_s = 0.0
@@ -58,7 +58,7 @@ class Accounting:
         plan.route.overhead.observe(self._overhead_s + (forwarded or perf_counter()) - came)
 
     def held(self) -> "Hold | None":
-        """Return the places of the request in its limits, which are nobody else's from now on."""
+        """Return the places of the request in its limits as a hold, also the one that it shares; None: it has none."""
         if self.share is not None:
             self.hold, self.share = [self.share], None
         return self.hold

@@ -1,9 +1,9 @@
-"""Whole answers of one worker whose usage is read a little later, several at a time.
+"""Whole answers of one worker that are counted, and whose usage is read, a little later, several at a time.
 
 Between two requests, the code and the data of reading leave the caches of the processor. So reading answers one after
-another costs half of what it costs to read each when it ends. The sums of equal neighbours are recorded later still, as
-those of up to `SUMMED` answers. What nobody has recorded yet is never older than `WAIT_S`, and whoever wants to know
-what was used records it first.
+another costs half of what it costs to read each when it ends. The same holds for the counts of their transactions. The
+sums of equal neighbours are recorded later still, as those of up to `SUMMED` answers. What nobody has recorded yet is
+never older than `WAIT_S`, and whoever wants to know what was used records it first.
 """
 
 from asyncio import AbstractEventLoop
