@@ -4,6 +4,8 @@ import asyncio
 import json
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import aiohttp
@@ -103,12 +105,19 @@ async def test_an_answer_that_is_held_open_ends_though_its_page_was_made_while_t
     config = {"upstreams": [], "limits": {"drain": "10m"}}
     body = {"model": "demo", "input": "slow 600", "background": True, "stream": True}
     async with LocalGateway(config) as made, aiohttp.ClientSession(made.base_url) as session:
-        first = asyncio.create_task(session.post("/context/v1/responses", json=body))
-        await until(lambda: made.gateway._pages._later._making is not None)
-        assert made.gateway._pages._later.made is None
-        await asyncio.wait_for(made.gateway.drain(), 120)
-        async with await first as stream:
-            assert stream.status == 200 and b"[DONE]" not in await asyncio.wait_for(stream.read(), 120)
+        imports = threading.Event()
+        with ThreadPoolExecutor(1) as threads:
+            asyncio.get_running_loop().set_default_executor(threads)  # which runs imports one after another
+            threads.submit(imports.wait)
+            first = asyncio.create_task(session.post("/context/v1/responses", json=body))
+            await until(lambda: made.gateway._pages._later._making is not None)
+            leaving = asyncio.create_task(made.gateway.drain())
+            await until(lambda: made.gateway._pages._leaves)
+            assert made.gateway._pages._later.made is None
+            imports.set()
+            await asyncio.wait_for(leaving, 120)
+            async with await first as stream:
+                assert stream.status == 200 and b"[DONE]" not in await asyncio.wait_for(stream.read(), 120)
 
 
 async def test_a_gateway_that_ends_does_not_wait_for_pages() -> None:
