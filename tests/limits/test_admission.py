@@ -1,4 +1,4 @@
-"""What is known of a request before it begins, and when requests may share a place."""
+"""Admissions of passthrough requests: the tokens that a body announces, and the places that requests share."""
 
 import weakref
 

@@ -39,9 +39,8 @@ class LimitedAccounting(Accounting):
         request_id: str | None = None,
         ended: float = 0.0,
     ) -> None:
-        Accounting.close(
-            self, outcome, listener, error, request_id, ended
-        )  # the next one: `super` would find it each time
+        # The next one: `super` would find it each time.
+        Accounting.close(self, outcome, listener, error, request_id, ended)
         if (hold := self.held()) is not None:
             give_back(hold, outcome)
 
@@ -66,10 +65,11 @@ class Limiting(Splice):
     """A splice with limits."""
 
     _tunnels = LimitedTunnel
+    _first: Plan | None = None  # which has the rules of the caller, where others may take its place
 
     @property
     def _admission(self) -> Admission:
-        admission = self._plan.admission
+        admission = (self._first or self._plan).admission
         assert admission is not None
         return admission
 
@@ -134,7 +134,6 @@ class Limiting(Splice):
 class LimitingBalanced(Limiting, Balanced):
     """A splice with limits and a choice of upstreams, each of which may have limits."""
 
-    _first: Plan  # which has the rules of the caller
     _of_upstream: Sequence[Rule] = ()  # those of its last places
     _known_body: Sequence[bytes] = ()  # what is here of the body, until the request goes somewhere
 
@@ -142,12 +141,6 @@ class LimitingBalanced(Limiting, Balanced):
         self._first = self._plan
         self._known_body = (body,)
         super()._begin(digits, body)
-
-    @property
-    def _admission(self) -> Admission:
-        admission = self._first.admission
-        assert admission is not None
-        return admission
 
     def _enter(self, upstream: str) -> None:
         rules, hold = self._admission.limiter.of_upstream(upstream), self._account.held()

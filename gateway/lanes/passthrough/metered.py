@@ -2,9 +2,8 @@
 
 A copy of the payload passes by (`teed.py`), of which the beginning and the end are kept (`gateway.usage.kept`). They
 are read once, when the account of the transaction is closed: that happens exactly once, however the transaction ends.
-A short answer that comes whole with its head waits for others, to be counted and read with them (`unread.py`). A
-compressed one waits until it is decoded (`gateway.usage.decoding`): if megabytes of it are not, no more is read of it
-meanwhile.
+A short answer that comes whole with its head waits, to be counted and read with others (`unread.py`), a compressed one
+until it is decoded (`gateway.usage.decoding`): if megabytes of it are not, no more is read of it meanwhile.
 
 Two ways cost less, because nearly all answers take them. One that comes whole with its head is kept as the bytes that
 came, and read from there. Of a stream whose chunks go past the splice (`UpstreamConnection.relay`), the last ones are

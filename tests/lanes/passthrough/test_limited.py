@@ -426,7 +426,7 @@ def test_a_worker_alone_lets_begin_what_one_with_others_does(seed: int) -> None:
     "limits", [{"tokens_per_minute": 10**9}, {"tokens_per_minute": 10**9, "concurrent": 10**6}, {}]
 )
 async def test_all_of_many_requests_in_one_tick_count(*, limits: dict[str, int], usage: bool) -> None:
-    """Those that come after many others take little time for it. Of other sizes, and some of them fail."""
+    """Requests of several sizes, some of which fail, and one that is still under way when the limits are read."""
     dice, clock, release = random.Random(7), Still(), asyncio.Event()
     bodies = [b'{"n": %d, "x": "%b"}' % (n, b"x" * dice.choice((4, 60, 99, 150, 3000))) for n in range(600)]
 

@@ -5,7 +5,9 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -40,6 +42,19 @@ async def main():
         print("gateway.api.responses" in late())
 asyncio.run(main())
 """
+
+
+@asynccontextmanager
+async def held_imports() -> AsyncIterator[threading.Event]:
+    """Hold what runs in threads of the loop, as imports do, until the event is set, or the block ends."""
+    imports = threading.Event()
+    threads = ThreadPoolExecutor(1)
+    asyncio.get_running_loop().set_default_executor(threads)  # whose end is that of the loop
+    threads.submit(imports.wait)
+    try:
+        yield imports
+    finally:
+        imports.set()
 
 
 def test_pages_that_nobody_asks_for_are_not_imported() -> None:
@@ -104,20 +119,16 @@ async def test_an_answer_that_is_held_open_ends_though_its_page_was_made_while_t
     """Its request was the first one, and the gateway began to leave meanwhile."""
     config = {"upstreams": [], "limits": {"drain": "10m"}}
     body = {"model": "demo", "input": "slow 600", "background": True, "stream": True}
-    async with LocalGateway(config) as made, aiohttp.ClientSession(made.base_url) as session:
-        imports = threading.Event()
-        with ThreadPoolExecutor(1) as threads:
-            asyncio.get_running_loop().set_default_executor(threads)  # which runs imports one after another
-            threads.submit(imports.wait)
-            first = asyncio.create_task(session.post("/context/v1/responses", json=body))
-            await until(lambda: made.gateway._pages._later._making is not None)
-            leaving = asyncio.create_task(made.gateway.drain())
-            await until(lambda: made.gateway._pages._leaves)
-            assert made.gateway._pages._later.made is None
-            imports.set()
-            await asyncio.wait_for(leaving, 120)
-            async with await first as stream:
-                assert stream.status == 200 and b"[DONE]" not in await asyncio.wait_for(stream.read(), 120)
+    async with LocalGateway(config) as made, aiohttp.ClientSession(made.base_url) as session, held_imports() as imports:
+        first = asyncio.create_task(session.post("/context/v1/responses", json=body))
+        await until(lambda: made.gateway._pages._later._making is not None)
+        leaving = asyncio.create_task(made.gateway.drain())
+        await until(lambda: made.gateway._pages._leaves)
+        assert made.gateway._pages._later.made is None
+        imports.set()
+        await asyncio.wait_for(leaving, 120)
+        async with await first as stream:
+            assert stream.status == 200 and b"[DONE]" not in await asyncio.wait_for(stream.read(), 120)
 
 
 async def test_a_gateway_that_ends_does_not_wait_for_pages() -> None:
