@@ -52,7 +52,10 @@ ROOMS = (
     ("telemetry", "sandbox", "contracts"),
     ("demo",),
 )
-LEAVES = {"clock", "errors", "json_values", "model_names", "standing", "strict_json", "trace_context", "turns", "units"}
+LEAVES = {
+    *("clock", "errors", "json_values", "model_names", "records"),
+    *("standing", "strict_json", "trace_context", "turns", "units"),
+}
 #: What a plugin may import of ours, besides what stands in its own folder.
 FOR_PLUGINS = {"plugin", "sandbox", "turns"}
 #: Arrows upward, each for its reason: processes of tests are forked from one that runs the command.

@@ -41,8 +41,7 @@ Dangers.
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 
@@ -73,6 +72,7 @@ from gateway.contracts.store import Json, StoreError
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.usage import Usage
 from gateway.errors import GatewayError
+from gateway.records import replace
 from gateway.runs.call_events import begins_on_record, opening
 from gateway.runs.live_run import ANSWERS, CALLS, EFFECTS, RECORDED, STOPPING
 from gateway.runs.live_run import PARKED as PARKED_MARK
@@ -208,7 +208,7 @@ class RunDriver:
             self._dropped, self._quiet = False, True
             answer = reader_of(self._exchange, usage=self._progress.usage, spoken=self._spoken, further=self._further)
             try:
-                with self._timed():
+                with self._progress.timed(model=self._exchange.body.get("model"), clock=self._parts.clock):
                     reply = await self._call(again=tries)
                     self._tell({ANSWERS: reply})
                     await answer.read(reply, self._tell)
@@ -233,12 +233,8 @@ class RunDriver:
         elif isinstance(found, Calls):
             await self._check_remembered()
             read, theirs = chain(self._messages, self._loop.messages), self._loop.client_tools
-            found = replace(found, calls=await doubted(found.calls, read, besides=theirs))
+            found = Calls(await doubted(found.calls, read, besides=theirs), found.beside)
         self._action = defused_end(self._loop.answered(answer.content, found, finish_reason=answer.reason))
-
-    def _timed(self) -> AbstractContextManager[None]:
-        progress, model = self._progress, self._exchange.body.get("model")
-        return progress.calls.timed(len(progress.rounds), model=model, usage=progress.usage, clock=self._parts.clock)
 
     async def _may_retry(self, error: GatewayError, n_said: int, tries: int) -> bool:
         """Return whether the model may be called again, after the pause that comes first."""

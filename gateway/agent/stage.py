@@ -1,7 +1,6 @@
 """The agent loops of one configuration, as their chains use them."""
 
 import logging
-from dataclasses import replace
 
 from gateway.agent.driver import RunDriver
 from gateway.agent.hidden_turns import HiddenTurns
@@ -15,6 +14,7 @@ from gateway.contracts.store import StoreError
 from gateway.dialects.chat_request import wants_text
 from gateway.dialects.usage import Usage
 from gateway.errors import GatewayError
+from gateway.records import replace
 
 log = logging.getLogger("gateway")
 

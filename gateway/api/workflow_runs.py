@@ -1,7 +1,7 @@
 """The beginning of workflow runs that are requested on their pages."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import orjson
 from aiohttp import web
@@ -18,6 +18,7 @@ from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identify
 from gateway.lanes.local import head_of
 from gateway.model.call import ModelCall
+from gateway.records import replace
 from gateway.runs.asking import RequestKey, fingerprint
 from gateway.runs.live_run import LiveRun
 

@@ -1,10 +1,10 @@
 """A run whose answer begins with the result of an earlier run of its conversation."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import TypeAlias
 
 from gateway.contracts.exchange import Emit, Exchange, Handler, Reply
+from gateway.records import replace
 
 #: Gives the text, once it is known.
 Brought: TypeAlias = Callable[[], Awaitable[str]]

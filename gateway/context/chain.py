@@ -6,12 +6,13 @@ skip`, and the stage had not called the next one yet. Then the request goes on w
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from gateway.contracts.exchange import Emit, Exchange, Handler, Reply, Stage
 from gateway.contracts.plugin import Clock, Counters
 from gateway.errors import GatewayError, contained
+from gateway.records import replace
 from gateway.tracing.tracer import Tracer
 
 log = logging.getLogger("gateway")

@@ -1,7 +1,7 @@
 """The explanation of a chat completion: its model request. No model is called; nothing is stored."""
 
 import asyncio
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 from gateway.context.chain import fold
 from gateway.context.lane import ContextLane
@@ -13,6 +13,7 @@ from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall
 from gateway.dialects.chat_request import client_tools, wants_text, whole_text
 from gateway.model.call import ModelCall
+from gateway.records import replace
 from gateway.tools.gate import RiskClaim
 from gateway.tools.judge import Judge
 from gateway.workflows.invocation import workflow_call_in

@@ -4,10 +4,10 @@ Its ids are drawn when the run begins, and stored with it. Whoever ends the run 
 run on; a process that parks it, or is killed, sends none. So all that happens in a run is in one trace, below one span.
 """
 
-from dataclasses import replace
 from time import time
 
 from gateway.contracts.exchange import Emit, Exchange, Handler, Reply
+from gateway.records import replace
 from gateway.runs.run_span import run_span
 from gateway.trace_context import CURRENT, RunTrace
 from gateway.tracing.tracer import Tracer, type_of

@@ -91,9 +91,9 @@ class Resume:
     narrows: Json | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: see gateway.records
 class Exchange:
-    """One context request on its way to the model; never mutated (`dataclasses.replace`).
+    """One context request on its way to the model; never mutated (`gateway.records.replace`).
 
     `body` is the chat completion request as the client sent it, or as a stage changed it. `notes` are texts for this
     request alone, which the prompt enhancer renders behind everything that can be cached.
@@ -195,7 +195,7 @@ class AnsweredBy(Protocol):
     def model(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: see gateway.records
 class Reply:
     """The answer as it arrives: `stream(emit)` emits it and returns at its end; it is called once at most.
 

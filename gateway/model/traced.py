@@ -1,10 +1,10 @@
 """Spans of model calls, in OpenTelemetry's names for GenAI. Nothing of what is said is in them."""
 
-from dataclasses import replace
 from typing import Final
 
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply
 from gateway.contracts.store import Json
+from gateway.records import replace
 from gateway.trace_context import CURRENT
 from gateway.tracing.tracer import Attribute, Span, Tracer
 from gateway.usage.tokens import tokens_of

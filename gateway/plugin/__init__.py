@@ -93,6 +93,7 @@ from gateway.dialects.chat_request import client_tools, last_user_text, wants_te
 from gateway.errors import GatewayError
 from gateway.http.hosts import allowed_host, plain_host
 from gateway.http.public_address import is_public
+from gateway.records import replace
 from gateway.units import positive_seconds
 from gateway.upstream.resolver import Resolver
 
@@ -199,6 +200,7 @@ __all__ = [
     "model_name",
     "plain_host",
     "positive_seconds",
+    "replace",
     "strict_json",
     "wants_text",
 ]

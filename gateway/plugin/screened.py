@@ -6,7 +6,7 @@ All of it is work in parts (`gateway.turns`): requests and answers may be long.
 import re
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import orjson
@@ -15,6 +15,7 @@ from gateway.contracts.exchange import Chunk, Emit, Pause, Reply
 from gateway.contracts.store import Json
 from gateway.dialects.beside import OPAQUE, Gathered
 from gateway.plugin.screen import PIECE_CHARS, TextFilter, fed
+from gateway.records import replace
 from gateway.turns import Work, at_once, in_turns
 
 #: Changes a text, or returns it as it is.

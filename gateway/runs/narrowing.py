@@ -6,7 +6,6 @@ finds it.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 import orjson
@@ -14,6 +13,7 @@ import orjson
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import Journal, StoredRun
 from gateway.contracts.store import Json
+from gateway.records import replace
 
 #: The fact of an event that holds a narrowing.
 NARROWS: Final = "narrows"

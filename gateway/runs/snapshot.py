@@ -1,7 +1,6 @@
 """The stored beginning of a run, for a restart: the client's request without anything secret."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final, Literal
 
 import orjson
@@ -11,6 +10,7 @@ from gateway.contracts.canonical import canonical
 from gateway.contracts.exchange import Exchange, Resume
 from gateway.contracts.journal import RunKind, StoredRun
 from gateway.contracts.store import Json
+from gateway.records import replace
 from gateway.trace_context import RunTrace, TraceContext
 
 #: A request of this size stays as it is when its run ends: to write it anew would cost more than it frees.

@@ -7,13 +7,12 @@ forms, accents or invisible characters, nor the escapes of JSON, nor the pieces 
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from gateway.plugin import Emit, Exchange, GatewayError, Handler, Host, Json, Plugin, Reply
+from gateway.plugin import Emit, Exchange, GatewayError, Handler, Host, Json, Plugin, Reply, replace
 from gateway.plugin.patterns import Patterns, RuleName, checked
 from gateway.plugin.screen import ALIKE, Finder, Rule, Screen, Span, screened
 from gateway.plugin.screened import Ended, changed_body, changed_calls, screened_reply

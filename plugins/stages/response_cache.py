@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal
 
 import orjson
@@ -28,6 +28,7 @@ from gateway.plugin import (
     Plugin,
     Reply,
     positive_seconds,
+    replace,
     wants_text,
 )
 

@@ -1,12 +1,11 @@
 """The answer of a model that no agent loop reads: unchanged, but without ids of approvals in its text."""
 
-from dataclasses import replace
-
 from gateway.agent.answer import Further, too_deep
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply
 from gateway.contracts.store import Json
 from gateway.dialects.beside import Gathered, TooDeepError, safe
 from gateway.dialects.imitation import Defuser
+from gateway.records import replace
 from gateway.runs.live_run import ANSWERS
 
 #: The client's own calls go on as they came.

@@ -4,7 +4,7 @@ The model of the request writes the summary, in one call without stages and tool
 stay as they are. The summary counts as a stranger's text: it may repeat what a stranger wrote.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -25,6 +25,7 @@ from gateway.dialects.responses.ids import response_id_of
 from gateway.dialects.responses.items import listed
 from gateway.dialects.responses.request import compaction_of
 from gateway.errors import GatewayError
+from gateway.records import replace
 from gateway.runs.asking import RequestKey
 from gateway.turns import aside
 

@@ -1,10 +1,8 @@
 """The stage `NAME`: adds a note for the model to every request."""
 
-from dataclasses import replace
-
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.plugin import Exchange, Handler, Host, Plugin, Reply, Stage
+from gateway.plugin import Exchange, Handler, Host, Plugin, Reply, Stage, replace
 
 
 class Config(BaseModel):

@@ -6,13 +6,12 @@ back where the model writes a placeholder.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from gateway.plugin import Exchange, Handler, Host, Plugin, Reply
+from gateway.plugin import Exchange, Handler, Host, Plugin, Reply, replace
 from gateway.plugin.patterns import Patterns, checked
 from gateway.plugin.screen import Rule, Screen, screened
 from gateway.plugin.screened import changed_body, changed_calls, screened_reply

@@ -1,0 +1,32 @@
+"""Copies of records with other values: those of `dataclasses.replace`."""
+
+import dataclasses
+
+import pytest
+
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange, Reply
+from gateway.records import replace
+
+CALLER = Caller("ada", "team", frozenset(("context",)))
+
+
+def test_a_copy_has_the_new_values_and_leaves_the_record() -> None:
+    record = Exchange(id="run_1", body={"model": "m"}, caller=CALLER, chain="default")
+    copy = replace(record, notes=("Be brief.",), dry=True)
+    assert copy == dataclasses.replace(record, notes=("Be brief.",), dry=True)
+    assert (record.notes, record.dry) == ((), False)
+    assert copy.body is record.body
+
+
+def test_a_copy_is_frozen_too() -> None:
+    copy = replace(Exchange(id="run_1", body={}, caller=CALLER, chain="default"), dry=True)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        copy.dry = False  # type: ignore[misc]
+
+
+def test_an_unknown_field_is_named() -> None:
+    async def release() -> None: ...
+
+    with pytest.raises(TypeError, match="Reply has no field 'caches'"):
+        replace(Reply(release, release), cache="hit", caches="miss")  # type: ignore[arg-type,call-arg]
