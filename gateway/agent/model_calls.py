@@ -3,8 +3,7 @@
 They are stored with the progress of the run, so they cost no write of their own. The newest ones are stored.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Final
 
@@ -38,26 +37,19 @@ class ModelCalls:
         self.by: AnsweredBy | None = None  # who answers the call under way, or answered the last one
         self._entries: list[Sequence[object]] = []
 
-    @contextmanager
-    def timed(self, round_: int, *, model: object, usage: Usage, clock: Clock) -> Iterator[None]:
-        """Add the call that is made inside. `round_` is the round that its answer may begin.
+    def timed(self, round_: int, *, model: object, usage: Usage, clock: Clock) -> "TimedCall":
+        """Return the context manager that adds the call made inside. `round_` is the round that its answer may begin.
 
         `model` is the requested one. It stands for that of the answer where neither the answer nor `by` names one.
         """
         usage.settle()
         self.by = None
-        started_s, began_s = clock.time(), clock.monotonic()
-        try:
-            yield
-        finally:
-            answered, prompt, completion = usage.told()
-            by = self.by
-            name = answered or (model if by is None else by.model)
-            shown = name[:MODEL_CHARS] if isinstance(name, str) else None
-            spent_s = round(clock.monotonic() - began_s, 3)
-            whose = (None, None) if by is None else (by.upstream, by.endpoint)
-            self._entries.append((round_, round(started_s, 3), spent_s, shown, prompt, completion, *whose))
-            del self._entries[:-MOST]
+        return TimedCall(self, round_, model, usage, clock)
+
+    def add(self, entry: Sequence[object]) -> None:
+        """Add the facts of one call, in the order of `_FIELDS`."""
+        self._entries.append(entry)
+        del self._entries[:-MOST]
 
     def finished(self, step: int) -> Json:
         """Return the event behind the answer of a model call: which upstream and model gave it, if one did."""
@@ -69,6 +61,31 @@ class ModelCalls:
 
     def restore(self, snapshot: Sequence[Sequence[object]]) -> None:
         self._entries = list(snapshot)
+
+
+class TimedCall:
+    """One call of the model: it begins with `with`, and is added behind it. A generator costs more."""
+
+    __slots__ = ("_began_s", "_calls", "_clock", "_model", "_round", "_started_s", "_usage")
+
+    def __init__(self, calls: ModelCalls, round_: int, model: object, usage: Usage, clock: Clock) -> None:
+        self._calls = calls
+        self._round = round_
+        self._model = model
+        self._usage = usage
+        self._clock = clock
+
+    def __enter__(self) -> None:
+        self._started_s, self._began_s = self._clock.time(), self._clock.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        answered, prompt, completion = self._usage.told()
+        by = self._calls.by
+        name = answered or (self._model if by is None else by.model)
+        shown = name[:MODEL_CHARS] if isinstance(name, str) else None
+        spent_s = round(self._clock.monotonic() - self._began_s, 3)
+        whose = (None, None) if by is None else (by.upstream, by.endpoint)
+        self._calls.add((self._round, round(self._started_s, 3), spent_s, shown, prompt, completion, *whose))
 
 
 def model_calls_of(progress: bytes) -> list[Json]:

@@ -11,13 +11,13 @@ import orjson
 from gateway.agent.budget import TimeBudget
 from gateway.agent.call_loop import CallLoop
 from gateway.agent.loop import Loop
-from gateway.agent.model_calls import ModelCalls
+from gateway.agent.model_calls import ModelCalls, TimedCall
 from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.approvals.texts import language_of, unknown_text
 from gateway.contracts.calls import CallOutcome, PlannedCall
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import Approval, RunState, StoredStep
-from gateway.contracts.plugin import Counters
+from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall, ToolSpec
@@ -85,6 +85,10 @@ class Progress:
     def tainted_besides(self, number: int | None) -> bool:
         """Return the same without the result of this step, which its own call has not read."""
         return self.read_tainted or bool(self.strangers - {number})
+
+    def timed(self, *, model: object, clock: Clock) -> TimedCall:
+        """Return the context manager that adds a call of the requested `model` to the calls."""
+        return self.calls.timed(len(self.rounds), model=model, usage=self.usage, clock=clock)
 
     def snapshot(self, loop: Loop | WorkflowLoop | CallLoop, budget: TimeBudget) -> Json:
         return {

@@ -8,9 +8,9 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from aiohttp import HttpVersion11, web
@@ -23,6 +23,7 @@ from gateway.context.headers import answerer, credential_header, forwarded
 from gateway.context.offers import NO_WISHES, Addresses, with_wishes
 from gateway.context.program_tasks import asked_task
 from gateway.context.steering import end_user, narrowed, no_such, steering_of
+from gateway.context.use import Use
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Chunk, Exchange, Handler, Reply
 from gateway.contracts.journal import StoredRun
@@ -34,6 +35,7 @@ from gateway.lanes.keys import Identity
 from gateway.lanes.local import Facade, note
 from gateway.limits.holds import end
 from gateway.limits.limiter import Limiter
+from gateway.records import replace
 from gateway.runs.asking import RequestKey
 from gateway.runs.live import LiveRuns
 from gateway.runs.live_run import LiveRun
@@ -91,28 +93,20 @@ class ContextLane:
             if not self._using:
                 await self.close()
 
-    @asynccontextmanager
-    async def in_use(self) -> AsyncIterator[None]:
-        """Hold the lane during one request."""
-        let_go = self.hold()
-        try:
-            yield
-        finally:
-            await let_go()
+    def in_use(self) -> Use:
+        """Return a use of the lane, which keeps its tools open from now until it ends."""
+        self._using += 1
+        return Use(self._used)
 
     def hold(self) -> Callable[[], Awaitable[None]]:
-        """Keep this lane's tools open until the returned function is called. Calling it twice counts once."""
-        held = True
-        self._using += 1
+        """Return the end of a use that begins now (`Equipment.hold`)."""
+        return self.in_use().end
 
-        async def let_go() -> None:
-            nonlocal held
-            was_held, held = held, False
-            self._using -= was_held
-            if was_held and self._retired and not self._using:
-                await self.close()
-
-        return let_go
+    async def _used(self) -> None:
+        """End one use: the last one of a retired lane closes its tools."""
+        self._using -= 1
+        if self._retired and not self._using:
+            await self.close()
 
     async def exchange(
         self,
@@ -233,18 +227,18 @@ class ContextLane:
         handler = handler if self.traced is None else self.traced(handler)
 
         async def handle(exchange: Exchange) -> Reply:
-            let_go = self.hold()
+            use = self.in_use()
             try:
                 reply = await handler(exchange)
             except BaseException:
-                await let_go()
+                await use.end()
                 raise
 
             async def release() -> None:
                 try:
                     await reply.release()
                 finally:
-                    await let_go()
+                    await use.end()
 
             return replace(reply, release=release)
 

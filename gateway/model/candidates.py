@@ -1,7 +1,7 @@
 """The models that may answer a request, in the order in which they are tried: one, or those of an alias. No I/O."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -120,15 +120,14 @@ class ModelTable:
                 "'GET /context/v1/models'.",
                 param="model",
             )
-        found = self.named(self.model or asked)
-        return replace(found, body=body)
+        return self.named(self.model or asked, body)
 
-    def named(self, name: str) -> Candidates:
-        """Return what a model or an alias stands for. Raises GatewayError (upstream_unavailable)."""
+    def named(self, name: str, body: Mapping[str, object] = MappingProxyType({})) -> Candidates:
+        """Return what a model or an alias of a request stands for. Raises GatewayError (upstream_unavailable)."""
         use = self.aliases.get(name)
         if use is None:
-            return Candidates(name, (Candidate(self.model, self.upstream_of(name)),))
-        return Candidates(name, [Candidate(model, self._used(model, upstream)) for model, upstream in use])
+            return Candidates(name, (Candidate(self.model, self.upstream_of(name)),), body)
+        return Candidates(name, [Candidate(model, self._used(model, upstream)) for model, upstream in use], body)
 
     def upstream_of(self, model: str) -> Upstream:
         """Return the upstream of a model by its name. Raises GatewayError (upstream_unavailable)."""
