@@ -22,7 +22,7 @@ class TimeBudget:
         self._timer: asyncio.TimerHandle | None = None
         self._expired: Callable[[], None] = _nothing
         self._paused_s: float | None = None
-        self._limit: asyncio.Timeout | None = None
+        self._limits: set[asyncio.Timeout] = set()  # of what runs `within`
 
     @property
     def left_s(self) -> float:
@@ -39,7 +39,7 @@ class TimeBudget:
     def start(self, expired: Callable[[], None]) -> None:
         """Start the timer: `expired` is called when the time is over."""
         self._expired = expired
-        self._timer = asyncio.get_running_loop().call_later(max(self.left_s, 0.0), expired)
+        self._timer = asyncio.get_running_loop().call_later(max(self.left_s, 0.0), self._end)
 
     def stop(self) -> None:
         """Stop the timer: `expired` is not called any more. Idempotent."""
@@ -62,21 +62,29 @@ class TimeBudget:
 
     async def within(self, work: Awaitable[T]) -> T:
         """Return the result of `work`. Raises the error of `expiry` when the time is over, and cancels `work`."""
+        # The timer that runs ends it: each call of the model would otherwise set a second one.
+        limit = asyncio.timeout(max(self.left_s, 0.0) if self._timer is None else None)
         try:
-            async with asyncio.timeout(max(self.left_s, 0.0)) as limit:
-                self._limit = limit
+            async with limit:
+                self._limits.add(limit)
                 return await work
         except TimeoutError:
             if not limit.expired():
                 raise
             raise self.expiry() from None
         finally:
-            self._limit = None
+            self._limits.discard(limit)
 
     def interrupt(self) -> None:
-        """End the await of `within` now, as if the time were over."""
-        if self._limit is not None and not self._limit.expired():
-            self._limit.reschedule(0.0)
+        """End each await of `within` now, as if the time were over."""
+        for limit in self._limits:
+            if not limit.expired():
+                limit.reschedule(0.0)
+
+    def _end(self) -> None:
+        self._timer = None
+        self.interrupt()
+        self._expired()
 
 
 def _nothing() -> None:

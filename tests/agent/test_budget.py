@@ -156,3 +156,28 @@ async def test_an_interruption_beside_the_end_is_harmless() -> None:
 
     with pytest.raises(GatewayError):
         await time.within(slow_to_end())
+
+
+async def test_one_timer_ends_all_work_that_is_under_way() -> None:
+    """Its end is told once."""
+    calls: list[str] = []
+    time = budget(0.01)
+    time.start(lambda: calls.append("over"))
+    ended = await asyncio.gather(*(time.within(asyncio.Event().wait()) for _ in range(3)), return_exceptions=True)
+    assert [getattr(error, "code", None) for error in ended] == ["agent_timeout"] * 3
+    assert calls == ["over"]
+
+
+async def test_a_persons_thinking_costs_work_under_way_nothing() -> None:
+    """It goes on beside the pause, and has its whole time behind it."""
+    later, clock = asyncio.Event(), ManualClock()
+    time = budget(0.02, clock=clock)
+    time.start(lambda: None)
+    work = asyncio.create_task(time.within(asyncio.Event().wait()))
+    await asyncio.sleep(0)
+    with time.paused():
+        budget(0.04).start(later.set)
+        await asyncio.wait_for(later.wait(), 120)
+        assert not work.done()
+    with pytest.raises(GatewayError):
+        await work
