@@ -24,6 +24,8 @@ FURTHER: Final = (
     ),
     *("engine", "deployment_id", "adapter_id", "adapters", "lora_id", "lora_request"),
 )
+#: So many names of models are looked up once. Clients may send any.
+_REMEMBERED: Final = 1000
 #: The models of an alias, each with the name of its upstream; None: the model finds it.
 Use: TypeAlias = Sequence[tuple[str, str | None]]
 
@@ -109,6 +111,7 @@ class ModelTable:
         self.aliases = aliases
         self._by_name = {upstream.name: upstream for upstream in upstreams}
         self._fixed = None if fixed is None else self._by_name.get(fixed)
+        self._found: dict[str, Sequence[Candidate]] = {}  # by what was asked for
 
     def of(self, body: Mapping[str, object]) -> Candidates:
         """Return what may answer a request. Raises GatewayError (invalid_field, upstream_unavailable)."""
@@ -124,10 +127,19 @@ class ModelTable:
 
     def named(self, name: str, body: Mapping[str, object] = MappingProxyType({})) -> Candidates:
         """Return what a model or an alias of a request stands for. Raises GatewayError (upstream_unavailable)."""
+        models = self._found.get(name)
+        if models is None:
+            models = self._models_of(name)
+            if len(self._found) >= _REMEMBERED:
+                self._found.clear()
+            self._found[name] = models
+        return Candidates(name, models, body)
+
+    def _models_of(self, name: str) -> Sequence[Candidate]:
         use = self.aliases.get(name)
         if use is None:
-            return Candidates(name, (Candidate(self.model, self.upstream_of(name)),), body)
-        return Candidates(name, [Candidate(model, self._used(model, upstream)) for model, upstream in use], body)
+            return (Candidate(self.model, self.upstream_of(name)),)
+        return [Candidate(model, self._used(model, upstream)) for model, upstream in use]
 
     def upstream_of(self, model: str) -> Upstream:
         """Return the upstream of a model by its name. Raises GatewayError (upstream_unavailable)."""

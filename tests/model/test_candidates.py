@@ -62,3 +62,15 @@ def test_without_upstreams_an_alias_has_nobody() -> None:
         with pytest.raises(GatewayError, match="'upstreams'") as failed:
             table.of({"model": model})
         assert failed.value.code == "upstream_unavailable"
+
+
+def test_any_number_of_names_is_looked_up() -> None:
+    """Also again: what an earlier name meant does not change what a later one means."""
+    table = ModelTable(UPSTREAMS)
+    names = [f"{kind}-{n}" for n in range(1500) for kind in ("claude", "llama")]
+    first = [table.of({"model": name}).upstream for name in names]
+    assert [table.of({"model": name}).upstream for name in names] == first
+    assert set(zip(first, (name.split("-")[0] for name in names), strict=True)) == {
+        ("two", "claude"),
+        ("three", "llama"),
+    }
