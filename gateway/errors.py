@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType, TracebackType
-from typing import Literal
+from typing import Final, Literal
 
 Source = Literal["client", "policy", "upstream", "gateway"]
 
@@ -163,12 +163,23 @@ class ExitError(Exception):
     """The error raised when a plugin tried to end the process (`sys.exit`), or raised another non-Exception."""
 
 
+#: What asyncio lets through its tasks.
+ENDING: Final = (SystemExit, KeyboardInterrupt)
+
+
+def survivable(error: BaseException, what: str) -> BaseException:
+    """Return the error of plugin code, or ExitError in place of one that would end the event loop and every request."""
+    if not isinstance(error, ENDING):
+        return error
+    ended = ExitError(f"{what} raised {type(error).__name__}: only the gateway ends its process")
+    ended.__cause__ = error
+    return ended
+
+
 class contained:  # noqa: N801  # reads as a statement: `with contained(...)`
-    """A guard around plugin code.
+    """A guard around plugin code, which raises errors as `survivable` returns them.
 
-    It raises ExitError in place of errors that would end the event loop and every request.
-
-    It is a class, because each request passes a dozen of these and a generator costs a microsecond more.
+    It is a class, because each request passes several of these and a generator costs a microsecond more.
     """
 
     __slots__ = ("_what",)
@@ -180,9 +191,8 @@ class contained:  # noqa: N801  # reads as a statement: `with contained(...)`
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if isinstance(error, SystemExit | KeyboardInterrupt):  # what asyncio lets through its tasks
-            said = f"{self._what} raised {type(error).__name__}: only the gateway ends its process"
-            raise ExitError(said) from error
+        if error is not None and (kept := survivable(error, self._what)) is not error:
+            raise kept
 
 
 def without_traceback(error: BaseException) -> BaseException:

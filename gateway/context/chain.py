@@ -11,7 +11,7 @@ from typing import Literal
 
 from gateway.contracts.exchange import Emit, Exchange, Handler, Reply, Stage
 from gateway.contracts.plugin import Clock, Counters
-from gateway.errors import GatewayError, contained
+from gateway.errors import ENDING, GatewayError, contained, survivable
 from gateway.records import replace
 from gateway.tracing.tracer import Tracer
 
@@ -75,18 +75,15 @@ def _around(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> 
 
         began = clock.monotonic()
         try:
-            with contained(f"the stage {link.name!r}"):
-                reply = await link.stage(exchange, call_next)
-                if passed is not None and reply.stream is passed.stream and reply.release is passed.release:
-                    return reply  # it is another stage's, which has its guards
-                return _contained(reply, link.name)
+            reply = await link.stage(exchange, call_next)
+            if passed is not None and reply.stream is passed.stream and reply.release is passed.release:
+                return reply  # it is another stage's, which has its guards
+            return _contained(reply, link.name)
         except BaseException as error:
             if passed is not None:  # the reply that it had is nobody's now
                 await passed.release()
-            if isinstance(error, GatewayError) or not isinstance(error, Exception):
-                raise
-            if called or link.on_error == "fail":
-                raise
+            if called or link.on_error == "fail" or not _is_its_own(error):
+                raise survivable(error, f"the stage {link.name!r}")  # noqa: B904  # it says where it is from
             log.exception("stage %r failed and is skipped (on_error: skip)", link.name)
             counters.count("stage_skips", stage=link.name)
             return await inner(exchange)
@@ -104,6 +101,11 @@ def _traced(stage: str, handler: Handler, tracer: Tracer) -> Handler:
             return await handler(exchange)
 
     return handle
+
+
+def _is_its_own(error: BaseException) -> bool:
+    """Return whether an error is a stage's failure, and neither an answer for the client nor a cancellation."""
+    return isinstance(error, (*ENDING, Exception)) and not isinstance(error, GatewayError)
 
 
 def _contained(reply: Reply, stage: str) -> Reply:
