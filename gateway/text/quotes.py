@@ -21,6 +21,9 @@ _CLOSING = {
     '"': re.compile('"'),
     "'": re.compile(r"(?<=\S)'(?![a-z0-9_])"),
 }
+#: Whatever is shown has one of these.
+_MARKS = (">", "~~~", *_CLOSING)
+_NOTHING = Spans(())
 _AROUND = " \t\r\n.。!?…"
 
 
@@ -31,6 +34,8 @@ def code_blocks(text: str) -> Spans:
 
 def shown_text(text: str) -> Spans:
     """Code blocks, inline code, quotes and quoted lines; but not a message that is one quotation as a whole."""
+    if not mentions(text, _MARKS):
+        return _NOTHING
     quoted = _QUOTED_LINE.finditer(text) if ">" in text else ()
     return Spans([*_blocks(text), *_quotes(text), *(line.span() for line in quoted)])
 

@@ -43,6 +43,10 @@ _REPLIES = 5
 _SENTENCE = re.compile(r".*?(?:[.!?](?=\s|\Z)|[。！？]|\Z)", re.DOTALL)
 _BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 
+#: The layers by the beginning of a rule; any other rule is a phrase.
+_LAYERS = {"explicit": "explicit", "keyword": "keyword", "normal": "none"}
+_NORMAL = Intent("normal", "normal")
+
 _AVAILABLE = "These tools can be called now, in the JSON format for tool calls:"
 _GO_ON = "Say so in a friendly way, and help without it as far as you can."
 
@@ -95,7 +99,7 @@ def recognise(
     folded = fold(text)
     index = name_index(tuple(NamedService(s.name, s.trigger_keywords, tuple(s.tools)) for s in services))
     hits = tuple(index.phrases.hits(folded.text))
-    code, shown = code_blocks(folded.text), shown_text(folded.text)
+    shown = shown_text(folded.text)
     found: list[Intent] = []
     refused: set[int] = set()
     called: list[tuple[int, int]] = []
@@ -105,15 +109,16 @@ def recognise(
         elif call.named or call.name.casefold() not in own:
             found.append(_explicit(call, folded, services))
             called.append((call.start, call.end))
-    excluded = Spans((hit.start, hit.end) for hit in phrase_set(tuple(exclude_keywords)).hits(folded.text))
-    covering = (excluded, code, Spans(called))
-    counting = [hit for hit in hits if not any(spans.cover(hit.start, hit.end) for spans in covering)]
-    named = {intent.service for intent in found}
-    usable = frozenset(i for i, s in enumerate(services) if s.running and i not in refused and s.name not in named)
-    keywords = _keywords(counting, index, usable, shown, folded, services)
-    found += [intent for intent, quoted in keywords if not quoted] or (
-        [intent for intent, _ in keywords[:1]] if not found else []
-    )
+    if hits:
+        excluded = phrase_set(tuple(exclude_keywords)).hits(folded.text)
+        covering = (Spans((hit.start, hit.end) for hit in excluded), code_blocks(folded.text), Spans(called))
+        counting = [hit for hit in hits if not any(spans.cover(hit.start, hit.end) for spans in covering)]
+        named = {intent.service for intent in found}
+        usable = frozenset(i for i, s in enumerate(services) if s.running and i not in refused and s.name not in named)
+        keywords = _keywords(counting, index, usable, shown, folded, services)
+        found += [intent for intent, quoted in keywords if not quoted] or (
+            [intent for intent, _ in keywords[:1]] if not found else []
+        )
     return _merged(found) if found else _request(text, folded, shown)
 
 
@@ -186,13 +191,12 @@ def _request(text: str, folded: Folded, shown: Spans) -> Intent:
     ask = wants_ask_before(folded.text, shown=shown)
     if ask is not None:
         return Intent("hitl", "hitl:ask_before", folded.span(*ask))
-    return Intent("normal", "normal")
+    return _NORMAL
 
 
 def layer(intent: Intent) -> str:
     """Return the layer that decided, as a label: explicit, keyword, phrase or none."""
-    how = intent.rule.partition(":")[0]
-    return {"explicit": "explicit", "keyword": "keyword", "normal": "none"}.get(how, "phrase")
+    return _LAYERS.get(intent.rule.partition(":")[0], "phrase")
 
 
 def describable(services: Sequence[Service], exchange: Exchange) -> Sequence[Service]:

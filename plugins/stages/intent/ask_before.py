@@ -5,7 +5,7 @@ Every expression is bounded in length, so the whole takes linear time.
 
 import re
 
-from gateway.plugin.text import Spans, is_refused
+from gateway.plugin.text import Spans, is_refused, mentions
 
 _ENGLISH = (
     r"(?<![a-z0-9_])(?:"
@@ -67,7 +67,7 @@ def wants_ask_before(text: str, *, shown: Spans) -> tuple[int, int] | None:
 
     None: there is none, or the text means the opposite.
     """
-    if not any(hint in text for hint in _HINTS):
+    if not mentions(text, _HINTS):
         return None
     for match in _ASK_BEFORE.finditer(text):
         # "Not without my consent" is the wish itself, "you may without" its opposite.
