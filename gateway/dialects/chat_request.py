@@ -1,12 +1,17 @@
 """Facts of a chat completion request that several parts use: its client's tools, wanted format and last message."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from gateway.text.phrases import TEXT_LIMIT
+
+_NO_TOOLS: Final[frozenset[str]] = frozenset()
 
 
 def client_tools(body: Mapping[str, object]) -> frozenset[str]:
     """Return the names of the tools that the client brought; whatever is no tool with a name counts as none."""
+    if "tools" not in body and "functions" not in body:
+        return _NO_TOOLS
     functions = [tool.get("function") for tool in _objects(body.get("tools"))] + [*_objects(body.get("functions"))]
     return frozenset(name for f in functions if isinstance(f, dict) and isinstance(name := f.get("name"), str))
 
