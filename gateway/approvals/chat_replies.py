@@ -54,7 +54,9 @@ def parse_reply(text: str) -> ChatDecision | None:
     Examples: `approve ap_x WORD`, `reject ap_x WORD ap_y WORD`, `reject ap_x: reason`, `批准 ap_x WORD`,
     `拒绝 ap_x：原因`.
     """
-    if len(text) > REPLY_CHARS or _INDENTED.match(text):
+    if len(text) > REPLY_CHARS or not ("_" in text or "＿" in text):  # each id has one
+        return None
+    if _INDENTED.match(text):
         return None
     text = text.strip()
     whole = _command(text)

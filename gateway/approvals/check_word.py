@@ -28,7 +28,6 @@ _SHOWN_IN_JSON = re.compile(
     % ((LETTERS + LETTERS.lower()).encode(), WORD_CHARS),
     re.IGNORECASE,
 )
-_MASKED = rb"_\g<id>(not shown to models)"
 
 
 def new_approval_id() -> str:
@@ -59,4 +58,8 @@ def is_word_of(word: str, expected: str) -> bool:
 
 def masked(content: bytes) -> bytes:
     """Return the JSON of a request with each approval's id cut short and the word behind it taken out."""
-    return _SHOWN_IN_JSON.sub(_MASKED, content)
+    return _SHOWN_IN_JSON.sub(_masked, content)
+
+
+def _masked(shown: re.Match[bytes]) -> bytes:
+    return b"_%b(not shown to models)" % shown["id"]
