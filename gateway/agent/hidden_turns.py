@@ -82,12 +82,16 @@ class HiddenTurns:
         self._clock = clock
         caller, conversation = run.caller, run.conversation
         self._whose = orjson.dumps([caller.tenant, caller.name])
-        self._mark_id = _key(self._whose, b"marks")  # all marks of texts are this turn
         self._named = None  # the key of the conversation
         if conversation is not None:
             self._named = conversation_key(tenant=caller.tenant, caller=caller.name, conversation=conversation)
         self._marked = run.dry
         self.told = Told()
+
+    @property
+    def _mark_id(self) -> str:
+        """Return the id of the one turn that all marks of texts are."""
+        return _key(self._whose, b"marks")
 
     async def conversation(self) -> list[Json]:
         """Return the client's messages, with the hidden messages of earlier turns around their answers."""
@@ -99,7 +103,8 @@ class HiddenTurns:
         marks = [] if self._named is None else [self._named]
         for own in keys.values():
             marks += (own.words, *own.texts)
-        marks += await self._keys_of_texts([{"content": text} for text in self._run.thoughts])
+        if self._run.thoughts:
+            marks += await self._keys_of_texts([{"content": text} for text in self._run.thoughts])
         if not marks:
             return messages
         asked = [*marks, *(key for own in keys.values() for key in (own.prefix, *own.own))]
@@ -111,7 +116,8 @@ class HiddenTurns:
             return messages
         if not known:
             return messages
-        marked = {key for key, turn in known.items() if turn.id in (key, self._mark_id)}
+        mark_id = self._mark_id
+        marked = {key for key, turn in known.items() if turn.id in (key, mark_id)}
         places = places_of(keys, {key: turn for key, turn in known.items() if key not in marked})
         if marked or any(turn.tainted for turns in places.values() for turn in turns):
             self._progress.read_tainted = True
@@ -142,8 +148,9 @@ class HiddenTurns:
             return
         messages = self.told.take_all(self._progress.said, tool_calls) if whole else self.told.take_ended()
         if keys := await self._keys_of_texts(messages):
-            turn = HiddenTurn(id=self._mark_id, run_id=self._run.id, start=0, end=0, tainted=True)
-            await self._write(turn, key=self._mark_id, own_keys=keys)
+            mark_id = self._mark_id
+            turn = HiddenTurn(id=mark_id, run_id=self._run.id, start=0, end=0, tainted=True)
+            await self._write(turn, key=mark_id, own_keys=keys)
 
     async def mark_calls(self, numbers: Collection[int], steps: Sequence[StoredStep]) -> None:
         """Mark calls that the client is shown, whose results strangers may have written.
@@ -255,6 +262,7 @@ class HiddenTurns:
 
         A thread makes the keys of many or long messages: a megabyte takes 5 ms.
         """
+        messages = _to_last_answer(messages)
         if _is_long(messages):
             return await asyncio.to_thread(self._keys_of, messages)
         return self._keys_of(messages)
@@ -270,20 +278,28 @@ class HiddenTurns:
         return keys_of(messages, tenant=run.caller.tenant, caller=run.caller.name, conversation=run.conversation)
 
 
+def _to_last_answer(messages: Sequence[Json]) -> Sequence[Json]:
+    """Return the messages without those behind the last answer, which no key depends on."""
+    end = len(messages)
+    while end and messages[end - 1].get("role") != "assistant":
+        end -= 1
+    return messages[:end]
+
+
 def _is_long(messages: Sequence[Json]) -> bool:
     """Return whether the keys of messages take so long that a thread makes them."""
     left: list[object] = [*messages[:THREAD_MESSAGES]]
     chars = 0
     while left and chars < THREAD_CHARS:
-        match left.pop():
-            case str(text):
-                chars += len(text)
-            case dict() as fields:
-                chars += _PART_CHARS
-                left += fields.values()
-            case list() | tuple() as entries:
-                chars += len(entries)
-                left += entries
+        value = left.pop()
+        if isinstance(value, str):
+            chars += len(value)
+        elif isinstance(value, dict):
+            chars += _PART_CHARS
+            left += value.values()
+        elif isinstance(value, list | tuple):
+            chars += len(value)
+            left += value
     return chars >= THREAD_CHARS or len(messages) >= THREAD_MESSAGES
 
 
