@@ -1,7 +1,6 @@
 """The way of a request into the context lane, which the pages of all dialects share: its caller, its body, its run."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -47,17 +46,23 @@ class Again(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entered:
-    """A request whose caller is known, with the configuration that answers it."""
+    """A request whose caller is known, with the configuration that answers it: `async with` lets go of it at its end.
+
+    Which upstream answers may change how the `caller` is recognised, not its tenant.
+    """
 
     lane: ContextLane
     core: ModelCall
     head: RequestHead
     identities: Mapping[bool, Identity]
+    caller: Caller
+    let_go: Callable[[], Awaitable[None]]
 
-    @property
-    def caller(self) -> Caller:
-        """Return the caller. Which upstream answers may change how it is recognised, not its tenant."""
-        return next(iter(self.identities.values())).caller
+    async def __aenter__(self) -> "Entered":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.let_go()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,16 +77,15 @@ class ContextRequests:
     identify: Identify
     admit: Callable[[], None]
 
-    @asynccontextmanager
-    async def entered(self, request: web.Request) -> AsyncIterator[Entered]:
+    def entered(self, request: web.Request) -> Entered:
         """Admit a request and recognise its caller, before anything of its body is read. Raises GatewayError."""
         self.admit()
         lane, core = self.current()
         head = head_of(request)
-        entered = Entered(lane=lane, core=core, head=head, identities=identities_of(head, core, self.identify))
-        async with lane.in_use():
-            note(request, key=entered.caller.name)
-            yield entered
+        identities = identities_of(head, core, self.identify)
+        caller = next(iter(identities.values())).caller
+        note(request, key=caller.name)
+        return Entered(lane=lane, core=core, head=head, identities=identities, caller=caller, let_go=lane.hold())
 
     async def content(self, request: web.Request, entered: Entered) -> bytes:
         """Return the body of a request. Raises GatewayError (request_too_large)."""
