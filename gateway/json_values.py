@@ -53,7 +53,7 @@ class ValueCounter:
 
 def holds_more(content: bytes, limit: int) -> bool:
     """Return whether the text has more values than `limit`. Counts no further than that."""
-    return at_once(more_values(content, limit))
+    return len(content) > limit and at_once(more_values(content, limit))
 
 
 def more_values(content: bytes, limit: int) -> Work[bool]:

@@ -30,6 +30,8 @@ def check_type(request: web.Request) -> None:
     leave the type out: a browser names the origin with every body (fetch.spec.whatwg.org, "append a request
     Origin").
     """
+    if request.headers.get("Content-Type") == "application/json":  # as nearly all have it
+        return
     if not request.can_read_body or ("Content-Type" not in request.headers and "Origin" not in request.headers):
         return
     kind = request.content_type.lower()
@@ -49,15 +51,14 @@ async def content_of(request: web.Request, caller: Caller, *, limit_bytes: int, 
     supported or does not match the header.
     """
     del caller  # who reads a body must have asked for a key before
-    packed = _is_gzip(request)
+    inflater = zlib.decompressobj(_GZIP_BITS) if _is_gzip(request) else None
     if isinstance(request.transport, Facade):
         request.transport.invite()
     content = bytearray()
     sent_bytes = 0  # packed ones may hold nothing, without end
-    inflater = zlib.decompressobj(_GZIP_BITS)
-    async for piece in request.content.iter_any():
+    while piece := await request.content.readany():
         sent_bytes += len(piece)
-        if packed:
+        if inflater is not None:
             await _unpack(piece, inflater, content, limit_bytes=limit_bytes)
         else:
             content += piece
@@ -65,14 +66,16 @@ async def content_of(request: web.Request, caller: Caller, *, limit_bytes: int, 
             raise GatewayError(
                 "request_too_large", f"The request body is larger than {limit_name} ({limit_bytes} bytes)."
             )
-    if packed and not inflater.eof:
+    if inflater is not None and not inflater.eof:
         raise _no_gzip()
     return bytes(content)
 
 
 def _is_gzip(request: web.Request) -> bool:
     """Return whether the body is packed. Raises GatewayError (unsupported_media_type)."""
-    named = ",".join(request.headers.getall("Content-Encoding", ())).lower()
+    if "Content-Encoding" not in request.headers:
+        return False
+    named = ",".join(request.headers.getall("Content-Encoding")).lower()
     codings = [coding for one in named.split(",") if (coding := one.strip()) not in ("", "identity")]
     if codings not in ([], ["gzip"], ["x-gzip"]):
         raise GatewayError(
@@ -113,7 +116,7 @@ def _no_gzip() -> GatewayError:
 
 async def check_values(content: bytes, *, limit: int) -> None:
     """Check the number of JSON values in a body, in turns. Raises GatewayError (request_too_large)."""
-    if await in_turns(more_values(content, limit)):
+    if len(content) > limit and await in_turns(more_values(content, limit)):
         raise GatewayError(
             "request_too_large",
             f"The request body holds more JSON values than limits.context_values ({limit}): send fewer messages, "
