@@ -36,8 +36,9 @@ def chat_request(content: bytes, *, needs_model: bool) -> Json:
     """
     body = json_object(content)
     _check_messages(body.get("messages"))
-    for name in _FIELDS.keys() & body.keys():
-        _check_field(name, body[name])
+    for name, value in body.items():
+        if value is not None and name in _FIELDS:
+            _check_field(name, value)
     if needs_model and not body.get("model"):
         text = "'model' is missing: name one of 'GET /context/v1/models', or set 'context.model' in gateway.yaml."
         raise GatewayError("missing_field", text, param="model")

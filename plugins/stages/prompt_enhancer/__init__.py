@@ -268,7 +268,7 @@ def _text_of(message: Json) -> str:
 
 def _clashes(body: Json, tools: Sequence[ToolText]) -> frozenset[str]:
     """Return the names of our tools that the client gives to tools of its own: the client's win."""
-    return client_tools(body) & {tool.name for tool in tools}
+    return client_tools(body).intersection(tool.name for tool in tools)
 
 
 def _joined(texts: Iterable[str | None]) -> str:

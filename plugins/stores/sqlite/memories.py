@@ -136,9 +136,9 @@ class SqliteMemories(SqliteWork):
         self, text: str, *, tenant: str, owner: str, conversation: str | None, limit: int
     ) -> Sequence[Recalled]:
         text, whose = text[:COMPARED_CHARS], (tenant, owner, conversation)
-        look = partial(sql.recall, text=text, tenant=tenant, owner=owner, conversation=conversation, limit=limit)
 
         async def read() -> Sequence[Recalled]:
+            look = partial(sql.recall, text=text, tenant=tenant, owner=owner, conversation=conversation, limit=limit)
             return [Recalled(MEMORIES.fact(row), share) for row, share in await self._read(look)]
 
         return await self._memories.get((*whose, text, limit), read, nothing=whose)
