@@ -1,7 +1,7 @@
 """The way of a request into the context lane, which the pages of all dialects share: its caller, its body, its run."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -25,6 +25,7 @@ from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identify, Identity
 from gateway.lanes.local import head_of, note
 from gateway.model.call import ModelCall
+from gateway.records import replace
 from gateway.runs.asking import RequestKey, fingerprint
 from gateway.runs.live_run import LiveRun
 from gateway.strict_json import RepeatedKeyError, check_keys

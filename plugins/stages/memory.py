@@ -10,7 +10,7 @@ import base64
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -27,6 +27,7 @@ from gateway.plugin import (
     Reply,
     last_user_text,
     memory_owner,
+    replace,
 )
 from gateway.plugin.text import words_of
 

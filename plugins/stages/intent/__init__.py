@@ -11,9 +11,9 @@ All tools and services that one message names are offered. Answers to pending ap
 runs.
 """
 
+import dataclasses
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -29,6 +29,7 @@ from gateway.plugin import (
     client_tools,
     last_user_text,
     model_name,
+    replace,
 )
 from gateway.plugin.text import Folded, Hit, Spans, code_blocks, fold, memory_request, shown_text
 
@@ -126,7 +127,7 @@ def _merged(found: Sequence[Intent]) -> Intent:
     """Merge the intents: the first, with the tools of all and the replies about missing tools."""
     tools = tuple(dict.fromkeys(tool for intent in found for tool in intent.tools))
     replies = [*dict.fromkeys(intent.reply for intent in found if intent.reply is not None)]
-    return replace(found[0], tools=tools, reply="\n".join(replies[:_REPLIES]) or None)
+    return dataclasses.replace(found[0], tools=tools, reply="\n".join(replies[:_REPLIES]) or None)
 
 
 def _explicit(call: Call, folded: Folded, services: Sequence[Service]) -> Intent:
@@ -212,7 +213,9 @@ def describable(services: Sequence[Service], exchange: Exchange) -> Sequence[Ser
         return exchange.allows(name) and model_name(name) not in theirs
 
     return [
-        replace(service, tools={t: line for t, line in service.tools.items() if is_described(f"{service.name}.{t}")})
+        dataclasses.replace(
+            service, tools={t: line for t, line in service.tools.items() if is_described(f"{service.name}.{t}")}
+        )
         for service in services
         if service.name not in exchange.services
     ]

@@ -8,7 +8,7 @@ Rule 3: the client's body is copied, never changed.
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 from cachetools import LRUCache, TTLCache
@@ -27,6 +27,7 @@ from gateway.plugin import (
     ToolSpec,
     client_tools,
     positive_seconds,
+    replace,
     wants_text,
 )
 
