@@ -9,6 +9,7 @@ Rule 3: a recognised task has fewer rights, never more. So a user's message that
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from gateway.dialects.meaning import content_text
@@ -22,6 +23,9 @@ _NAME = re.compile(f"[A-Za-z0-9_-]{{1,{_NAME_CHARS}}}")
 _HEAD_CHARS, _TAIL_CHARS, _QUOTE_CHARS = 600, 400, 16_000
 #: An instruction that ends a conversation is not longer.
 _LAST_CHARS: Final = 2_000
+#: System messages that are looked at once, the last used ones: programs send the same with each request.
+_KEPT: Final = 64
+_KEPT_CHARS: Final = 8_000
 
 _I = re.IGNORECASE
 
@@ -119,7 +123,8 @@ def task_of(messages: Sequence[Mapping[str, object]]) -> str | None:
     told = [content_text(m.get("content")).lstrip() for m in messages if m.get("role") in ("system", "developer")]
     text, alone = content_text(said[-1].get("content")).strip(), len(said) == 1
     for persona in told:
-        if (task := _first(_PERSONAS, persona)) is not None or (task := _title(persona)) is not None:
+        look = _known_persona if len(persona) <= _KEPT_CHARS else _persona
+        if (task := look(persona)) is not None:
             return task
     if (task := _first(_OPENINGS, text)) is not None:
         return task
@@ -130,6 +135,16 @@ def task_of(messages: Sequence[Mapping[str, object]]) -> str | None:
     if (alone or len(text) <= _LAST_CHARS) and (task := _title(text)) is not None:
         return task
     return "about_chat" if alone and _asks_about_a_quoted_chat(text) else None
+
+
+def _persona(text: str) -> str | None:
+    """Return the task that a system message is for, if it is for nothing else."""
+    return _first(_PERSONAS, text) or _title(text)
+
+
+@lru_cache(maxsize=_KEPT)
+def _known_persona(text: str) -> str | None:
+    return _persona(text)
 
 
 def _first(known: re.Pattern[str], text: str) -> str | None:
