@@ -262,10 +262,12 @@ class HiddenTurns:
 
         A thread makes the keys of many or long messages: a megabyte takes 5 ms.
         """
-        messages = _to_last_answer(messages)
-        if _is_long(messages):
-            return await asyncio.to_thread(self._keys_of, messages)
-        return self._keys_of(messages)
+        answered = _to_last_answer(messages)
+        if not answered:
+            return {}
+        if _is_long(answered):
+            return await asyncio.to_thread(self._keys_of, answered)
+        return self._keys_of(answered)
 
     async def _keys_of_texts(self, messages: Sequence[Json]) -> list[str]:
         """Return the keys of the texts of answers, each once; of long ones by a thread, as above."""
