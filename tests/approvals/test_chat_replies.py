@@ -47,6 +47,14 @@ def test_every_command_is_understood(verb: str, ids: list[str]) -> None:
     assert reply.approve == (verb in ("approve", "批准", "同意", "Approve:"))
 
 
+@given(st.sampled_from(["approve", "reject", "批准", "拒绝"]), IDS, st.sets(st.integers(0, 36)))
+def test_keyboards_may_type_any_character_wide(verb: str, approval_id: str, wide: set[int]) -> None:
+    """As those of Chinese, Japanese and Korean do, also the underscore of an id."""
+    plain = f"{verb} {approval_id}"
+    typed = "".join(chr(ord(c) + 0xFEE0) if i in wide and "!" <= c <= "~" else c for i, c in enumerate(plain))
+    assert parse_reply(typed) == parse_reply(plain) is not None
+
+
 @given(st.text(max_size=50), st.text(max_size=50), st.sampled_from(["approve", "reject", "批准", "拒绝"]))
 def test_anything_else_around_a_command_makes_it_text(before: str, after: str, verb: str) -> None:
     """A command within something else is not one; only a rejection may go on, behind a colon."""

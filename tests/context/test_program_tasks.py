@@ -50,6 +50,17 @@ def test_words_of_a_tool_or_a_model_make_no_request_a_task(case: Json) -> None:
     assert task_of(said) is None and task_of([*said, {"role": "user", "content": "Now deploy it."}]) is None
 
 
+@pytest.mark.parametrize("tools", [1, 100, 1000])
+def test_a_long_system_message_is_known_each_time(tools: int) -> None:
+    """However many tools it lists, and again with the next request."""
+    told = f"Available Tools: [{'{get_weather: the weather}' * tools}]\nYour task is to choose and return"
+    messages = [{"role": "system", "content": told}, {"role": "user", "content": "Query: Hi"}]
+    expected = "function_calling" if len(told) < 20_000 else None
+    assert [task_of(messages) for _ in range(3)] == [expected] * 3
+    person = [{"role": "system", "content": "You are a poet."}, messages[1]]
+    assert [task_of(person) for _ in range(3)] == [None] * 3
+
+
 def test_a_header_says_it_too() -> None:
     """Whatever the words are; `none` says that it is a user's own. Other values are refused."""
     title, plain = TASKS[0]["messages"], [{"role": "user", "content": "Hi"}]

@@ -1,5 +1,6 @@
 """The body of a request is one JSON object, which can be written again."""
 
+import orjson
 import pytest
 
 from gateway.dialects.json_object import json_object
@@ -8,6 +9,16 @@ from gateway.errors import GatewayError
 
 def test_an_object() -> None:
     assert json_object(b'{"a": [1, 2.5, null, "\xc3\xa4"]}') == {"a": [1, 2.5, None, "ä"]}
+
+
+@pytest.mark.parametrize(("opens", "closes"), [(b"[", b"]"), (b'{"a":', b"}")])
+def test_an_object_is_as_deep_as_it_can_be_written(opens: bytes, closes: bytes) -> None:
+    """Deeper ones are refused; many values beside each other are not deep."""
+    body = json_object(b'{"x":' + opens * 253 + b"1" + closes * 253 + b"}")
+    assert orjson.loads(orjson.dumps(body)) == body
+    with pytest.raises(GatewayError, match="nested too deeply"):
+        json_object(b'{"x":' + opens * 254 + b"1" + closes * 254 + b"}")
+    assert len(json_object(b'{"x":[' + b"[],{}," * 500 + b"1]}")["x"]) == 1001
 
 
 @pytest.mark.parametrize(
