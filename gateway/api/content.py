@@ -56,7 +56,8 @@ async def content_of(request: web.Request, caller: Caller, *, limit_bytes: int, 
         request.transport.invite()
     content = bytearray()
     sent_bytes = 0  # packed ones may hold nothing, without end
-    while piece := await request.content.readany():
+    while not request.content.at_eof():
+        piece = await request.content.readany()
         sent_bytes += len(piece)
         if inflater is not None:
             await _unpack(piece, inflater, content, limit_bytes=limit_bytes)
