@@ -45,11 +45,12 @@ class Again(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Entered:
     """A request whose caller is known, with the configuration that answers it: `async with` lets go of it at its end.
 
-    Which upstream answers may change how the `caller` is recognised, not its tenant.
+    It is not changed after it is made. Which upstream answers may change how the `caller` is recognised, not its
+    tenant.
     """
 
     lane: ContextLane

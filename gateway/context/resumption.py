@@ -42,9 +42,9 @@ TELLS_S = 12.0
 Recording: TypeAlias = Callable[[StoredRun], Awaitable[Callable[[LiveRun], None] | None]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RepeatedRequest:
-    """A request that contains a decision, or repeats one that has a stored run."""
+    """A request that may contain a decision, or repeat one that has a stored run. It is not changed."""
 
     body: Json
     request_key: RequestKey

@@ -9,9 +9,9 @@ from gateway.contracts.exchange import Exchange
 from gateway.errors import GatewayError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RequestKey:
-    """The facts that make two requests the same, and whether the client repeats one."""
+    """The facts that make two requests the same, and whether the client repeats one. It is not changed."""
 
     fingerprint: str
     idempotency_key: tuple[str, str, str] | None  # with tenant and caller

@@ -29,9 +29,12 @@ _NARROW = {0x3000: " "} | {code: chr(code - 0xFEE0) for code in range(0xFF01, 0x
 _TYPED_APOSTROPHE = re.compile("(?<=[a-z])’(?=[a-z])")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Folded:
-    """Text under NFKC and casefold, without invisible characters; character i comes from `starts[i]:ends[i]`."""
+    """Text under NFKC and casefold, without invisible characters; character i comes from `starts[i]:ends[i]`.
+
+    It is not changed after it is made.
+    """
 
     text: str
     starts: Sequence[int]

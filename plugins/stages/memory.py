@@ -56,9 +56,12 @@ class Config(BaseModel):
     max_note_chars: int = Field(default=4000, ge=200, description="Room for memories in a prompt, in characters.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Whose:
-    """The owner of the memories that a request sees, with those of one conversation if it is not None."""
+    """The owner of the memories that a request sees, with those of one conversation if it is not None.
+
+    It is not changed after it is made.
+    """
 
     tenant: str
     owner: str

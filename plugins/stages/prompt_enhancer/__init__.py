@@ -78,9 +78,12 @@ class Part:
     made_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Fitted:
-    """A prompt as it goes out, with the names of the tools that are shortened or missing because of its size."""
+    """A prompt as it goes out, with the names of the tools that are shortened or missing because of its size.
+
+    It is not changed after it is made.
+    """
 
     text: str
     size_bytes: int
