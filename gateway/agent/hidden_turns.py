@@ -53,11 +53,12 @@ _HIDDEN_ROLES = frozenset(("system", "developer"))
 _IDS_LIMIT: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Keys:
-    """The keys that recognise one answer of a conversation. `place` is None in a conversation without a name.
+    """The keys that recognise one answer of a conversation. They are not changed after they are made.
 
-    `words` and `texts` only find whether strangers had a part in such an answer.
+    `place` is None in a conversation without a name. `words` and `texts` only find whether strangers had a part in
+    such an answer.
     """
 
     calls: tuple[str, ...]

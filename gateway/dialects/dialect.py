@@ -81,9 +81,9 @@ class Wishes:
     results: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Asked:
-    """A request of a client, parsed.
+    """A request of a client, parsed. It is not changed after it is made.
 
     `text` is the last message if it is a person's and nothing but text: it may decide approvals or start a workflow.
     `decisions` are those that the dialect itself carries, in fields made for them; they count instead of `text`.

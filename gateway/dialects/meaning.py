@@ -34,11 +34,12 @@ _SHOWN: Final = (('<details type="reasoning"', "</details>"), ('<details type="t
 _ROLES: Final[Mapping[object, bytes]] = {"user": b"u", "assistant": b"a", "tool": b"t", "function": b"t"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Meaning:
-    """`role` is one letter; `text` is without white space; `calls` are names and arguments, b"" for none.
+    """The meaning of a message, which is not changed after it is made.
 
-    `ids` are those of the calls, also of calls in text, that nobody else can have given to a call.
+    `role` is one letter; `text` is without white space; `calls` are names and arguments, b"" for none. `ids` are those
+    of the calls, also of calls in text, that nobody else can have given to a call.
     """
 
     role: bytes

@@ -35,7 +35,7 @@ _OF_CALL: Final = ("type", "server_label", "name", "arguments", "output", "error
 _FILES: Final = "The output is in the next message."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ResponseAsked(Asked):
     """A request for a response, with what its answer needs of it.
 
