@@ -153,6 +153,10 @@ class ChunkedBody:
                 start += 2
                 self._at = _FROM_LINE
             else:
+                if self._at == _FROM_LINE:
+                    start, lines = self._whole_chunks(data, start, lines, payload)
+                    if start == end or lines == CHUNKS_AT_ONCE:
+                        break
                 lines += 1
                 after = self._line(data, start) if self._at == _FROM_LINE else self._last(data, start)
                 if after < 0:
@@ -162,6 +166,18 @@ class ChunkedBody:
                     break
         self.waiting = lines > MANY_CHUNKS and not self.done
         return self._passed(data, start, payload)
+
+    def _whole_chunks(self, data: bytes, start: int, lines: int, payload: list[bytes]) -> tuple[int, int]:
+        """Read the chunks from `start` on that are here whole; return the offset behind them, and all lines so far."""
+        while lines < CHUNKS_AT_ONCE and (line := _SIZE_LINE.match(data, start)) is not None:
+            begin = line.end()
+            end = begin + int(line[1], 16)
+            if end == begin or begin - start > LINE_LIMIT_BYTES or not data.startswith(b"\r\n", end):
+                break
+            if self._payload_only:
+                payload.append(data[begin:end])
+            start, lines = end + 2, lines + 1
+        return start, lines
 
     def _passed(self, data: bytes, start: int, payload: list[bytes]) -> bytes:
         """Split what was looked at into the part to forward and the part to hold."""
