@@ -12,6 +12,7 @@ _END = re.compile(rb"\n\n|\r\n\r\n|\r\r|\n\r\n|\r\n\n")
 _LINE = re.compile(rb"\r\n|\n|\r")
 #: The beginning of an event that what comes next is added to, so that whole events are found in the quicker way.
 _SHORT_BYTES = 2048
+_CR = ord("\r")
 
 
 class EventError(ValueError):
@@ -19,37 +20,37 @@ class EventError(ValueError):
 
 
 class EventReader:
-    """Reads an event stream. Linear in what it is fed; holds at most one unfinished event."""
+    """Reads an event stream. Linear in what it is fed; `held` is at most one unfinished event."""
 
-    __slots__ = ("_begun", "_held", "_searched")
+    __slots__ = ("_begun", "_searched", "held")
 
     def __init__(self) -> None:
-        self._held = bytearray()
-        self._searched = 0  # up to here there is no end in `_held`
+        self.held = bytearray()
+        self._searched = 0  # up to here there is no end in `held`
         self._begun = False
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the data of each event that is whole by now. Raises EventError."""
-        if self._held and len(self._held) <= _SHORT_BYTES:
-            data = bytes(self._held) + data
-            self._held.clear()
+        if self.held and len(self.held) <= _SHORT_BYTES:
+            data = bytes(self.held) + data
+            self.held.clear()
             self._searched = 0
         if not self._begun:
             if len(data) < 3 and b"\xef\xbb\xbf".startswith(data):
-                self._held += data
+                self.held += data
                 return []
             self._begun = True
             data = data.removeprefix(b"\xef\xbb\xbf")
-        if not self._held and data.startswith(b"data: ") and (end := data.rfind(b"\n\n")) > 0:
+        if not self.held and data.startswith(b"data: ") and (end := data.rfind(b"\n\n")) > 0:
             whole = data if end == len(data) - 2 else data[: end + 2]
-            if b"\r" not in whole:
+            if _CR not in whole:
                 events = whole[6:-2].split(b"\n\ndata: ")
                 if whole.count(b"\n") == 2 * len(events):  # nothing but events of one line
                     return events if whole is data else events + self._events(data[end + 2 :])
         return self._events(data)
 
     def _events(self, data: bytes) -> list[bytes]:
-        held = self._held
+        held = self.held
         held += data
         events: list[bytes] = []
         start = 0

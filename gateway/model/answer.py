@@ -35,20 +35,22 @@ _ABOUT_CHOICE = frozenset(("index", "delta", "finish_reason", "logprobs"))
 
 async def stream(call: UpstreamCall, target: Target, emit: Emit) -> None:
     """Emit the chunks of one answer. Raises GatewayError if it breaks off."""
-    feed, finished, empty = EventReader().feed, False, True
-    texts = TextEvents(_text_in)
+    events, texts = EventReader(), TextEvents(_text_in)
+    finished, empty = False, True
 
     def take(piece: bytes) -> Pause | None:
         nonlocal finished, empty
+        if not events.held and (text := texts.text_of(piece, framed=True)) is not None:
+            return emit(text)  # a piece is mostly one event
         pause = None
-        for data in feed(piece):
+        for data in events.feed(piece):
+            if (text := texts.text_of(data)) is not None:
+                pause = emit(text) or pause
+                continue
             if data == _DONE:
                 finished = not empty
                 call.leave(within_s=END_S)
                 return pause
-            if (text := texts.text_of(data)) is not None:
-                pause = emit(text) or pause
-                continue
             chunk = _chunk(data, target)
             if (text := _text_of(chunk)) is not None:
                 empty = False

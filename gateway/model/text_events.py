@@ -1,12 +1,13 @@
 """The text of events that differ from each other only in their text, as nearly all do, without parsing each. No I/O.
 
-Two events in a row that are alike around their text show its place. The parser proves it once, with another text in
-that place. A text with escapes is parsed alone. An event that differs elsewhere is parsed whole.
+The first event shows the place of its text, and later two in a row that are alike around theirs. The parser proves it
+once, with another text in that place. A text with escapes is parsed alone. An event that differs elsewhere is parsed
+whole.
 """
 
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 import orjson
 
@@ -16,27 +17,35 @@ _KEY = re.compile(rb'"content":\s?"([^"\\]*+(?:\\.[^"\\]*+)*+)')
 _PROBE: Final = "x"
 #: So many events that are not alike, and the answer is no longer looked at.
 _TRIES: Final = 16
+#: What is in front of a text and behind it, and the lengths of both.
+_Place: TypeAlias = tuple[bytes | tuple[()], bytes, int, int]
+#: Nothing begins with one of no texts.
+_NOWHERE: Final[_Place] = ((), b"", 0, 0)
 
 
 class TextEvents:
     """The events of one answer. `parse` returns the text of an event with nothing else, else None."""
 
-    __slots__ = ("_around", "_behind", "_parse", "_seen", "_start", "_tries", "_width")
+    __slots__ = ("_around", "_bare", "_framed", "_parse", "_seen", "_tries")
 
     def __init__(self, parse: Callable[[bytes], str | None]) -> None:
         self._parse = parse
-        self._start = self._behind = b""
-        self._width = 0  # of what is around a text; 0: it is not known yet
-        self._around = self._seen = b"", b""
+        self._around = b"", b""
+        self._bare = self._framed = _NOWHERE
+        self._seen: tuple[bytes, bytes] | None = None
         self._tries = _TRIES
 
-    def text_of(self, data: bytes) -> str | None:
-        """Return the result of `parse` without parsing, or None if the event must be parsed."""
-        if not self._width or len(data) < self._width:
+    def text_of(self, data: bytes, *, framed: bool = False) -> str | None:
+        """Return the result of `parse` without parsing, or None if the event must be parsed.
+
+        `framed`: the data is that of a stream, `data: ` in front and an empty line behind. Several events are None.
+        """
+        start, behind, begins, ends = self._framed if framed else self._bare
+        if not (data.startswith(start) and data.endswith(behind)):
             return None
-        if not (data.startswith(self._start) and data.endswith(self._behind)):
-            return None
-        written = data[len(self._start) : len(data) - len(self._behind)]
+        written = data[begins:-ends]
+        if not written:  # also where the end of `start` is the beginning of `behind`
+            return "" if len(data) == begins + ends else None
         try:
             text = written.decode()
             if text.isprintable() and '"' not in text and "\\" not in text:
@@ -47,16 +56,21 @@ class TextEvents:
 
     def learn(self, data: bytes, text: str) -> None:
         """Learn from an event that was parsed, and its text."""
-        if not self._tries or (key := _KEY.search(data)) is None:
+        if not self._tries or text == _PROBE or (key := _KEY.search(data)) is None:  # itself, a probe proves nothing
             return
         around = data[: key.start(1)], data[key.end(1) :]
         if around == self._around or _unescaped(key[1]) != text:  # known, or another one's content
             return
         self._tries -= 1
-        if around == self._seen and self._parse(_PROBE.encode().join(around)) == _PROBE:
-            self._start, self._behind = self._around = around
-            self._width, self._tries = sum(map(len, around)), _TRIES
+        if self._seen in (None, around) and self._parse(_PROBE.encode().join(around)) == _PROBE:
+            self._around, self._tries = around, _TRIES
+            self._bare = _place(*around)
+            self._framed = _NOWHERE if b"\n" in data else _place(b"data: " + around[0], around[1] + b"\n\n")
         self._seen = around
+
+
+def _place(start: bytes, behind: bytes) -> _Place:
+    return start, behind, len(start), len(behind)
 
 
 def _unescaped(written: bytes) -> str | None:

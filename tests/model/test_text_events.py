@@ -46,15 +46,29 @@ def written(text: str, **about: Any) -> bytes:
 
 
 @pytest.mark.parametrize("separators", [(", ", ": "), (",", ":")])
-def test_alike_events_are_parsed_twice(separators: tuple[str, str]) -> None:
-    """Two of them and the proof; then none, in both spellings of JSON."""
+def test_of_alike_events_one_is_parsed(separators: tuple[str, str]) -> None:
+    """The first of them, and the proof; then none, in both spellings of JSON."""
     words = ["It", " is", " ", "", "é你好", " x"] * 20
     events = [
         json.dumps({"id": "a", "delta": {"content": w}}, ensure_ascii=False, separators=separators) for w in words
     ]
     texts, parses = read([event.encode() for event in events])
     assert texts == words
-    assert parses == 3
+    assert parses == 2
+
+
+def test_behind_another_beginning_two_alike_events_are_parsed() -> None:
+    """The first event shows a place that none of the others has, so two of those show theirs."""
+    texts, parses = read([written("a", id="first"), *[written("b")] * 20])
+    assert texts == ["a", *["b"] * 20]
+    assert parses == 5
+
+
+def test_the_text_of_the_proof_proves_nothing() -> None:
+    """Another place that has the same text by chance is not taken for that of the text."""
+    about = [{"content": "x"}, {"content": "y"}]
+    events = [written("x", id=id_) for id_ in (*about, *about)]
+    assert read(events)[0] == ["x"] * 4
 
 
 @pytest.mark.parametrize("text", ['"', "\\", 'a"b', "\n", "\x7f", "\u2028", 'x"},"delta":{"content":"y', "\\n"])
@@ -62,7 +76,7 @@ def test_a_text_with_escapes_is_read_alone(text: str) -> None:
     """Its event is not parsed, nor are those behind it."""
     texts, parses = read([written(word) for word in ("a", "b", text, "c", text, "d")])
     assert texts == ["a", "b", text, "c", text, "d"]
-    assert parses == 3
+    assert parses == 2
 
 
 @pytest.mark.parametrize(
@@ -82,10 +96,10 @@ def test_what_is_no_such_event_is_none(broken: bytes) -> None:
 
 
 def test_events_that_are_never_alike_are_left_alone() -> None:
-    """Each has another id: it is parsed once, and 16 of them are looked at."""
+    """Each has another id: it is parsed once, and 16 of them are looked at. The place of the first is proved."""
     texts, parses = read([written("a", id=str(number)) for number in range(100)])
     assert texts == ["a"] * 100
-    assert parses == 100
+    assert parses == 101
 
 
 TEXT = st.text('"\\content:{},x \n\u2028é') | st.text()
@@ -107,3 +121,34 @@ EVENTS = st.lists(
 def test_texts_are_those_of_the_parser(events: list[bytes]) -> None:
     """Whatever comes before and behind them, whatever they hold."""
     assert read([event for event in events for _ in range(2)])[0] == [Parser()(e) for e in events for _ in range(2)]
+
+
+@given(EVENTS)
+def test_whole_pieces_of_a_stream_are_read_as_their_events(events: list[bytes]) -> None:
+    """An event in its frame is read as by itself, and two of them are not taken for one."""
+    answer = TextEvents(Parser())
+    for data in events:
+        frame = b"data: %b\n\n" % data
+        expected = answer.text_of(data)
+        assert answer.text_of(frame, framed=True) == expected
+        assert answer.text_of(frame + frame, framed=True) is None
+        assert answer.text_of(frame[:-1], framed=True) is None
+        if expected is None and (text := Parser()(data)) is not None:
+            answer.learn(data, text)
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"\0\0", b"\0a\0", b"\r\r", b"a", b'"a"', b"\n\n", b"data: \n\n"])
+def test_nothing_is_a_text_before_the_first_event_was_parsed(data: bytes) -> None:
+    """Whatever it is: only the parser knows."""
+    answer = TextEvents(Parser())
+    assert answer.text_of(data) is None
+    assert answer.text_of(data, framed=True) is None
+
+
+def test_data_of_several_lines_is_never_read_as_a_whole_piece() -> None:
+    """The lines of one event have a field name each."""
+    answer = TextEvents(Parser())
+    data = b'{"id": "a",\n"delta": {"content": "a"}}'
+    answer.learn(data, "a")
+    assert answer.text_of(data) == "a"
+    assert answer.text_of(b"data: %b\n\n" % data, framed=True) is None
