@@ -84,6 +84,7 @@ class Answer:
     async def read(self, reply: Reply, emit: Emit) -> None:
         """Send the client its part of the reply: text that is certainly no call, and fields beside the text."""
         said, feed = self._usage.said, self._scanner.feed if self._unread is None else self._take_unread
+        defused, spoken = self._defuser.feed, self._spoken
 
         def take(chunk: Chunk) -> Pause | None:
             pause = None
@@ -96,8 +97,8 @@ class Answer:
                     pause = emit(told)
             if chunk:
                 said(chunk)
-                if (shown := feed(chunk)) and (shown := self._defuser.feed(shown)):
-                    pause = emit(self._spoken(shown)) or pause
+                if (shown := feed(chunk)) and (shown := defused(shown)):
+                    pause = emit(spoken(shown)) or pause
             return pause
 
         await reply.stream(take)

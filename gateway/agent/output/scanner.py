@@ -55,8 +55,12 @@ from gateway.contracts.calls import FoundCall
 
 __all__ = ["AnswerScanner", "Calls", "FoundCall", "Malformed", "Outcome", "Prose"]
 
-#: Text that needs a look: code, tags, and braces that a part of a call may follow.
-_SPECIAL = re.compile(r"""[`~]|<(?=[/trTR]|\Z)|\{(?=\s*+(?:["'`“”„‘’«»＂＇\\tp]|\Z))|\[(?=\s*+(?:\{|\Z))""")
+#: Text that needs a look: code, tags, and braces that a part of a call may follow. One set of characters stands in
+#: front, because ordinary text is searched for a set several times as fast as for alternatives.
+_SPECIAL = re.compile(
+    r"[`~<{\[](?:(?<=[`~])|(?<=<)(?=[/trTR]|\Z)|"
+    r"""(?<=\{)(?=\s*+(?:["'`“”„‘’«»＂＇\\tp]|\Z))|(?<=\[)(?=\s*+(?:\{|\Z)))"""
+)
 _NAMES = (*thought.NAMES, "tool_call")
 _TAG = re.compile(f"<(/?)({'|'.join(_NAMES)})>", re.ASCII | re.IGNORECASE)
 _TAGS = tuple(f"<{slash}{name}>" for slash in ("", "/") for name in _NAMES)
@@ -80,13 +84,14 @@ class AnswerScanner:
         self._view = View()
         self._pending = ""  # a beginning of something, too short to tell what
         self._begun = False
+        self._idle = False  # ordinary text needs no reading: nothing is open, held or awaited
         self._final = False
         self._fence: Fence | None = None  # the block of JSON that is open
         self._fence_end: tuple[int, bool] | None = None  # where in the piece it ends; whether that is certain
         self._code = Fence("`", 3)
         self._fresh = False  # nothing but its first line is known of the block of code
         self._coded = 0  # length of the run of backticks in front of the attempt
-        self._thought_end = re.compile("")
+        self._thought_end = thought.END
         self._attempt: Candidate | None = None
         self._closed: Calls | Malformed | None = None  # what the attempt is if it stands in no code
         self._taken = Taken()
@@ -99,18 +104,19 @@ class AnswerScanner:
 
     def feed(self, text: str) -> str:
         """Add a piece of the answer's text. Return the text that may be shown by now."""
-        if not self._begun and text:
-            self._begun = True
-            text = text.removeprefix("\ufeff")
         view = self._view
-        idle = self._mode == "prose" and self._attempt is None
-        if idle and not (self._pending or view.held or view.after_call) and _SPECIAL.search(text) is None:
+        if self._idle and _SPECIAL.search(text) is None:
             if len(view.line) < LINE_CHARS or "\n" in text:
                 view.note(text)
             view.shown.append(text)
             return text  # ordinary text goes on at once
+        if not self._begun and text:
+            self._begun = True
+            text = text.removeprefix("\ufeff")
         self._read(self._pending + text)
-        return self._view.flushed()
+        is_prose = self._begun and self._mode == "prose" and self._attempt is None
+        self._idle = is_prose and not (self._pending or view.held or view.after_call)
+        return view.flushed()
 
     def feed_native(self, deltas: Sequence[Any]) -> None:
         """Add the `tool_calls` of one chunk."""
@@ -133,7 +139,8 @@ class AnswerScanner:
             self._view.release()
         rest = self._view.flushed()
         native = self._native.outcome(finish_reason=finish_reason)
-        return rest, self._taken.outcome(native, before_native=self._view.before())
+        before_native = self._view.before() if isinstance(native, Calls) else ""
+        return rest, self._taken.outcome(native, before_native=before_native)
 
     # Reading: each step takes something from `at` on and returns the offset behind it.
 

@@ -36,7 +36,7 @@ class Told:
         self._pieces: list[_Piece] = []
         self._beside: list[tuple[str, object]] = []
         self._strange: set[str] = set()  # fields of which a tainted model wrote a part
-        self._open = False
+        self._open: _Piece | None = None  # the last piece, while it goes on
         self._is_taken = False
         self._n_taken = 0
         self._at = (0, 0, 0, False)
@@ -45,7 +45,10 @@ class Told:
         """Return a function that adds each chunk and emits it."""
 
         def tell(chunk: Chunk) -> Pause | None:
-            self.add(chunk)
+            if isinstance(chunk, str):  # as nearly all are: one call less for each
+                self._add("said", chunk)
+            else:
+                self.add(chunk)
             return emit(chunk)
 
         return tell
@@ -54,24 +57,26 @@ class Told:
         """Start a call of the model. `again`: instead of the last one, of which the client gets nothing."""
         if again:
             self._drop()
-        self._at = len(self._pieces), len(self._pieces[-1].texts) if self._pieces else 0, len(self._beside), self._open
+        n_texts = len(self._pieces[-1].texts) if self._pieces else 0
+        self._at = len(self._pieces), n_texts, len(self._beside), self._open is not None
 
     def _drop(self) -> None:
-        n_pieces, n_texts, n_beside, self._open = self._at
+        n_pieces, n_texts, n_beside, is_open = self._at
         del self._pieces[n_pieces:]
         if n_pieces:
             del self._pieces[-1].texts[n_texts:]
         del self._beside[n_beside:]
+        self._open = self._pieces[-1] if is_open else None
 
     def add(self, chunk: Chunk) -> None:
         """Add a chunk that the client gets."""
-        self._is_taken = False
         if isinstance(chunk, str):
             self._add("said", chunk)
             return
+        self._is_taken = False
         event = chunk.get("context")
         if isinstance(event, dict) and str(event.get("type", "")).startswith(_ITEMS):
-            self._open = False
+            self._open = None
         for choice in chunk.get("choices") or ():
             for name, value in (choice.get("delta") or {}).items():
                 self._take(name, value, beside=choice["delta"])
@@ -81,7 +86,7 @@ class Told:
             self._add("said", value)
             return
         if name in ("content", "tool_calls", "function_call"):  # images, and calls, which the driver has whole
-            self._open = False
+            self._open = None
             return
         if isinstance(value, str):
             if name == "refusal":
@@ -94,16 +99,17 @@ class Told:
                 self._strange.add(name)
 
     def _add(self, kind: _Kind, text: str) -> None:
-        if not self._open or self._pieces[-1].kind != kind:
-            self._pieces.append(_Piece(kind, self.tainted))
-            self._open = True
-        piece = self._pieces[-1]
+        piece = self._open
+        if piece is None or piece.kind != kind:
+            piece = self._open = _Piece(kind, self.tainted)
+            self._pieces.append(piece)
+            self._is_taken = False
         piece.tainted = self.tainted
         piece.texts.append(text)
 
     def take_ended(self) -> list[Json]:
         """Return the tainted texts that have ended, and were not taken yet, each as a message."""
-        ended = len(self._pieces) - self._open
+        ended = len(self._pieces) - (self._open is not None)
         taken, self._n_taken = self._pieces[self._n_taken : ended], max(self._n_taken, ended)
         return [{"content": "".join(piece.texts)} for piece in taken if piece.tainted]
 
@@ -111,7 +117,7 @@ class Told:
         """Return what is left of the tainted texts, and the answer as a whole: as messages, and each once."""
         if self._is_taken:
             return []
-        self._is_taken, self._open = True, False
+        self._is_taken, self._open = True, None
         whole = Gathered()
         for name, value in self._beside:
             if name in self._strange:
