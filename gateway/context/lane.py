@@ -39,7 +39,6 @@ from gateway.records import replace
 from gateway.runs.asking import RequestKey
 from gateway.runs.live import LiveRuns
 from gateway.runs.live_run import LiveRun
-from gateway.runs.transcript import Transcript
 from gateway.tools.catalog import Catalog
 from gateway.workflows.definition import Workflow
 
@@ -274,8 +273,8 @@ class ContextLane:
             if run.over_limit is not None:
                 headers["X-Context-Limit"] = run.over_limit
             if streams:
-                stream = _Stream(request, answer.stream(), request_id, keepalive_s=self.keepalive_s, keep=keep)
-                response: web.StreamResponse = await stream.run(run.transcript, headers)
+                stream = _Stream(request, answer.stream(), run, keepalive_s=self.keepalive_s, keep=keep)
+                response: web.StreamResponse = await stream.run(headers)
             else:
                 headers["Content-Type"] = "application/json"
                 response = web.Response(body=answer.whole(chunks), headers=headers)
@@ -298,15 +297,16 @@ class _Stream:
     """One answer as server-sent events, with a frame of the dialect after each silence of `keepalive_s`."""
 
     def __init__(
-        self, request: web.Request, writer: Stream, run_id: str, *, keepalive_s: float, keep: Keep | None
+        self, request: web.Request, writer: Stream, run: LiveRun, *, keepalive_s: float, keep: Keep | None
     ) -> None:
         self._request = request
         self._writer = writer
         self._keep = keep
-        self._response = web.StreamResponse(headers=_STREAM_HEADERS)
-        self._run_id = run_id
+        self._response: web.StreamResponse  # from `run` on
+        self._request_id = run.request_id
+        self._transcript = run.transcript
         self._keepalive_s = keepalive_s
-        self._loop = asyncio.get_running_loop()
+        self._loop = run.transcript.loop
         self._written_s = 0.0
         self._beat: asyncio.TimerHandle | None = None
         self._beating: asyncio.Task[None] | None = None
@@ -314,8 +314,8 @@ class _Stream:
         self._owed = b""  # to a client that does not keep up
         self._wire: Facade | None = None  # behind the head, for chunks that need no waiting
 
-    async def run(self, transcript: Transcript, headers: Mapping[str, str]) -> web.StreamResponse:
-        self._response.headers.update(headers)
+    async def run(self, headers: Mapping[str, str]) -> web.StreamResponse:
+        self._response = web.StreamResponse(headers={**_STREAM_HEADERS, **headers})
         if self._request.version >= HttpVersion11:
             self._response.enable_chunked_encoding()
         if self._response.chunked and isinstance(self._request.transport, Facade):
@@ -325,13 +325,13 @@ class _Stream:
         try:
             await self._write(self._writer.first())
             self._wait()
-            await self._relay(transcript)
+            await self._relay()
             last = self._writer.finish()
             if self._keep is not None:
                 await self._keep()
         except GatewayError as error:
             note(self._request, error_code=error.code)
-            last = self._writer.error(error, request_id=self._run_id)
+            last = self._writer.error(error, request_id=self._request_id)
             if self._keep is not None:
                 with suppress(GatewayError):
                     await self._keep()
@@ -339,10 +339,10 @@ class _Stream:
             raise
         except Exception:
             # The head is out: the guard of our pages could not answer any more.
-            log.exception("a context stream failed, request id %s", self._run_id)
+            log.exception("a context stream failed, request id %s", self._request_id)
             failure = GatewayError("internal_error", "The gateway failed; its log has this request id.")
             note(self._request, error_code=failure.code)
-            last = self._writer.error(failure, request_id=self._run_id)
+            last = self._writer.error(failure, request_id=self._request_id)
         await self._response.write_eof(last)
         return self._response
 
@@ -359,9 +359,9 @@ class _Stream:
         owed, self._owed = self._owed, b""
         await self._response.write(owed)
 
-    async def _relay(self, transcript: Transcript) -> None:
+    async def _relay(self) -> None:
         try:
-            await transcript.read(self)
+            await self._transcript.read(self)
         finally:
             self._over = True  # behind the end, or an error, nothing may come
             if self._beat is not None:

@@ -87,7 +87,7 @@ class LiveRun:
 
     def start(self, handler: Handler, *, over: Callable[["LiveRun"], None]) -> None:
         """Start the run; `over` is called once the run has ended."""
-        self._task = asyncio.get_running_loop().create_task(self._pump(handler))
+        self._task = self.transcript.loop.create_task(self._pump(handler))
         self._task.add_done_callback(lambda _: self._end())
         self._task.add_done_callback(lambda _: over(self))
 
@@ -185,7 +185,8 @@ class LiveRun:
         return None if self._dropped or self.transcript.add(chunk) else self.transcript.room
 
     def _note_reply(self, reply: Reply) -> None:
-        self.cache = max(self.cache, reply.cache, key=_CACHE_RESULTS.index)
+        if reply.cache != self.cache:
+            self.cache = max(self.cache, reply.cache, key=_CACHE_RESULTS.index)
         self.by = self.by or reply.by
 
     async def _calls(self, drop: Callable[[], None] | None) -> None:

@@ -64,14 +64,15 @@ class Transcript:
         self.chunks: list[Chunk] = []
         self.error: BaseException | None = None
         self.done = False
-        self._chars = self._lines = 0
-        self._settled = 0, 0, 0  # chunks, characters and lines that `forget` leaves
+        self._chars = self._parsed = 0  # of all chunks, and the number of those that are no lines
+        self._sure_chars = 0  # up to so many, all clients keep up, and the answer is not too long
+        self._settled = 0, 0, 0  # chunks, characters and parsed chunks that `forget` leaves
         self._readers: list[_Reader] = []
         self._telling = False
-        self._room = asyncio.Event()
+        self._room: asyncio.Event | None = None  # while somebody waits in `room`
         self._ended = asyncio.Event()
         self._open = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
 
     @property
     def size_bytes(self) -> int:
@@ -79,8 +80,8 @@ class Transcript:
 
         Parsed chunks are much larger than their text.
         """
-        parsed = len(self.chunks) - self._lines
-        return self._chars + parsed * PARSED_BYTES + self._lines * LINE_BYTES
+        lines = len(self.chunks) - self._parsed
+        return self._chars + self._parsed * PARSED_BYTES + lines * LINE_BYTES
 
     def open(self) -> None:
         """Record that the answer begins: its model's server reports it, or another step takes time."""
@@ -93,9 +94,9 @@ class Transcript:
         """
         if not (self._open.is_set() or self.done or any(map(_is_text, self.chunks))):
             probe = _Reader(_Probe(self._open.set))
-            probe.waits = self._loop.create_future()
-            self._readers.append(probe)
-            timer = self._loop.call_later(within_s, self._open.set)
+            probe.waits = self.loop.create_future()
+            self._joins(probe)
+            timer = self.loop.call_later(within_s, self._open.set)
             try:
                 await self._open.wait()
             finally:
@@ -107,7 +108,7 @@ class Transcript:
     async def read(self, listener: Reader) -> None:
         """Pass the answer to `listener`, from its first chunk on and as it comes. Raises the run's error."""
         reader = _Reader(listener)
-        self._readers.append(reader)
+        self._joins(reader)
         try:
             while True:
                 if reader.full:
@@ -117,11 +118,12 @@ class Transcript:
                     continue
                 if self.done:
                     break
-                reader.waits = self._loop.create_future()
+                reader.waits = self.loop.create_future()
                 await reader.waits
         finally:
             self._readers.remove(reader)
-            self._room.set()
+            if self._room is not None:
+                self._tell_room(self._room)
         self.reraise()
 
     async def whole(self) -> Sequence[Chunk]:
@@ -137,36 +139,44 @@ class Transcript:
         """
         self.chunks.append(chunk)
         if isinstance(chunk, str):
-            self._lines += 1
-            chars = self._chars = self._chars + len(chunk)
+            self._chars += len(chunk)
         else:
-            chars = self._chars = self._chars + _chars_of(chunk)
-        if chars > ANSWER_CHARS:
+            self._chars += _chars_of(chunk)
+            self._parsed += 1
+        if self._readers and not self._telling:
+            self._telling = True
+            self.loop.call_soon(self._wake_readers)
+        return self._chars <= self._sure_chars or self._keeps_up()
+
+    def _joins(self, reader: _Reader) -> None:
+        self._readers.append(reader)
+        self._sure_chars = 0
+
+    def _keeps_up(self) -> bool:
+        """Return whether no client is too far behind, and note up to where that is sure. Raises GatewayError."""
+        if self._chars > ANSWER_CHARS:
             raise GatewayError(
                 "upstream_error",
                 f"The answer grew over {ANSWER_CHARS} characters and was stopped; limit it with 'max_tokens'.",
             )
-        for reader in self._readers:
-            if not self._telling:
-                self._telling = True
-                self._loop.call_soon(self._wake_readers)
-            if chars - reader.chars > BEHIND_CHARS:
-                return False
-        return True
+        slowest = min((reader.chars for reader in self._readers), default=self._chars)
+        self._sure_chars = min(slowest + BEHIND_CHARS, ANSWER_CHARS)
+        return self._chars <= self._sure_chars
 
     async def room(self) -> None:
         """Wait until no client is too far behind."""
         while any(self._chars - reader.chars > BEHIND_CHARS for reader in self._readers):
-            self._room.clear()
+            if self._room is None:
+                self._room = asyncio.Event()
             await self._room.wait()
 
     def settle(self) -> None:
         """Fix all chunks so far: `forget` leaves them."""
-        self._settled = len(self.chunks), self._chars, self._lines
+        self._settled = len(self.chunks), self._chars, self._parsed
 
     def forget(self) -> None:
         """Remove the chunks since `settle`. Call it only while no client reads."""
-        count, self._chars, self._lines = self._settled
+        count, self._chars, self._parsed = self._settled
         del self.chunks[count:]
 
     def end(self, error: BaseException | None = None) -> None:
@@ -185,8 +195,14 @@ class Transcript:
         """Pass a reader the chunks that it has not got yet."""
         at, reader.at = reader.at, len(self.chunks)
         reader.chars = self._chars
-        self._room.set()
+        if self._room is not None:
+            self._tell_room(self._room)
         reader.full = at < reader.at and not reader.listener.take(self.chunks[at:])
+
+    def _tell_room(self, room: asyncio.Event) -> None:
+        """Wake whoever waits in `room`: a reader got on, or left."""
+        self._room = None
+        room.set()
 
     def _wake_readers(self) -> None:
         """Feed the readers that wait. Each of the others comes for more when it can take it."""
