@@ -34,6 +34,7 @@ class UpstreamCall:
     ) -> None:
         self._pool = pool
         self._silence_s = silence_s
+        self._idle_s = pool.endpoint.idle_s if silence_s is None else silence_s
         self._is_once = is_once
         self._upstream: UpstreamConnection | None = None
         self._heads = ResponseHeads(method)
@@ -121,9 +122,8 @@ class UpstreamCall:
         self._take_back()
         self._take, self._left = None, True
         self._pieces.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._upstream is not None:
+        self._stop_timer()
+        if self._upstream is not None and not (self._body is not None and self._body.done):
             self._timer = self._loop.call_later(within_s, self._end_here)
         self._wake()
 
@@ -148,8 +148,7 @@ class UpstreamCall:
         upstream, self._upstream = self._upstream, None
         if upstream is not None:
             upstream.abort()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._stop_timer()
         if not self._done and self._failure is None:
             self.given_up = True
             self._failure = GatewayError("upstream_error", f"Upstream {self._pool.endpoint.name!r} was given up.")
@@ -263,8 +262,7 @@ class UpstreamCall:
     def _begin_reading(self) -> None:
         if not self._reading:
             self._reading = True
-            idle_s = self._pool.endpoint.idle_s if self._silence_s is None else self._silence_s
-            self._allow(idle_s, f"was silent for {idle_s:g} s")
+            self._allow(self._idle_s, "was silent for")
 
     def _held(self) -> bytes:
         """Return the bytes that have come and were not taken."""
@@ -280,7 +278,7 @@ class UpstreamCall:
 
     async def _await_head(self) -> ResponseHead | None:
         limit_s = self._pool.endpoint.first_byte_s if self._silence_s is None else self._silence_s
-        self._allow(limit_s, f"did not answer within {limit_s:g} s")
+        self._allow(limit_s, "did not answer within")
         while self._head is None and self._failure is None:
             await self._wait()
         return self._head
@@ -307,26 +305,32 @@ class UpstreamCall:
             waiter.set_result(None)
 
     def _allow(self, limit_s: float, meaning: str) -> None:
-        """From now on each wait may take so long. One timer looks after all of them: one for each would cost more."""
+        """From now on each wait may take so long. One timer looks after all of them: one for each would cost more.
+
+        It looks often enough for the limit that follows, too.
+        """
+        self._limit = limit_s, meaning
+        if self._timer is None and limit_s < math.inf:
+            self._timer = self._loop.call_later(min(limit_s, self._idle_s), self._look)
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._limit = limit_s, meaning
-        if limit_s < math.inf:
-            self._timer = self._loop.call_later(limit_s, self._look)
+            self._timer = None
 
     def _look(self) -> None:
         limit_s, meaning = self._limit
         waited_s = self._loop.time() - self._waiting_since_s if self._waiter is not None else 0.0
         if waited_s >= limit_s:
-            self._failure = GatewayError("upstream_timeout", f"Upstream {self._pool.endpoint.name!r} {meaning}.")
+            said = f"Upstream {self._pool.endpoint.name!r} {meaning} {limit_s:g} s."
+            self._failure = GatewayError("upstream_timeout", said)
             self.close()
         else:
-            self._timer = self._loop.call_later(limit_s - waited_s, self._look)
+            self._timer = self._loop.call_later(min(limit_s - waited_s, self._idle_s), self._look)
 
     def _complete(self, *, clean: bool) -> None:
         self._done = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._stop_timer()
         upstream, self._upstream = self._upstream, None
         if upstream is None:
             return

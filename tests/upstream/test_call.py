@@ -155,6 +155,22 @@ async def test_silence_has_a_limit() -> None:
             await upstream.wait_open(0)
 
 
+@pytest.mark.parametrize(
+    ("script", "limits", "said"),
+    [
+        (silent, {"first_byte_s": 0.15, "idle_s": 0.05}, r"did not answer within 0\.15 s"),
+        (silent, {"first_byte_s": 0.05, "idle_s": 600}, r"did not answer within 0\.05 s"),
+        (stops, {"first_byte_s": 600, "idle_s": 0.05}, r"was silent for 0\.05 s"),
+        (stops, {"first_byte_s": 0.05, "idle_s": 0.15}, r"was silent for 0\.15 s"),
+    ],
+)
+async def test_each_limit_counts_where_the_other_is_longer(script: Script, limits: dict[str, float], said: str) -> None:
+    """One timer serves both."""
+    async with pooled(script, **limits) as (pool, _, _):
+        with pytest.raises(GatewayError, match=said):
+            await fetch(pool)
+
+
 async def test_a_call_with_a_limit_of_its_own() -> None:
     """For the first byte and within the body, in place of the endpoint's."""
     for script in (silent, stops):
