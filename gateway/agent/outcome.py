@@ -79,9 +79,14 @@ def defused_end(action: Action) -> Action:
 
 def stored_answer(finish: Finish, *, said: Sequence[str], usage: Json) -> bytes:
     """Return the answer of a turn as it is stored. `usage` is the chunk with its tokens."""
-    answer: Json = {"content": "".join(said), "tool_calls": finish.tool_calls}
     return orjson.dumps(
-        answer | {"finish_reason": finish.reason, "usage": usage["usage"], "context": usage.get("context", {})}
+        {
+            "content": "".join(said),
+            "tool_calls": finish.tool_calls,
+            "finish_reason": finish.reason,
+            "usage": usage["usage"],
+            "context": usage.get("context", {}),
+        }
     )
 
 

@@ -105,7 +105,9 @@ class Defuser:
 
 
 def defused(text: str) -> str:
-    """Return a whole text without ids of approvals."""
+    """Return a whole text without ids of approvals. A short word, such as a fingerprint, has no room for one."""
+    if len(text) <= _ID_CHARS and text.isidentifier():
+        return text
     defuser = Defuser()
     return defuser.feed(text) + defuser.finish()
 

@@ -66,11 +66,7 @@ class Usage:
     def told(self) -> tuple[str | None, int | None, int | None]:
         """Return what the answer since `asked` says of itself: its model, and the tokens of prompt and completion."""
         told = self._told or {}
-        prompt, completion = (
-            _count(tokens) if _is_number(tokens := told.get(f"{kind}_tokens")) else None
-            for kind in ("prompt", "completion")
-        )
-        return self._model, prompt, completion
+        return self._model, _told(told.get("prompt_tokens")), _told(told.get("completion_tokens"))
 
     def settle(self) -> None:
         """Add the last call, estimated if the model said nothing about it."""
@@ -100,14 +96,19 @@ def _summed(total: Json, told: Json, level: int = 0) -> Json:
             if level < _LEVELS:
                 summed[key] = _summed(known if isinstance(known, dict) else {}, value, level + 1)
         elif _is_number(value):
-            summed[key] = known + value if _is_number(known) else value
+            summed[key] = known + value if known is not None and _is_number(known) else value
         elif isinstance(value, str | bool):
             summed[key] = value
     return summed
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MOST
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < MOST
+
+
+def _told(tokens: object) -> int | None:
+    """Return a number of tokens; None: it is not told."""
+    return _count(tokens) if _is_number(tokens) else None
 
 
 def _count(tokens: object) -> int:

@@ -102,7 +102,10 @@ class CallMeter:
         def take(chunk: Chunk) -> Pause | None:
             if isinstance(chunk, str):
                 size = len(chunk) if chunk.isascii() else len(chunk.encode(errors="replace"))
-                asked.texts += size / BYTES_A_TOKEN if size > BYTES_A_TOKEN else min(size, 1)
+                if size > BYTES_A_TOKEN:
+                    asked.texts += size / BYTES_A_TOKEN
+                elif size:
+                    asked.texts += 1
             else:
                 asked.read(chunk)
             return emit(chunk)

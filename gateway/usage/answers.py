@@ -293,9 +293,11 @@ def tokens_in(event: Mapping[str, object]) -> float:
     Texts are also those of tool calls and of reasoning.
     """
     choices = event.get("choices")
-    parts = choices if isinstance(choices, list) and choices else [event]
-    sizes = [len(_text_in(part).encode(errors="replace")) for part in parts if isinstance(part, dict)]
-    return sum(max(size / BYTES_A_TOKEN, 1.0) for size in sizes if size)
+    tokens = 0.0
+    for part in choices if isinstance(choices, list) and choices else [event]:
+        if isinstance(part, dict) and (text := _text_in(part)):
+            tokens += max(len(text.encode(errors="replace")) / BYTES_A_TOKEN, 1.0)
+    return tokens
 
 
 def _object_from(text: bytes, key: bytes, *, opening: bytes = b"{") -> dict[str, object] | None:
@@ -392,7 +394,8 @@ def _text_in(part: Mapping[str, object]) -> str:
     delta = part.get("delta")
     if isinstance(delta, str):
         return delta
-    return "".join(_texts(delta if isinstance(delta, dict) else part.get("text")))
+    said = delta if isinstance(delta, dict) else part.get("text")
+    return "".join(_texts(said)) if said else ""
 
 
 def _texts(value: object) -> Iterator[str]:

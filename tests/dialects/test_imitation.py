@@ -145,6 +145,13 @@ def test_hostile_text_takes_linear_time(piece: str) -> None:
     assert work(100_000) < 30 * max(work(10_000), 0.01)
 
 
+@given(st.text("ap_2\uff3fé", max_size=24) | st.text("ap_a2<&*]", max_size=24))
+def test_a_short_text_is_read_as_a_part_of_one(text: str) -> None:
+    """A word without room for an id goes on unread, as if it had been read."""
+    defuser = Defuser()
+    assert defused(text) == defuser.feed(text) + defuser.finish()
+
+
 def test_a_long_comment_within_an_id_is_no_way_around() -> None:
     """Nor a long tag, a long link, or a thousand invisible characters."""
     x = "x" * 5000
