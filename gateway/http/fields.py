@@ -14,7 +14,7 @@ from typing import NamedTuple
 TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 VALUE = rb"[\t\x20-\x7e\x80-\xff]"
 
-_FIELD = re.compile(rb"(" + TOKEN + rb"++):[ \t]*+(" + VALUE + rb"*+)\r\n")
+_FIELD = re.compile(rb"((" + TOKEN + rb"++):[ \t]*+(" + VALUE + rb"*+)\r\n)")
 _FIELDS = re.compile(rb"(?:" + TOKEN + rb"++:" + VALUE + rb"*+\r\n)*+\r\n")
 
 #: RFC 9110 section 7.6.1, and what is between a client and its proxy (section 11.7): the gateway is not that proxy.
@@ -94,7 +94,15 @@ def parse_fields(section: bytes, start: int = 0) -> list[Field]:
     found = _FIELDS.match(section, start)
     if found is None or found.end() != len(section):
         raise FieldError(_complaint(section, start))
-    return [Field(m[1].lower(), m[2].rstrip(b" \t"), m[0]) for m in _FIELD.finditer(section, start)]
+    return [Field(name.lower(), value.rstrip(b" \t"), line) for line, name, value in _FIELD.findall(section, start)]
+
+
+def by_name(fields: Iterable[Field]) -> dict[bytes, list[Field]]:
+    """Return the fields of each name, in their order."""
+    named: dict[bytes, list[Field]] = {}
+    for field in fields:
+        named.setdefault(field.name, []).append(field)
+    return named
 
 
 def check_trailers(section: bytes) -> None:
@@ -120,10 +128,9 @@ def cannot_become_lines(data: bytes) -> bool:
     )
 
 
-def tokens(fields: Iterable[Field], name: bytes) -> list[bytes]:
+def members(lines: Iterable[Field]) -> list[bytes]:
     """Return the members of a list field in lower case, over all its lines."""
-    members = b",".join(f.value for f in fields if f.name == name).split(b",")
-    return [member for m in members if (member := m.strip(b" \t").lower())]
+    return [member for m in b",".join([f.value for f in lines]).split(b",") if (member := m.strip(b" \t").lower())]
 
 
 def nominated(connection: Iterable[bytes]) -> frozenset[bytes]:

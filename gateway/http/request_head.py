@@ -13,10 +13,20 @@ https://www.rfc-editor.org/rfc/rfc9112#section-3 https://www.rfc-editor.org/rfc/
 
 import ipaddress
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.errors import GatewayError
-from gateway.http.fields import TOKEN, Field, FieldError, cannot_become_lines, is_chunked, parse_fields, tokens
+from gateway.http.fields import (
+    TOKEN,
+    Field,
+    FieldError,
+    by_name,
+    cannot_become_lines,
+    is_chunked,
+    members,
+    parse_fields,
+)
 
 _REQUEST_LINE = re.compile(rb"(" + TOKEN + rb"++) ([\x21-\x7e]++) HTTP/(\d)\.(\d)\r\n")
 _ANY_VERSION = re.compile(rb"[^\r\n]* HTTP/\d+(?:\.\d+)?\r\n")
@@ -37,9 +47,9 @@ class HeadLimits:
     fields: int = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RequestHead:
-    """A request head that is safe to act on.
+    """A request head that is safe to act on. It is not changed after it is made.
 
     `target` is in origin form (`/...`) or `*`; `host` is the authority asked for (None: HTTP/1.0 without one).
     `length` is the Content-Length (None: none was sent); `chunked` and `length` exclude each other.
@@ -73,7 +83,10 @@ class RequestHead:
 
     def value(self, name: bytes) -> bytes | None:
         """Return the value of the first field of this lower-case name."""
-        return next((f.value for f in self.fields if f.name == name), None)
+        for field in self.fields:
+            if field.name == name:
+                return field.value
+        return None
 
 
 def parse_request_head(head: bytes, limits: HeadLimits, *, peer: str | None = None) -> RequestHead:
@@ -90,10 +103,10 @@ def parse_request_head(head: bytes, limits: HeadLimits, *, peer: str | None = No
         fields = parse_fields(head, line.end())
     except FieldError as error:
         raise GatewayError("bad_framing", f"The request head is malformed: {error}.") from None
-    minor = int(line[4])
-    target, host = _target_and_host(line[2], fields, minor=minor)
-    length, chunked = _framing(fields, minor=minor)
-    connection = tuple(tokens(fields, b"connection"))
+    minor, named = int(line[4]), by_name(fields)
+    target, host = _target_and_host(line[2], _values(named, b"host"), minor=minor)
+    length, chunked = _framing(named, minor=minor)
+    connection = tuple(members(named.get(b"connection", ())))
     return RequestHead(
         method=line[1],
         target=target,
@@ -104,13 +117,13 @@ def parse_request_head(head: bytes, limits: HeadLimits, *, peer: str | None = No
         length=length,
         chunked=chunked,
         keep_alive=minor == 1 and b"close" not in connection,
-        expects_continue=minor == 1 and _expects_continue(fields),
+        expects_continue=minor == 1 and _expects_continue(_values(named, b"expect")),
         websocket=minor == 1
         and line[1] == b"GET"
         and not length
         and not chunked
         and b"upgrade" in connection
-        and [f.value.lower() for f in fields if f.name == b"upgrade"] == [b"websocket"],
+        and [value.lower() for value in _values(named, b"upgrade")] == [b"websocket"],
         peer=peer,
     )
 
@@ -161,9 +174,12 @@ def _bad_request_line(head: bytes) -> GatewayError:
     )
 
 
-def _target_and_host(target: bytes, fields: list[Field], *, minor: int) -> tuple[bytes, bytes | None]:
+def _values(named: Mapping[bytes, Sequence[Field]], name: bytes) -> list[bytes]:
+    return [field.value for field in named.get(name, ())]
+
+
+def _target_and_host(target: bytes, hosts: Sequence[bytes], *, minor: int) -> tuple[bytes, bytes | None]:
     """Return the target in origin form, and the authority asked for (RFC 9112 sections 3.2 and 3.2.2)."""
-    hosts = [f.value for f in fields if f.name == b"host"]
     if len(hosts) > 1 or (not hosts and minor == 1) or not all(map(valid_host, hosts)):
         raise GatewayError(
             "bad_framing",
@@ -185,15 +201,14 @@ def _target_and_host(target: bytes, fields: list[Field], *, minor: int) -> tuple
     return (found[2] if found[2].startswith(b"/") else b"/" + found[2]), found[1]
 
 
-def _framing(fields: list[Field], *, minor: int) -> tuple[int | None, bool]:
+def _framing(named: Mapping[bytes, Sequence[Field]], *, minor: int) -> tuple[int | None, bool]:
     """Content-Length and whether the body is chunked; anything that two readers could read in two ways is refused."""
-    if any(f.name in _LOOKALIKES for f in fields):
+    if not _LOOKALIKES.isdisjoint(named):
         raise GatewayError(
             "bad_framing",
             "Headers named 'Content_Length' or 'Transfer_Encoding' are not accepted: write '-' in place of '_'.",
         )
-    lengths = [f.value for f in fields if f.name == b"content-length"]
-    codings = [f for f in fields if f.name == b"transfer-encoding"]
+    lengths, codings = _values(named, b"content-length"), named.get(b"transfer-encoding", ())
     if codings:
         if lengths:
             raise GatewayError(
@@ -221,10 +236,11 @@ def _framing(fields: list[Field], *, minor: int) -> tuple[int | None, bool]:
     return int(lengths[0]), False
 
 
-def _expects_continue(fields: list[Field]) -> bool:
-    expectations = [f.value.lower() for f in fields if f.name == b"expect"]
-    if expectations in ([], [b"100-continue"]):
-        return bool(expectations)
+def _expects_continue(expectations: Sequence[bytes]) -> bool:
+    if not expectations:
+        return False
+    if len(expectations) == 1 and expectations[0].lower() == b"100-continue":
+        return True
     raise GatewayError(
         "expectation_failed", "This Expect header is not supported: use '100-continue' or leave it out.", param="expect"
     )

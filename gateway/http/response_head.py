@@ -10,7 +10,7 @@ https://www.rfc-editor.org/rfc/rfc9112#section-4 https://www.rfc-editor.org/rfc/
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
@@ -22,11 +22,12 @@ from gateway.http.fields import (
     VALUE,
     Field,
     FieldError,
+    by_name,
     cannot_become_lines,
     is_chunked,
+    members,
     nominated,
     parse_fields,
-    tokens,
 )
 
 #: Largest head and most fields taken from an upstream.
@@ -54,9 +55,12 @@ class ResponseError(ValueError):
     """A response head with no single reading."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ResponseHead:
-    """A response head. `length` belongs to the framing `length`. `keep_alive`: the upstream takes another request."""
+    """A response head. `length` belongs to the framing `length`. `keep_alive`: the upstream takes another request.
+
+    It is not changed after it is made.
+    """
 
     status: int
     minor: int
@@ -69,7 +73,10 @@ class ResponseHead:
 
     def value(self, name: bytes) -> bytes | None:
         """Return the first value of a field by its lower-case name."""
-        return next((f.value for f in self.fields if f.name == name), None)
+        for field in self.fields:
+            if field.name == name:
+                return field.value
+        return None
 
     @property
     def event_stream(self) -> bool:
@@ -107,9 +114,9 @@ def parse_response_head(head: bytes, *, method: bytes) -> ResponseHead:
         fields = parse_fields(head, line.end())
     except FieldError as error:
         raise ResponseError(str(error)) from None
-    minor, status = int(line[1]), int(line[2])
-    framing, length = _framing(fields, minor=minor, status=status, method=method)
-    connection = tokens(fields, b"connection")
+    minor, status, named = int(line[1]), int(line[2]), by_name(fields)
+    framing, length = _framing(named, minor=minor, status=status, method=method)
+    connection = members(named.get(b"connection", ()))
     keep_alive = b"close" not in connection and (minor == 1 or b"keep-alive" in connection)
     return ResponseHead(
         status=status,
@@ -119,7 +126,7 @@ def parse_response_head(head: bytes, *, method: bytes) -> ResponseHead:
         framing=framing,
         length=length,
         keep_alive=keep_alive and framing != "close",
-        idle_timeout_s=_idle_timeout(fields),
+        idle_timeout_s=_idle_timeout(named.get(b"keep-alive", ())),
     )
 
 
@@ -189,7 +196,7 @@ def forwarded_head(
     `sharing` are fields that let a page of another site read the answer (CORS): they are added where the upstream
     itself says nothing of other sites, since a browser takes no second Access-Control-Allow-Origin.
     """
-    connection = tokens(head.fields, b"connection")
+    connection = members(f for f in head.fields if f.name == b"connection")
     drop = HOP_BY_HOP | nominated(connection)
     if upgrade:
         drop -= {b"connection", b"upgrade"}
@@ -220,10 +227,10 @@ def body_of(head: ResponseHead, *, payload_only: bool) -> Body:
     return LengthBody(head.length)
 
 
-def _framing(fields: list[Field], *, minor: int, status: int, method: bytes) -> tuple[Framing, int]:
+def _framing(named: Mapping[bytes, Sequence[Field]], *, minor: int, status: int, method: bytes) -> tuple[Framing, int]:
     """Return how the body ends (RFC 9112 section 6.3), refusing what could be read in two ways."""
-    lengths = [f.value for f in fields if f.name == b"content-length"]
-    codings = [f for f in fields if f.name == b"transfer-encoding"]
+    lengths = [f.value for f in named.get(b"content-length", ())]
+    codings = named.get(b"transfer-encoding", ())
     if len(lengths) > 1 or (lengths and re.fullmatch(rb"[0-9]{1,18}", lengths[0]) is None):
         raise ResponseError("Content-Length is repeated or not a number")
     if codings and (lengths or minor == 0 or len(codings) > 1 or not is_chunked(codings[0])):
@@ -237,9 +244,9 @@ def _framing(fields: list[Field], *, minor: int, status: int, method: bytes) -> 
     return "close", 0
 
 
-def _idle_timeout(fields: list[Field]) -> float | None:
+def _idle_timeout(lines: Iterable[Field]) -> float | None:
     """Return the `timeout` of a Keep-Alive field, in seconds."""
-    for member in tokens(fields, b"keep-alive"):
+    for member in members(lines):
         if found := re.fullmatch(rb"timeout[ \t]*=[ \t]*\"?(\d{1,6})\"?", member):
             return float(found[1])
     return None
