@@ -9,8 +9,7 @@ from gateway.lanes.keys import CREDENTIAL_HEADERS
 from gateway.model_names import MODEL_CHARS
 from gateway.runs.live_run import LiveRun
 
-#: Header fields of the client's that do not go on: they are about its own message, or mean nothing to a model. Nor does
-#: any Content-* field.
+#: Header fields of the client's that do not go on: they are about its own message, or mean nothing to a model.
 _NOT_FORWARDED = HOP_BY_HOP | {
     b"host",
     b"transfer-encoding",
@@ -24,19 +23,22 @@ _NOT_FORWARDED = HOP_BY_HOP | {
     b"cookie",
     b"origin",
 }
+#: Nor does a field whose name begins so.
+_BEGINNINGS_NOT_FORWARDED = (b"content-", CONTEXT_PREFIX)
 _CREDENTIALS = frozenset(CREDENTIAL_HEADERS)
 
 
 def forwarded(head: RequestHead, consumed: frozenset[bytes]) -> tuple[bytes, bytes]:
     """Return the client's header lines for the model, and those of the client's own credential."""
-    drop = _NOT_FORWARDED | nominated(head.connection) | consumed
-    # A server that is like CGI reads `_` as `-`.
-    named = [(f, f.name.replace(b"_", b"-")) for f in head.fields]
-    lines = [f for f, name in named if name not in drop and not name.startswith((b"content-", CONTEXT_PREFIX))]
-    return (
-        b"".join(f.line for f in lines if f.name not in _CREDENTIALS),
-        b"".join(f.line for f in lines if f.name in _CREDENTIALS),
-    )
+    drop = consumed | nominated(head.connection)
+    lines: list[bytes] = []
+    credential: list[bytes] = []
+    for field in head.fields:
+        name = field.name.replace(b"_", b"-")  # a server that is like CGI reads `_` as `-`
+        if name in _NOT_FORWARDED or name in drop or name.startswith(_BEGINNINGS_NOT_FORWARDED):
+            continue
+        (credential if field.name in _CREDENTIALS else lines).append(field.line)
+    return b"".join(lines), b"".join(credential)
 
 
 def credential_header(head: RequestHead) -> bytes:

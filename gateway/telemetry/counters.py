@@ -132,5 +132,5 @@ def _values(
     """Return the values in the order of the table, or `other` for each once there are too many."""
     if len(labels) != len(facts.labels):
         raise KeyError(f"the labels are {facts.labels}, not {tuple(labels)}")
-    values = tuple(labels[name] for name in facts.labels)
+    values = tuple(map(labels.__getitem__, facts.labels))
     return values if values in known or len(known) < limit else (OTHER,) * len(values)

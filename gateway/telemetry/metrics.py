@@ -116,7 +116,11 @@ class RouteTally:
 
     def codes(self, method: str) -> defaultdict[int, int]:
         """Return the map of status code -> requests, for one method."""
-        return self._codes.setdefault(method if method in METHODS else "other", defaultdict(int))
+        label = method if method in METHODS else "other"
+        codes = self._codes.get(label)
+        if codes is None:
+            codes = self._codes[label] = defaultdict(int)
+        return codes
 
     def counted(self) -> Iterator[Counted]:
         """Yield everything that was counted until now, with codes folded into the closed set."""
@@ -175,9 +179,10 @@ class Metrics:
 
     def route(self, route: str, mode: str) -> RouteTally:
         """Return the tally of a configured route. Routes beyond the limit share one."""
-        if (route, mode) not in self._routes and sum(m == mode for _, m in self._routes) >= ROUTES_LIMIT:
-            route = "other"
         tally = self._routes.get((route, mode))
+        if tally is None and sum(m == mode for _, m in self._routes) >= ROUTES_LIMIT:
+            route = "other"
+            tally = self._routes.get((route, mode))
         if tally is None:
             overhead = self._overhead.setdefault(mode, Histogram(OVERHEAD_BUCKETS_S))
             tally = self._routes[route, mode] = RouteTally(route, mode, overhead)
