@@ -177,10 +177,11 @@ class KeyRing:
         tokens = [token for name, value in credentials.items() if (token := _token(name, value)) is not None]
         if not tokens:
             raise GatewayError("missing_api_key", _missing(upstream_has_key=upstream_has_key))
-        token = next((token for token in tokens if self._find(token) is not None), None)
-        if token is None:
-            raise invalid_key()
-        self._checked(token, head)
+        for token in tokens:
+            if (key := self._find(token)) is not None:
+                self._check(key, token, head)
+                return
+        raise invalid_key()
 
     def identify(self, head: RequestHead, *, upstream_has_key: bool, scope: str) -> Identity:
         """Return the caller of `head`, who must hold `scope`. Raises GatewayError (401, 403; 400: repeated credential).
@@ -195,7 +196,10 @@ class KeyRing:
         token = next((token for name in sources if (token := _token(name, credentials.get(name)))), None)
         if token is None:
             raise GatewayError("missing_api_key", _missing(upstream_has_key=upstream_has_key))
-        key = self._checked(token, head)
+        key = self._find(token)
+        if key is None:
+            raise invalid_key()
+        self._check(key, token, head)
         if scope not in key.caller.scopes:
             raise GatewayError(
                 "scope_missing",
@@ -204,7 +208,7 @@ class KeyRing:
         ours = {
             name for name, value in credentials.items() if value and (token in value or self._holds_key(name, value))
         }
-        copies = {field.name for field in head.fields if field.value.rpartition(b" ")[2] == token}
+        copies = {f.name for f in head.fields if f.value.endswith(token) and f.value.rpartition(b" ")[2] == token}
         return Identity(key.caller, frozenset({*ours, *copies, GATEWAY_HEADER}), key)
 
     def named(self, name: str) -> Sequence[Key]:
@@ -279,19 +283,15 @@ class KeyRing:
         token = _token(name, value)
         return token is not None and self._find(token) is not None
 
-    def _checked(self, token: bytes, head: RequestHead) -> Key:
-        """Return the key of a token of a request, which may be used now. Raises GatewayError.
+    def _check(self, key: Key, token: bytes, head: RequestHead) -> None:
+        """Check that the key of a token of a request may be used now, and note that it was. Raises GatewayError.
 
         The console has looked at the address of whoever it sends a request for.
         """
-        key = self._find(token)
-        if key is None:
-            raise invalid_key()
         key.check_end(self._now_s())
         if self._lent is None or self._lent.key_of(token) is None:
             key.check_network(head.peer)
         self._note_use(key)
-        return key
 
     def _find(self, token: bytes) -> Key | None:
         if self._lent is not None and (lent := self._lent.key_of(token)) is not None:

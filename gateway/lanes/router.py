@@ -133,6 +133,7 @@ class Router:
         `limiter` has their limits, `tracer` makes traces; None: there are none.
         """
         self.groups = tuple(groups)
+        self._upstream_has_key = not groups or any(group.has_key for group in groups)
         self.door = door
         self.limits = limits
         self.timeouts = timeouts
@@ -198,8 +199,7 @@ class Router:
 
     def recognise(self, head: RequestHead) -> None:
         """Before any page of ours. Raises GatewayError unless the request has a key, where there are keys."""
-        own_keys = any(group.has_key for group in self.groups)
-        self.keys.recognise(head, upstream_has_key=own_keys or not self.groups)
+        self.keys.recognise(head, upstream_has_key=self._upstream_has_key)
 
     def identify(self, head: RequestHead, *, upstream_has_key: bool, scope: str) -> Identity:
         """Return the caller of one of our own routes. Raises GatewayError."""
