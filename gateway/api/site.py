@@ -82,6 +82,7 @@ class Site:
         self._further = further
         self._later = later
         self._apart = apart
+        self._below_apart = tuple(one + "/" for one in apart)
 
     def application(self) -> web.Application:
         app = web.Application(middlewares=[self._guard])
@@ -124,8 +125,8 @@ class Site:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if isinstance(request.transport, Facade) and request.transport.trace is not None:
-            CURRENT.set(request.transport.trace)
+        if isinstance(facade := request.transport, Facade) and facade.trace is not None:
+            CURRENT.set(facade.trace)
         try:
             preflight = self._sharing.preflight(request)
             if preflight is not None:
@@ -158,7 +159,7 @@ class Site:
             return answer
 
     def _is_apart(self, path: str) -> bool:
-        return any(path == one or path.startswith(one + "/") for one in self._apart)
+        return path in self._apart or path.startswith(self._below_apart)
 
 
 def readable(path: str, handler: Handler) -> Sequence[Route]:

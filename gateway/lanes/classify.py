@@ -30,7 +30,8 @@ _PLAIN = re.compile(
     rb"/context/v1/(?:embeddings|moderations|rerank|audio/(?:speech|transcriptions|translations)"
     rb"|images/(?:generations|edits|variations)|models(?:/[A-Za-z0-9_:@-][A-Za-z0-9_.:@-]*)+)"
 )
-_SINGLES = tuple((collection, collection + b"/") for collection in (PROMPTS, WORKFLOWS, SERVICES, CONSOLE))
+_SINGLES = (PROMPTS, WORKFLOWS, SERVICES, CONSOLE)
+_BELOW_SINGLES = tuple(collection + b"/" for collection in _SINGLES)
 
 
 def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> Mode:
@@ -43,9 +44,9 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
     have no effect, so they are refused where something is generated without the mode that they ask for.
     """
     path = path_of(target)
-    if path in own_paths or any(path.startswith(below) and name in own_paths for name, below in _SINGLES):
+    if path in own_paths or below_of(path) in own_paths:
         return "own"
-    if below_of(path) in own_paths:
+    if path.startswith(_BELOW_SINGLES) and any(path.startswith(one + b"/") and one in own_paths for one in _SINGLES):
         return "own"
     headers = context_headers(head)
     mode = headers.get(b"x-context-mode")

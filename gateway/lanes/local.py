@@ -9,9 +9,10 @@ request on it may be a passthrough. So the handler gets a `Facade`, which looks 
 and is then closed. Two grammars read each request, ours first. The handler's reading must never decide where the
 message ends.
 
-1. `start` connects the handler to a new facade and feeds it the head as our grammar wrote it (`origin_form`).
-2. `request_received` feeds the body, measured by our own framing. Bytes behind it are held for the next request. So
-   the handler never sees a second message.
+1. `start` connects the handler to a new facade and feeds it the head as our grammar wrote it (`origin_form`), and in
+   the same piece what is here of the body.
+2. `request_received` feeds the rest of the body, measured by our own framing. Bytes behind it are held for the next
+   request. So the handler never sees a second message.
 3. The page prepares its answer. The hook `take_back` notes status and keep-alive in the transaction, then makes aiohttp
    close after this answer. The Connection header was chosen before that, so the client does not see it.
 4. The handler writes. `_note` follows the answer's length to learn whether it is whole.
@@ -69,6 +70,8 @@ SWITCHED = 101
 
 class Facade(asyncio.Transport):
     """The transport that one aiohttp handler sees, for one request, until its connection is lost."""
+
+    __slots__ = ("_client", "_closed", "_corked", "_head", "_left_bytes", "_on_close", "_turn", "_upgrade")
 
     def __init__(self, transaction: "LocalTransaction", client: Client) -> None:
         super().__init__()
@@ -226,8 +229,8 @@ class Facade(asyncio.Transport):
 
 def note(request: web.Request, **facts: object) -> None:
     """Facts of a request for the access log, if its client is still there."""
-    if isinstance(request.transport, Facade):
-        request.transport.note(**facts)
+    if isinstance(facade := request.transport, Facade):
+        facade.note(**facts)
 
 
 async def take_back(request: web.Request, response: web.StreamResponse) -> None:
@@ -235,10 +238,10 @@ async def take_back(request: web.Request, response: web.StreamResponse) -> None:
 
     Ends the handler after this answer, and tells the facade whether the connection may take another request.
     """
-    if isinstance(request.transport, Facade):
-        request.transport.prepared(response)
+    if isinstance(facade := request.transport, Facade):
+        facade.prepared(response)
         response.force_close()
-        if request.transport.ends:
+        if facade.ends:
             response.headers["Connection"] = "close"
         response.headers.pop("Server", None)  # it would tell the versions in use
 
@@ -250,25 +253,8 @@ class LocalTransaction:
     finds them.
     """
 
-    __slots__ = (
-        "_began",
-        "_body",
-        "_client",
-        "_drained",
-        "_handler",
-        "_pace",
-        "_received_bytes",
-        "answered",
-        "facts",
-        "head",
-        "keep_alive",
-        "mode",
-        "route",
-        "status",
-        "streaming",
-        "trace",
-        "whole",
-    )
+    __slots__ = ("_began", "_body", "_client", "_drained", "_handler", "_pace", "_received_bytes", "answered", "facts",
+                 "head", "keep_alive", "mode", "route", "status", "streaming", "trace", "whole")  # fmt: skip
 
     def __init__(self, client: Client, head: RequestHead) -> None:
         self._client = client
@@ -302,31 +288,33 @@ class LocalTransaction:
         self._handler.connection_made(Facade(self, self._client))
         if self._client.blocked_since is not None:
             self._handler.pause_writing()
-        self._handler.data_received(head.origin_form())
         if head.chunked or head.length:
             self._body = ChunkedBody() if head.chunked else LengthBody(head.length or 0)
-        if rest:
-            self.request_received(rest)
+        self._handler.data_received(head.origin_form() + (self._taken(rest) if rest else b""))
 
     def request_received(self, data: bytes) -> None:
+        if taken := self._taken(data):
+            self._handler.data_received(taken)
+
+    def _taken(self, data: bytes) -> bytes:
+        """Return what of `data` belongs to the body, as far as it may go on now. What is behind the body is held."""
         body = self._body
         if body is None:
             self._client.hold(data)
-            return
+            return b""
         self._received_bytes += len(data)
         try:
             fed = body.feed(data)
         except BodyError as error:
             self._break_off(GatewayError("bad_framing", f"The request body is malformed: {error}."))
-            return
+            return b""
         if body.done:
             self._body = None
             if body.rest:
                 self._client.hold(body.rest)
         elif body.waiting:
             self._client.yield_turn(self._read_on)
-        if fed:
-            self._handler.data_received(fed)
+        return fed
 
     def _read_on(self) -> bool:
         """Go on with what is here of the body. Return whether more waits for another turn of the loop."""
@@ -438,5 +426,6 @@ class LocalTransaction:
 
 def head_of(request: web.Request) -> RequestHead:
     """Return the request's head; only our own connections lead here."""
-    assert isinstance(request.transport, Facade)
-    return request.transport.head
+    facade = request.transport
+    assert isinstance(facade, Facade)
+    return facade.head
