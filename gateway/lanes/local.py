@@ -71,7 +71,7 @@ SWITCHED = 101
 class Facade(asyncio.Transport):
     """The transport that one aiohttp handler sees, for one request, until its connection is lost."""
 
-    __slots__ = ("_client", "_closed", "_corked", "_head", "_left_bytes", "_on_close", "_turn", "_upgrade")
+    __slots__ = ("_client", "_closed", "_corked", "_held", "_left_bytes", "_on_close", "_turn", "_upgrade")
 
     def __init__(self, transaction: "LocalTransaction", client: Client) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class Facade(asyncio.Transport):
         self._on_close: Callable[[], None] = transaction.handler_closed
         self._upgrade: web.WebSocketResponse | None = None  # until its 101 is written
         self._corked = False
-        self._head = b""  # of the answer, held back for what comes behind it
+        self._held = b""  # while it is corked
         self._left_bytes: int | None = None  # of the answer's body; None: it is chunked, or ends with the connection
 
     @property
@@ -116,12 +116,19 @@ class Facade(asyncio.Transport):
         return True
 
     def cork(self) -> None:
-        """Hold the head of the answer back, to be written at once with what its page writes next."""
+        """Write at once what the page writes in this turn of the loop, as one piece: each one is a system call."""
         self._corked = True
+        self._client.listener.loop.call_soon(self._uncork)
+
+    def _uncork(self) -> None:
+        held, self._corked, self._held = self._held, False, b""
+        if held:
+            self._client.write(held)
 
     async def flushed(self) -> bool:
         """Wait until the kernel has all that was written. Return False if the client left before."""
         transport = self._client.transport
+        self._uncork()
         if self.is_closing():
             return False
         if not transport.get_write_buffer_size():
@@ -157,18 +164,16 @@ class Facade(asyncio.Transport):
             self._client.listener.loop.call_soon(self._turn.handler_refused)
             return
         self._note(data)
-        if self._corked:
-            self._corked, self._head = False, data
-            return
         self._send(data)
         if self._upgrade is not None:
             upgrade, self._upgrade = self._upgrade, None
             self._on_close = self._turn.switch(upgrade).handler_closed
 
     def _send(self, data: bytes) -> None:
-        """Write to the client, with the head in front if it was held back."""
-        head, self._head = self._head, b""
-        self._client.write(head + data)
+        if self._corked:
+            self._held += data
+        else:
+            self._client.write(data)
 
     def _note(self, data: bytes) -> None:
         """Find out whether this is the end of the answer: a client that leaves behind it has left nothing out."""
@@ -199,8 +204,7 @@ class Facade(asyncio.Transport):
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            if self._head:
-                self._send(b"")
+            self._uncork()
             self._client.listener.loop.call_soon(self._on_close)
 
     def abort(self) -> None:

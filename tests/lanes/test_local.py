@@ -7,6 +7,7 @@ import pytest
 from aiohttp import web
 from gateways import until, until_still
 
+from gateway.lanes.local import Facade
 from gateway.lanes.router import Limits, Timeouts
 from gateway.lanes.websocket import websocket
 from gateway.testing.peer import Peer
@@ -74,11 +75,15 @@ async def test_a_body_beyond_the_pages_limit_is_a_413() -> None:
                 await asyncio.gather(sending, return_exceptions=True)
 
 
-async def test_an_answer_may_be_a_stream() -> None:
-    """Chunk by chunk as it is written; the connection comes back after its end."""
+@pytest.mark.parametrize("corked", [False, True])
+async def test_an_answer_may_be_a_stream(*, corked: bool) -> None:
+    """Chunk by chunk as it is written, or turn by turn of the loop; the connection comes back after its end."""
     go = asyncio.Event()
 
     async def streams(request: web.Request) -> web.StreamResponse:
+        if corked:
+            assert isinstance(request.transport, Facade)
+            request.transport.cork()
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         for number in range(3):
