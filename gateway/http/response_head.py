@@ -81,7 +81,10 @@ class ResponseHead:
     @property
     def event_stream(self) -> bool:
         """Return whether the body is a stream of server-sent events."""
-        return any(f.name == b"content-type" and f.value.lower().startswith(b"text/event-stream") for f in self.fields)
+        for field in self.fields:
+            if field.name == b"content-type" and field.value.lower().startswith(b"text/event-stream"):
+                return True
+        return False
 
 
 def measure_regular(data: bytes) -> tuple[int, int, int] | None:

@@ -177,7 +177,6 @@ class Router:
         if self.keys.is_empty and path_of(meant) != ROOT:
             self.door.check(head)
         mode = classify(head, meant, self._own_paths)
-        target = meant if self._routes.match(head.target) is None else head.target  # a configured path goes unchanged
         if mode != "passthrough":
             if path_of(meant) != ROOT:
                 self.door.check(head)
@@ -187,6 +186,7 @@ class Router:
                     "This page does not support the method: use GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS.",
                 )
             return None
+        target = meant if self._routes.match(head.target) is None else head.target  # a configured path goes unchanged
         key, cut, digits = _split(raw, len(raw))
         if b"upgrade" in head.connection or (
             cut >= 0 and not (digits.isdigit() and raw[:cut].lower().endswith(_LENGTH_FIELD))

@@ -17,6 +17,7 @@ async def running(pages: Site) -> web.AppRunner:
         auto_decompress=False,
         handler_cancellation=True,
         keepalive_timeout=0,
+        tcp_keepalive=False,
         max_line_size=HEAD_BOUND_BYTES,
         max_field_size=HEAD_BOUND_BYTES,
         max_headers=FIELDS_BOUND,
