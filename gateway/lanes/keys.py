@@ -205,11 +205,14 @@ class KeyRing:
                 "scope_missing",
                 f"This gateway key lacks the scope {scope!r}: use another key, or have the scope added to this one.",
             )
-        ours = {
-            name for name, value in credentials.items() if value and (token in value or self._holds_key(name, value))
-        }
-        copies = {f.name for f in head.fields if f.value.endswith(token) and f.value.rpartition(b" ")[2] == token}
-        return Identity(key.caller, frozenset({*ours, *copies, GATEWAY_HEADER}), key)
+        consumed = {GATEWAY_HEADER}
+        for name, value in credentials.items():
+            if value and (token in value or self._holds_key(name, value)):
+                consumed.add(name)
+        for field in head.fields:
+            if field.value.rpartition(b" ")[2] == token:
+                consumed.add(field.name)
+        return Identity(key.caller, frozenset(consumed), key)
 
     def named(self, name: str) -> Sequence[Key]:
         """Return the keys of this name that have not ended: one that was replaced is valid a while longer."""
