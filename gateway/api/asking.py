@@ -12,7 +12,7 @@ from gateway.api.site import REQUEST_ID
 from gateway.api.unasked import cancel_ask_before
 from gateway.approvals.chat_replies import named_approvals, parse_reply
 from gateway.context.bringing import Brought
-from gateway.context.lane import ContextLane, new_run_id
+from gateway.context.lane import ContextLane
 from gateway.context.resumption import RepeatedRequest, Resumption
 from gateway.context.steering import steering_of
 from gateway.contracts.caller import Caller
@@ -28,6 +28,7 @@ from gateway.model.call import ModelCall
 from gateway.records import replace
 from gateway.runs.asking import RequestKey, fingerprint
 from gateway.runs.live_run import LiveRun
+from gateway.runs.run_id import new_run_id
 from gateway.strict_json import RepeatedKeyError, check_keys
 from gateway.turns import aside
 from gateway.workflows.invocation import workflow_call_in, workflow_usage
@@ -117,8 +118,10 @@ class ContextRequests:
         identity = entered.identities.get(candidates.has_key) or self.identify(head, candidates.has_key, "context")
         candidates = candidates.allowed_to(identity.caller)
         note(request, key=identity.caller.name, upstream=candidates.upstream)
+        steering = steering_of(head)
         request_key = await aside(
-            partial(_request_key, head, identity.caller, path=request.path, content=content), content=content
+            partial(_request_key, head, identity.caller, path=request.path, steering=steering, content=content),
+            content=content,
         )
         request_key = lane.runs.as_repeat(request_key)
         run = lane.runs.find(request_key)
@@ -132,10 +135,11 @@ class ContextRequests:
                 identity=identity,
                 run_id=run_id,
                 request_key=request_key,
+                steering=steering,
                 wishes=asked.wishes,
+                streams=asked.streams or asked.wishes.background,
                 client=client,
             )
-            exchange = replace(exchange, streams=asked.streams or asked.wishes.background)
             repeated = RepeatedRequest(
                 body=asked.body, request_key=request_key, exchange=exchange, shown=asked.wishes.shown
             )
@@ -227,11 +231,13 @@ def _check_one_meaning(content: bytes) -> None:
         raise GatewayError("invalid_json", text, param=error.key) from None
 
 
-def _request_key(head: RequestHead, caller: Caller, *, path: str, content: bytes) -> RequestKey:
+def _request_key(
+    head: RequestHead, caller: Caller, *, path: str, steering: Mapping[str, str], content: bytes
+) -> RequestKey:
     key = head.value(b"idempotency-key")
     retries = head.value(b"x-stainless-retry-count") or b"0"
     return RequestKey(
-        fingerprint(tenant=caller.tenant, caller=caller.name, path=path, steering=steering_of(head), content=content),
+        fingerprint(tenant=caller.tenant, caller=caller.name, path=path, steering=steering, content=content),
         None if key is None else (caller.tenant, caller.name, key.decode("latin-1")),
         repeats=retries.isdigit() and int(retries) > 0,
         size_bytes=len(content),

@@ -17,12 +17,12 @@ from gateway.api.asking import ContextRequests, Entered
 from gateway.api.responses.creating import Creation
 from gateway.api.site import REQUEST_ID, Route
 from gateway.context.explain import Explainer
-from gateway.context.lane import new_run_id
 from gateway.contracts.store import Json
 from gateway.dialects.dialect import Asked
 from gateway.dialects.json_object import json_object
 from gateway.dialects.table import dialect_of
 from gateway.errors import GatewayError
+from gateway.runs.run_id import new_run_id
 from gateway.turns import aside
 
 EXPLAIN_PATH = "/context/explain"

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from gateway.api.site import REQUEST_ID
 from gateway.api.workflows import Begun, Wanted
-from gateway.context.lane import ContextLane, new_run_id
+from gateway.context.lane import ContextLane
 from gateway.context.steering import steering_of
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import StoredRun
@@ -21,6 +21,7 @@ from gateway.model.call import ModelCall
 from gateway.records import replace
 from gateway.runs.asking import RequestKey, fingerprint
 from gateway.runs.live_run import LiveRun
+from gateway.runs.run_id import new_run_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

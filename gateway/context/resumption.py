@@ -11,7 +11,7 @@ from gateway.approvals.approvals import Decision, is_asked_by
 from gateway.approvals.chat_replies import ChatDecision
 from gateway.context.bringing import Brought
 from gateway.context.elsewhere import RunsElsewhere, run_of_question
-from gateway.context.lane import ContextLane, new_run_id
+from gateway.context.lane import ContextLane
 from gateway.context.retelling import Retelling, language_of
 from gateway.context.shown_calls import is_of_what_was_shown, shown_last
 from gateway.contracts.exchange import Chunk, Exchange, Handler, Resume
@@ -26,6 +26,7 @@ from gateway.runs.leases import Leases, abandon
 from gateway.runs.live import LiveRuns
 from gateway.runs.live_run import LiveRun
 from gateway.runs.narrowing import NARROWS, narrowing_of
+from gateway.runs.run_id import new_run_id
 from gateway.runs.snapshot import exchange_of
 from gateway.tracing.tracer import Tracer
 

@@ -23,7 +23,7 @@ from gateway.approvals import texts
 from gateway.approvals.approvals import Decision
 from gateway.clock import until_set
 from gateway.context.call_runs import CallRun, Done, Held, WantedCall, fingerprint_of, key_of
-from gateway.context.lane import ContextLane, new_run_id
+from gateway.context.lane import ContextLane
 from gateway.contracts.caller import Caller
 from gateway.contracts.canonical import canonical
 from gateway.contracts.exchange import CallProgress, Exchange
@@ -39,6 +39,7 @@ from gateway.runs.asking import RequestKey
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.lease import LOST, interrupted, is_lost
 from gateway.runs.live_run import LiveRun
+from gateway.runs.run_id import new_run_id
 from gateway.tools.call_answer import result_of
 from gateway.tools.results import clean
 from gateway.tracing.tracer import Tracer

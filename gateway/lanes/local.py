@@ -257,8 +257,10 @@ class LocalTransaction:
     finds them.
     """
 
-    __slots__ = ("_began", "_body", "_client", "_drained", "_handler", "_pace", "_received_bytes", "answered", "facts",
-                 "head", "keep_alive", "mode", "route", "status", "streaming", "trace", "whole")  # fmt: skip
+    __slots__ = (
+        *("_began", "_body", "_client", "_drained", "_handler", "_pace", "_received_bytes", "answered", "facts"),
+        *("head", "keep_alive", "mode", "route", "status", "streaming", "trace", "whole"),
+    )
 
     def __init__(self, client: Client, head: RequestHead) -> None:
         self._client = client

@@ -46,8 +46,8 @@ class LiveRuns:
         repeat.
         """
         self._forget_old()
-        latest = self._alike.get(request_key.fingerprint, ())[-1:]
-        return replace(request_key, repeats=True) if any(map(_is_on_record, latest)) else request_key
+        alike = self._alike.get(request_key.fingerprint)
+        return replace(request_key, repeats=True) if alike and _is_on_record(alike[-1]) else request_key
 
     def find(self, request_key: RequestKey) -> LiveRun | None:
         """Return the run that this request repeats, if it may join it. Raises GatewayError (idempotency_mismatch)."""
@@ -60,8 +60,10 @@ class LiveRuns:
         for run in reversed(self._alike.get(request_key.fingerprint, ())):
             if _is_on_record(run) or run.parked or run.is_deleted:
                 return None
+            if run.clients:
+                continue
             is_late = run.failure_told and run.alone_since_s < self._clock.monotonic() - JOINABLE_S
-            if not run.clients and not is_late and _is_worth_joining(run):
+            if not is_late and _is_worth_joining(run):
                 # Some clients repeat a 422, too, and do not say so: an error after an effect is told again.
                 return run if request_key.repeats or run.cut or run.error is not None else None
         return None

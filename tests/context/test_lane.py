@@ -9,7 +9,6 @@ from agent.doubles import Clock
 from gateways import Stopwatch
 
 from gateway.context.chain import Link, fold
-from gateway.context.lane import new_run_id
 from gateway.contracts.exchange import Exchange, Handler, Intent, Reply, Stage
 from gateway.contracts.store import Json
 from gateway.dialects.dialect import Offer, Wishes
@@ -76,12 +75,6 @@ async def test_a_client_with_a_system_message_gets_no_base_prompt(role: str) -> 
     messages = [{"role": role, "content": "Be terse."}, *BODY["messages"]]
     assert (await world.exchange(messages=messages)).prompt is None
     assert (await world.exchange(b"X-Context-Prompt: pirate", messages=messages)).prompt == "pirate"
-
-
-def test_run_ids_are_of_our_form_and_new() -> None:
-    """`run_` and 24 hex digits."""
-    ids = {new_run_id() for _ in range(100)}
-    assert len(ids) == 100 and all(len(one) == 28 and one.startswith("run_") for one in ids)
 
 
 async def test_wishes_narrow_what_headers_name() -> None:

@@ -14,7 +14,6 @@ from gateway.api.asking import ContextRequests, Entered
 from gateway.api.responses.creating import Creation
 from gateway.api.site import REQUEST_ID, Route
 from gateway.api.views import json_answer
-from gateway.context.lane import new_run_id
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.store import Json
 from gateway.dialects.endpoints import paths_of
@@ -27,6 +26,7 @@ from gateway.dialects.responses.request import compaction_of
 from gateway.errors import GatewayError
 from gateway.records import replace
 from gateway.runs.asking import RequestKey
+from gateway.runs.run_id import new_run_id
 from gateway.turns import aside
 
 _TASK: Final = "compaction"

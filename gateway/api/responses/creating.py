@@ -16,7 +16,7 @@ from gateway.api.responses.kept import KeptResponses
 from gateway.api.responses.repeats import Repeats
 from gateway.api.responses.rows import API, items_of, not_found
 from gateway.api.responses.sealing import Sealing
-from gateway.context.lane import Keep, new_run_id
+from gateway.context.lane import Keep
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.responses import StoredResponse
 from gateway.contracts.store import Json
@@ -30,6 +30,7 @@ from gateway.errors import GatewayError
 from gateway.runs.asking import RequestKey
 from gateway.runs.live_run import LiveRun
 from gateway.runs.narrowing import narrowing_of, narrowings
+from gateway.runs.run_id import new_run_id
 from gateway.runs.taints import Taints
 from gateway.turns import aside
 

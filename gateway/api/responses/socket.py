@@ -26,7 +26,6 @@ from gateway.api.asking import Entered
 from gateway.api.content import check_values, is_text
 from gateway.api.responses.creating import Begun, Creation, Draft
 from gateway.api.site import REQUEST_ID, Route
-from gateway.context.lane import new_run_id
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.store import Json, StoreError, unwritten
 from gateway.dialects.dialect import Stream
@@ -40,6 +39,7 @@ from gateway.http.error_response import new_request_id
 from gateway.http.request_head import RequestHead
 from gateway.lanes.local import note
 from gateway.lanes.websocket import PageSocket, websocket
+from gateway.runs.run_id import new_run_id
 from gateway.turns import aside
 
 log = logging.getLogger("gateway")
