@@ -35,9 +35,11 @@ def forwarded(head: RequestHead, consumed: frozenset[bytes]) -> tuple[bytes, byt
     credential: list[bytes] = []
     for field in head.fields:
         name = field.name.replace(b"_", b"-")  # a server that is like CGI reads `_` as `-`
-        if name in _NOT_FORWARDED or name in drop or name.startswith(_BEGINNINGS_NOT_FORWARDED):
+        if name in _NOT_FORWARDED or name.startswith(_BEGINNINGS_NOT_FORWARDED):
             continue
-        (credential if field.name in _CREDENTIALS else lines).append(field.line)
+        if name in drop or field.name in drop:
+            continue
+        (credential if name in _CREDENTIALS else lines).append(field.line)
     return b"".join(lines), b"".join(credential)
 
 

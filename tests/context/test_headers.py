@@ -1,8 +1,12 @@
 """The headers of the context lane: what of a client's goes on, and what an answer says of who gave it."""
 
+import hashlib
+
 import pytest
 
 from gateway.context.headers import answerer, credential_header, forwarded
+from gateway.contracts.caller import Caller
+from gateway.lanes.keys import Key, KeyRing
 from gateway.model.answering import By
 from gateway.model_names import MODEL_CHARS
 from gateway.runs.asking import RequestKey
@@ -46,6 +50,27 @@ def test_the_clients_headers_go_on_but_for_those_of_its_message_and_ours() -> No
     lines, credential = forwarded(head(*mixed, *dropped[10:], *credentials), NOBODY.consumed)
     assert lines == b"".join(line + b"\r\n" for line in kept)
     assert credential == b"".join(line + b"\r\n" for line in credentials)
+
+
+def test_names_with_underscores_are_what_a_server_may_read() -> None:
+    """A credential is one however it is spelt, and what the client nominated stays here as it is spelt, too."""
+    lines, credential = forwarded(
+        head(
+            b"X_Api_Key: sk-client", b"Connection: foo_bar, x-nominated", b"Foo_Bar: 1", b"X_Nominated: 1", b"X_Odd: 2"
+        ),
+        NOBODY.consumed,
+    )
+    assert (lines, credential) == (b"X_Odd: 2\r\n", b"X_Api_Key: sk-client\r\n")
+
+
+@pytest.mark.parametrize("line", [b"X_Api_Key: gw-key", b"My_Key: gw-key", b"api_key: Token gw-key", b"x-copy: gw-key"])
+def test_a_copy_of_the_gateways_key_never_goes_on(line: bytes) -> None:
+    """Whatever the header is called."""
+    asked = head(b"Authorization: Bearer gw-key", line)
+    key = Key(hashlib.sha256(b"gw-key").digest(), Caller("ada", "team", frozenset(("context",))))
+    ring = KeyRing([key])
+    identity = ring.identify(asked, upstream_has_key=True, scope="context")
+    assert forwarded(asked, identity.consumed) == (b"", b"")
 
 
 @pytest.mark.parametrize("name", [b"authorization", b"x-api-key"])
