@@ -48,6 +48,7 @@ class UpstreamCall:
         self._take: Take | None = None  # while pieces go there as they come
         self._pause: Callable[[], Awaitable[None]] | None = None  # what it wants awaited
         self._began = False  # some byte of the answer came
+        self._unanswered = False  # the connection closed before
         self._reading = False
         self._done = False
         self._left = False  # nobody reads the rest
@@ -63,15 +64,15 @@ class UpstreamCall:
         """Send a whole request; return the head of the answer. Raises GatewayError (upstream_error, upstream_timeout).
 
         A reused connection that closes before it answers anything costs nothing: the request goes over a fresh one,
-        unless it is to be sent once.
+        unless it is to be sent once. After a limit, or `close`, it is never sent again.
         """
         upstream = self._pool.take()
         if upstream is not None:
             self._attach(upstream, request)
             head = await self._await_head()
-            if head is not None or self._began or not upstream.reused or self._is_once:
+            if head is not None or not self._unanswered or not upstream.reused or self._is_once:
                 return self._have(head)
-            self._failure = None
+            self._failure, self._unanswered = None, False
         self._attach(await self._pool.connect(), request)
         return self._have(await self._await_head())
 
@@ -250,6 +251,7 @@ class UpstreamCall:
         if self._head is not None and self._head.framing == "close" and error is None:
             self._done = True
         else:
+            self._unanswered = not self._began
             self._fail("it closed the connection in the middle of its answer" if self._began else "it did not answer")
         self._wake()
 

@@ -133,6 +133,35 @@ async def test_a_request_that_is_sent_once() -> None:
         assert await fetch(pool, is_once=True) == (200, b"again")
 
 
+async def answers_once(peer: Peer) -> None:
+    await peer.read_request()
+    await peer.send(ok())
+    await peer.read_request()
+    await peer.wait_end()
+
+
+async def test_a_slow_answer_on_a_connection_used_again_is_not_asked_for_twice() -> None:
+    """The limit is over once, and the model is paid for once."""
+    async with pooled(answers_once, serve(answer(200, b"again")), first_byte_s=0.05) as (pool, upstream, _):
+        await fetch(pool)
+        with pytest.raises(GatewayError, match=r"did not answer within 0\.05 s"):
+            await fetch(pool)
+        assert len(upstream.connections) == 1
+
+
+async def test_a_call_that_is_closed_before_its_answer_is_not_sent_again() -> None:
+    """Also where its connection was used before."""
+    async with pooled(answers_once, serve(answer(200, b"again"))) as (pool, upstream, _):
+        await fetch(pool)
+        call = UpstreamCall(pool)
+        waiting = asyncio.create_task(call.send(ASK))
+        await upstream.wait_requests(2)
+        call.close()
+        with pytest.raises(GatewayError, match="given up"):
+            await waiting
+        assert call.given_up and len(upstream.connections) == 1
+
+
 async def test_an_answer_on_accept_is_the_answer() -> None:
     """Before the request was read, or could be sent: the call has it, and the connection is not used again."""
 
