@@ -16,9 +16,13 @@ else:
 
         Raises TypeError for a field that it does not have.
         """
-        values = {**record.__dict__, **changes}
-        if len(values) != len(record.__dict__):
-            unknown = next(name for name in changes if name not in record.__dict__)
+        try:
+            known = record.__dict__
+        except AttributeError:
+            raise TypeError(f"{type(record).__name__} is no exchange and no reply: use dataclasses.replace") from None
+        values = {**known, **changes}
+        if len(values) != len(known):
+            unknown = next(name for name in changes if name not in known)
             raise TypeError(f"{type(record).__name__} has no field {unknown!r}")
         copy = object.__new__(type(record))
         object.__setattr__(copy, "__dict__", values)

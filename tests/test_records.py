@@ -1,11 +1,12 @@
 """Copies of records with other values: those of `dataclasses.replace`."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Exchange, Reply
+from gateway.contracts.exchange import Exchange, Intent, Reply
 from gateway.records import replace
 
 CALLER = Caller("ada", "team", frozenset(("context",)))
@@ -30,3 +31,10 @@ def test_an_unknown_field_is_named() -> None:
 
     with pytest.raises(TypeError, match="Reply has no field 'caches'"):
         replace(Reply(release, release), cache="hit", caches="miss")  # type: ignore[arg-type,call-arg]
+
+
+@pytest.mark.parametrize("record", [None, Intent("normal", "normal")])
+def test_what_is_no_such_record_is_named(record: Any) -> None:
+    """A plugin's author reads it, such as of a stage that returns nothing."""
+    with pytest.raises(TypeError, match=f"{type(record).__name__} is no exchange and no reply"):
+        replace(record, reply="No.")

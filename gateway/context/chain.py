@@ -58,6 +58,8 @@ def fold(
 
 
 def _around(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> Handler:
+    what = f"the stage {link.name!r}"
+
     async def handle(exchange: Exchange) -> Reply:
         inner_s = 0.0
         called = False
@@ -83,8 +85,8 @@ def _around(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> 
             if passed is not None:  # the reply that it had is nobody's now
                 await passed.release()
             if called or link.on_error == "fail" or not _is_its_own(error):
-                raise survivable(error, f"the stage {link.name!r}")  # noqa: B904  # it says where it is from
-            log.exception("stage %r failed and is skipped (on_error: skip)", link.name)
+                raise survivable(error, what)  # noqa: B904  # it says where it is from
+            log.error("%s failed and is skipped (on_error: skip)", what, exc_info=survivable(error, what))
             counters.count("stage_skips", stage=link.name)
             return await inner(exchange)
         finally:

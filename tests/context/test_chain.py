@@ -71,6 +71,17 @@ async def test_a_stage_may_be_skipped_where_the_operator_says_so() -> None:
     assert samples(counters)["gateway_stage_skips_total", ("b",)] == 1
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+async def test_a_skipped_stage_that_would_end_the_process_is_logged_as_that(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log says who ends the process."""
+    links = [Link("b", Failing(error), "skip")]
+    chain = fold("main", links, core, counters=ContextCounters(), clock=Clock(ManualClock()))
+    assert await notes_of(chain.handler) == []
+    assert "the stage 'b' raised" in caplog.text and "only the gateway ends its process" in caplog.text
+
+
 @pytest.mark.parametrize(
     "failing",
     [Failing(GatewayError("invalid_json", "No.")), Failing(KeyError("x"), after=True)],

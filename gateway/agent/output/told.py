@@ -67,6 +67,7 @@ class Told:
             del self._pieces[-1].texts[n_texts:]
         del self._beside[n_beside:]
         self._open = self._pieces[-1] if is_open else None
+        self._is_taken = False
 
     def add(self, chunk: Chunk) -> None:
         """Add a chunk that the client gets."""

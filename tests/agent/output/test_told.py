@@ -87,6 +87,16 @@ def test_an_answer_that_is_asked_for_again_is_forgotten() -> None:
     assert contents(pieces) == ["a", "be"] and "x" not in whole
 
 
+def test_a_text_that_is_gone_on_with_is_taken_again() -> None:
+    """Also if all was taken before the model is asked again: what strangers wrote must be marked as a whole."""
+    made = told("a")
+    made.begin()
+    assert contents(made.take_all(["a"], [])) == ["a", "a"]
+    made.begin(again=True)
+    made.add("b")
+    assert contents(made.take_all(["ab"], []))[-1] == "ab"
+
+
 def test_noting_emits_what_it_adds() -> None:
     """And returns the pause, if any."""
     got: list[Chunk] = []
