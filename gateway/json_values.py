@@ -58,8 +58,6 @@ def holds_more(content: bytes, limit: int) -> bool:
 
 def more_values(content: bytes, limit: int) -> Work[bool]:
     """Return whether the text has more values than `limit`, as work in parts."""
-    if len(content) <= limit:
-        return False
     counter = ValueCounter()
     for start in range(0, len(content), PIECE_BYTES):
         counter.feed(content[start : start + PIECE_BYTES])

@@ -1,6 +1,6 @@
 """The way of a request into the context lane, which the pages of all dialects share: its caller, its body, its run."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -15,6 +15,7 @@ from gateway.context.bringing import Brought
 from gateway.context.lane import ContextLane
 from gateway.context.resumption import RepeatedRequest, Resumption
 from gateway.context.steering import steering_of
+from gateway.context.use import Use
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import ENDED, StoredRun
 from gateway.contracts.store import Json
@@ -59,13 +60,13 @@ class Entered:
     head: RequestHead
     identities: Mapping[bool, Identity]
     caller: Caller
-    let_go: Callable[[], Awaitable[None]]
+    use: Use
 
     async def __aenter__(self) -> "Entered":
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.let_go()
+        await self.use.end()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +89,7 @@ class ContextRequests:
         identities = identities_of(head, core, self.identify)
         caller = next(iter(identities.values())).caller
         note(request, key=caller.name)
-        return Entered(lane=lane, core=core, head=head, identities=identities, caller=caller, let_go=lane.hold())
+        return Entered(lane=lane, core=core, head=head, identities=identities, caller=caller, use=lane.in_use())
 
     async def content(self, request: web.Request, entered: Entered) -> bytes:
         """Return the body of a request. Raises GatewayError (request_too_large)."""

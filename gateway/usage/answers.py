@@ -357,7 +357,7 @@ def _is_top_level(head: bytes, at: int) -> bool:
 
 def _parsed(text: bytes) -> dict[str, object] | None:
     """Return a JSON object; None: the text is something else, or has too many values to be read here."""
-    if len(text) > VALUES_LIMIT and holds_more(text, VALUES_LIMIT):
+    if holds_more(text, VALUES_LIMIT):
         return None
     found = _value(text)
     return found if isinstance(found, dict) else None
