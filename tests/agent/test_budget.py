@@ -170,11 +170,16 @@ async def test_one_timer_ends_all_work_that_is_under_way() -> None:
 
 async def test_a_persons_thinking_costs_work_under_way_nothing() -> None:
     """It goes on beside the pause, and has its whole time behind it."""
-    later, clock = asyncio.Event(), ManualClock()
+    begun, later, clock = asyncio.Event(), asyncio.Event(), ManualClock()
     time = budget(0.02, clock=clock)
     time.start(lambda: None)
-    work = asyncio.create_task(time.within(asyncio.Event().wait()))
-    await asyncio.sleep(0)
+
+    async def endless() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    work = asyncio.create_task(time.within(endless()))
+    await begun.wait()
     with time.paused():
         budget(0.04).start(later.set)
         await asyncio.wait_for(later.wait(), 120)

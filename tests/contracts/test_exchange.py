@@ -17,7 +17,7 @@ COPIED = (Exchange, Reply)
 
 @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: fact.__name__)
 def test_facts_are_frozen_and_have_slots(fact: type) -> None:
-    """What a stage was given is what the next one sees. Those that each request is copied in have no slots."""
+    """A stage changes nothing that another one sees. Exchanges and replies, copied by each request, have no slots."""
     assert fact.__dataclass_params__.frozen  # type: ignore[attr-defined]
     assert ("__slots__" in vars(fact)) != (fact in COPIED)
 
