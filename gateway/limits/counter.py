@@ -20,8 +20,10 @@ Sums: TypeAlias = tuple[int, int, int]
 Rows: TypeAlias = tuple[memoryview, tuple[memoryview, ...]]
 #: The most that one tick of one worker counts. More in a quarter of a second is counted as this.
 MOST: Final = (1 << 31) - 1
-#: So many places are taken ahead, at most. A tick with fewer requests before has none.
-AHEAD: Final = 64
+#: So many requests in a tick, or in the one before it, are enough for places to be taken ahead.
+BUSY: Final = 64
+#: So many places are taken ahead, at most.
+AHEAD: Final = 256
 #: One of so many places that are left may be taken ahead.
 ENOUGH: Final = 100
 #: Less than any sums.
@@ -47,6 +49,7 @@ class Counter:
         "_tick_requests",
         "_tick_tokens",
         "_waits",
+        "_was_busy",
         "ahead",
         "ahead_each",
         "ahead_spare",
@@ -79,6 +82,7 @@ class Counter:
         self._at = REQUESTS
         # Of this worker in the latest tick. Nobody else writes to its row.
         self._tick_requests = self._tick_tokens = 0
+        self._was_busy = False  # in the tick before
         # In the rest of the window, but for the latest two ticks of the others.
         self._older_requests = self._older_tokens = 0
         self._waits: tuple[int, dict[tuple[Kind, int], float]] = -1, {}  # of a tick
@@ -120,7 +124,7 @@ class Counter:
             present, made, used = self._with_others(present, made, used)
         if present > most_present or made > most_made or used > most_used:
             return self._sums()
-        if self._tick_requests >= AHEAD and not self.others and most == self.newest_most:
+        if (self._was_busy or self._tick_requests >= BUSY) and not self.others and most == self.newest_most:
             self._take_ahead(tokens, most_present - present, most_made - made, most_used - used)
         return None
 
@@ -276,6 +280,7 @@ class Counter:
             at = REQUESTS + passed % TICKS
             mine[at] = mine[at + TICKS] = 0
         mine[LAST] = tick
+        self._was_busy = self._tick_requests >= BUSY and self.tick == tick - 1
         self.tick, self._at = tick, REQUESTS + tick % TICKS
         self.ends_s = (tick + 1) * TICK_S
         self._tick_requests, self._tick_tokens = mine[self._at], mine[self._at + TICKS]

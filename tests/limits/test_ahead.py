@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from gateway.contracts.allowance import Allowance
 from gateway.errors import GatewayError
-from gateway.limits.counter import AHEAD
+from gateway.limits.counter import AHEAD, BUSY
 from gateway.limits.holds import Hold, end, leave, owe, settle, withdraw
+from gateway.limits.shared import TICK_S
 
 from .limiting import Workers, caller
 
@@ -111,6 +112,19 @@ def test_what_a_dead_worker_had_made_stays_made() -> None:
     successor = workers.limiter(0)
     (requests,) = (one.used for one in successor.used(successor.of_caller(who)) if one.limit == "requests_per_minute")
     assert AHEAD + 3 <= requests <= 2 * AHEAD + 3
+
+
+@pytest.mark.parametrize(("requests", "ticks", "at_once"), [(BUSY, 1, True), (BUSY - 1, 1, False), (BUSY, 2, False)])
+def test_a_busy_tick_takes_places_ahead_for_the_next_one(requests: int, ticks: int, at_once: bool) -> None:
+    """One with fewer requests does not, and one that is longer ago."""
+    workers = Workers()
+    limiter = workers.limiters[0]
+    rules = limiter.of_caller(caller(requests_per_minute=20_000))
+    for _ in range(requests):
+        end(limiter.admit(rules))
+    workers.clock.advance(ticks * TICK_S)
+    end(limiter.admit(rules))
+    assert bool(rules[0].meter.ahead) is at_once
 
 
 def test_lower_figures_count_from_the_next_request() -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from gateway.errors import GatewayError
 from gateway.lanes.plan import Plan
-from gateway.lanes.transaction import Client, Clients
+from gateway.lanes.transaction import AccessLog, Client, Clients
 
 if TYPE_CHECKING:
     from gateway.limits.holds import Hold, Places
@@ -32,12 +32,12 @@ class Accounting:
     share: "Places | None" = None  # in place of them: the one that it shares with requests like it
     tries = 0  # where the endpoint was chosen
     trace_id: str | None = None  # where there are traces
-    _overhead_s = 0.0
+    overhead_s = 0.0
 
     def __init__(self, plan: Plan, client: Client, began: float) -> None:
         self.plan = plan
         self._client = client
-        self._began = began
+        self.began = began
 
     def use(self, plan: Plan) -> None:
         """Note that the request goes to another endpoint than it was planned for, or goes there again."""
@@ -46,16 +46,13 @@ class Accounting:
 
     def request_started(self) -> None:
         """Note that the request is on its way to the upstream, or waits for a connection."""
-        self._overhead_s = perf_counter() - self._began
+        self.overhead_s = perf_counter() - self.began
 
-    def head_forwarded(self, came: float, forwarded: float = 0.0) -> None:
-        """Note that the head of the answer, which began to arrive at `came`, is on its way to the client.
-
-        `forwarded`: since when; 0: just now.
-        """
+    def head_forwarded(self, came: float) -> None:
+        """Note that the head of the answer, which began to arrive at `came`, is on its way to the client."""
         plan = self.plan
         plan.upstream.first_byte.observe(came - self.sent_at)
-        plan.route.overhead.observe(self._overhead_s + (forwarded or perf_counter()) - came)
+        plan.route.overhead.observe(self.overhead_s + perf_counter() - came)
 
     def held(self) -> "Hold | None":
         """Return the places of the request in its limits as a hold, also the one that it shares; None: it has none."""
@@ -75,33 +72,41 @@ class Accounting:
         listener: Clients,
         error: GatewayError | None = None,
         request_id: str | None = None,
-        ended: float = 0.0,
     ) -> None:
-        """Count it; `outcome` is the upstream's (metrics.UpstreamTally). Log it if there is an access log.
-
-        `ended`: when it was over; 0: just now.
-        """
-        plan, duration_s = self.plan, (ended or perf_counter()) - self._began
+        """Count it; `outcome` is the upstream's (metrics.UpstreamTally). Log it if there is an access log."""
+        plan, duration_s = self.plan, perf_counter() - self.began
         plan.codes[self.status] += 1
         plan.upstream.outcomes[outcome] += 1
         (plan.route.streamed if self.streaming else plan.route.answered).observe(duration_s)
         if listener.access_log is not None:
-            listener.access_log(
-                mode="passthrough",
-                route=plan.route.route,
-                method=plan.method,
-                path=plan.path,
-                status=self.status,
-                duration_ms=round(duration_s * 1000, 3),
-                outcome=outcome,
-                upstream=plan.pool.endpoint.name,
-                endpoint=plan.endpoint,
-                tries=self.tries or None,
-                key=plan.caller.name,
-                client=address_of(self._client.transport.get_extra_info("peername")),
-                bytes_in=self.received_bytes,
-                bytes_out=self.sent_bytes,
-                error_code=error and error.code,
-                request_id=request_id,
-                trace_id=self.trace_id,
-            )
+            self.log(outcome, listener.access_log, duration_s, error, request_id)
+
+    def log(
+        self,
+        outcome: str,
+        access_log: AccessLog,
+        duration_s: float,
+        error: GatewayError | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        """Write a line about it to the access log."""
+        plan = self.plan
+        access_log(
+            mode="passthrough",
+            route=plan.route.route,
+            method=plan.method,
+            path=plan.path,
+            status=self.status,
+            duration_ms=round(duration_s * 1000, 3),
+            outcome=outcome,
+            upstream=plan.pool.endpoint.name,
+            endpoint=plan.endpoint,
+            tries=self.tries or None,
+            key=plan.caller.name,
+            client=address_of(self._client.transport.get_extra_info("peername")),
+            bytes_in=self.received_bytes,
+            bytes_out=self.sent_bytes,
+            error_code=error and error.code,
+            request_id=request_id,
+            trace_id=self.trace_id,
+        )

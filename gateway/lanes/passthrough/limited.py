@@ -37,10 +37,9 @@ class LimitedAccounting(Accounting):
         listener: Clients,
         error: GatewayError | None = None,
         request_id: str | None = None,
-        ended: float = 0.0,
     ) -> None:
         # The next one: `super` would find it each time.
-        Accounting.close(self, outcome, listener, error, request_id, ended)
+        Accounting.close(self, outcome, listener, error, request_id)
         if (hold := self.held()) is not None:
             give_back(hold, outcome)
 

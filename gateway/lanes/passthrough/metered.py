@@ -102,20 +102,20 @@ class MeteredAccounting(Accounting):
     kept: Kept | None = None
     decoding: Decoding | None = None  # of the answer, if it is compressed
     _left: int | None = None  # the status that the answer had when the client left
-    _came = _forwarded = 0.0  # of a short whole answer, which is counted later
+    came = forwarded = 0.0  # of a short whole answer, which is counted later (`Unread`)
 
     def __init__(self, plan: Plan, client: Client, began: float) -> None:
         # Each request makes one and asks for its hold, so this neither calls the base class nor looks there for it.
         self.plan = plan
         self._client = client
-        self._began = began
+        self.began = began
         self.hold = None
 
-    def head_forwarded(self, came: float, forwarded: float = 0.0) -> None:
+    def head_forwarded(self, came: float) -> None:
         if self.status == 200 and self.beginning and self.sent_bytes <= SHORT_BYTES and self.plan.unread is not None:
-            self._came, self._forwarded = came, forwarded or perf_counter()
+            self.came, self.forwarded = came, perf_counter()
         else:
-            Accounting.head_forwarded(self, came, forwarded)
+            Accounting.head_forwarded(self, came)
 
     def client_left(self, listener: Clients) -> None:
         self._left = self.status
@@ -127,10 +127,9 @@ class MeteredAccounting(Accounting):
         listener: Clients,
         error: GatewayError | None = None,
         request_id: str | None = None,
-        ended: float = 0.0,
     ) -> None:
-        if not self._forwarded:
-            Accounting.close(self, outcome, listener, error, request_id, ended)
+        if not self.forwarded:
+            Accounting.close(self, outcome, listener, error, request_id)
             self._read_at_end(outcome, is_refused=error is not None)
             return
         unread = self.plan.unread
@@ -138,7 +137,7 @@ class MeteredAccounting(Accounting):
         waiting = unread.waiting
         waiting.append(self)
         if listener.access_log is not None:
-            self.count()
+            self.log(outcome, listener.access_log, self.forwarded - self.began)
         if self.hold is not None and leave(self.hold):
             unread.read()
             return
@@ -146,16 +145,6 @@ class MeteredAccounting(Accounting):
             unread.sum_up()
         if not unread.is_timed:
             unread.read_soon(listener.loop)
-
-    def count(self) -> None:
-        """Count a transaction that ended with a short whole answer, if nobody has, and leave its share."""
-        if not (forwarded := self._forwarded):
-            return
-        self._forwarded = 0.0
-        if self.share is not None:
-            self.share.meter.under_way -= 1
-        Accounting.head_forwarded(self, self._came, forwarded)
-        Accounting.close(self, "ok", self._client.listener, None, None, forwarded)
 
     def _read_at_end(self, outcome: str, *, is_refused: bool) -> None:
         """Read what is kept of the answer, and give the places of the request back."""

@@ -93,9 +93,8 @@ class TracedAccounting(Accounting):
         listener: Clients,
         error: GatewayError | None = None,
         request_id: str | None = None,
-        ended: float = 0.0,
     ) -> None:
-        super().close(outcome, listener, error, request_id, ended)
+        super().close(outcome, listener, error, request_id)
         if not self.trace.sampled:
             return
         if outcome not in _UNASKED:
@@ -110,7 +109,7 @@ class TracedAccounting(Accounting):
             "twolane.key": plan.caller.name,
         }
         method, path, route = plan.method, plan.path, plan.route.route
-        began_ns = now_ns - int((now - self._began) * 1e9)
+        began_ns = now_ns - int((now - self.began) * 1e9)
         facts = (self.trace, began_ns, now_ns, method, path, route, "passthrough", self.status)
         failure = (error.code if error is not None else "") or ("" if outcome in ("ok", "error") else outcome)
         self._tracer.send(server_span(*facts, failure=failure, attributes=attributes))

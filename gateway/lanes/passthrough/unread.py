@@ -7,6 +7,9 @@ never older than `WAIT_S`, and whoever wants to know what was used records it fi
 """
 
 from asyncio import AbstractEventLoop
+from collections.abc import Iterable
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from gateway.lanes.plan import Plan
@@ -24,6 +27,7 @@ SUMMED: Final = 256
 #: How long they wait at most, until they are recorded.
 WAIT_S: Final = 0.02
 LANE: Final = "passthrough"
+_plan_of: Final = attrgetter("plan")
 
 
 class Unread:
@@ -55,8 +59,7 @@ class Unread:
 
             self._usual = Usual(most=SUMMED)
         waiting, self.waiting = self.waiting, []
-        for account in waiting:
-            account.count()
+        _count(waiting)
         self._usual.read(waiting)
 
     def read(self) -> None:
@@ -81,3 +84,18 @@ def tell(plan: Plan, usage: Usage, model: str) -> None:
     meter, caller = plan.meter, plan.caller
     assert meter is not None
     meter.recorded(usage, caller.name, caller.tenant, model, plan.pool.endpoint.name, LANE)
+
+
+def _count(accounts: Iterable["MeteredAccounting"]) -> None:
+    """Count transactions that ended with short whole answers, which have status 200, and leave their shared places."""
+    for plan, neighbours in groupby(accounts, _plan_of):
+        equal = list(neighbours)
+        plan.upstream.first_byte.observe_all([one.came - one.sent_at for one in equal])
+        plan.route.overhead.observe_all([one.overhead_s + one.forwarded - one.came for one in equal])
+        plan.route.answered.observe_all([one.forwarded - one.began for one in equal])
+        plan.codes[200] += len(equal)
+        plan.upstream.outcomes["ok"] += len(equal)
+        if plan.admission is not None:
+            for one in equal:
+                if one.share is not None:
+                    one.share.meter.under_way -= 1
