@@ -1,41 +1,72 @@
-"""The admission of equal passthrough requests: one that has room in its only rule nearly always costs a look at it."""
+"""The admission of equal passthrough requests: one that has room in its rules nearly always costs a look at each."""
 
 import re
-from collections.abc import Iterable
 from typing import Final
 
-from gateway.limits.holds import BYTES_A_TOKEN, Hold
+from gateway.limits.holds import BYTES_A_TOKEN, Hold, Share
 from gateway.limits.limiter import Limiter
-from gateway.limits.rule import Meter, Rule
+from gateway.limits.rule import Rule
 
+#: So many further rules are remembered: those of the upstreams and the models that requests go to.
+MORE: Final = 64
 #: How long an answer may be, at whatever depth: nothing in a text looks like that, because its quotes are escaped.
 _MOST: Final = re.compile(rb'[{,]\s*"max_(?:completion_|output_)?tokens"\s*:\s*(\d{1,9})(?=[\s,}])')
 
 
 class Admission:
-    """The rules of a plan's requests, and the way to those of the upstream and the model that a request goes to.
+    """The rules of a plan's requests, and the way to those of the upstream and the model that a request goes to (`of`).
 
-    `takes_tokens`: a model answers the requests. `only` is the meter of the only rule, in whose `usual` place requests
-    may share (`Limiting`); None: there are others, or nobody knows yet what requests use. `clock` is its clock.
+    `takes_tokens`: a model answers the requests.
     """
 
-    __slots__ = ("_counts", "_is_new", "clock", "limiter", "only", "rules", "takes_tokens")
+    __slots__ = ("_clock", "_counts", "_is_new", "_may_share", "_more", "_usual", "limiter", "rules", "takes_tokens")
 
     def __init__(self, limiter: Limiter, rules: tuple[Rule, ...], *, takes_tokens: bool) -> None:
         self.limiter = limiter
         self.rules = rules
         self.takes_tokens = takes_tokens
-        self.clock = limiter.clock
-        self.only: Meter | None = None
+        self._clock = limiter.clock
+        #: The places of a request for which there were some ahead in all rules: requests like it may share them.
+        self._usual: Share | None = None
+        self._more: dict[tuple[Rule, ...], Admission] = {}
         # Whether a rule counts the tokens of these requests, and whether perhaps none has told yet what it used.
         self._counts = self._is_new = takes_tokens and any(rule.most_tokens for rule in rules)
         self._look()
 
     def _look(self) -> None:
         """Look whether it is known what requests use."""
-        self._is_new = self._is_new and is_one_new(self.rules)
-        if not self._is_new and len(self.rules) == 1 and self._counts == bool(self.rules[0].most_tokens):
-            self.only = self.rules[0].meter
+        self._is_new = self._is_new and any(rule.most_tokens and not rule.meter.mean for rule in self.rules)
+        # A place that reserves tokens is for no request without any.
+        self._may_share = not self._is_new and (self.takes_tokens or not any(rule.most_tokens for rule in self.rules))
+
+    def of(self, rules: tuple[Rule, ...]) -> "Admission":
+        """Return the admission of the same requests by further rules."""
+        found = self._more.get(rules)
+        if found is None:
+            if len(self._more) >= MORE:
+                self._more.clear()
+            found = self._more[rules] = Admission(self.limiter, rules, takes_tokens=self.takes_tokens)
+        return found
+
+    def share(self, length: int) -> Share | None:
+        """Take places that are ahead in all rules, for a request whose body has so many bytes; None: look for room."""
+        usual, clock = self._usual, self._clock
+        if usual is None:
+            return None
+        now_s = clock()
+        for places in usual:
+            meter = places.meter
+            if (
+                not meter.ahead
+                or places is not meter.usual
+                or now_s >= meter.ends_s
+                or not places.least_bytes <= length <= places.most_bytes
+            ):
+                for taken in usual[: usual.index(places)]:
+                    taken.meter.ahead += 1
+                return None
+            meter.ahead -= 1
+        return usual
 
     def admit(self, body: bytes, length: int) -> Hold:
         """Take a place in all rules for a request with what is here of its body, and its length in bytes.
@@ -43,16 +74,15 @@ class Admission:
         Raises GatewayError as `Limiter.admit`.
         """
         if not self._counts:
-            return self.limiter.admit(self.rules)
-        if self._is_new:
-            self._look()
-        guess = guess_of(body, length) if self._is_new else None
-        return self.limiter.admit(self.rules, length // BYTES_A_TOKEN, guess=guess)
-
-
-def is_one_new(rules: Iterable[Rule]) -> bool:
-    """Return whether no request has told one of the rules yet how many tokens it used."""
-    return any(rule.most_tokens and not rule.meter.mean for rule in rules)
+            hold = self.limiter.admit(self.rules)
+        else:
+            if self._is_new:
+                self._look()
+            guess = guess_of(body, length) if self._is_new else None
+            hold = self.limiter.admit(self.rules, length // BYTES_A_TOKEN, guess=guess)
+        if self._may_share and all(places.meter.ahead and places is places.meter.usual for places in hold):
+            self._usual = tuple(hold)
+        return hold
 
 
 def guess_of(body: bytes, length: int) -> int | None:

@@ -30,13 +30,14 @@ class Budgets:
 
     `missing` has what somebody asked for and was not read.
 
-    `currency` returns that of the prices in use; "": there are none.
+    `currency` returns that of the prices in use; "": there are none. `changed` is called after newer sums were taken.
     """
 
-    def __init__(self, currency: Callable[[], str]) -> None:
+    def __init__(self, currency: Callable[[], str], *, changed: Callable[[], None] | None = None) -> None:
         self.wanted = False
         self.missing: set[Counted] = set()
         self.currency = currency
+        self._changed = changed
         self._spent: Mapping[Counted, Spent] = {}
         self._names: Collection[Counted] = ()
         self._read_currency: str | None = None  # None: nothing was read yet
@@ -44,6 +45,8 @@ class Budgets:
     def replace(self, spent: Mapping[Counted, Spent], *, names: Collection[Counted], currency: str) -> None:
         """Use these sums from now on. They are of all `names`, of which some have none; costs are in `currency`."""
         self._spent, self._names, self._read_currency = spent, names, currency
+        if self._changed is not None:
+            self._changed()
 
     def obstacle(self, scope: Scope, name: str, allowance: Allowance) -> str | None:
         """Return why the budgets of a rule cannot be counted now, and what to do; None: they can."""

@@ -1,8 +1,9 @@
 """One counter as a worker sees it: requests and tokens of the last minute, and what is under way, in all workers.
 
 Each request counts, so what stays the same within a tick is kept: its bounds, its place, and the sums of the window.
-Where a lot of room is left, the only worker takes some places ahead, so that the next requests need not look
-(`Limiter.admit`). What is left of them is given back before anybody looks at the sums.
+Where a lot of room is left, a busy worker takes some places ahead, so that the next requests need not look
+(`Limiter.admit`). What is left of them is given back before this worker looks at the sums. Others see them as taken:
+all of them together are less than a hundredth of the room, so none is refused for more than that.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,10 +25,12 @@ MOST: Final = (1 << 31) - 1
 BUSY: Final = 64
 #: So many places are taken ahead, at most.
 AHEAD: Final = 256
-#: One of so many places that are left may be taken ahead.
+#: One of so many places that are left may be taken ahead, by all workers together.
 ENOUGH: Final = 100
+#: So many requests of a worker may have ended without having left, at most.
+LATE: Final = 32
 #: Less than any sums.
-_LEAST: Final[Sums] = (-1, -1, -1)
+LEAST: Final[Sums] = (-1, -1, -1)
 _RINGS: Final[Mapping[Kind, int]] = {"requests": REQUESTS, "tokens": TOKENS}
 
 
@@ -63,8 +66,7 @@ class Counter:
     _mine: memoryview
     #: The rows of the others.
     others: tuple[memoryview, ...]
-    #: The requests of this worker that are under way, and those that are `ahead`. The others have to be told when it
-    #: changes (`tell`).
+    #: The requests of this worker that are under way, and those that are `ahead`.
     under_way: int
     #: The end of the latest tick in which this worker counted or looked, in seconds of the clock.
     ends_s: float
@@ -78,7 +80,7 @@ class Counter:
         #: for each, and some more for those that need more.
         self.ahead = self.ahead_each = self.ahead_spare = 0
         #: The most of the figures that count for new requests: only by these are places taken ahead.
-        self.newest_most: Sums = _LEAST
+        self.newest_most: Sums = LEAST
         self._at = REQUESTS
         # Of this worker in the latest tick. Nobody else writes to its row.
         self._tick_requests = self._tick_tokens = 0
@@ -99,7 +101,7 @@ class Counter:
         """Return whether this worker has nothing under way, and has neither counted nor looked since then."""
         return self._is_open and self.under_way == self.ahead and self.ends_s <= since_s
 
-    def take(self, requests: int, tokens: int, now_s: float, most: Sums = _LEAST) -> Sums | None:
+    def take(self, requests: int, tokens: int, now_s: float, most: Sums = LEAST) -> Sums | None:
         """Count requests as made and as under way, and tokens as used.
 
         Return the sums with them, if one to which they add is more than `most`; None: they have room.
@@ -124,7 +126,7 @@ class Counter:
             present, made, used = self._with_others(present, made, used)
         if present > most_present or made > most_made or used > most_used:
             return self._sums()
-        if (self._was_busy or self._tick_requests >= BUSY) and not self.others and most == self.newest_most:
+        if (self._was_busy or self._tick_requests >= BUSY) and most == self.newest_most:
             self._take_ahead(tokens, most_present - present, most_made - made, most_used - used)
         return None
 
@@ -138,17 +140,19 @@ class Counter:
         ahead, tokens = self.ahead, self.ahead_tokens
         if ahead or tokens:
             self.ahead = self.ahead_spare = 0
-            self.under_way -= ahead
             self._count(-ahead, -tokens)
+            self.leave(ahead)
 
     @property
     def ahead_tokens(self) -> int:
         """Return the tokens of all places that were taken ahead and are left."""
         return self.ahead * self.ahead_each + self.ahead_spare
 
-    def tell(self) -> None:
-        """Let the others see what is under way."""
-        self._mine[NOW] = self.under_way
+    def leave(self, requests: int = 1) -> None:
+        """Count so many requests as under way no longer, and let the others see it."""
+        self.under_way -= requests
+        if self.others:
+            self._mine[NOW] = self.under_way
 
     def correct(self, requests: int, tokens: int, tick: int) -> None:
         """Correct what was counted in a tick. Of what left the window since, only more than was thought counts."""
@@ -239,16 +243,20 @@ class Counter:
     def _take_ahead(self, tokens: int, room_present: int, room: int, room_tokens: int) -> None:
         """Take places ahead, for requests that use so many tokens each, from the room that is left.
 
-        What is under way is given back when it ends, so all that is left of that may be taken.
+        What is under way is given back when it ends, so all that is left of that may be taken where nobody else wants
+        it. Others see those that have not left as well.
         """
-        ahead, spare = min(room // ENOUGH, room_present, AHEAD), 0
+        enough = ENOUGH * (1 + len(self.others))
+        if self.others:
+            room_present = room_present // enough - LATE
+        ahead, spare = min(room // enough, room_present, AHEAD), 0
         if tokens:
-            most_tokens = min(room_tokens // ENOUGH, MOST - self._tick_tokens)
+            most_tokens = min(room_tokens // enough, MOST - self._tick_tokens)
             ahead = min(ahead, most_tokens // tokens)
             spare = min(ahead * tokens, most_tokens - ahead * tokens)
-        if ahead:
+        if ahead > 0:
             self._count(ahead, ahead * tokens + spare)
-            self.under_way += ahead
+            self.leave(-ahead)
             self.ahead, self.ahead_each, self.ahead_spare = ahead, tokens, spare
 
     def _sums(self) -> Sums:

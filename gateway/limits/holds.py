@@ -5,6 +5,7 @@ without a call.
 """
 
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class Places:
 
 
 Hold: TypeAlias = list[Places]
+#: A hold that belongs to several requests, so nobody changes it.
+Share: TypeAlias = tuple[Places, ...]
 #: Those of which something is to be settled. They may be there twice.
 Owed: TypeAlias = list[Places]
 
@@ -60,9 +63,7 @@ def leave(hold: Hold) -> bool:
     for places in hold:
         meter = places.meter
         if places.made:
-            meter.under_way -= 1
-            if meter.others:
-                meter.tell()
+            meter.leave()
         if not meter.mean and places.reserved:
             is_first = True
     return is_first
@@ -79,14 +80,22 @@ def owe(hold: Hold, used: int) -> Owed:
     return owed
 
 
-def owe_together(places: Places, used: int, requests: int, owed: Owed) -> None:
-    """Note what some requests used of places, which each of them did, and that something is to be settled of these."""
-    if places.reserved:
-        if not places.requests:
-            owed.append(places)
-        places.tokens += used - places.reserved * requests
-        places.used += used
-        places.requests += requests
+def owe_together(hold: Iterable[Places], used: int, requests: int, owed: Owed) -> None:
+    """Note what some requests used, each of which had all these places, and that something of them is to be settled."""
+    for places in hold:
+        if places.reserved:
+            if not places.requests:
+                owed.append(places)
+            places.tokens += used - places.reserved * requests
+            places.used += used
+            places.requests += requests
+
+
+def end_together(share: Share, used: int, requests: int, owed: Owed) -> None:
+    """End so many requests that share a hold, and used so much together; see `owe_together`."""
+    for places in share:
+        places.meter.leave(requests)
+    owe_together(share, used, requests, owed)
 
 
 def is_urgent(owed: Owed) -> bool:

@@ -1,6 +1,6 @@
 """The limits of one worker: which rules a request has, whether they have room for it, and what it used.
 
-1. `of_caller`, `of_model` and `of_upstream` return the rules of a request. The lanes do that once for equal requests.
+1. `of_caller`, `of_model` and `of_upstream` return the rules of a request, the same ones each time.
 2. `admit` takes a place in all rules, or in none and raises. The hold gives the places back, once (`holds.py`).
 3. Tokens are reserved at the beginning, by an estimate, and corrected at the end.
 
@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
+from weakref import WeakValueDictionary
 
 from gateway.contracts.allowance import Allowance
 from gateway.contracts.caller import Caller
@@ -22,12 +23,14 @@ from gateway.limits.meters import Meters
 from gateway.limits.refusal import fields_of, refusal
 from gateway.limits.rule import Over, Rule, key_id, nothing
 from gateway.limits.usage import Used, used_of
-from gateway.model_names import is_model_of
+from gateway.model_names import MODEL_CHARS, is_model_of
 
 log = logging.getLogger("gateway")
 
 #: The log has at most one line about a rule in this time.
 LOG_S: Final = 60.0
+#: The rules of so many models are remembered: clients use a few of them.
+MODELS: Final = 256
 _NONE: Final[Mapping[str, Allowance]] = MappingProxyType({})
 
 
@@ -61,6 +64,9 @@ class Limiter:
         #: Whether models or upstreams have limits.
         self.has_targets = bool(models or upstreams)
         self._target_tokens = any(map(_counts_tokens, (*models.values(), *upstreams.values())))
+        self._rules: WeakValueDictionary[tuple[Scope, str], Rule] = WeakValueDictionary()
+        self._configured: set[Rule] = set()  # of tenants, models and upstreams
+        self._of_model: dict[str, tuple[Rule, ...]] = {}
 
     def counts_tokens(self, caller: Caller) -> bool:
         """Return whether a limit counts the tokens of a caller's requests in a minute."""
@@ -90,8 +96,15 @@ class Limiter:
 
     def of_model(self, model: str) -> tuple[Rule, ...]:
         """Return the rules of a model: all whose patterns match count. Raises as `of_caller`."""
-        matching = ((one, allowance) for one, allowance in self._models.items() if is_model_of(model, one))
-        return tuple(self._rule("model", pattern, allowance) for pattern, allowance in matching)
+        rules = self._of_model.get(model)
+        if rules is None:
+            matching = ((one, allowance) for one, allowance in self._models.items() if is_model_of(model, one))
+            rules = tuple(self._rule("model", pattern, allowance) for pattern, allowance in matching)
+            if len(model) <= MODEL_CHARS:
+                if len(self._of_model) >= MODELS:
+                    self._of_model.clear()
+                self._of_model[model] = rules
+        return rules
 
     def of_upstream(self, upstream: str) -> tuple[Rule, ...]:
         """Return the rules of an upstream. Raises as `of_caller`."""
@@ -139,7 +152,7 @@ class Limiter:
                     meter.ahead_spare = spare
                     hold.append(meter.places(wanted, requests))
                     continue
-                sums = meter.take(requests, wanted, now_s, rule.most)
+                sums = meter.take(requests, wanted, now_s, rule.bounds)
                 places = meter.places(wanted, requests)
                 meter.use(places)
                 hold.append(places)
@@ -202,14 +215,21 @@ class Limiter:
         return self._rule("key", caller.name, allowance, key_id(caller.tenant, caller.name))
 
     def _rule(self, scope: Scope, name: str, allowance: Allowance, own: str | None = None) -> Rule:
+        own = own or name
+        rule = self._rules.get((scope, own))
+        if rule is not None and rule.allowance == allowance:  # that of a key may change
+            return rule
         if allowance.has_budget and not (self._has_ledger or allowance.soft):
             raise GatewayError(
                 "overloaded",
                 f"The {scope} {name!r} has a budget, and this gateway records no usage to count it by: its operator "
                 "has to set 'usage.enabled', or take the budget away.",
             )
-        own = own or name
-        return Rule(scope, name, allowance, self._meters.of(scope, own), self._budgets, own, self._catch_up)
+        rule = Rule(scope, name, allowance, self._meters.of(scope, own), self._budgets, own, self._catch_up)
+        self._rules[scope, own] = rule
+        if scope != "key":
+            self._configured.add(rule)
+        return rule
 
     def _note(self, over: Over, now_s: float) -> None:
         """Count and log a limit that is reached."""

@@ -60,8 +60,9 @@ class Meters:
             self.tidy()
 
     def tidy(self) -> None:
-        """Give back the counters of rules that this worker has not used for some time."""
-        since_s = self._clock() - UNUSED_S
+        """Give back what was taken ahead in ticks that are over, and counters that this worker has not used lately."""
+        now_s = self._clock()
+        since_s = now_s - UNUSED_S
         for rule, (meter, number) in list(self._open.items()):
             if meter.is_unused(since_s):
                 if (known := self._known.get(rule)) is not None and known.mean:
@@ -69,6 +70,13 @@ class Meters:
                 meter.close()
                 del self._open[rule]
                 self._shared.release(number, place=self._place)
+            elif meter.ends_s <= now_s:
+                meter.give_back_ahead()
+
+    def give_back_ahead(self) -> None:
+        """Give back all places that were taken ahead, so that the next request of each rule looks for room."""
+        for meter, _ in self._open.values():
+            meter.give_back_ahead()
 
     def _opened(self, scope: Scope, name: str, meter: Counter) -> Rows:
         """Return the rows of a rule. Raises GatewayError (overloaded) if there is no room."""

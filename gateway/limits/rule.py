@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from gateway.contracts.allowance import Allowance, Limit
 from gateway.errors import GatewayError
 from gateway.limits.budgets import Budgets, Scope
-from gateway.limits.counter import Counter, Rows, Sums
+from gateway.limits.counter import LEAST, Counter, Rows, Sums
 from gateway.limits.holds import Places
 
 #: How long a client waits for one of the requests under way to end.
@@ -132,13 +132,13 @@ class Meter(Counter):
         self.usual = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Rule:
     """The limits of one `name` in its scope. `allowance` is what the configuration in use has for it.
 
     `id` is the name under which it is counted. `catch_up` is that of the limiter. `most`: more than that has to be
-    looked at (`over`), which for tokens is somewhat less than their limit. `most_tokens` is the most that a request may
-    reserve; 0: it need not reserve any.
+    looked at (`over`), which for tokens is somewhat less than their limit; so has each request where a budget has
+    no room (`bounds`). `most_tokens` is the most that a request may reserve; 0: it need not reserve any.
     """
 
     scope: Scope
@@ -148,6 +148,7 @@ class Rule:
     budgets: Budgets
     id: str
     catch_up: Callable[[], None] = nothing
+    has_budget: bool = field(init=False)
     most: Sums = field(init=False)
     most_tokens: int = field(init=False)
 
@@ -159,8 +160,7 @@ class Rule:
         ]
         if figures.tokens_per_minute is not None:
             most[2] = int(figures.tokens_per_minute * _NEAR)
-        if figures.has_budget:
-            most[0] = -1  # so each request is looked at
+        object.__setattr__(self, "has_budget", figures.has_budget)
         object.__setattr__(self, "most", tuple(most))
         object.__setattr__(self, "most_tokens", figures.tokens_per_minute or 0)
         self.meter.renew(self.most)
@@ -172,13 +172,23 @@ class Rule:
         """Return the tenant of a key; None for other scopes."""
         return self.id.partition("\0")[0] if self.scope == "key" else None
 
+    @property
+    def bounds(self) -> Sums:
+        """Return `most`, or what each request exceeds: a budget has no room, so each is to be looked at."""
+        if not self.has_budget:
+            return self.most
+        figures, budgets = self.allowance, self.budgets
+        if not figures.soft and budgets.obstacle(self.scope, self.id, figures) is not None:
+            return LEAST
+        return self.most if budgets.over(self.scope, self.id, figures) is None else LEAST
+
     def over(self, sums: Sums, now_s: float, reserved: int, requests: int) -> Over | None:
         """Return the first limit that is reached with a request, which has added to the `sums` of the meter.
 
         Raises GatewayError (overloaded): a budget cannot be counted.
         """
         figures, (present, made, used) = self.allowance, sums
-        if figures.has_budget:
+        if self.has_budget:
             if not figures.soft:
                 self._check_budget()
             if (limit := self.budgets.over(self.scope, self.id, figures)) is not None:

@@ -6,13 +6,13 @@ import pytest
 
 from gateway.contracts.allowance import Allowance
 from gateway.limits.admission import Admission, guess_of
-from gateway.limits.counter import AHEAD
+from gateway.limits.counter import AHEAD, BUSY
 from gateway.limits.holds import end
 from gateway.limits.meters import UNUSED_S
 
 from .limiting import Workers, caller
 
-TEAM = Allowance(requests_per_minute=1000)
+TEAM = Allowance(requests_per_minute=10**6)
 
 
 @pytest.mark.parametrize(
@@ -31,20 +31,57 @@ def test_a_request_may_use_what_it_says(body: bytes, guess: int | None) -> None:
     assert guess_of(body, 100) == guess
 
 
-def test_requests_share_where_they_have_one_rule_and_their_use_is_known() -> None:
-    workers = Workers(tenants={"team": TEAM})
-    limiter = workers.limiters[0]
-    alone = Admission(limiter, limiter.of_caller(caller(tenant="other", tokens_per_minute=9000)), takes_tokens=True)
-    with_team = Admission(limiter, limiter.of_caller(caller(tokens_per_minute=9000)), takes_tokens=True)
-    without_tokens = Admission(limiter, alone.rules, takes_tokens=False)
-    of_requests = Admission(limiter, limiter.of_caller(caller("x", "other", concurrent=5)), takes_tokens=True)
-    assert alone.only is with_team.only is without_tokens.only is None
-    assert of_requests.only is of_requests.rules[0].meter
-    for one in (alone, with_team, without_tokens):
-        end(one.admit(b"{}", 2), 100 if one.takes_tokens else None)
-        end(one.admit(b"{}", 2), 100 if one.takes_tokens else None)
-    assert alone.only is alone.rules[0].meter
-    assert with_team.only is without_tokens.only is None
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("limits", "tenant", "tokens", "told", "shares"),
+    [
+        ({"tokens_per_minute": 10**9}, "other", True, True, True),
+        ({"tokens_per_minute": 10**9}, "other", True, False, False),
+        ({"tokens_per_minute": 10**9}, "other", False, False, False),
+        ({"tokens_per_minute": 10**9}, "team", True, True, True),
+        ({"requests_per_minute": 10**6}, "team", False, False, True),
+        ({"concurrent": 10**6}, "other", True, False, True),
+        ({"concurrent": 100}, "team", True, False, None),
+    ],
+)
+def test_requests_share_places_while_a_lot_of_room_is_left_and_their_use_is_known(
+    workers: int, limits: dict[str, int], tenant: str, tokens: bool, told: bool, shares: bool | None
+) -> None:
+    """In all their rules. Not those without tokens where a rule counts them; None: only where nobody else wants it."""
+    limiter = Workers(workers, tenants={"team": TEAM}).limiters[0]
+    admission = Admission(limiter, limiter.of_caller(caller(tenant=tenant, **limits)), takes_tokens=tokens)
+    for _ in range(BUSY + 2):
+        end(admission.admit(b"{}", 2), 100 if told else None)
+    ahead = [rule.meter.ahead for rule in admission.rules]
+    share = admission.share(2)
+    assert (share is not None) is (workers == 1 if shares is None else shares)
+    if share is not None:
+        assert [places.meter for places in share] == [rule.meter for rule in admission.rules]
+    assert [rule.meter.ahead for rule in admission.rules] == [before - (share is not None) for before in ahead]
+
+
+def test_a_request_that_one_of_its_rules_has_no_place_for_takes_none() -> None:
+    """The other has some ahead, and keeps them."""
+    limiter = Workers(tenants={"team": TEAM}).limiters[0]
+    admission = Admission(limiter, limiter.of_caller(caller(requests_per_minute=10**6)), takes_tokens=False)
+    for _ in range(BUSY + 2):
+        end(admission.admit(b"{}", 2))
+    of_key, of_team = (rule.meter for rule in admission.rules)
+    ahead = of_key.ahead
+    of_team.give_back_ahead()
+    assert admission.share(2) is None
+    assert of_key.ahead == ahead > 0
+
+
+def test_lower_figures_are_looked_at_by_requests_that_share() -> None:
+    """As those of a key that is changed, or of a new configuration."""
+    limiter = Workers().limiters[0]
+    admission = Admission(limiter, limiter.of_caller(caller(requests_per_minute=10**6)), takes_tokens=False)
+    for _ in range(BUSY + 2):
+        end(admission.admit(b"{}", 2))
+    assert admission.share(2) is not None
+    limiter.of_caller(caller(requests_per_minute=BUSY))
+    assert admission.share(2) is None
 
 
 @pytest.mark.parametrize("used", [10, 200, 300])
@@ -54,8 +91,7 @@ def test_a_place_suits_requests_that_reserve_the_same(used: int) -> None:
     admission = Admission(limiter, limiter.of_caller(caller(tokens_per_minute=10**9)), takes_tokens=True)
     for _ in range(AHEAD + 1):
         end(admission.admit(b"{}", 800), used)
-    meter = admission.only
-    assert meter is not None
+    meter = admission.rules[0].meter
     assert meter.ahead
     for now_used in (used, 900, 1):
         end(admission.admit(b"{}", 0), now_used)  # from what is ahead, so the place is the same, and the mean another

@@ -101,6 +101,48 @@ def test_a_worker_alone_admits_all_that_fit_and_no_more() -> None:
     assert admitted == 20_000
 
 
+@settings(max_examples=30)
+@given(
+    st.sampled_from((2, 4)),
+    st.sampled_from(({"requests_per_minute": 20_000}, {"tokens_per_minute": 400_000}, {"concurrent": 20_000})),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3000)), max_size=20),
+)
+def test_workers_beside_each_other_admit_nearly_all_that_fit_and_no_more(
+    count: int, limits: dict[str, int], bursts: list[tuple[int, int]]
+) -> None:
+    """Whoever stops with places ahead keeps them from the others: a hundredth at most, of all workers together."""
+    workers = Workers(count)
+    rules = [limiter.of_caller(caller(**limits)) for limiter in workers.limiters]
+    admitted = 0
+    for place, burst in (*bursts, *((place, 30_000) for place in range(4))):
+        limiter, its_rules = workers.limiters[place % count], rules[place % count]
+        for _ in range(burst):
+            try:
+                hold = limiter.admit(its_rules, 20)
+            except GatewayError:
+                break
+            if "tokens_per_minute" in limits:
+                end(hold, 20)
+            admitted += 1
+    assert 19_800 <= admitted <= 20_000
+
+
+def test_a_worker_that_stops_gives_back_what_it_has_ahead() -> None:
+    """Within a few seconds, so that others can have it."""
+    workers = Workers(2)
+    who = caller(requests_per_minute=200_000, concurrent=200_000)
+    first, second = workers.limiters
+    for _ in range(BUSY + 2):
+        first.admit(first.of_caller(who))
+    seen = {one.limit: one.used for one in second.used(second.of_caller(who))}
+    assert min(seen.values()) > BUSY + 2
+    workers.clock.advance(TICK_S)
+    workers.meters[0].tidy()
+    workers.clock.advance(TICK_S)
+    seen = {one.limit: one.used for one in second.used(second.of_caller(who))}
+    assert seen == {"requests_per_minute": BUSY + 2, "concurrent": BUSY + 2}
+
+
 def test_what_a_dead_worker_had_made_stays_made() -> None:
     """And of what it had taken ahead no more than that: a hundredth of the room, and no more than `AHEAD`."""
     workers = Workers()

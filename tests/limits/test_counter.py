@@ -87,8 +87,7 @@ def test_what_is_under_way_is_counted_over_all_workers():
     _, (first, second) = began(2)
 
     assert [one.take(1, 0, BEGAN_S)[0] for one in (first, second, second)] == [1, 2, 3]
-    second.under_way -= 1
-    second.tell()
+    second.leave()
     assert first.present() == 2
 
 

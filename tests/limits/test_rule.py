@@ -21,10 +21,9 @@ def rule(budgets: Budgets | None = None, **limits: object) -> Rule:
 
 def over(one: Rule) -> Over | None:
     """The limit that the next request reaches, which then is taken back."""
-    sums = one.meter.take(1, 0, BEGAN_S, one.most)
-    assert sums is not None  # a budget is looked at each time
+    sums = one.meter.take(1, 0, BEGAN_S, one.bounds)
     try:
-        return one.over(sums, BEGAN_S, reserved=0, requests=1)
+        return None if sums is None else one.over(sums, BEGAN_S, reserved=0, requests=1)
     finally:
         withdraw([Places(one.meter, one.meter.tick)])
 

@@ -8,7 +8,7 @@ from gateway.lanes.plan import Plan
 from gateway.lanes.transaction import AccessLog, Client, Clients
 
 if TYPE_CHECKING:
-    from gateway.limits.holds import Hold, Places
+    from gateway.limits.holds import Hold, Share
 
 CLIENT_LEFT = 499
 
@@ -29,7 +29,7 @@ class Accounting:
     beginning = b""  # a regular answer that came whole with its head
     tokens: int | None = None  # that the request used, where that is read
     hold: "Hold | None" = None  # the places of the request in its limits, where there are any
-    share: "Places | None" = None  # in place of them: the one that it shares with requests like it
+    share: "Share | None" = None  # in place of them: those that it shares with requests like it
     tries = 0  # where the endpoint was chosen
     trace_id: str | None = None  # where there are traces
     overhead_s = 0.0
@@ -55,9 +55,9 @@ class Accounting:
         plan.route.overhead.observe(self.overhead_s + perf_counter() - came)
 
     def held(self) -> "Hold | None":
-        """Return the places of the request in its limits as a hold, also the one that it shares; None: it has none."""
+        """Return the places of the request in its limits as a hold, also those that it shares; None: it has none."""
         if self.share is not None:
-            self.hold, self.share = [self.share], None
+            self.hold, self.share = [*self.share], None
         return self.hold
 
     def client_left(self, listener: Clients) -> None:

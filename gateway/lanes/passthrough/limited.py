@@ -21,7 +21,7 @@ from gateway.lanes.passthrough.splice import Splice, extended
 from gateway.lanes.passthrough.tunnel import Tunnel
 from gateway.lanes.plan import Plan, Ways
 from gateway.lanes.transaction import Clients
-from gateway.limits.admission import Admission, guess_of, is_one_new
+from gateway.limits.admission import Admission
 from gateway.limits.holds import BYTES_A_TOKEN, LIMITED, Hold, end, give_back
 from gateway.limits.rule import Rule
 
@@ -75,21 +75,14 @@ class Limiting(Splice):
     def _begin(self, digits: bytes, body: bytes) -> None:
         admission = self._plan.admission
         assert admission is not None
-        meter = admission.only
-        if meter is not None and meter.ahead:  # not as a method: to call that would cost as much as all of it
-            share, clock = meter.usual, admission.clock
-            assert share is not None
-            if share.least_bytes <= self._length <= share.most_bytes and clock() < meter.ends_s:
-                meter.ahead -= 1
-                self._account.share = share
-                self._begin_admitted(digits, body)
+        self._account.share = share = admission.share(self._length)
+        if share is None:
+            try:
+                self._account.hold = admission.admit(body, self._length)
+            except GatewayError as error:
+                self._refuse_soon(error)
                 return
-        try:
-            self._account.hold = admission.admit(body, self._length)
-        except GatewayError as error:
-            self._refuse_soon(error)
-        else:
-            self._begin_admitted(digits, body)
+        self._begin_admitted(digits, body)
 
     def _begin_admitted(self, digits: bytes, body: bytes) -> None:
         """Begin as a transaction of its kind without limits does: `limited` sets it, since `super` is slow."""
@@ -133,7 +126,7 @@ class Limiting(Splice):
 class LimitingBalanced(Limiting, Balanced):
     """A splice with limits and a choice of upstreams, each of which may have limits."""
 
-    _of_upstream: Sequence[Rule] = ()  # those of its last places
+    _of_upstream: tuple[Rule, ...] = ()  # those of its last places
     _known_body: Sequence[bytes] = ()  # what is here of the body, until the request goes somewhere
 
     def _begin(self, digits: bytes, body: bytes) -> None:
@@ -142,28 +135,32 @@ class LimitingBalanced(Limiting, Balanced):
         super()._begin(digits, body)
 
     def _enter(self, upstream: str) -> None:
-        rules, hold = self._admission.limiter.of_upstream(upstream), self._account.held()
-        assert hold is not None
-        taken: Hold = self._admitted(rules) if rules else []
-        if self._of_upstream:
-            before = len(hold) - len(self._of_upstream)
-            left, hold[before:] = hold[before:], []
+        rules, before = self._admission.limiter.of_upstream(upstream), self._of_upstream
+        if rules:
+            self._take_more(rules)
+        if before:
+            hold = self._account.held()
+            assert hold is not None
+            end_at = len(hold) - len(rules)  # behind it are those at this upstream
+            begin_at = end_at - len(before)
+            left, hold[begin_at:end_at] = hold[begin_at:end_at], []
             end(left, 0)
         self._of_upstream = rules
         self._known_body = ()
-        hold += taken
 
     @property
     def _rules(self) -> Sequence[Rule]:
         return (*super()._rules, *self._of_upstream)
 
-    def _admitted(self, rules: Sequence[Rule]) -> Hold:
-        """Return the places of the request in further rules. Raises as `Limiter.admit`."""
-        limiter = self._admission.limiter
-        if not self._admission.takes_tokens:
-            return limiter.admit(rules)
-        guess = guess_of(b"".join(self._known_body), self._length) if is_one_new(rules) else None
-        return limiter.admit(rules, self._length // BYTES_A_TOKEN, guess=guess)
+    def _take_more(self, rules: tuple[Rule, ...]) -> None:
+        """Take a place in further rules. Raises GatewayError as `Limiter.admit`, and takes none."""
+        admission, account = self._admission.of(rules), self._account
+        if account.share is not None and (share := admission.share(self._length)) is not None:
+            account.share += share
+            return
+        hold = account.held()
+        assert hold is not None
+        hold += admission.admit(b"".join(self._known_body), self._length)
 
     def _refuse(self, error: GatewayError, *, outcome: str = "unavailable") -> None:
         super()._refuse(error, outcome=LIMITED if error.code in _REFUSALS else outcome)
@@ -172,15 +169,13 @@ class LimitingBalanced(Limiting, Balanced):
 class LimitingByModel(LimitingBalanced, ByModel):
     """A splice with limits, some of which the model in the body decides."""
 
-    _of_model: Sequence[Rule] = ()
+    _of_model: tuple[Rule, ...] = ()
 
     def _go_ways(self, ways: Ways, pieces: list[bytes], *, model: str | None = None) -> None:
-        hold = self._account.held()
-        assert hold is not None
         rules = self._admission.limiter.of_model(model or "")
         self._known_body = tuple(pieces)
         try:
-            hold += self._admitted(rules)
+            self._take_more(rules)
         except GatewayError as error:
             self._pending = [b"", *pieces]
             self._refuse_soon(error)

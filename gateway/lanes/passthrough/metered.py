@@ -178,8 +178,10 @@ class MeteredAccounting(Accounting):
     def read_late(self, *, cut: bool = False) -> None:
         """Read the answer after it has waited, and settle what was reserved for its request.
 
-        That is later still if it is compressed, and not decoded yet.
+        That is later still if it is compressed, and not decoded yet. A request that shares its places leaves them now.
         """
+        if self.share is not None and (shared := self.held()) is not None:
+            leave(shared)
         if self._waits():
             assert self.decoding is not None
             self.decoding.when_done(partial(self.read_late, cut=cut))

@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from gateway.lanes.plan import Plan
+from gateway.limits.counter import LATE
 from gateway.usage.decoding import Undecoded
 from gateway.usage.tokens import Usage
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from gateway.lanes.passthrough.usual import Usual
 
 #: So many answers wait at most. More would not stay in the cache themselves until they are read.
-MOST: Final = 32
+MOST: Final = LATE
 #: So many are recorded as one sum, with the rest of those that are read with the last one.
 SUMMED: Final = 256
 #: How long they wait at most, until they are recorded.
@@ -87,7 +88,7 @@ def tell(plan: Plan, usage: Usage, model: str) -> None:
 
 
 def _count(accounts: Iterable["MeteredAccounting"]) -> None:
-    """Count transactions that ended with short whole answers, which have status 200, and leave their shared places."""
+    """Count transactions that ended with short whole answers, which have status 200."""
     for plan, neighbours in groupby(accounts, _plan_of):
         equal = list(neighbours)
         plan.upstream.first_byte.observe_all([one.came - one.sent_at for one in equal])
@@ -95,7 +96,3 @@ def _count(accounts: Iterable["MeteredAccounting"]) -> None:
         plan.route.answered.observe_all([one.forwarded - one.began for one in equal])
         plan.codes[200] += len(equal)
         plan.upstream.outcomes["ok"] += len(equal)
-        if plan.admission is not None:
-            for one in equal:
-                if one.share is not None:
-                    one.share.meter.under_way -= 1

@@ -13,7 +13,7 @@ from msgspec.json import Decoder
 
 from gateway.lanes.passthrough.unread import tell
 from gateway.lanes.plan import Plan
-from gateway.limits.holds import Owed, Places, is_urgent, owe_together, settle
+from gateway.limits.holds import Owed, Share, end_together, is_urgent, owe_together, settle
 from gateway.usage.answers import name_of
 from gateway.usage.tokens import MOST, Tokens, Usage
 
@@ -70,7 +70,7 @@ class Usual:
         """Read answers, and add what they used to the sum. Another sum is recorded before."""
         plan, model, requests, owed = self._plan, self._model, self._requests, self._owed
         asked, cached, answered, reasoning = self._sums
-        share: Places | None = None  # of the latest answers, which are so many, and used so much of it
+        share: Share | None = None  # of the latest answers, which are so many, and used so much of it
         sharing = used_of_it = 0
         for account in accounts:
             try:
@@ -104,16 +104,15 @@ class Usual:
                 reasoning += its_reasoning if its_reasoning < its_answered else its_answered
             if account.share is not share:
                 if share is not None:
-                    owe_together(share, used_of_it, sharing, owed)
+                    end_together(share, used_of_it, sharing, owed)
                 share, sharing, used_of_it = account.share, 0, 0
             if share is not None:
                 sharing += 1
                 used_of_it += its_asked + its_answered
             elif account.hold is not None:
-                for places in account.hold:
-                    owe_together(places, its_asked + its_answered, 1, owed)
+                owe_together(account.hold, its_asked + its_answered, 1, owed)
         if share is not None:
-            owe_together(share, used_of_it, sharing, owed)
+            end_together(share, used_of_it, sharing, owed)
         self._requests, self._sums = requests, (asked, cached, answered, reasoning)
         if requests >= self._most or is_urgent(owed):
             self.record()
