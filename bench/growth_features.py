@@ -35,7 +35,7 @@ class Feature:
     """A feature in the passthrough lane: what the configuration has for it, at its top level and where named.
 
     `bar_us`: the most that it may add to a request. `sample`: the share of requests with traces, which the upstream
-    takes; None: there are none.
+    takes; None: there are none. Both gateways have so many `workers`.
     """
 
     more: Json = field(default_factory=dict)
@@ -45,6 +45,7 @@ class Feature:
     runtime_key: bool = False
     bar_us: float | None = None
     sample: float | None = None
+    workers: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +63,10 @@ class Stage:
 
 
 _USAGE: Final[Json] = {"usage": {"enabled": True}}
-_LIMITS: Final[Json] = {
-    "limits": {"requests_per_minute": _MOST, "tokens_per_minute": _MOST, "concurrent": _MOST},
-}
+_FIGURES: Final[Json] = {"requests_per_minute": _MOST, "tokens_per_minute": _MOST, "concurrent": _MOST}
+_LIMITS: Final[Json] = {"limits": _FIGURES}
+_OF_TENANT: Final[Json] = {"limits": {"tenants": {"team": _FIGURES}}}
+_OF_MODEL: Final[Json] = {"limits": {"models": {"*": _FIGURES}}}
 _BY_MODEL: Final[Json] = {"passthrough": {"by_model": True}}
 _PASSTHROUGH: Final[Mapping[str, Feature]] = {
     "nothing (another gateway without any)": Feature(),
@@ -77,6 +79,15 @@ _PASSTHROUGH: Final[Mapping[str, Feature]] = {
     "limits of requests": Feature(key={"limits": {"requests_per_minute": _MOST, "concurrent": _MOST}}),
     "limits of requests and tokens": Feature(key=_LIMITS),
     "`usage` and these limits": Feature(more=_USAGE, key=_LIMITS, bar_us=5.0),
+    "the same and two workers": Feature(more=_USAGE, key=_LIMITS, bar_us=5.0, workers=2),
+    "the same and a budget": Feature(
+        more=_USAGE, key={"limits": {**_FIGURES, "tokens_per_month": 1000 * _MOST}}, bar_us=5.0
+    ),
+    "the same and limits of the tenant and the upstream": Feature(
+        more={**_USAGE, **_OF_TENANT}, key={**_LIMITS, "tenant": "team"}, upstream=_LIMITS
+    ),
+    "`usage` and `passthrough.by_model`": Feature(more={**_USAGE, **_BY_MODEL}),
+    "the same and limits of the key and the model": Feature(more={**_USAGE, **_BY_MODEL, **_OF_MODEL}, key=_LIMITS),
     "`tracing`, no request sampled": Feature(sample=0.0),
     "`tracing`, one in ten": Feature(sample=0.1),
     "`tracing`, all of them": Feature(sample=1.0),
@@ -139,7 +150,7 @@ class _Bench:
         """Print the row of a feature in the passthrough lane."""
         found: list[tuple[float, float]] = []
         for _ in range(self._pairs):
-            with self._pair(self._relaying(Feature()), self._relaying(feature)) as gateways:
+            with self._pair(self._relaying(Feature()), self._relaying(feature), workers=feature.workers) as gateways:
                 keys = {gateways["with"].port: _made_key(gateways["with"])} if feature.runtime_key else {}
 
                 def spent(gateway: Grown, keys: Mapping[int, str] = keys) -> float:
@@ -168,13 +179,16 @@ class _Bench:
         _row(f"a context request with {name}", found)
 
     @contextmanager
-    def _pair(self, without: Json, having: Json) -> Iterator[dict[str, Grown]]:
+    def _pair(self, without: Json, having: Json, *, workers: int = 1) -> Iterator[dict[str, Grown]]:
         """Run a gateway without a feature, and one with it."""
         with ExitStack() as open_:
-            yield {
-                name: open_.enter_context(Grown(self._folder / f"{name}{next(self._names)}", config, core=self._core))
+            gateways = {
+                name: Grown(self._folder / f"{name}{next(self._names)}", config, workers=workers, core=self._core)
                 for name, config in (("without", without), ("with", having))
             }
+            for gateway in gateways.values():
+                open_.enter_context(gateway)
+            yield gateways
 
     def _turns(self, gateways: Mapping[str, Grown], spent: Spent) -> list[tuple[float, float]]:
         """Return what a request costs with a feature, and without it, by rounds."""

@@ -3,7 +3,7 @@
 Each request counts, so what stays the same within a tick is kept: its bounds, its place, and the sums of the window.
 Where a lot of room is left, a busy worker takes some places ahead, so that the next requests need not look
 (`Limiter.admit`). What is left of them is given back before this worker looks at the sums. Others see them as taken:
-all of them together are less than a hundredth of the room, so none is refused for more than that.
+all of them together are at most half a percent of the room, so nobody is refused for more than that.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ BUSY: Final = 64
 #: So many places are taken ahead, at most.
 AHEAD: Final = 256
 #: One of so many places that are left may be taken ahead, by all workers together.
-ENOUGH: Final = 100
+ENOUGH: Final = 200
 #: So many requests of a worker may have ended without having left, at most.
 LATE: Final = 32
 #: Less than any sums.
