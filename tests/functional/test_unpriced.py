@@ -112,6 +112,17 @@ async def test_a_model_that_only_the_request_names_has_a_row_and_no_price(priced
         assert spent == pytest.approx(10 * 0.5 + 13 * 0.001)
 
 
+async def test_a_refused_request_is_recorded_with_the_model_that_it_names(priced: dict[str, object]) -> None:
+    """Refused by its upstream, or by a limit of its model."""
+    limits = {"models": {"two": {"requests_per_minute": 1}}}
+    settings: dict[str, object] = {"usage": priced, "limits": limits, "passthrough": {"by_model": True}}
+    async with through(serve(answer(500, b"{}")), **settings) as (gateway, _):
+        for model, status in ((b"one", 500), (b"two", 500), (b"two", 429)):
+            assert (await ask(gateway, post(b'{"model":"%b"}' % model, PATH))).status == status
+        rows = await until_read(lambda: usage_of(gateway), lambda rows: len(rows) == 2)
+        assert {row["model"]: (row["rejected"], row["cost"]) for row in rows} == {"one": (1, None), "two": (2, None)}
+
+
 async def test_a_model_has_its_price_in_any_letter_case(tmp_path: Path) -> None:
     """An upstream that takes any repeats what its client wrote, which is no reason for a lower price."""
     file = tmp_path / "prices.yaml"

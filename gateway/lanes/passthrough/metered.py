@@ -171,8 +171,6 @@ class MeteredAccounting(Accounting):
         except Exception:  # it may be read for somebody else, who is not to suffer from it
             log.exception("the usage in an answer could not be read, so it is estimated by the request")
             usage, model = Usage(self._asked_tokens(), cut=cut, estimated=True), ""
-        if not model and self.asked_model:
-            usage, model = usage._replace(asked=True), self.asked_model
         return self._record(usage, model)
 
     def read_late(self, *, cut: bool = False) -> None:
@@ -191,6 +189,8 @@ class MeteredAccounting(Accounting):
             settle(owe(hold, used))
 
     def _record(self, usage: Usage, model: str = "") -> int:
+        if not model and self.asked_model:
+            usage, model = usage._replace(asked=True), self.asked_model
         self.tokens = usage.tokens.input + usage.tokens.output
         tell(self.plan, usage, model)
         return self.tokens
