@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from gateway.limits.holds import BYTES_A_TOKEN, Hold, Share
+from gateway.limits.holds import BYTES_A_TOKEN, Hold, Places, Share
 from gateway.limits.limiter import Limiter
 from gateway.limits.rule import Rule
 
@@ -80,9 +80,15 @@ class Admission:
                 self._look()
             guess = guess_of(body, length) if self._is_new else None
             hold = self.limiter.admit(self.rules, length // BYTES_A_TOKEN, guess=guess)
-        if self._may_share and all(places.meter.ahead and places is places.meter.usual for places in hold):
+        if self._may_share and all(map(_is_usual, hold, self.rules)):
             self._usual = tuple(hold)
         return hold
+
+
+def _is_usual(places: Places, rule: Rule) -> bool:
+    """Return whether there are more such places ahead, by the figures of the rule."""
+    meter = places.meter
+    return meter.ahead > 0 and places is meter.usual and meter.looked_by is rule.most
 
 
 def guess_of(body: bytes, length: int) -> int | None:

@@ -57,7 +57,7 @@ class Counter:
         "ahead_each",
         "ahead_spare",
         "ends_s",
-        "newest_most",
+        "looked_by",
         "others",
         "tick",
         "under_way",
@@ -79,8 +79,8 @@ class Counter:
         #: Requests that are counted in that tick and as under way, but are not made yet, the tokens that are counted
         #: for each, and some more for those that need more.
         self.ahead = self.ahead_each = self.ahead_spare = 0
-        #: The most of the figures that count for new requests: only by these are places taken ahead.
-        self.newest_most: Sums = LEAST
+        #: The figures, this very tuple, by which a request looked last: what is ahead is for requests by these only.
+        self.looked_by: Sums = LEAST
         self._at = REQUESTS
         # Of this worker in the latest tick. Nobody else writes to its row.
         self._tick_requests = self._tick_tokens = 0
@@ -107,6 +107,8 @@ class Counter:
         Return the sums with them, if one to which they add is more than `most`; None: they have room.
         """
         self.give_back_ahead()
+        if most is not self.looked_by:
+            self._look_by(most)
         if now_s >= self.ends_s:
             self._turn(now_s)
         mine, at = self._mine, self._at
@@ -126,14 +128,17 @@ class Counter:
             present, made, used = self._with_others(present, made, used)
         if present > most_present or made > most_made or used > most_used:
             return self._sums()
-        if (self._was_busy or self._tick_requests >= BUSY) and most == self.newest_most:
+        if self._was_busy or self._tick_requests >= BUSY:
             self._take_ahead(tokens, most_present - present, most_made - made, most_used - used)
+            if self.others:  # which may have added since
+                present, made, used = self._sums()
+                if present > most_present or made > most_made or (tokens and used > most_used):
+                    self.give_back_ahead()
         return None
 
-    def renew(self, most: Sums) -> None:
-        """Take places ahead by these figures only, from now on."""
-        self.give_back_ahead()
-        self.newest_most = most
+    def _look_by(self, most: Sums) -> None:
+        """Take places ahead for requests by these figures, from now on."""
+        self.looked_by = most
 
     def give_back_ahead(self) -> None:
         """Give back what is left of the places that were taken ahead."""
@@ -270,7 +275,10 @@ class Counter:
         for row in self.others:
             present += row[NOW]
             last = row[LAST]
-            if last >= tick:
+            if last > tick:  # this worker came to its tick before, and was stopped since
+                made += _between(row, REQUESTS, tick - 1, last)
+                used += _between(row, TOKENS, tick - 1, last)
+            elif last == tick:
                 made += row[at] + row[before]
                 used += row[at + TICKS] + row[before + TICKS]
             elif last == tick - 1:

@@ -145,6 +145,7 @@ class Limiter:
                         wanted = most
                 if (
                     meter.ahead
+                    and meter.looked_by is rule.most
                     and (spare := meter.ahead_spare + requests * meter.ahead_each - wanted) >= 0
                     and now_s < meter.ends_s
                 ):

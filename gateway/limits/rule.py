@@ -76,14 +76,13 @@ class Meter(Counter):
 
     def use(self, places: Places) -> None:
         """Let further requests of the tick share these places."""
-        if places is not self.usual:
-            self.usual = places
-            places.suit(self._reserved)
+        self.usual = places
+        places.suit(self._reserved)
 
     @property
     def _reserved(self) -> int:
-        """Return the tokens that a request reserves if its body says no more, by the newest figures."""
-        return self.expected if self.newest_most[2] < _NO_LIMIT else 0
+        """Return the tokens that a request reserves if its body says no more."""
+        return self.expected if self.looked_by[2] < _NO_LIMIT else 0
 
     def _expect(self, tokens: int) -> None:
         if tokens != self.expected:
@@ -119,8 +118,8 @@ class Meter(Counter):
         self.mean = min(self.mean, float(self.most_mean))
         self._expect(ceil(self.mean) or min(USUAL, self.most_mean))
 
-    def renew(self, most: Sums) -> None:
-        super().renew(most)
+    def _look_by(self, most: Sums) -> None:
+        super()._look_by(most)
         self.usual = None
 
     def close(self) -> None:
@@ -163,7 +162,7 @@ class Rule:
         object.__setattr__(self, "has_budget", figures.has_budget)
         object.__setattr__(self, "most", tuple(most))
         object.__setattr__(self, "most_tokens", figures.tokens_per_minute or 0)
-        self.meter.renew(self.most)
+        self.meter.give_back_ahead()
         if figures.tokens_per_minute is not None:
             self.meter.bound_mean(figures.tokens_per_minute)
 

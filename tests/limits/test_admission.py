@@ -5,6 +5,7 @@ import weakref
 import pytest
 
 from gateway.contracts.allowance import Allowance
+from gateway.errors import GatewayError
 from gateway.limits.admission import Admission, guess_of
 from gateway.limits.counter import AHEAD, BUSY
 from gateway.limits.holds import end
@@ -80,8 +81,17 @@ def test_lower_figures_are_looked_at_by_requests_that_share() -> None:
     for _ in range(BUSY + 2):
         end(admission.admit(b"{}", 2))
     assert admission.share(2) is not None
-    limiter.of_caller(caller(requests_per_minute=BUSY))
+    lower = Admission(limiter, limiter.of_caller(caller(requests_per_minute=BUSY + 90)), takes_tokens=False)
     assert admission.share(2) is None
+    for one in (lower, admission, lower):  # a run of the older key may go on for long
+        end(one.admit(b"{}", 2))
+    assert admission.share(2) is lower.share(2) is None
+    for _ in range(90):
+        end(admission.admit(b"{}", 2))
+    assert admission.share(2) is not None
+    assert lower.share(2) is None
+    with pytest.raises(GatewayError):
+        lower.admit(b"{}", 2)
 
 
 @pytest.mark.parametrize("used", [10, 200, 300])

@@ -1,6 +1,6 @@
 """Places that a worker takes ahead where there is a lot of room: nobody sees a difference, and a crash loses none."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +10,9 @@ from gateway.contracts.allowance import Allowance
 from gateway.errors import GatewayError
 from gateway.limits.counter import AHEAD, BUSY
 from gateway.limits.holds import Hold, end, leave, owe, settle, withdraw
+from gateway.limits.limiter import Limiter
 from gateway.limits.shared import TICK_S
+from gateway.testing.clock import ManualClock
 
 from .limiting import Workers, caller
 
@@ -125,6 +127,38 @@ def test_workers_beside_each_other_admit_nearly_all_that_fit_and_no_more(
                 end(hold, 20)
             admitted += 1
     assert 19_900 <= admitted <= 20_000
+
+
+class StoppedClock(ManualClock):
+    """A clock whose reader is stopped for a while after it has read it: then others go on."""
+
+    meanwhile: Callable[[], None] | None = None
+
+    def __call__(self) -> float:
+        now_s = super().__call__()
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return now_s
+
+
+def test_a_worker_that_was_stopped_within_a_look_sees_what_others_did() -> None:
+    """It looks by the tick in which it was stopped, and another has filled the limit in the next ones."""
+    workers = Workers(2)
+    clock = StoppedClock(workers.clock())
+    who = caller(requests_per_minute=10)
+    stopped, other = (
+        Limiter(one, clock=clock, budgets=workers.budgets, counters=workers.counters) for one in workers.meters
+    )
+
+    def fill() -> None:
+        for _ in range(10):
+            clock.advance(TICK_S)
+            other.admit(other.of_caller(who))
+
+    clock.meanwhile = fill
+    with pytest.raises(GatewayError):
+        stopped.admit(stopped.of_caller(who))
 
 
 def test_a_worker_that_stops_gives_back_what_it_has_ahead() -> None:

@@ -1,10 +1,12 @@
 """One counter: the window of a minute, corrections, waits; beside a plain model of the same."""
 
+from collections.abc import Callable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.limits.counter import MOST, Counter
-from gateway.limits.shared import TICK_S, TICKS, SharedCounters
+from gateway.limits.counter import BUSY, MOST, Counter
+from gateway.limits.shared import LAST, TICK_S, TICKS, SharedCounters
 from gateway.testing.clock import ManualClock
 
 from .limiting import BEGAN_S, counters
@@ -89,6 +91,36 @@ def test_what_is_under_way_is_counted_over_all_workers():
     assert [one.take(1, 0, BEGAN_S)[0] for one in (first, second, second)] == [1, 2, 3]
     second.leave()
     assert first.present() == 2
+
+
+class Stopped:
+    """The row of another worker. Behind its last read in a look, this worker is stopped, and `meanwhile` happens."""
+
+    def __init__(self, row: memoryview) -> None:
+        self._row = row
+        self.meanwhile: Callable[[], object] | None = None
+
+    def __getitem__(self, at: int) -> int:
+        value = self._row[at]
+        if at == LAST and self.meanwhile is not None:
+            self.meanwhile, meanwhile = None, self.meanwhile
+            meanwhile()
+        return value
+
+
+def test_a_worker_looks_again_at_what_others_did_when_it_takes_places_ahead():
+    """It was stopped between its look and that, and another has filled the limit meanwhile."""
+    memory, most = SharedCounters(places=2), (10**6, 1000, 10**6)
+    number = memory.hold("key ci", place=0, now_s=0.0)
+    row = Stopped(memory.row(number, 1))
+    counter = Counter(lambda _: (memory.row(number, 0), (row,)), lambda: BEGAN_S)
+    other = Counter(lambda _: memory.rows(number, 1), lambda: BEGAN_S)
+    for _ in range(BUSY - 1):
+        counter.take(1, 0, BEGAN_S, most)
+    row.meanwhile = lambda: other.take(1000 - BUSY, 0, BEGAN_S, most)
+    assert counter.take(1, 0, BEGAN_S, most) is None
+    assert counter.ahead == 0
+    assert other.used("requests", BEGAN_S) == 1000
 
 
 def test_a_successor_goes_on_within_the_tick():

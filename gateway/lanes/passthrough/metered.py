@@ -32,7 +32,7 @@ from gateway.lanes.passthrough.hedging import Hedging
 from gateway.lanes.passthrough.splice import Splice
 from gateway.lanes.passthrough.teed import TeedLengthBody, teed_body_of
 from gateway.lanes.passthrough.unread import MOST, tell
-from gateway.lanes.plan import Plan, Ways
+from gateway.lanes.plan import Plan
 from gateway.lanes.spelling import may_end_with
 from gateway.lanes.transaction import Client, Clients
 from gateway.limits.holds import give_back, leave, owe, settle
@@ -370,9 +370,9 @@ class MeteredHedging(Hedging, Metering):
 class MeteredByModel(ByModel, Metering):
     """A transaction by model whose usage is recorded."""
 
-    def _go_ways(self, ways: Ways, pieces: list[bytes], *, model: str | None = None) -> None:
+    def _choose(self, model: str | None, pieces: list[bytes]) -> None:
         self._account.asked_model = name_of(model or "")
-        super()._go_ways(ways, pieces, model=model)
+        super()._choose(model, pieces)
 
 
 #: The class of transactions whose usage is recorded, by the one that it takes the place of.
