@@ -112,7 +112,7 @@ def test_a_worker_alone_admits_all_that_fit_and_no_more() -> None:
 def test_workers_beside_each_other_admit_nearly_all_that_fit_and_no_more(
     count: int, limits: dict[str, int], bursts: list[tuple[int, int]]
 ) -> None:
-    """Whoever stops with places ahead keeps them from the others: half a percent at most, of all workers together."""
+    """Places ahead of a worker that stops are kept from the others: half a percent at most, of all together."""
     workers = Workers(count)
     rules = [limiter.of_caller(caller(**limits)) for limiter in workers.limiters]
     admitted = 0
