@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from gateway.http.fields import HOP_BY_HOP, nominated
+from gateway.http.fields import CREDENTIALS, HOP_BY_HOP, nominated
 from gateway.http.request_head import RequestHead
 from gateway.lanes.classify import CONTEXT_PREFIX
 from gateway.lanes.keys import CREDENTIAL_HEADERS
@@ -25,7 +25,6 @@ _NOT_FORWARDED = HOP_BY_HOP | {
 }
 #: Nor does a field whose name begins so.
 _BEGINNINGS_NOT_FORWARDED = (b"content-", CONTEXT_PREFIX)
-_CREDENTIALS = frozenset(CREDENTIAL_HEADERS)
 
 
 def forwarded(head: RequestHead, consumed: frozenset[bytes]) -> tuple[bytes, bytes]:
@@ -39,7 +38,7 @@ def forwarded(head: RequestHead, consumed: frozenset[bytes]) -> tuple[bytes, byt
             continue
         if name in drop or field.name in drop:
             continue
-        (credential if name in _CREDENTIALS else lines).append(field.line)
+        (credential if name in CREDENTIALS else lines).append(field.line)
     return b"".join(lines), b"".join(credential)
 
 

@@ -32,43 +32,49 @@ HOP_BY_HOP = frozenset(
     )
 )
 
-#: Fields that `Connection` cannot remove (RFC 9110 section 7.6.1): a message without these means something else.
-_PROTECTED = frozenset(
+#: Fields in which clients send a key to an upstream, by the names that providers and gateways in front of them read.
+CREDENTIALS = frozenset(
     (
+        b"api-key",
+        b"apikey",
         b"authorization",
-        b"content-length",
-        b"content-type",
-        b"host",
-        b"set-cookie",
-        b"transfer-encoding",
+        b"ocp-apim-subscription-key",
         b"x-api-key",
-        b"x-gateway-key",
+        b"x-auth-token",
+        b"x-goog-api-key",
+        b"xi-api-key",
     )
 )
 
+#: Fields that `Connection` cannot remove (RFC 9110 section 7.6.1): a message without these means something else.
+_PROTECTED = CREDENTIALS | {
+    b"content-length",
+    b"content-type",
+    b"host",
+    b"set-cookie",
+    b"transfer-encoding",
+    b"x-gateway-key",
+}
+
 #: Fields that a trailer section must not carry (RFC 9110 section 6.5.1): framing, routing, credentials, content format.
-_NOT_IN_TRAILERS = frozenset(
-    (
-        b"authorization",
-        b"connection",
-        b"content-encoding",
-        b"content-length",
-        b"content-range",
-        b"content-type",
-        b"cookie",
-        b"expect",
-        b"host",
-        b"keep-alive",
-        b"proxy-authorization",
-        b"set-cookie",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-        b"x-api-key",
-        b"x-gateway-key",
-    )
-)
+_NOT_IN_TRAILERS = CREDENTIALS | {
+    b"connection",
+    b"content-encoding",
+    b"content-length",
+    b"content-range",
+    b"content-type",
+    b"cookie",
+    b"expect",
+    b"host",
+    b"keep-alive",
+    b"proxy-authorization",
+    b"set-cookie",
+    b"te",
+    b"trailer",
+    b"transfer-encoding",
+    b"upgrade",
+    b"x-gateway-key",
+}
 
 
 _CONTROLS = bytes(c for c in (*range(32), 127) if c not in b"\t\r\n")
@@ -108,7 +114,8 @@ def by_name(fields: Iterable[Field]) -> dict[bytes, list[Field]]:
 def check_trailers(section: bytes) -> None:
     """Refuse a trailer section (lines and the empty line) that is malformed or could change what the message means."""
     for field in parse_fields(section):
-        if field.name in _NOT_IN_TRAILERS or field.name.startswith(b"x-context-"):
+        name = field.name.replace(b"_", b"-")  # as CGI-like servers would read it
+        if name in _NOT_IN_TRAILERS or name.startswith(b"x-context-"):
             raise FieldError("a trailer carries a field that is not allowed there (RFC 9110 section 6.5.1)")
 
 

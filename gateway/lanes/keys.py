@@ -10,7 +10,7 @@ import secrets
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from gateway.contracts.caller import Caller, Network
 from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
+from gateway.lanes.credentials import fields_with, words_of
 
 GATEWAY_HEADER = b"x-gateway-key"
 #: Headers in which clients send the credential for an upstream; one of them may carry the gateway's key instead.
@@ -80,14 +81,16 @@ def peer_of(wire: Wire) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The caller, and the header fields (lower-case names) that carry the gateway's key and must not go on.
+    """The caller, and the header fields (lower-case names) that carry a key of the gateway and must not go on.
 
-    `key` is the one that the caller sent; None: there are no keys, or it sent a token.
+    `key` is the one that the caller sent; None: there are no keys, or it sent a token. `texts` are those of all keys of
+    the gateway that the head holds, wherever they stand.
     """
 
     caller: Caller
     consumed: frozenset[bytes]
     key: Key | None = None
+    texts: frozenset[bytes] = field(default=frozenset(), repr=False)
 
 
 class LentKeys:
@@ -205,14 +208,9 @@ class KeyRing:
                 "scope_missing",
                 f"This gateway key lacks the scope {scope!r}: use another key, or have the scope added to this one.",
             )
-        consumed = {GATEWAY_HEADER}
-        for name, value in credentials.items():
-            if value and (token in value or self._holds_key(name, value)):
-                consumed.add(name)
-        for field in head.fields:
-            if field.value.rpartition(b" ")[2] == token:
-                consumed.add(field.name)
-        return Identity(key.caller, frozenset(consumed), key)
+        sent = (sent for name, value in credentials.items() if (sent := _token(name, value)) is not None)
+        texts = frozenset((token, *(text for text in {*words_of(head), *sent} if self._find(text) is not None)))
+        return Identity(key.caller, frozenset((GATEWAY_HEADER, *fields_with(head, texts))), key, texts)
 
     def named(self, name: str) -> Sequence[Key]:
         """Return the keys of this name that have not ended: one that was replaced is valid a while longer."""
@@ -281,11 +279,6 @@ class KeyRing:
         """Return a number that changes with the keys."""
         return 0 if self._stored is None else self._stored.version
 
-    def _holds_key(self, name: bytes, value: bytes) -> bool:
-        """Return whether a credential header carries any key of this gateway."""
-        token = _token(name, value)
-        return token is not None and self._find(token) is not None
-
     def _check(self, key: Key, token: bytes, head: RequestHead) -> None:
         """Check that the key of a token of a request may be used now, and note that it was. Raises GatewayError.
 
@@ -339,13 +332,13 @@ def _contain(networks: tuple[Network, ...], peer: str | None) -> bool:
 def _credentials(head: RequestHead) -> dict[bytes, bytes]:
     """Return the values of the credential headers; a second one is refused, whoever would have read which."""
     found: dict[bytes, bytes] = {}
-    for field in head.fields:
-        if field.name in _SOURCES:
-            if field.name in found:
+    for line in head.fields:
+        if line.name in _SOURCES:
+            if line.name in found:
                 raise GatewayError(
-                    "invalid_header", "You sent this credential header twice: send it once.", param=field.name.decode()
+                    "invalid_header", "You sent this credential header twice: send it once.", param=line.name.decode()
                 )
-            found[field.name] = field.value
+            found[line.name] = line.value
     return found
 
 

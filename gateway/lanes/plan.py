@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.contracts.caller import Caller
 from gateway.errors import GatewayError
-from gateway.http.fields import HOP_BY_HOP, Field, nominated
+from gateway.http.fields import CREDENTIALS, HOP_BY_HOP, Field, nominated
 from gateway.http.request_head import RequestHead
 from gateway.lanes.classify import CONTEXT_PREFIX
+from gateway.lanes.credentials import SUBPROTOCOLS, clean_subprotocols, clean_target
 from gateway.lanes.keys import CREDENTIAL_HEADERS, GATEWAY_HEADER, Identity, Key
 from gateway.model_names import is_named_by
 from gateway.telemetry.metrics import RouteTally, UpstreamTally
@@ -194,15 +195,17 @@ def upstream_head(
 ) -> tuple[bytes, bytes]:
     """Return the head for the upstream, in two parts around the digits of Content-Length (the second may be empty).
 
-    It differs from the client's by hop-by-hop fields, Host, X-Context-*, the gateway's key, and the credential where
+    It differs from the client's by hop-by-hop fields, Host, X-Context-*, keys of the gateway, and all credentials where
     the upstream has one of its own; all other lines are the bytes that came, in their order. `without`: names of fields
     that the gateway writes itself.
     """
+    has_own = endpoint.api_key is not None
+    target = clean_target(target, identity.texts, has_own=has_own)
     drop = HOP_BY_HOP | nominated(head.connection) | identity.consumed | without
     credential = b""
-    if endpoint.api_key is not None:
+    if has_own:
         credential = _credential_header(head, endpoint)
-        replaced = frozenset((*CREDENTIAL_HEADERS, credential))
+        replaced = CREDENTIALS | {credential}
         # All of them, however often and in whatever case they come, and as CGI-like servers would read them.
         drop |= {f.name for f in head.fields if f.name.replace(b"_", b"-") in replaced}
     parts: list[bytes] = [b"%b %b HTTP/1.1\r\n" % (head.method, target)]
@@ -223,6 +226,9 @@ def upstream_head(
             out.append(field.line[start + len(field.value) :])
         elif head.websocket and field.name == b"upgrade":
             out.append(b"Connection: Upgrade\r\n" + field.line)
+        elif has_own and field.name == SUBPROTOCOLS and field.name not in drop:
+            if (kept := clean_subprotocols(field.value)) != b"":
+                out.append(_with_value(field, kept))
         elif field.name not in drop and not _is_ours(field.name):
             out.append(field.line)
     if credential:

@@ -1,0 +1,115 @@
+"""The credentials in the head of a request: where clients put them, and a target without them.
+
+Providers read a key from several headers, parameters of the query and, for browsers, from a subprotocol of a WebSocket.
+"""
+
+import binascii
+import re
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from gateway.errors import GatewayError
+from gateway.http.fields import CREDENTIALS
+from gateway.http.request_head import RequestHead
+
+#: The field in which browsers send a key, as `openai-insecure-api-key.KEY`: they can set no other one.
+SUBPROTOCOLS: Final = b"sec-websocket-protocol"
+_IN_SUBPROTOCOL: Final = b"openai-insecure-api-key."
+#: Parameters of a query that hold a key, by the letters of their names.
+_PARAMETERS: Final = frozenset(
+    (*(name.replace(b"-", b"") for name in CREDENTIALS), b"key", b"accesstoken", b"subscriptionkey")
+)
+_JOINTS: Final = b"-_."
+_PART: Final = re.compile(rb"[^\s,;&\"'<>]+")
+_WORD: Final = re.compile(rb"[^\s,;:=&?/\"'()<>]+")
+_BASIC: Final = b"basic "
+#: A key of so many characters is found as a part of a word, and in any field. A shorter one may be there by chance.
+_LONG_CHARS: Final = 16
+_LONG: Final = b"{%d,}" % _LONG_CHARS
+_LONG_PART: Final = re.compile(_PART.pattern[:-1] + _LONG)
+_LONG_WORD: Final = re.compile(_WORD.pattern[:-1] + _LONG)
+#: Fields in which short words are looked up, too.
+_LIKELY: Final = CREDENTIALS | {b"cookie", SUBPROTOCOLS}
+
+
+def words_of(head: RequestHead) -> set[bytes]:
+    """Return the words of a head that may be keys: those of its fields, its target, and of what these encode."""
+    text = b"\n".join([field.value for field in head.fields])
+    if b"%" in text:
+        text += b"\n" + unquote_to_bytes(text)
+    words = {*_LONG_PART.findall(text), *_LONG_WORD.findall(text)}
+    likely = [field.value for field in head.fields if field.name.replace(b"_", b"-") in _LIKELY]
+    for value in (*likely, head.target.partition(b"?")[2]):
+        for reading in _readings(value.replace(_IN_SUBPROTOCOL, b" ")):
+            parts = _PART.findall(reading)
+            words.update(parts, _WORD.findall(reading), [part.partition(b"=")[2] for part in parts])
+    return words
+
+
+def fields_with(head: RequestHead, keys: Collection[bytes]) -> set[bytes]:
+    """Return the names of the fields that hold one of these keys."""
+    values = b"\n".join([field.value for field in head.fields])
+    if b"%" in values or _BASIC in values.lower():
+        return {field.name for field in head.fields if holds(field.value, keys)}
+    found = [field for key in keys for field in head.fields if key in field.value]  # a head has many fields
+    return {field.name for field in found if holds(field.value, keys)}
+
+
+def holds(value: bytes, keys: Collection[bytes]) -> bool:
+    """Return whether a value holds one of these keys, also percent-encoded or as a password (RFC 7617)."""
+    for reading in _readings(value):
+        for key in keys:
+            if key in reading and (len(key) >= _LONG_CHARS or _is_word(key, reading)):
+                return True
+    return False
+
+
+def clean_target(target: bytes, keys: Collection[bytes], *, has_own: bool) -> bytes:
+    """Return a target without the parameters of its query that hold one of these keys of the gateway.
+
+    `has_own`: the upstream gets a key of the gateway's own, so no parameter with another one goes beside it.
+    Raises GatewayError (invalid_field) for a path that holds a key of the gateway.
+    """
+    path, mark, query = target.partition(b"?")
+    if holds(path, [key for key in keys if len(key) >= _LONG_CHARS]):
+        raise GatewayError(
+            "invalid_field",
+            "The path of the URL holds a gateway key, and would carry it to the upstream: send the key in a header, "
+            "such as X-Gateway-Key.",
+            param="path",
+        )
+    if not mark or not (keys or has_own):
+        return target
+    parts = query.split(b"&")
+    kept = [part for part in parts if not (holds(part, keys) or (has_own and _names_credential(part)))]
+    if len(kept) == len(parts):
+        return target
+    return path + mark + b"&".join(kept) if kept else path
+
+
+def clean_subprotocols(value: bytes) -> bytes:
+    """Return the subprotocols that a client asks for, without those that hold a key for the upstream."""
+    members = (member.strip(b" \t") for member in value.split(b","))
+    return b", ".join(member for member in members if not member.lower().startswith(_IN_SUBPROTOCOL))
+
+
+def _names_credential(part: bytes) -> bool:
+    """Return whether a part of a query is a credential. A server may also read `;` as the end of a parameter."""
+    names = (unquote_to_bytes(each.partition(b"=")[0]) for each in unquote_to_bytes(part).split(b";"))
+    return any(name.lower().translate(None, _JOINTS) in _PARAMETERS for name in names)
+
+
+def _is_word(key: bytes, text: bytes) -> bool:
+    return re.search(rb"(?<![0-9A-Za-z_-])" + re.escape(key) + rb"(?![0-9A-Za-z_-])", text) is not None
+
+
+def _readings(value: bytes) -> Sequence[bytes]:
+    """Return a value, and what it may encode."""
+    if b"%" in value:
+        return value, unquote_to_bytes(value)
+    if value[:6].lower() == _BASIC:
+        with suppress(binascii.Error):
+            return value, binascii.a2b_base64(value[6:])
+    return (value,)
