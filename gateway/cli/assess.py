@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from gateway.contracts.calls import DOUBTS
-from gateway.contracts.risk import Verdict, level_beside
+from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolSpec, model_name
 from gateway.plugins import plugin_names, plugin_of_ours
 from gateway.strict_json import RepeatedKeyError, StrictJsonError, loads
 from gateway.tools.gate import Gate, Policy, RiskClaim, take_risk_level
+from gateway.tools.risk_level import level_beside
 from gateway.tools.schema import with_defaults
 
 _ARGUMENTS = ("raw_arguments", "arguments", "parameters")

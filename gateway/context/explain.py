@@ -8,7 +8,6 @@ from gateway.context.lane import ContextLane
 from gateway.contracts.calls import PlannedCall
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Intent, Reply
 from gateway.contracts.plugin import Clock, Counters
-from gateway.contracts.risk import level_beside
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall
 from gateway.dialects.chat_request import client_tools, wants_text, whole_text
@@ -16,6 +15,7 @@ from gateway.model.call import ModelCall
 from gateway.records import replace
 from gateway.tools.gate import RiskClaim
 from gateway.tools.judge import Judge
+from gateway.tools.risk_level import level_beside
 from gateway.workflows.invocation import workflow_call_in
 
 

@@ -1,6 +1,5 @@
 """The parameter `risk_level` that every tool has besides its own: name, levels, and its description for models."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
@@ -26,22 +25,6 @@ def schema() -> dict[str, Any]:
 def normal(level: object) -> object:
     """Return a text stripped and in lower case, everything else as it is: raising counts in any spelling."""
     return level.strip().lower() if isinstance(level, str) else level
-
-
-def resembles(name: str) -> bool:
-    """Return whether a model means risk_level by this name: `riskLevel`, `risk-level`, `RISK LEVEL`."""
-    return len(name) <= 20 and "".join(filter(str.isalpha, name)).lower() == "risklevel"
-
-
-def level_beside(*holders: Mapping[str, object]) -> object:
-    """Return the level that these objects of a call have beside its arguments; None: none.
-
-    The strictest of several counts.
-    """
-    levels = [value for holder in holders for name, value in holder.items() if resembles(name)]
-    raised = (level for level in levels if normal(level) in RAISED)
-    invalid = (level for level in levels if level not in (None, "", *LEVELS))
-    return next(raised, None) or next(invalid, None)
 
 
 Action = Literal["auto", "confirm", "deny", "error"]

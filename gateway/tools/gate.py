@@ -13,10 +13,11 @@ from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeAlias
 
 from gateway.contracts.calls import Doubt
-from gateway.contracts.risk import LEVELS, LOW, RAISED, RISK_LEVEL, RiskAssessor, Verdict, normal, resembles
+from gateway.contracts.risk import LEVELS, LOW, RAISED, RISK_LEVEL, RiskAssessor, Verdict, normal
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolSpec
 from gateway.errors import contained
+from gateway.tools.risk_level import declared_names, raised_within, raises, resembles
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,8 @@ class Policy:
 def take_risk_level(arguments: Json, spec: ToolSpec, *, beside: object = None) -> RiskClaim:
     """Take `risk_level` out of the arguments, unless the tool has an argument of that name; null and "" are absent.
 
-    A level `beside` the arguments, or under a name that only resembles it, may raise the risk, never lower it.
+    A level `beside` the arguments, or under a name that only resembles it, may raise the risk, never lower it. Deeper
+    in the arguments it counts against a `low` only: without one it is the tool's own.
     """
     properties = spec.parameters.get("properties")
     own: Mapping[str, object] = properties if isinstance(properties, dict) else {}
@@ -74,12 +76,15 @@ def take_risk_level(arguments: Json, spec: ToolSpec, *, beside: object = None) -
         level = ABSENT
     if normal(level) in RAISED:
         return RiskClaim(arguments, level)
-    resembling = (value for name, value in arguments.items() if name not in own and resembles(name))
-    raised = next((other for other in (beside, *resembling) if normal(other) in RAISED), ABSENT)
-    if raised is not ABSENT:
-        return RiskClaim(arguments, raised)
-    if level in (ABSENT, LOW) and beside not in (None, "", LOW):
-        return RiskClaim(arguments, beside)
+    stated = (value for name, value in arguments.items() if name not in own and resembles(name) and raises(value))
+    others = (beside, next(stated, None))
+    for other in others:
+        if normal(other) in RAISED:
+            return RiskClaim(arguments, other)
+    if level in (ABSENT, LOW):
+        level = next((other for other in others if other not in (None, "", LOW)), level)
+    if level == LOW and (within := raised_within(arguments, declared_names(spec.parameters))) is not None:
+        return RiskClaim(arguments, within)
     return RiskClaim(arguments, level)
 
 

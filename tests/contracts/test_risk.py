@@ -3,7 +3,7 @@
 import jsonschema_rs
 import pytest
 
-from gateway.contracts.risk import CHOICES, LEVELS, MEANING, RAISED, RISK_LEVEL, level_beside, schema
+from gateway.contracts.risk import CHOICES, LEVELS, MEANING, RAISED, RISK_LEVEL, schema
 
 
 def test_every_level_is_told() -> None:
@@ -16,20 +16,3 @@ def test_every_level_is_told() -> None:
 def test_the_schema_takes_the_levels_and_nothing_else(level: object, fits: bool) -> None:
     """As a part of any tool's own schema."""
     assert jsonschema_rs.is_valid({"properties": {RISK_LEVEL: schema()}}, {RISK_LEVEL: level}) is fits
-
-
-@pytest.mark.parametrize(
-    ("holders", "level"),
-    [
-        ([{}], None),
-        ([{"risk_level": "low"}], None),
-        ([{"risk_level": ""}, {"riskLevel": None}], None),
-        ([{"risk_level": "low"}, {"risk-level": " HIGH"}], " HIGH"),
-        ([{"risk_level": 0}, {"risk_level": "medium"}], "medium"),
-        ([{"risk_level": "low"}, {"risk_level": 0}], 0),
-        ([{"risk": "high", "level": "high"}], None),
-    ],
-)
-def test_the_strictest_level_beside_the_arguments(holders: list[dict[str, object]], level: object) -> None:
-    """Raised ones first, then those that are none; one that would lower is no word at all."""
-    assert level_beside(*holders) == level

@@ -214,7 +214,7 @@ def test_a_level_beside_the_arguments_only_raises(inside: object, beside: object
     assert take_risk_level(arguments, SQL, beside=beside) == RiskClaim(SELECT, expected)
 
 
-@pytest.mark.parametrize("name", ["riskLevel", "RiskLevel", "risk-level", "RISK_LEVEL", "risk level"])
+@pytest.mark.parametrize("name", ["riskLevel", "risk-level", "RISK_LEVEL", "risk level", "risk", "r\u0131sk_level"])
 def test_a_name_that_resembles_risk_level_only_raises(name: str) -> None:
     """It stays an argument; high under it asks, low under it does not lower."""
     assert judged({**SELECT, name: "high"}) == ("confirm", "llm")
@@ -224,13 +224,39 @@ def test_a_name_that_resembles_risk_level_only_raises(name: str) -> None:
     assert take_risk_level({**SELECT, name: "high"}, owner).risk_level in (ABSENT,)
 
 
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"risk": "high"},
+        {"risk": "critical"},
+        {"risk": {"level": "high"}},
+        {"r\u0131sk_level": "high"},
+        {"riskLevel": "h\u0456gh"},
+        {"options": {"risk_level": "high"}},
+        {"parameters": {"parameters": [{"risk_level": "medium"}]}},
+    ],
+)
+def test_a_low_stands_beside_no_other_level(stated: Json) -> None:
+    """A model that says both is asked about; where the tool has such an argument, that is the tool's own."""
+    assert judged({**DROP, **stated, "risk_level": "low"})[0] == "confirm"
+    (name, value), *_ = stated.items()
+    below = {"properties": {"risk_level": {}}} if name in ("options", "parameters") else {}
+    owner = ToolSpec(name="execute_sql", description="", parameters={"properties": {name: below}})
+    assert judged({**DROP, name: value, "risk_level": "low"}, spec=owner) == ("auto", "llm")
+
+
+def test_a_level_deeper_in_the_arguments_is_the_tools_own_without_a_low() -> None:
+    """The whitelist decides, as if it were not there."""
+    assert judged({**SELECT, "options": {"risk_level": "high"}}) == ("auto", "whitelist")
+
+
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.text(), max_size=2)
 LEVELS = st.sampled_from(["low", "medium", "high", "", None]) | VALUES
 
 
 @settings(max_examples=300)
 @given(
-    st.dictionaries(st.sampled_from(["sql", "risk_level", "riskLevel"]) | st.text(), LEVELS, max_size=4),
+    st.dictionaries(st.sampled_from(["sql", "risk_level", "riskLevel", "risk"]) | st.text(), LEVELS, max_size=4),
     LEVELS,
     st.sampled_from(["always", "until_tainted", "never"]),
     st.booleans(),

@@ -8,8 +8,9 @@ import orjson
 from gateway import strict_json
 from gateway.agent.output.tool_calls import CUT, Calls, Malformed, Outcome, Prose, as_text
 from gateway.contracts.calls import FoundCall
-from gateway.contracts.risk import RISK_LEVEL, level_beside
+from gateway.contracts.risk import RISK_LEVEL
 from gateway.dialects.beside import Gathered
+from gateway.tools.risk_level import level_beside
 
 #: The size of a native call besides its name and arguments.
 _CALL_CHARS = 64

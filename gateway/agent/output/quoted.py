@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from gateway.contracts.calls import FoundCall
-from gateway.contracts.risk import resembles
+from gateway.tools.risk_level import resembles
 
 #: So much of a text is searched at a time; the interpreter is held for 1 to 3 ms.
 PIECE_CHARS: Final = 1 << 18

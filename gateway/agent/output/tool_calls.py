@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from gateway import strict_json
 from gateway.contracts.calls import FoundCall
-from gateway.contracts.risk import level_beside
 from gateway.contracts.store import Json
+from gateway.tools.risk_level import level_beside
 
 CUT = "Your answer was cut off by the length limit in the middle of a tool call; make it shorter."
 _NAMES = "tool_call|tool|parameters|terminate"
