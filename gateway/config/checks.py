@@ -18,6 +18,7 @@ from gateway.config.upstreams import check_upstreams
 from gateway.config.values.addresses import parse_address
 from gateway.config.values.secret import Hidden
 from gateway.config.waits import check_waits
+from gateway.text.lookalikes import appearance
 from gateway.text.reserved import ServiceNames
 
 # What models accept as the name of a function.
@@ -34,6 +35,7 @@ def check(document: Document) -> None:
     _check_unique(document, document.matches("upstreams", "*", "name"))
     _check_unique(document, document.matches("keys", "*", "name"))
     _check_unique(document, document.matches("keys", "*", "sha256"))
+    _check_imitations(document)
     _check_scopes(document)
     _check_declared(document)
     _check_listen(document)
@@ -71,6 +73,23 @@ def _check_unique(document: Document, paths: Iterable[KeyPath]) -> None:
             twin = first.setdefault(value.lower() if path[-1] == "sha256" else value, path)
             if twin != path:
                 document.complain(path, f"the same {path[-1]} as at {document.place_of(twin)}: each is used once")
+
+
+def _check_imitations(document: Document) -> None:
+    """Report names of keys, and of tenants, of which one looks like another."""
+    names = list(document.matches("keys", "*", "name"))
+    given = [*document.matches("keys", "*", "tenant"), ("mcp", "serve", "oauth", "tenant")]
+    limited = list(document.matches("limits", "tenants", "*"))
+    own = [path for path in names if document.get(*path[:-1], "tenant") is None]
+    for what, paths in (("key", names), ("tenant", [*given, *own, *limited])):
+        first: dict[str, tuple[str, KeyPath]] = {}
+        for path in paths:
+            name = str(path[-1]) if path in limited else document.get(*path)
+            if isinstance(name, str):
+                twin, place = first.setdefault(appearance(name), (name, path))
+                if twin != name:
+                    at = document.place_of(place, key=place in limited)
+                    document.complain(path, f"looks like the name of the {what} at {at}: choose one that differs more")
 
 
 def _check_scopes(document: Document) -> None:

@@ -23,7 +23,8 @@ from gateway.contracts.journal import AuditLine, Via
 from gateway.contracts.keys import KeyStore, StoredKey
 from gateway.contracts.plugin import Clock
 from gateway.errors import GatewayError
-from gateway.keys.terms import caller_of, plain_name, stored_terms, to_store, too_wide
+from gateway.keys.terms import caller_of, stored_terms, to_store, too_wide
+from gateway.text.names import imitated
 
 log = logging.getLogger("gateway")
 
@@ -32,6 +33,7 @@ MOST: Final = 10_000
 #: The author of keys that were made on the store itself.
 ON_THE_STORE: Final = "command line"
 _HINT_CHARS: Final = 4
+_KINDS: Final = {"name": "key", "tenant": "tenant"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class KeyIssuer:
         if by is not None and terms.tenant is None:
             terms = terms.model_copy(update={"tenant": by.tenant})
         self._check(terms, by)
+        await self._check_names(terms)
         issued = self._issued(terms, by)
         added = await self._store.add_key(issued.key, most=MOST, audit=[self._line(issued.key, "created", by, via)])
         if added == "name_taken":
@@ -112,7 +115,7 @@ class KeyIssuer:
 
     def _check(self, terms: KeyTerms, by: Caller | None) -> None:
         settings = self._settings()
-        if any(plain_name(key.name) == terms.name for key in settings.keys):
+        if any(key.name == terms.name for key in settings.keys):
             raise _exists(terms.name)
         oauth = settings.mcp.serve is not None and settings.mcp.serve.oauth is not None
         if oauth and terms.name.startswith(CALLER_PREFIX):
@@ -128,6 +131,22 @@ class KeyIssuer:
         if terms.limits is not None:
             _check_budgets(terms.limits.allowance, settings.usage)
         self._check_width(terms, by)
+
+    async def _check_names(self, terms: KeyTerms) -> None:
+        """Raise GatewayError (invalid_field) for the name of a key or tenant that looks like another one's.
+
+        The other name is not told: it may be that of another tenant.
+        """
+        now_s, settings = self._clock.time(), self._settings()
+        stored = [key for key in await self._store.keys_in_use() if not key.has_ended(now_s)]
+        others = {
+            "name": (*(key.name for key in settings.keys), *(key.name for key in stored)),
+            "tenant": (*(key.tenant_name for key in settings.keys), *(key.tenant for key in stored)),
+        }
+        for field, name in (("name", terms.name), ("tenant", terms.tenant_name)):
+            if imitated(name, others[field]) is not None:
+                text = f"The name {name!a} looks like that of another {_KINDS[field]}: choose one that differs more."
+                raise GatewayError("invalid_field", text, param=field)
 
     def _check_width(self, terms: KeyTerms, by: Caller | None) -> None:
         if by is not None and (wide := too_wide(caller_of(terms), maker=by)) is not None:

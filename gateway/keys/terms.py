@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from unicodedata import normalize
 
 from pydantic import ValidationError
 
@@ -45,20 +44,12 @@ def terms_in(body: Json) -> KeyTerms:
     else:
         if not terms.scopes:
             raise GatewayError("invalid_field", "Without a scope the key may do nothing: give one.", param="scopes")
-        if (plain := plain_name(terms.name)) != terms.name:
-            text = f"Names that look the same would be two keys: write the plain form {plain!r} of this one."
-            raise GatewayError("invalid_field", text, param="name")
         return terms
     path = tuple(part for part in details["loc"] if part != "[key]")
     text = message_of(details, path, root=KeyTerms)
     raise GatewayError(
         _CODES.get(details["type"], "invalid_field"), f"{text[0].upper()}{text[1:]}.", param=_dotted(path)
     )
-
-
-def plain_name(name: str) -> str:
-    """Return the one form (NFKC) of names that look the same, without spaces around it."""
-    return normalize("NFKC", name).strip()
 
 
 def stored_terms(key: StoredKey) -> KeyTerms:

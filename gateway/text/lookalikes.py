@@ -47,8 +47,9 @@ _DROPPED: Final = re.compile(
     "[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe00-\ufe0f\u115f\u1160\u2800\u00b7]"
 )
 _JOINTS: Final = re.compile(r"[\s\x00-\x1f\x7f._-]")
+_INVISIBLE_KINDS: Final = frozenset(("Cc", "Cf"))
 #: Invisible characters, blanks, dashes, underscores.
-_DROPPED_KINDS: Final = frozenset(("Cc", "Cf", "Pc", "Pd", "Zl", "Zp", "Zs"))
+_DROPPED_KINDS: Final = _INVISIBLE_KINDS | {"Pc", "Pd", "Zl", "Zp", "Zs"}
 
 
 @lru_cache(maxsize=4096)
@@ -58,13 +59,25 @@ def skeleton(name: str) -> str:
     They differ in case, accents, what joins words (`-`, `_`, `.`, blanks), invisible characters, or letters that look
     alike. A name of such characters only is its own.
     """
+    seen = _JOINTS.sub("", _plain(name, drops=_DROPPED_KINDS))
+    return _as_seen(seen) or name
+
+
+@lru_cache(maxsize=4096)
+def appearance(name: str) -> str:
+    """Return the form that names share which look alike: as `skeleton`, but with what joins their words."""
+    return _as_seen(_plain(name, drops=_INVISIBLE_KINDS)) or name
+
+
+def _plain(name: str, *, drops: frozenset[str]) -> str:
     if name.isascii():
-        plain = name.casefold().translate(_SAME)
-    else:
-        plain = latin(latin(unicodedata.normalize("NFKD", name)).casefold()).translate(_SAME)
-        plain = "".join(c for c in _DROPPED.sub("", plain) if unicodedata.category(c) not in _DROPPED_KINDS)
-    seen = _JOINTS.sub("", plain)
-    return seen.replace("rn", "m").replace("vv", "w") or name
+        return name.casefold().translate(_SAME)
+    plain = latin(latin(unicodedata.normalize("NFKD", name)).casefold()).translate(_SAME)
+    return "".join(c for c in _DROPPED.sub("", plain) if unicodedata.category(c) not in drops)
+
+
+def _as_seen(plain: str) -> str:
+    return plain.replace("rn", "m").replace("vv", "w")
 
 
 def latin(text: str) -> str:

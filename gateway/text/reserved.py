@@ -7,12 +7,12 @@ A name is refused in all of its spellings. A service whose name begins another's
 """
 
 import re
-import unicodedata
 from collections.abc import Mapping
 from typing import Final
 
 from gateway.plugins import plugin_names
 from gateway.text.lookalikes import skeleton
+from gateway.text.names import hidden, mixed
 
 #: The label of the gateway's own tools, its built-in tools, and the tools that stand for a long list of them.
 RESERVED: Final[Mapping[str, str]] = {
@@ -23,11 +23,6 @@ _JOINT: Final = "__"
 _ELSEWHERE: Final = re.compile(r"[\\%{}]")
 #: The page of all services, beside the endpoint of each one.
 _PAGE: Final = "services"
-_UNSEEN: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
-#: Letters and blanks that look like nothing, or like a space.
-_BLANK: Final = re.compile(
-    "[^\\S ]|[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
 
 
 class ServiceNames:
@@ -48,6 +43,8 @@ class ServiceNames:
             return f"the name {name!a} {what} the gateway's own"
         if (other := self._spelled.get(spelled)) is not None:
             return f"the name {name!a} imitates that of the service {other!a}"
+        if (alike := mixed(name)) is not None:
+            return f"the name {name!a} {alike}"
         other = self._begins.get(_plain(name)) or next(filter(None, map(self._names.get, _beginnings(name))), None)
         if other is None:
             return None
@@ -63,8 +60,8 @@ class ServiceNames:
 
 
 def _unfit(name: str) -> str | None:
-    if _BLANK.search(name) or any(unicodedata.category(character) in _UNSEEN for character in name):
-        return "has a character that does not show"
+    if (unseen := hidden(name)) is not None:
+        return unseen
     if _ELSEWHERE.search(name) or not all(part.strip(".") for part in name.split("/")):
         return "cannot stand in the path of a page: it has one of \\ % { }, or a part of dots only"
     return f"is that of the page /mcp/{_PAGE}" if name == _PAGE else None

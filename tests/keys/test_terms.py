@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from gateway.config.schema.keys import KeyTerms
 from gateway.contracts.caller import UNBOUNDED, Caller
 from gateway.errors import GatewayError
-from gateway.keys.terms import caller_of, key_of, key_view, plain_name, stored_terms, terms_in, to_store, too_wide
+from gateway.keys.terms import caller_of, key_of, key_view, stored_terms, terms_in, to_store, too_wide
 from tests.plugins.stores.contract_keys import key
 
 WHOLE = {
@@ -68,11 +68,15 @@ def test_a_key_without_bounds_makes_any_of_its_tenant() -> None:
     assert found is not None and found.field == "scopes" and "'approve'" in found.message
 
 
-@pytest.mark.parametrize("name", [" ci", "ci ", "\uff43i", "ci\u00a0", "\ufb01x"])
-def test_names_that_look_the_same_are_one(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [(" ci", "ci"), ("ci ", "ci"), ("\uff43i", "ci"), ("ci\u00a0", "ci"), ("\ufb01x", "fix"), ("\u212bke", "\xc5ke")],
+)
+def test_a_name_is_taken_in_its_plain_form_only(name: str, plain: str) -> None:
     """The form that is taken is said."""
-    with pytest.raises(GatewayError) as caught:
-        terms_in({**WHOLE, "name": name})
-    assert (caught.value.code, caught.value.param) == ("invalid_field", "name")
-    assert f"{plain_name(name)!r}" in caught.value.message
-    assert terms_in({**WHOLE, "name": plain_name(name)}).name == plain_name(name)
+    for field in ("name", "tenant"):
+        with pytest.raises(GatewayError) as caught:
+            terms_in({**WHOLE, field: name})
+        assert (caught.value.code, caught.value.param) == ("invalid_field", field)
+        assert f"the plain form {plain!r}" in caught.value.message
+        assert getattr(terms_in({**WHOLE, field: plain}), field) == plain

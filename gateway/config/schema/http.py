@@ -8,7 +8,7 @@ from pydantic import Field
 from gateway.config.schema.allowances import AllowanceSettings
 from gateway.config.schema.section import Section
 from gateway.config.values.addresses import ListenAddress, PathPrefix
-from gateway.config.values.scalars import Flag, Label, counted
+from gateway.config.values.scalars import Flag, Label, ShownName, counted
 from gateway.config.values.units import Duration, DurationOrZero, sized
 from gateway.json_values import VALUES_LIMIT
 
@@ -80,7 +80,7 @@ class Limits(Section):
     )
     keepalive: Duration = Field(default=75.0, description="Longest idle time of a client connection between requests.")
     drain: DurationOrZero = Field(default=30.0, description="Time that requests get to finish when the gateway stops.")
-    tenants: Mapping[Label, AllowanceSettings] = Field(
+    tenants: Mapping[ShownName, AllowanceSettings] = Field(
         default={}, description="Limits of tenants by name, over all their keys."
     )
     models: Mapping[Label, AllowanceSettings] = Field(

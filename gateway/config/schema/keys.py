@@ -9,7 +9,7 @@ from pydantic import Field
 from gateway.config.schema.allowances import AllowanceSettings
 from gateway.config.schema.section import Section
 from gateway.config.values.networks import Network
-from gateway.config.values.scalars import ApprovalMode, Flag, Label, Name, Text, parse_text
+from gateway.config.values.scalars import ApprovalMode, CallerName, Flag, Label, Name, ShownName, Text, parse_text
 from gateway.config.values.times import Time
 from gateway.config.values.units import DurationOrZero
 from gateway.config.values.value import Value
@@ -32,9 +32,9 @@ Sha256 = Annotated[str, Value(kind="64 hexadecimal digits", parse=_parse_sha256)
 class KeyTerms(Section):
     """The terms of a key, wherever it comes from: the configuration, or an operator who made it at run time."""
 
-    name: Label = Field(description="Name in logs and lists; used once.")
+    name: CallerName = Field(description="Name in logs and lists; used once.")
     scopes: tuple[Scope, ...] = Field(description="Actions that the key allows; at least one.")
-    tenant: Label | None = Field(
+    tenant: ShownName | None = Field(
         default=None,
         description=(
             "Name of the group whose approvals, runs and memories this key shares; null: the name of the key."

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from gateway.config.schema.section import Section
 from gateway.config.values.addresses import BaseUrl
-from gateway.config.values.scalars import Label, Text
+from gateway.config.values.scalars import ShownName, Text
 
 #: Callers with a token have these names, so that none of them is taken for a key.
 CALLER_PREFIX = "oauth:"
@@ -33,7 +33,7 @@ class ServeOAuth(Section):
     caller_claim: Text = Field(
         default="sub", description="Claim that names the caller in runs, approvals and logs; it must be unique."
     )
-    tenant: Label | None = Field(default=None, description="Tenant of all callers with a token.")
+    tenant: ShownName | None = Field(default=None, description="Tenant of all callers with a token.")
     tenant_claim: Text | None = Field(
         default=None, description="Claim that names the tenant of the caller, in place of `tenant`."
     )

@@ -4,10 +4,12 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
+from unicodedata import normalize
 
 from gateway.config.reading.interpolation import is_utf_8
 from gateway.config.values.secret import Hidden, mask
 from gateway.config.values.value import PathLeaf, Value, between, kind_of
+from gateway.text.names import reserved_for_callers, unfit
 
 _FLAG_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _COUNT = re.compile(r"[-+]?[0-9]{1,18}\Z")
@@ -80,6 +82,25 @@ def parse_label(value: object) -> str:
     return text
 
 
+def parse_shown_name(value: object) -> str:
+    """Parse a name that people decide by: a label that shows what it is, in its plain form (NFKC)."""
+    name = parse_label(value)
+    if (plain := normalize("NFKC", name).strip()) != name:
+        raise ValueError(f"names that look the same would be two: write the plain form {plain!r} of this one")
+    if (problem := unfit(name)) is not None:
+        raise ValueError(f"the name {problem}: choose another one")
+    return name
+
+
+def parse_caller_name(value: object) -> str:
+    """Parse the name of a key."""
+    name = parse_shown_name(value)
+    if (reserved := reserved_for_callers(name)) is not None:
+        what = "is" if name == reserved else f"looks like {reserved!r}, which is"
+        raise ValueError(f"the name {what} the gateway's own in lists and in the audit log: choose another one")
+    return name
+
+
 def parse_variable_name(value: object) -> str:
     text = parse_text(value)
     if not text or "=" in text or _CONTROL.search(text):
@@ -110,6 +131,9 @@ Text = Annotated[str, Value(kind="text", parse=parse_free_text, write=mask)]
 Flag = Annotated[bool, Value(kind="true or false", parse=parse_flag, json_type="boolean")]
 Name = Annotated[str, Value(kind="name", parse=parse_name)]
 Label = Annotated[str, Value(kind="name", parse=parse_label)]
+#: Of a tenant.
+ShownName = Annotated[str, Value(kind="name", parse=parse_shown_name)]
+CallerName = Annotated[str, Value(kind="name", parse=parse_caller_name)]
 VariableName = Annotated[str, Value(kind="name", parse=parse_variable_name)]
 ApprovalMode = Literal["turn", "hold", "reject"]
 FilePath = Annotated[Path, PathLeaf(kind="path", parse=parse_path)]

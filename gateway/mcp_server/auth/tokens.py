@@ -13,7 +13,7 @@ from typing import Any, Final
 import jwt
 
 from gateway.config.schema.serve_oauth import CALLER_PREFIX, ServeOAuth
-from gateway.config.values.scalars import parse_label
+from gateway.config.values.scalars import parse_shown_name
 from gateway.contracts.caller import Caller
 from gateway.contracts.plugin import Clock
 from gateway.errors import GatewayError
@@ -146,7 +146,7 @@ def _words(value: object) -> Iterator[str]:
 def _label(claims: Mapping[str, Any], name: str) -> str:
     """Return the name that a claim holds. Raises GatewayError (invalid_token)."""
     try:
-        label = parse_label(_value(claims, name))
+        label = parse_shown_name(_value(claims, name))
     except ValueError:
         label = ""
     if not label.isprintable() or visible(label) != label or not label:

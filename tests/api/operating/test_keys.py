@@ -76,7 +76,7 @@ async def test_another_tenant_sees_and_touches_nothing() -> None:
 async def test_only_operators_come_near_keys(scopes: tuple[str, ...]) -> None:
     """With the scope `admin`."""
     async with keyring() as ring:
-        made = await ring.made("other", *scopes)
+        made = await ring.made("another", *scopes)
         path = f"/context/keys/{made['id']}"
         for method, target in (
             *(("GET", "/context/keys"), ("POST", "/context/keys"), ("GET", path), ("DELETE", path)),
