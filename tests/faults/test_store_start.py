@@ -5,6 +5,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import sqlite3
 import stat
 import subprocess
@@ -21,7 +22,7 @@ from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
 from gateway.testing.peer import connect
 from gateway.testing.ports import free_port
-from gateway.testing.run import GATEWAY
+from gateway.testing.run import GATEWAY, GatewayProcess
 from tests.plugins.stores.records import new, run
 
 from .stored import running
@@ -105,8 +106,9 @@ def cut(place: Path) -> None:
 
 def cut_with_a_log(place: Path) -> None:
     """The process that had it was killed, and then it was damaged: its log is evidence, too."""
-    code = "import os, sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('UPDATE prompts SET text = 1'); "
-    subprocess.run([sys.executable, "-c", code + "c.commit(); os._exit(9)", str(place)], check=False)
+    code = "import os, sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('PRAGMA journal_mode = WAL'); "
+    code += "c.execute('UPDATE prompts SET text = 1'); c.commit(); os._exit(9)"
+    subprocess.run([sys.executable, "-c", code, str(place)], check=False)
     assert place.with_name("gateway.db-wal").stat().st_size
     os.truncate(place, place.stat().st_size // 2)
 
@@ -219,3 +221,36 @@ def rows(place: Path) -> list[str]:
     with closing(sqlite3.connect(place)) as connection:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         return [f"version {version}", *connection.iterdump()]
+
+
+async def test_a_log_that_was_lost_after_a_kill_is_told(tmp_path: Path) -> None:
+    """At the next start, with what may be missing; not where the log is there, nor after an end in order."""
+    store = tmp_path / "gateway.db"
+    told = f"the store {str(store)!r} was not closed in order, and its log {str(store) + '-wal'!r} is not there"
+    async with GatewayProcess(json.dumps({"store": f"sqlite:///{store}"})) as gateway:
+
+        async def told_after(number: signal.Signals, *, loses_log: bool) -> bool:
+            gateway.signal(number)
+            await gateway.wait()
+            if loses_log:
+                store.with_name("gateway.db-wal").unlink()
+            before = len(gateway.stderr_text())
+            await gateway.start()
+            return told in gateway.stderr_text()[before:]
+
+        assert not await told_after(signal.SIGKILL, loses_log=False)
+        assert await told_after(signal.SIGKILL, loses_log=True)
+        assert not await told_after(signal.SIGTERM, loses_log=False)
+
+
+async def test_a_copy_of_the_file_alone_is_told_and_a_backup_is_not(tmp_path: Path) -> None:
+    """While a gateway uses it the file lacks what its log has."""
+    store, copy, backup = (tmp_path / name for name in ("gateway.db", "copy.db", "backup.db"))
+    async with GatewayProcess(json.dumps({"store": f"sqlite:///{store}"})) as gateway:
+        shutil.copyfile(store, copy)
+        config = str(gateway.folder / "gateway.yaml")
+        code, _, errors = await ended("backup", "-c", config, str(backup))
+        assert code == 0, errors
+    for place, is_told in ((copy, True), (backup, False), (store, False)):
+        async with GatewayProcess(json.dumps({"store": f"sqlite:///{place}"})) as gateway:
+            assert ("was not closed in order" in gateway.stderr_text()) is is_told

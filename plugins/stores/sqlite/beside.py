@@ -12,7 +12,7 @@ from pathlib import Path
 from gateway.plugin import AuditLine, KeptLine, StoreError
 
 from .check import defect
-from .file import SqliteError, connect, mode_to_look
+from .file import SqliteError, connect, end_log, mode_to_look
 from .journal_statements import AUDIT_ROWS
 from .migrations import APPLICATION_ID, AUDIT_TRIGGERS
 from .rows import Rows
@@ -57,6 +57,7 @@ class SqliteBeside:
             source.execute("BEGIN")
             source.execute("SELECT count(*) FROM sqlite_schema").fetchone()
             source.backup(target, pages=_PAGES, progress=lambda _, left, total: progress(left, total), sleep=0)
+            end_log(target)
         # Immutable: read as it stands, without a log beside it.
         with closing(sqlite3.connect(f"{Path(draft).as_uri()}?mode=ro&immutable=1", uri=True)) as copy:
             if (found := defect(copy)) is not None:

@@ -5,6 +5,8 @@
    If the check found damage, the file contains the finding. Then the store accepts no more writes, in any worker, and
    does not start again.
 3. One process checks: the one that has the lock on that file.
+4. The last process that closes the store ends the mode in which it has a log. So a file in that mode without a log
+   beside it was open when its process ended, or when it was copied, and the log has been lost (docs/decisions/0070).
 """
 
 import fcntl
@@ -25,6 +27,9 @@ REMEDY = "put a copy back, or move it away to begin anew"
 #: Pages that are held by a connection to check or create a store, which comes to each page once. The memory of more
 #: pages (SQLite's own limit is 2 MB) would stay with the thread.
 FEW_PAGES = 20
+#: The versions of the format for writing and reading, in the head of a file, and those of one that has a log.
+#: https://www.sqlite.org/fileformat2.html#file_format_version_numbers
+_VERSIONS, _HAS_LOG = slice(18, 20), b"\x02\x02"
 #: How much the check gives way to others (see nice(2)).
 _NICENESS = 10
 
@@ -57,6 +62,20 @@ def note_end(place: str) -> None:
         pass
     finally:
         os.close(log)
+
+
+def tell_lost_log(place: str) -> None:
+    """Log it if the store was not closed in order and its log is gone. To be called before the file is opened."""
+    with Path(place).open("rb") as file:
+        versions = file.read(_VERSIONS.stop)[_VERSIONS]
+    if versions == _HAS_LOG and not Path(f"{place}-wal").exists():
+        log.error(
+            "the store %r was not closed in order, and its log %r is not there: what was written last is missing, "
+            "perhaps also decisions and results that were confirmed. If the log is elsewhere, stop the gateway and put "
+            "both files back; copy a store that is in use with 'gateway backup' only",
+            place,
+            f"{place}-wal",
+        )
 
 
 def finding_of(place: str) -> str | None:

@@ -14,13 +14,15 @@ import sqlite3
 from contextlib import suppress
 from enum import IntEnum
 
-from .file import BUSY_S, SqliteError
+from .file import BUSY_S, SqliteError, end_log
 from .watch import SqliteWatch
 
 #: About a thousand pages of four kilobytes, SQLite's own measure: in commits, and in rows that were changed.
 CHECKPOINT_COMMITS, CHECKPOINT_ROWS = 100, 1000
 #: A log of so many pages begins anew as soon as nobody reads it; whoever would write waits so long for that.
 LONG_PAGES, ANEW_MS = 4000, 20
+#: So long the last process waits for those that are closing the store, too.
+LEAVE_MS = 1000
 #: The size to which a log is cut once it begins anew, if a long read made it grow.
 LOG_BYTES = 64 << 20
 
@@ -161,6 +163,10 @@ class LoggedTransactions(PlainTransactions):
 
     def close(self) -> None:
         if self._watch.may_close:
+            if self._watch.is_last():
+                with suppress(sqlite3.Error):  # another program reads the file: its log stays
+                    self.connection.execute(f"PRAGMA busy_timeout = {LEAVE_MS}")
+                    end_log(self.connection)
             super().close()
         else:  # until the process ends: Python would close it with the last reference
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from .check import FEW_PAGES, REMEDY, damaged, defect, finding_of, is_small, note_end
+from .check import FEW_PAGES, REMEDY, damaged, defect, finding_of, is_small, note_end, tell_lost_log
 from .migrations import APPLICATION_ID, MIGRATIONS, Migration, carry_out
 
 IN_MEMORY = ":memory:"
@@ -33,6 +33,8 @@ def open_file(place: str, *, migrations: Sequence[Migration]) -> sqlite3.Connect
     _check_rights(place)
     if not os.path.lexists(place):
         _create(place, migrations=migrations)
+    elif Path(place).is_file():
+        tell_lost_log(place)
     with closing(connect(place, mode=mode_to_look(place))) as reader:
         _check(reader, place, migrations=migrations)
     note_end(place)
@@ -170,10 +172,20 @@ def _migrate(connection: sqlite3.Connection, place: str, *, migrations: Sequence
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute("COMMIT")
     connection.execute("PRAGMA journal_mode = WAL")  # a file that has it already needs no lock for this
+    _pragma(connection, "user_version")  # the first read makes the log
+
+
+def end_log(connection: sqlite3.Connection) -> None:
+    """Play the log into the database and end the mode that has one: the file is whole without it.
+
+    Raises sqlite3.Error where another connection has the file open.
+    """
+    connection.execute("PRAGMA journal_mode = DELETE").fetchone()
 
 
 def _copy(place: str, name: str) -> None:
     with _draft(place) as draft:
         with closing(connect(place, mode="ro")) as source, closing(sqlite3.connect(draft)) as target:
             source.backup(target)
+            end_log(target)
         Path(draft).replace(name)

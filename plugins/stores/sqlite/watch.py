@@ -99,6 +99,17 @@ class SqliteWatch:
             return False
         return [found.st_dev, found.st_ino] == identity and not os.path.lexists(self._log)
 
+    def is_last(self) -> bool:
+        """Return whether no other process has the store open for writing. Until `close`, none can open it.
+
+        Of several that ask at the same time one is the last.
+        """
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
     def close(self) -> None:
         os.close(self._descriptor)
 

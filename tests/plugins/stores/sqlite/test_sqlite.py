@@ -137,6 +137,19 @@ async def test_many_that_begin_at_once_share_one_new_store(tmp_path: Path) -> No
     await asyncio.gather(*(store.close() for store in stores))
 
 
+async def test_of_many_that_close_at_once_the_last_one_ends_the_log(tmp_path: Path) -> None:
+    """Bytes 18 and 19 of its head say that the file is whole without a log; before, they say that it is not."""
+    place = tmp_path / "gateway.db"
+    stores = [SqliteStore(str(place)) for _ in range(4)]
+    for store in stores:
+        await store.open()
+    await stores[0].close()
+    assert place.read_bytes()[18:20] == b"\x02\x02"
+    await asyncio.gather(*(store.close() for store in stores[1:]))
+    assert place.read_bytes()[18:20] == b"\x01\x01"
+    assert list(tmp_path.iterdir()) == [place]
+
+
 async def test_a_draft_that_a_killed_start_left_does_no_harm(tmp_path: Path) -> None:
     """A process killed while it made the file leaves no half store: the next one starts (N7)."""
     (tmp_path / "gateway.db.new-abc").write_bytes(b"half")
