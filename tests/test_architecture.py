@@ -53,7 +53,7 @@ ROOMS = (
     ("demo",),
 )
 LEAVES = {
-    *("clock", "errors", "json_values", "model_names", "records"),
+    *("clock", "errors", "file_access", "json_values", "model_names", "records"),
     *("standing", "strict_json", "trace_context", "turns", "units"),
 }
 #: What a plugin may import of ours, besides what stands in its own folder.

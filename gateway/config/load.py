@@ -21,6 +21,7 @@ from gateway.config.reading.secret_files import read_companions
 from gateway.config.reading.yaml_reader import MAX_FILE_BYTES, YamlSource, parse, read_text
 from gateway.config.schema.context import DEFAULT_CHAINS, DEFAULT_PROMPTS
 from gateway.config.schema.settings import Settings
+from gateway.file_access import loose_access
 
 #: Said of a file that holds no value.
 EMPTY = "the file is empty: every key has its default; write {} if that is meant"
@@ -60,6 +61,8 @@ def load(
     text = None if path is None else _text_of(path)
     document = _read(path, text, environ=environ, folder=folder)
     empty = not document.tree and path is not None
+    if path is not None and (loose := loose_access(path)) is not None:
+        document.warn((), loose)
     _add_defaults(document)
     apply_variables(document, environ, root=Settings)
     apply_flags(document, flags)

@@ -91,6 +91,7 @@ from gateway.contracts.tools import (
 from gateway.contracts.usage import DIMENSIONS, MOST_USAGE, Dimension, StoredUsage
 from gateway.dialects.chat_request import client_tools, last_user_text, wants_text
 from gateway.errors import GatewayError
+from gateway.file_access import loose_access, refused_access
 from gateway.http.hosts import allowed_host, plain_host
 from gateway.http.public_address import is_public
 from gateway.records import replace
@@ -196,10 +197,12 @@ __all__ = [
     "is_public",
     "last_user_text",
     "link",
+    "loose_access",
     "memory_owner",
     "model_name",
     "plain_host",
     "positive_seconds",
+    "refused_access",
     "replace",
     "strict_json",
     "wants_text",

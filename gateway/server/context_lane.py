@@ -12,6 +12,7 @@ from gateway.agent.parts import AgentParts, ApprovalSettings
 from gateway.agent.stage import AgentLoops
 from gateway.approvals.approvals import Approvals
 from gateway.config import ConfigError, Problem, Settings
+from gateway.config.reading.yaml_reader import MAX_FILE_BYTES, read_text
 from gateway.config.schema.context import StageUse
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.chain import Chain, Link, fold
@@ -347,10 +348,10 @@ def _prompt_texts(settings: Settings, problems: list[Problem]) -> dict[str, str]
     texts = {}
     for prompt_id, prompt in settings.prompts.items():
         try:
-            texts[prompt_id] = Path(prompt.file).read_text(encoding="utf-8") if prompt.file else prompt.text or ""
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            problems.append(Problem("configuration", f"prompts.{prompt_id}.file", f"cannot be read: {reason}"))
+            file = prompt.file
+            texts[prompt_id] = prompt.text or "" if file is None else read_text(file, limit_bytes=MAX_FILE_BYTES)
+        except ValueError as error:
+            problems.append(Problem("configuration", f"prompts.{prompt_id}.file", str(error)))
     return texts
 
 

@@ -18,6 +18,7 @@ from gateway.limits.meters import Meters
 from gateway.limits.shared import SharedCounters
 from gateway.server.app import ADMIN, DATA, Gateway
 from gateway.server.banner import banner
+from gateway.server.bounded_load import BoundedLoad
 from gateway.server.handover import Handover
 from gateway.server.sockets import Listening, listen
 from gateway.server.supervisor import Supervisor
@@ -47,6 +48,10 @@ class Server:
     proposed: Loaded | None = None
     started_s: float = field(default_factory=time.time)
     limits: SharedCounters = field(init=False)
+    load_again: BoundedLoad = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.load_again = BoundedLoad(self.load, is_ending=_is_told_to_end)
 
     def run(self) -> int:
         """Serve until a signal ends it. Return the exit code. Raises ListenError."""
@@ -61,7 +66,7 @@ class Server:
             for name, address in addresses.items()
         }
         if settings.workers == 1:
-            self._worker(0, lambda: self._announce(listening), listening, folder=None, load=self.load)
+            self._worker(0, lambda: self._announce(listening), listening, folder=None, load=self.load_again)
             return 0
         as_json = wants_json(settings.logging.format, sys.stderr)
         install(DirectSink(sys.stderr, as_json=as_json, secrets=redactable(settings)), level=settings.logging.level)
@@ -90,7 +95,7 @@ class Server:
         self._settle(handover)
         outcome: Loaded | ConfigError
         try:
-            outcome = self.proposed = replacing(self.load(), old=self.loaded)
+            outcome = self.proposed = replacing(self.load_again(), old=self.loaded)
         except ConfigError as error:
             outcome = error  # each worker logs and counts it
         except Exception:
@@ -174,6 +179,11 @@ async def _agree(handover: Handover, index: int, able: bool) -> bool:
             handover.settle()
         await asyncio.sleep(AGREE_LOOK_S)
     return is_used
+
+
+def _is_told_to_end() -> bool:
+    """Return whether a signal to end waits in a process that blocks it meanwhile: the parent of the workers."""
+    return bool(signal.sigpending() & {signal.SIGTERM, signal.SIGINT})
 
 
 def _stop(listening: dict[str, Listening]) -> None:

@@ -8,6 +8,7 @@ from gateway.config.reading.yaml_reader import BROKEN, read_text
 from gateway.config.schema.tools import built_in
 from gateway.config.values.scalars import parse_path
 from gateway.config.values.secret import Secret
+from gateway.file_access import loose_access
 
 SECRETS_WITH_FILES = (
     ("store",),
@@ -67,7 +68,10 @@ def _read_companion(document: Document, path: KeyPath) -> None:
         return
     place = document.place_of(path)
     try:
-        text = read_text(parse_path(document.get(*path), document.folder), limit_bytes=_MAX_SECRET_BYTES).rstrip("\r\n")
+        file = parse_path(document.get(*path), document.folder)
+        text = read_text(file, limit_bytes=_MAX_SECRET_BYTES).rstrip("\r\n")
+        if (loose := loose_access(file)) is not None:
+            document.warn(path, loose)
         if not text.strip():
             raise ValueError("the file is empty")
         document.put(secret_path, Secret(text), place=place)

@@ -5,7 +5,10 @@ Rule 2: anything that can explode is counted while it is read: bytes, depth, ali
 Rule 3: every fault is recorded with its place. Reading continues wherever the rest still makes sense.
 """
 
+import errno
+import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +19,7 @@ from gateway.config.problems import KeyPath
 from gateway.config.reading.interpolation import InterpolationError, expand
 from gateway.config.reading.yaml_scalars import resolve_plain
 from gateway.config.values.secret import Hidden
+from gateway.file_access import refused_access
 
 MAX_FILE_BYTES = 1 << 20
 MAX_DEPTH = 32
@@ -73,11 +77,28 @@ class YamlSource:
     complete: bool = False
 
 
+class _UnfitFileError(ValueError):
+    """A file that is not read, though it could be."""
+
+
 def read_text(path: Path, *, limit_bytes: int) -> str:
-    """Return the text of a small file in UTF-8. Raises ValueError with the cause, never with the content."""
+    """Return the text of a small file in UTF-8. Raises ValueError with the cause, never with the content.
+
+    A pipe or a device is refused and not waited for, and so is a file that everybody may write.
+    """
     try:
-        with path.open("rb") as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if stat.S_ISDIR(mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if not stat.S_ISREG(mode):
+                kind = "a pipe" if stat.S_ISFIFO(mode) else "a device"
+                raise _UnfitFileError(f"cannot read {str(path)!r}: it is {kind}, not a regular file")
+            if (refused := refused_access(path, mode)) is not None:
+                raise _UnfitFileError(refused)
             content = file.read(limit_bytes + 1)
+    except _UnfitFileError:
+        raise
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a path"
         raise ValueError(f"cannot read {str(path)!r}: {reason}") from None

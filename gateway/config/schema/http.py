@@ -75,7 +75,8 @@ class Limits(Section):
         default=60.0,
         description=(
             "Longest time in which a client reads nothing of its response, as far as the kernel reports it; it must "
-            "also read 512 bytes a second."
+            "also read 512 bytes a second. Over loopback the kernel reports up to 95 KB at once: there a client must "
+            "read as much within this time."
         ),
     )
     keepalive: Duration = Field(default=75.0, description="Longest idle time of a client connection between requests.")

@@ -9,6 +9,7 @@ from unicodedata import normalize
 from gateway.config.reading.interpolation import is_utf_8
 from gateway.config.values.secret import Hidden, mask
 from gateway.config.values.value import PathLeaf, Value, between, kind_of
+from gateway.file_access import refused_access
 from gateway.text.names import reserved_for_callers, unfit
 
 _FLAG_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
@@ -120,10 +121,13 @@ def parse_existing_file(value: object, folder: Path) -> Path:
     path = parse_path(value, folder)
     try:
         is_file = path.is_file()
+        refused = refused_access(path, path.stat().st_mode) if is_file else None
     except OSError as error:
         raise ValueError(f"cannot look at {str(path)!r}: {error.strerror}") from None
     if not is_file:
         raise ValueError(f"no such file: {str(path)!r}")
+    if refused is not None:
+        raise ValueError(refused)
     return path
 
 

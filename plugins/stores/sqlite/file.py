@@ -4,6 +4,7 @@
 2. A new file appears whole, with its tables, or not at all.
 """
 
+import logging
 import os
 import sqlite3
 import tempfile
@@ -11,8 +12,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from gateway.plugin import loose_access, refused_access
+
 from .check import FEW_PAGES, REMEDY, damaged, defect, finding_of, is_small, note_end, tell_lost_log
 from .migrations import APPLICATION_ID, MIGRATIONS, Migration, carry_out
+
+log = logging.getLogger("gateway")
 
 IN_MEMORY = ":memory:"
 BUSY_S = 5.0  # how long another process may hold the file
@@ -86,6 +91,11 @@ def _check_rights(place: str) -> None:
                 f"the store {place!r} cannot be used, because {str(path)!r} cannot be written: "
                 "let the gateway's user write it, or change `store`"
             )
+    for path in (Path(place), Path(f"{place}-wal"), Path(f"{place}-shm")):
+        if path.is_file() and (refused := refused_access(path, path.stat().st_mode)) is not None:
+            raise SqliteError(f"the store {place!r} cannot be used: {refused}")
+    if (loose := loose_access(Path(place))) is not None:
+        log.warning("the store: %s", loose)
 
 
 def mode_to_look(place: str) -> str:

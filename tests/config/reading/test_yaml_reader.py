@@ -201,9 +201,9 @@ def test_files_are_small_and_utf_8(tmp_path: Path) -> None:
         read_text(tmp_path / "nope", limit_bytes=100)
     with pytest.raises(ValueError, match="not a path"):
         read_text(Path("a\0b"), limit_bytes=100)
-    assert read_text(Path("/dev/null"), limit_bytes=100) == ""
-    with pytest.raises(ValueError, match="larger than 100 bytes"):
-        read_text(Path("/dev/zero"), limit_bytes=100)
+    for device in ("/dev/null", "/dev/zero"):
+        with pytest.raises(ValueError, match="it is a device, not a regular file"):
+            read_text(Path(device), limit_bytes=100)
 
 
 _SYNTAX = st.text(st.sampled_from("ab:-?!&*#|>%@`'\"[]{}, \n\t\\$<~0.\u2028ü\x85\r"), max_size=60)

@@ -1,0 +1,93 @@
+"""Who may write a file: refused where everybody may, warned about where a group may, at each place that reads one."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from gateways import ended
+
+from gateway.config import ConfigError, Loaded, load
+from gateway.contracts.store import StoreError
+from gateway.plugins.stores.sqlite import SqliteStore
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tmp_path.chmod(0o755)
+    (tmp_path / "secret").write_text("sk-upstream")
+    (tmp_path / "prompt").write_text("Be kind.")
+    declared = {
+        "upstreams": [{"name": "up", "base_url": "http://127.0.0.1:1", "api_key_file": "secret"}],
+        "prompts": {"kind": {"file": "prompt"}},
+    }
+    (tmp_path / "gateway.yaml").write_text(json.dumps(declared))
+    return tmp_path
+
+
+def loaded(folder: Path) -> Loaded:
+    return load(folder / "gateway.yaml", environ={}, flags={})
+
+
+@pytest.mark.parametrize("name", ["gateway.yaml", "secret", "prompt"])
+def test_a_file_that_everybody_may_write_is_refused(folder: Path, name: str) -> None:
+    """The configuration and what it names, with the command that mends it."""
+    assert loaded(folder).warnings == ()
+    (folder / name).chmod(0o666)
+    with pytest.raises(ConfigError, match=f"can be written by everybody, so it is not used: chmod o-w {folder / name}"):
+        loaded(folder)
+
+
+@pytest.mark.parametrize("name", ["gateway.yaml", "secret"])
+def test_a_file_that_its_group_may_write_is_warned_about(folder: Path, name: str) -> None:
+    """Volumes of containers are like that."""
+    (folder / name).chmod(0o660)
+    (warning,) = loaded(folder).warnings
+    assert f"can be written by its group: unless you mean that, chmod g-w {folder / name}" in warning
+
+
+def test_a_folder_in_which_others_may_replace_the_file_is_warned_about(folder: Path) -> None:
+    """Unless it is one like /tmp, where only its owner may replace a file."""
+    folder.chmod(0o777)
+    assert all("can be replaced by others, who may write its folder" in warning for warning in loaded(folder).warnings)
+    assert len(loaded(folder).warnings) == 2
+    folder.chmod(0o1777)
+    assert loaded(folder).warnings == ()
+
+
+@pytest.mark.parametrize("name", ["gateway.db", "gateway.db-wal", "gateway.db-shm"])
+async def test_a_store_that_everybody_may_write_stops_the_start(tmp_path: Path, name: str) -> None:
+    """Also by the files beside it; its group is warned about."""
+    tmp_path.chmod(0o755)
+    one, other = (SqliteStore(str(tmp_path / "gateway.db")) for _ in range(2))
+    await one.open()
+    await one.put_prompt("p", "x", tenant="acme", now_s=1.0)  # SQLite itself mends the mode of an empty log
+    (tmp_path / name).chmod(0o666)
+    try:
+        with pytest.raises(StoreError, match=f"can be written by everybody, so it is not used: chmod o-w .*{name}"):
+            await other.open()
+    finally:
+        await one.close()
+
+
+async def test_a_store_that_its_group_may_write_is_used_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the next step."""
+    tmp_path.chmod(0o755)
+    store = SqliteStore(str(tmp_path / "gateway.db"))
+    await store.open()
+    await store.close()
+    (tmp_path / "gateway.db").chmod(0o660)
+    with caplog.at_level(logging.WARNING):
+        store = SqliteStore(str(tmp_path / "gateway.db"))
+        await store.open()
+        await store.close()
+    assert "can be written by its group: unless you mean that, chmod g-w" in caplog.text
+
+
+async def test_check_config_says_it(folder: Path) -> None:
+    """Before a start does."""
+    (folder / "gateway.yaml").chmod(0o646)
+    code, _, errors = await ended("check-config", "-c", str(folder / "gateway.yaml"))
+    assert code != 0 and "can be written by everybody" in errors
