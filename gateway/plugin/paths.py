@@ -75,7 +75,7 @@ def concern(path: str) -> str | None:
     parts = resolved(unified)
     if any(is_secret_folder(part) for part in parts) or (parts and is_secret_file(parts[-1])):
         return "it may hold secrets"
-    if len(parts) > 1 and is_secret_there(*parts[-2:]):
+    if parts and is_secret_there(parts):
         return "it may hold secrets"
     return place_concern(unified)
 
@@ -91,6 +91,17 @@ def place_concern(path: str) -> str | None:
         return "it shows processes and their environments"
     if absolute.startswith("/dev/") and absolute != "/dev/null":
         return "it is a device"
+    return None
+
+
+def folder_concern(path: str) -> str | None:
+    """Return the same for the names of files: a path, also with globs, that leads into a folder of secrets."""
+    for spelled in _alternatives(path):
+        parts = resolved(spelled.lower())
+        if any(is_secret_folder(part) for part in parts):
+            return "it may hold secrets"
+        if any(_GLOB.search(part) and may_match_secret_folder(part) for part in parts[:-1]):
+            return "its glob may match secrets"
     return None
 
 

@@ -1,7 +1,8 @@
 """The usual names of files and folders that hold secrets: a name that is one, a glob that may match one."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from fnmatch import fnmatchcase
 
 from gateway.plugin.words import words
 
@@ -18,8 +19,16 @@ _PLACED = frozenset(
         (".gradle", "gradle.properties"),
         (".netlify", "config.json"),
         ("op", "config"),
+        (".hg", "hgrc"),
+        (".bundle", "config"),
+        ("composer", "auth.json"),
+        ("pip", "pip.conf"),
+        (".pip", "pip.conf"),
+        (".subversion", "servers"),
     }
 )
+#: Files of a repository, also of one within it, that hold the URLs of remotes with the passwords in them.
+_REPOSITORY = frozenset({"config", "config.worktree", "fetch_head"})
 _FILES = re.compile(
     r"""
     \.env(?![._-](?:example|sample|template|dist|schema)\Z)(?:[^a-z].*)? | \.envrc | .+\.env
@@ -30,7 +39,7 @@ _FILES = re.compile(
   | ssh_host_.*_key | g?shadow-? | o?passwd- | opasswd | master\.passwd | sudoers | krb5\.keytab | krb5cc_.*
   | .+\.(?:pem|key|p8|p12|pfx|pkcs12|jks|keystore|kdbx?|keytab|ppk|pvk|ovpn|keychain(?:-db)?)
   | \.?(?:.+[-_])?credentials(?:\.(?:json|tfrc\.json|ya?ml|toml|ini|db|xml|csv))? | (?:access|root)[-_]?keys?\.csv
-  | (?:.+[-_.])?secrets?(?:\.(?:json|ya?ml|toml|ini|env|txt))? | client_secret.*\.json | secring\.gpg
+  | \.?(?:.+[-_.])?secrets?(?:\.(?:json|ya?ml|toml|ini|env|txt))? | client_secret.*\.json | secring\.gpg
   | (?:gcp|gcloud|google|firebase|sa)[-_](?:.+[-_])?key.*\.json | .*firebase[-_]adminsdk.*\.json
   | auth\.json | \.claude\.json | wp-config\.php | database\.ya?ml | local\.settings\.json | datasources\.local\.xml
   | env\.(?:prod|production|local|dev|development|staging) | wg[0-9]+\.conf | wpa_supplicant\.conf | rclone\.conf
@@ -99,9 +108,12 @@ def is_secret_file(name: str) -> bool:
     return bool(_FILES.fullmatch(name)) or any(_FILES.fullmatch(original) for original in _originals(name))
 
 
-def is_secret_there(folder: str, name: str) -> bool:
-    """Return whether a file of this name holds secrets in a folder of that one, both in lower case."""
-    return (folder, name) in _PLACED
+def is_secret_there(parts: Sequence[str]) -> bool:
+    """Return whether a path of these names or globs (lower case) may lead to a file that holds secrets where it is."""
+    *folders, name = parts
+    if any(folder.endswith(".git") or _fits(folder, ".git") for folder in folders):
+        return any(_fits(name, file) for file in _REPOSITORY)
+    return bool(folders) and any(_fits(folders[-1], folder) and _fits(name, file) for folder, file in _PLACED)
 
 
 def may_match_secret(glob: str) -> bool:
@@ -118,6 +130,11 @@ def may_match_secret_folder(glob: str) -> bool:
     """Return the same for a folder on the way; one that may have any name is taken for an ordinary one."""
     before, behind = _around(glob)
     return bool(before or behind) and _may_match(_FOLDERS, before, behind)
+
+
+def _fits(glob: str, name: str) -> bool:
+    # A leading dot is matched by a dot only.
+    return glob == name or (name.startswith(".") <= glob.startswith(".") and fnmatchcase(name, glob[:_MOST_CHARS]))
 
 
 def _may_match(names: Collection[str], before: str, behind: str) -> bool:

@@ -4,15 +4,23 @@ A text that a shell refuses may pass here: each of its commands is judged, so th
 the error is harmless. No command is taken for a reserved word.
 """
 
-import re
+from string import ascii_lowercase
 
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.words import Word
+from gateway.plugin.words import words
 
 #: Deeper than anybody types.
 _MOST_OPEN = 4
-#: Names in capitals may be the shell's own (PATH, IFS, HOME).
-_VARIABLE = re.compile("[a-z][a-z0-9_]*")
+#: The names that a loop may set. A shell keeps a variable exported that was exported, and programs read names of any
+#: spelling (PATH, npm_config_userconfig, http_proxy), so these are names that no program reads.
+LOOP_NAMES = words("""
+    arg archive author base branch change class column commit csv date day dep dir doc domain entry extension field file
+    filename folder func image index item job json key label letter lib line link log md method migration model module
+    month name node num number package page part pattern pid pkg port proj project py record ref repo result row script
+    section service size source src step string sub table tag target task test text title url value var version week
+    word year
+""") | frozenset(ascii_lowercase)
 #: Word by word: the constructs in which it may stand, and the one that it begins.
 _INNER = {
     "then": (("if",), "then"),
@@ -61,10 +69,15 @@ class Constructs:
             raise Objection("not_plain", f"The command is not plain sh: {self._open[-1]!r} has no end.")
 
     def _loop(self, words: list[Word]) -> None:
-        plain = len(words) >= 2 and words[0].bare and _VARIABLE.fullmatch(words[0].text)
-        if not plain or words[1].text != "in" or not words[1].bare or self._open.count("do"):
+        plain = len(words) >= 2 and words[0].bare and words[1].text == "in" and words[1].bare
+        if not plain or self._open.count("do"):
             raise Objection("not_plain", "The command is not plain sh: a loop that is not `for NAME in WORDS`.")
-        self.variables.add(words[0].text)
+        name = words[0].text
+        if name not in LOOP_NAMES:
+            raise Objection(
+                "variable", f"The loop sets {name!r}, which a program may read: call it `file`, `name` or `i`."
+            )
+        self.variables.add(name)
         self._begin("for")
 
     def _begin(self, construct: str) -> None:

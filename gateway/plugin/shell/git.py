@@ -44,7 +44,7 @@ _COMMITS = Listed(
 )
 _PATCHES = Listed(
     short="pusRabwzW",
-    valued="SG",
+    valued="SGU",
     attached="MCB",
     long=_names(
         "patch no-patch raw stat numstat shortstat name-only name-status summary patch-with-stat compact-summary"
@@ -100,6 +100,15 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
         ),
         "log": _Command(listed=_LOG, reads=True),
         "show": _Command(listed=_LOG, reads=True),
+        "whatchanged": _Command(listed=_LOG, reads=True),
+        "diff-tree": _Command(
+            listed=replace(
+                _PATCHES,
+                short=_PATCHES.short + "rtmcv",
+                long=_PATCHES.long | _names("root no-commit-id pretty always"),
+            ),
+            reads=True,
+        ),
         "diff": _Command(listed=_PATCHES, reads=True),
         "blame": _Command(
             listed=Listed(
@@ -193,7 +202,24 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
             reads=True,
         ),
         "count-objects": _Command(listed=Listed(short="vH", operands=0)),
-        "stash": _Command(listed=Listed(operand=re.compile("list"), operands=1)),
+        "stash": _Command(listed=replace(_PATCHES, operand=re.compile(r"list|show|stash@\{[0-9]+\}"), operands=2)),
+        "check-ignore": _Command(listed=Listed(short="vqn", long=_names("verbose quiet non-matching no-index"))),
+        "check-attr": _Command(listed=Listed(short="a", long=_names("all cached"))),
+        "name-rev": _Command(
+            listed=Listed(long=_names("name-only tags always no-undefined"), long_valued=_names("refs exclude"))
+        ),
+        "cherry": _Command(listed=Listed(short="v", long=_names("verbose abbrev"))),
+        "show-branch": _Command(
+            listed=Listed(
+                short="ar",
+                long=_names(
+                    "all remotes current list no-name sha1-name merge-base independent topo-order date-order sparse"
+                    " topics no-color"
+                ),
+            )
+        ),
+        "symbolic-ref": _Command(listed=Listed(short="q", long=_names("short quiet"), operands=1)),
+        "var": _Command(listed=Listed(operand=re.compile("GIT_[A-Z_]+"), operands=1)),
         "worktree": _Command(listed=Listed(operand=re.compile("list"), operands=1)),
         "config": _Command(
             listed=Listed(
@@ -201,15 +227,16 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
                 long=_names("list local name-only show-origin show-scope null get get-all get-regexp"),
                 operands=1,
             ),
-            listing=options("--get --get-all --get-regexp"),
             reads=True,
         ),
         "version": _Command(listed=Listed(operands=0)),
         "--version": _Command(listed=Listed(operands=0)),
     }
 )
-#: Without an operand or option they do something else than list.
-_NEEDED: Final = {"stash": "list", "worktree": "list"}
+#: Without one of these as their first word they do something else than list.
+_NEEDED: Final = {"stash": ("list", "show"), "worktree": ("list",)}
+#: A key; a newer git takes a word without a dot for a command of its own.
+_KEY: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]*\..+")
 
 
 def read_git(words: tuple[Word, ...]) -> Use:
@@ -236,12 +263,16 @@ def read_git(words: tuple[Word, ...]) -> Use:
     operands = use.operands
     if command.listing and operands and not use.options & command.listing:
         raise Objection("operand", f"git {name} is known to be harmless with operands only where it lists.")
-    if name in _NEEDED and (not operands or operands[0].text != _NEEDED[name]):
-        raise Objection("operand", f"git {name} is known to be harmless only as `git {name} {_NEEDED[name]}`.")
-    if name == "config" and not use.options & options("-l --list --get --get-all --get-regexp"):
-        raise Objection("operand", "git config is known to be harmless only with --get or --list.")
+    first = words[at + 1].text if len(words) > at + 1 else ""
+    if name in _NEEDED and first not in _NEEDED[name]:
+        raise Objection("operand", f"git {name} is known to be harmless only as `git {name} {_NEEDED[name][0]}`.")
+    if name == "config" and not (operands or use.options & options("-l --list")):
+        raise Objection("operand", "git config is known to be harmless only with a key, or with --list.")
+    if name == "config" and operands and (operands[0].expands or not _KEY.fullmatch(operands[0].text)):
+        raise Objection("operand", f"git config is known to be harmless only with a key, not {operands[0].text!r}.")
     for option, word in use.values:
-        if word.expands or word.text.startswith("-") or _SIGNED.search(word.text):
+        backwards = option == "--sort" and word.text.startswith("-") and not word.text.startswith("--")
+        if word.expands or (word.text.startswith("-") and not backwards) or _SIGNED.search(word.text):
             raise Objection("option", f"git {name} {option} is not known to be harmless with {word.text!r}.")
     return Use(use.options | {name}, (*values, *use.values), operands)
 
@@ -326,11 +357,15 @@ export GIT_CONFIG_COUNT=$n
 name=$1
 shift
 case $name in
-  log|show|diff|blame) set -- --no-ext-diff --no-textconv "$@" ;;
+  log|show|diff|blame|whatchanged|diff-tree) set -- --no-ext-diff --no-textconv "$@" ;;
+  stash)
+    kind=$1
+    shift
+    set -- "$kind" --no-ext-diff --no-textconv --ignore-submodules=all "$@" ;;
   status) set -- --ignore-submodules=all "$@" ;;
 esac
 case $name in
-  log|show|diff) set -- --ignore-submodules=all "$@" ;;
+  log|show|diff|whatchanged|diff-tree) set -- --ignore-submodules=all "$@" ;;
 esac
 exec git "$name" "$@"
 )

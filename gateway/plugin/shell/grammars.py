@@ -87,6 +87,8 @@ _FIND_VALUED = frozenset(
         "-printf",
     ]
 )
+#: Actions that write or run. Implementations disagree on which words are values, so these stand in no other place.
+_FIND_ACTION = re.compile("-(?:delete|exec|execdir|ok|okdir|fls|fprint|fprint0|fprintf|files0-from|f|rm|unlink)")
 _FIND_NEWER = re.compile("-newer[aBcm][aBcmt]")
 _FIND_LEADING = re.compile("-[HLP]|-O[0-3]")
 _FIND_PATHS = frozenset({"-newer", "-anewer", "-cnewer", "-samefile"})
@@ -126,18 +128,22 @@ _WHOLE_NUMBER = re.compile("-?[0-9]+")
 # What some shell's test would evaluate as a subscript.
 _TEST_EVALUATED = re.compile(r"[\[$`(]")
 
-# Addresses and `p` or `d`: with nothing but that letter behind the last slash there is no reading in which a script
-# does more. Of a substitution everything between three slashes is text, and no flag runs or writes.
-_SED_ADDRESS = r"(?:[0-9]+(?:~[0-9]+)?|\$|/[^/\\\n]+/)"
-_SED_RANGE = rf"{_SED_ADDRESS}(?:,(?:\+?[0-9]+|\$|/[^/\\\n]+/))?"
-_SED_LINES = r"(?:[0-9]+|\$)(?:,(?:\+?[0-9]+|\$))?p"
-_SED_SUBSTITUTE = "|".join(
+# Of one substitution everything between three marks is text, and no flag runs or writes.
+_SED_ALONE = "|".join(
     rf"s[{mark}](?:[^{mark}\\\n]|\\[^\n])++[{mark}](?:[^{mark}\\\n]|\\[^\n])*+[{mark}][gpiI0-9]*" for mark in "/|,#"
 )
-_SED_QUIET_SCRIPT = re.compile(rf"p|{_SED_RANGE}p|{_SED_LINES}(?:; ?{_SED_LINES})++|{_SED_SUBSTITUTE}")
-_SED_SCRIPT = re.compile(rf"{_SED_RANGE}d|{_SED_SUBSTITUTE}")
-_SED_QUIET = frozenset({"-n", "--quiet", "--silent"})
-_SED_EXTENDED = frozenset({"-E", "-r", "--regexp-extended"})
+# In a longer script it matters where each command ends. GNU's sed ends a pattern at a mark in brackets, the seds of BSD
+# and busybox do not: no bracket holds one, and no escape. So all of them agree, and no command runs or writes.
+_SED_PATTERN = r"(?:[^{0}\\\n\[]|\\[^{0}\n]|\[\^?\]?(?:\[:[a-z]+:\]|[^]\[{0}\\\n]|\\[A-Za-z.])*+\])++"
+_SED_TEXT = r"(?:[^{0}\\\n]|\\[^\n])*+"
+_SED_ADDRESS = rf"(?:[0-9]+(?:~[0-9]+)?|\$|/{_SED_PATTERN.format('/')}/)"
+_SED_WHERE = rf"(?:{_SED_ADDRESS}(?:,(?:\+?[0-9]+|\$|/{_SED_PATTERN.format('/')}/))?!?)?"
+_SED_SUBSTITUTE = "|".join(
+    rf"s[{mark}]{_SED_PATTERN.format(mark)}[{mark}]{_SED_TEXT.format(mark)}[{mark}][gpiI0-9]*" for mark in "/|,#"
+)
+_SED_COMMAND = rf"{_SED_WHERE} ?(?:[pdq=]|{_SED_SUBSTITUTE})"
+_SED_SCRIPT = re.compile(rf"{_SED_ALONE}|{_SED_COMMAND}(?: ?; ?{_SED_COMMAND})*+;?")
+_SED_FLAGS = frozenset({"-n", "--quiet", "--silent", "-E", "-r", "--regexp-extended"})
 
 
 def read_find(words: tuple[Word, ...]) -> Use:
@@ -169,6 +175,8 @@ def read_find(words: tuple[Word, ...]) -> Use:
             raise Objection("option", f"find is not known to be harmless with {predicate!r}.")
         if at == len(words):
             raise Objection("option", f"find {predicate} has no value.")
+        if _FIND_ACTION.fullmatch(words[at].text):
+            raise Objection("option", f"Not every find reads {words[at].text!r} as the value of {predicate}.")
         if words[at].splits:
             _never_a_predicate(words[at])
         values.append((predicate, words[at]))
@@ -177,12 +185,18 @@ def read_find(words: tuple[Word, ...]) -> Use:
 
 
 def _executed(words: tuple[Word, ...], start: int) -> tuple[tuple[Word, ...], int]:
-    """Return the command of an `-exec` with any word for each that holds a name, and where the next test begins."""
+    """Return the command of an `-exec` with any word for each that holds a name, and where the next test begins.
+
+    GNU's find ends a command at `;` and at the `+` behind a `{}`, the finds of busybox and toybox at any `+`.
+    """
     for at in range(start, len(words)):
+        text = words[at].text
         if words[at].expands:
-            raise Objection("expansion", f"{words[at].text!r} may end the command of find -exec.")
-        if words[at].text == ";" or (words[at].text == "+" and words[at - 1].text == "{}"):
+            raise Objection("expansion", f"{text!r} may end the command of find -exec.")
+        if text == ";" or (text == "+" and words[at - 1].text == "{}"):
             return tuple(ANY_WORD if "{}" in word.text else word for word in words[start:at]), at + 1
+        if text == "+" or _FIND_ACTION.fullmatch(text):
+            raise Objection("option", f"Not every find reads {text!r} as an argument of the command that it runs.")
     raise Objection("option", "find -exec has no end.")
 
 
@@ -221,18 +235,25 @@ def read_test(name: str, words: tuple[Word, ...]) -> Use:
 
 
 def read_sed(words: tuple[Word, ...]) -> Use:
-    """`sed` with one substitution or deletion, `sed -n` with addresses and `p`, and nothing else."""
-    rest = [word for word in words if word.text not in _SED_QUIET | _SED_EXTENDED]
-    quiet = [word for word in words if word.text in _SED_QUIET]
-    script = _SED_QUIET_SCRIPT if quiet else _SED_SCRIPT
-    if len(quiet) > 1 or not rest or rest[0].expands or not script.fullmatch(rest[0].text):
-        raise Objection("operand", "sed is known to be harmless only with s, d, or with -n and p, and plain addresses.")
-    for word in rest[1:]:
+    """`sed` with scripts that print, delete, substitute or quit, in front of its files."""
+    at = 0
+    scripts: list[Word] = []
+    while at < len(words) and (words[at].text in _SED_FLAGS or words[at].text == "-e"):
+        if words[at].text == "-e":
+            at += 1
+            scripts.append(words[at] if at < len(words) else ANY_WORD)
+        at += 1
+    if not scripts:
+        scripts += words[at : at + 1]
+        at += 1
+    if not scripts or any(script.expands or not _SED_SCRIPT.fullmatch(script.text) for script in scripts):
+        raise Objection("operand", "sed is known to be harmless only with the commands p, d, q, = and s, written out.")
+    for word in words[at:]:
         if word.text.startswith("-") and word.text != "-":
             raise Objection("option", f"sed is not known to be harmless with {word.text!r}.")
         if word.may_be_option:
             raise Objection("expansion", f"{word.text!r} may expand to an option of sed.")
-    return Use(operands=tuple(rest[1:]))
+    return Use(operands=words[at:])
 
 
 def read_lookup(words: tuple[Word, ...]) -> Use:

@@ -7,7 +7,9 @@ from typing import Literal
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.words import Word
 
-Grammar = Literal["options", "text", "find", "test", "sed", "lookup", "line", "printf", "awk", "tar", "xargs", "git"]
+Grammar = Literal[
+    "options", "text", "find", "test", "sed", "lookup", "line", "printf", "awk", "tar", "xargs", "git", "jq"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +158,9 @@ class _Reading:
             raise Objection("option", f"{self._name} {option} has no value.")
         word = self._words[self._at]
         self._at += 1
-        if self._listed.odd and word.text.startswith("-") and not _is_number(word.text[1:]):
+        dashed = word.text.startswith("-") and not _is_number(word.text[1:])
+        if dashed and not self._listed.open:
+            # For an implementation in which the option has no value, this is one.
             raise self._unlisted(word.text)
         return word
 

@@ -1,10 +1,11 @@
 """The reader of the plain subset of sh that the gate can judge.
 
-The subset: words, quotes, lists, `for`, `if`, discarded output, globs.
+The subset: words, quotes, lists, `for`, `if`, discarded output, globs, short substitutions, here-documents.
 
 Rule 1: no shell (dash, bash, busybox) runs a command or opens a file that `parse` does not return; where they differ,
 the text is not plain.
-Rule 2: nothing that runs code while words are expanded is plain: substitutions, arithmetic, unknown variables.
+Rule 2: what runs code while words are expanded is not plain: arithmetic, unknown variables, back-ticks. The commands of
+a plain `$(...)` are steps like the others, in front of the step that takes their output.
 Rule 3: a variable has no value here. It may be empty or hold anything, and without quotes it is any words or none.
 Rule 4: one pass from left to right; every pattern is possessive, so hostile text costs no more than its length.
 
@@ -19,8 +20,11 @@ runs and that nobody judged. All that is not in `_PIECE` is therefore refused, n
 3. *Steps.* An operator or a line end closes a step, that is, one simple command with its inputs. `piped` says that it
    reads from the step before. `Constructs` takes reserved words away from the front of a step, and may leave none.
 4. *Redirections* wait in `_target` for their word. Output may go to /dev/null or another descriptor only. Inputs are
-   returned with the step, and its reader judges them.
-5. `end` closes the last step, and refuses open constructs and a missing command.
+   returned with the step, and its reader judges them. A construct as a whole has none.
+5. *A substitution* holds no parenthesis, backslash, comment or line end, so each shell ends it at the same place. It is
+   read by a reader of its own, and its output is any words.
+6. *A here-document* begins behind the next line end and ends at the line that is its mark. In between is text alone.
+7. `end` closes the last step, and refuses open constructs and a missing command.
 
 `Script.extras` notes what is plain but rare in commands that a person types (a continuation, a comment, an input file,
 a second line, a construct). Stricter profiles refuse them. `Script.argv` is set where no shell is needed at all.
@@ -32,6 +36,8 @@ Dangers, each with a check of its own:
   are marked, and no reader accepts one in the place of a command's name.
 - *Reserved words behind a redirection* are commands to some shells: refused.
 - *Characters that nobody sees* hide what a person approves: refused before anything else.
+- *Here-documents.* `<<-` and expansions in the text are read differently; a line end in a quote or behind a backslash
+  hides where the text begins: not plain.
 - *Cost.* Characters, pieces, words and expansions are bounded.
 """
 
@@ -57,11 +63,16 @@ BUILTINS = frozenset({"cd", "command", "type"})
 _PLAIN_DOLLAR = r"\$(?=[ \t\n|)/.,:;%+=~^&<>\]}]|\Z)"
 _VARIABLE = r"\$(?:(?P<{0}>[A-Za-z_][A-Za-z0-9_]*+)|\{{(?P<{0}_braced>[A-Za-z_][A-Za-z0-9_]*+)\}})"
 
+# No parenthesis, quote mark of the other kind, comment or escape hides the end of one from any shell.
+_SUBSTITUTION = r"""\$\((?P<{0}>(?:[^()`\\\#\n'"]++|'[^'()`\\\#\n"]*+'{1})++)\)"""
+_IN_QUOTES = r"""|"[^"()`\\\#\n']*+\""""
+
 _PIECE = re.compile(
     rf"""
     (?P<gap>[ \t]++(?:\\\n[ \t]*+)*+)
   | (?P<join>[12]?>&[12](?=[ \t\n;|&]|\Z))
   | (?P<discard>[12]?>>?(?![<>&(|]))
+  | (?P<document><<[ \t]*+(?P<quote>['"]?)(?P<mark>[A-Za-z_][A-Za-z0-9_]*+)(?P=quote)(?=[ \t\n|;]|\Z))
   | (?P<input>0?<(?![<>&(]))
   | (?P<operator>&&|\|\||\||;)
   | (?P<newline>\n)
@@ -70,17 +81,21 @@ _PIECE = re.compile(
   | (?P<single>'[^']*+')
   | (?P<double>"(?:[^"\\]|\\[^\n])*+")
   | (?P<escape>\\[^\n])
+  | (?P<substitution>{_SUBSTITUTION.format("inner", _IN_QUOTES)})
   | (?P<variable>{_VARIABLE.format("name")})
   | (?P<dollar>{_PLAIN_DOLLAR})
   | (?P<special>[~\#*?\[{{])
     """,
     re.VERBOSE,
 )
+#: What expands in the text of a here-document whose mark has no quotes.
+_EXPANDED = re.compile(r"[$`\\]")
 _IN_DOUBLE = re.compile(
     rf"""
     (?P<text>[^\\$`]++)
   | \\(?P<escaped>[$`"\\])
   | (?P<backslash>\\)
+  | {_SUBSTITUTION.format("inner", "")}
   | {_VARIABLE.format("name")}
   | (?P<dollar>{_PLAIN_DOLLAR})
     """,
@@ -103,16 +118,23 @@ _NOT_PLAIN = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One simple command; `piped`: its input comes from the step before."""
+    """One simple command; `piped`: its input comes from the step before. `document`: its input stands in the text."""
 
     words: tuple[Word, ...]
     inputs: tuple[Word, ...] = ()
     piped: bool = False
+    document: bool = False
+
+    @property
+    def has_input(self) -> bool:
+        """Return whether it reads something else than the input of the whole text."""
+        return bool(self.piped or self.inputs or self.document)
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A plain text, read. `extras`: what a person writes rarely (continuation, comment, input, line, construct)."""
+    """A plain text, read. `extras`: what a person writes rarely (continuation, comment, input, line, construct,
+    substitution)."""
 
     steps: tuple[Step, ...]
     redirects: bool = False
@@ -134,7 +156,11 @@ def parse(text: str) -> Script:
     hidden = unseen(text)
     if hidden is not None:
         _object(f"it holds the invisible character {hidden}")
-    reader = _Reader()
+    return _read(text, variables=frozenset())
+
+
+def _read(text: str, *, variables: frozenset[str]) -> Script:
+    reader = _Reader(variables)
     trimmed = text.strip(" \t\n")
     position = pieces = 0
     while position < len(trimmed):
@@ -156,7 +182,8 @@ def _object(why: str) -> NoReturn:
 class _Reader:
     """Collects pieces into words, words into steps."""
 
-    def __init__(self) -> None:
+    def __init__(self, variables: frozenset[str]) -> None:
+        self._variables = VARIABLES | variables
         self._steps: list[Step] = []
         self._words: list[Word] = []
         self._inputs: list[Word] = []
@@ -166,14 +193,20 @@ class _Reader:
         self._piped = self._redirects = self._step_begun = False
         self._redirect_first = False  # a redirection stands in front of the step's words
         self._operator_before: str | None = None
+        self._mark: str | None = None  # the line that ends the here-document that begins behind this line
+        self._expanding = self._document = False  # its text expands; the step has one
         self._extras: set[str] = set()
         self._counted = self._expansions = 0
 
     def take(self, match: "re.Match[str]") -> int:
         """Return where the next piece begins."""
         kind, piece = match.lastgroup or "", match.group()
+        if self._mark is not None and kind != "newline" and "\n" in piece:
+            _object("a line end hides where its here-document begins")
         if kind == "variable":
             self._variable(match)
+        elif kind == "substitution":
+            self._substitution(match["inner"], quoted=False)
         elif kind in ("literal", "dollar", "braces"):
             self._draft.add(piece)
         elif kind == "gap":
@@ -182,6 +215,8 @@ class _Reader:
                 self._extras.add("continuation")
         elif kind == "newline":
             self._line()
+            if self._mark is not None:
+                return self._skip_document(match.string, match.end())
         elif kind == "single":
             self._draft.add(piece[1:-1], bare=False)
         elif kind == "double":
@@ -192,12 +227,16 @@ class _Reader:
             return self._special(match)
         elif kind == "operator":
             self._operator(piece)
+        elif kind == "document":
+            self._begin_document(match)
         else:
             self._redirect(kind, piece)
         return match.end()
 
     def end(self) -> Script:
         self._end_word()
+        if self._mark is not None:
+            _object("a here-document has no end")
         if self._step_begun or self._operator_before not in (";", "\n"):
             self._end_step()
         self._constructs.end()
@@ -209,9 +248,17 @@ class _Reader:
 
     def _variable(self, match: "re.Match[str]", *, quoted: bool = False) -> None:
         name = match["name"] or match["name_braced"]
-        if name not in VARIABLES and name not in self._constructs.variables:
+        if name not in self._variables and name not in self._constructs.variables:
             raise Objection("variable", f"The command expands the variable {name!r}.")
         self._expand(match.group(), splits=not quoted, wild=not quoted)
+
+    def _substitution(self, inner: str, *, quoted: bool) -> None:
+        script = _read(inner, variables=self._variables | self._constructs.variables)
+        if "construct" in script.extras or any(step.words[0].text == "cd" for step in script.steps):
+            _object("a substitution that holds more than commands")
+        self._extras |= script.extras | {"substitution"}
+        self._steps += script.steps
+        self._expand(f"$({inner})", splits=not quoted, wild=not quoted)
 
     def _expand(self, written: str, *, splits: bool = True, wild: bool = False) -> None:
         self._expansions += 1
@@ -228,6 +275,8 @@ class _Reader:
                 _object(f"it holds {_NOT_PLAIN[body[position]]}")
             if match["name"] or match["name_braced"]:
                 self._variable(match, quoted=True)
+            elif match["inner"]:
+                self._substitution(match["inner"], quoted=True)
             else:
                 self._draft.add(match["escaped"] or match.group(), bare=False)
             position = match.end()
@@ -267,6 +316,23 @@ class _Reader:
             self._end_step()
             self._piped = False
             self._operator_before = "\n"
+
+    def _begin_document(self, match: "re.Match[str]") -> None:
+        self._redirect("join", match.group())
+        if self._mark is not None or self._document:
+            _object("it holds more than one here-document in a line")
+        self._mark, self._expanding, self._document = match["mark"], not match["quote"], True
+        self._extras.add("input")
+
+    def _skip_document(self, text: str, start: int) -> int:
+        """Return where the text behind the here-document goes on, which is the line end behind its mark."""
+        end = re.compile(rf"^{self._mark}$", re.MULTILINE).search(text, start)
+        if end is None:
+            _object("a here-document has no end")
+        if self._expanding and _EXPANDED.search(text, start, end.start()):
+            _object("a here-document expands: put its mark in quotes")
+        self._mark = None
+        return end.end()
 
     def _redirect(self, kind: str, piece: str) -> None:
         # bash opens a descriptor for `{name}>`, and reads a digit in front as one.
@@ -311,5 +377,8 @@ class _Reader:
         if len(words) < len(self._words) and self._redirect_first:
             _object("a redirection stands in front of a reserved word")
         if words:
-            self._steps.append(Step(tuple(words), tuple(self._inputs), self._piped))
+            self._steps.append(Step(tuple(words), tuple(self._inputs), self._piped, self._document))
+        elif self._document or any(word.text != "/dev/null" for word in self._inputs):
+            raise Objection("redirection", "The command gives an input to a whole construct.")
         self._words, self._inputs, self._step_begun, self._redirect_first = [], [], False, False
+        self._document = False

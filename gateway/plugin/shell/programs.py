@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from gateway.plugin.shell.objection import Objection
-from gateway.plugin.shell.options import Listed, Use, long_names
+from gateway.plugin.shell.options import Listed, Use, long_names, read_use
 from gateway.plugin.shell.words import ANY_WORD, Word
 
 
@@ -16,16 +16,20 @@ def _line(pattern: str) -> Listed:
 _VERSION = _line("-V|--version")
 _VERSION_OR_V = _line("-v|--version")
 _NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
-_PIP = _line(rf"-V|--version|list(?: --format(?:=| )(?:columns|freeze|json))?|show(?: -f| --files)?(?: {_NAME})+")
+_PIP = _line(
+    rf"-V|--version|(?:list|freeze)(?: --(?:local|user|all|not-required|exclude-editable))*"
+    rf"|list --format(?:=| )(?:columns|freeze|json)|show(?: -f| --files)?(?: {_NAME})+|check"
+)
 
 #: What a version needs to be read from system folders alone is in `shell_environment`.
 PROGRAMS: Mapping[str, Listed] = MappingProxyType(
     {
         **dict.fromkeys(("python", "python3", "cargo", "rustc", "bash"), _VERSION),
         **dict.fromkeys(("node", "npm", "ruby", "perl"), _VERSION_OR_V),
-        **dict.fromkeys(("gcc", "g++", "cc", "make"), _line("--version")),
+        **dict.fromkeys(("gcc", "g++", "cc", "make", "cmake"), _line("--version")),
+        "openssl": _line("version(?: -[abdefopv]+)?"),
         **dict.fromkeys(("pip", "pip3"), _PIP),
-        "go": _line("version"),
+        "go": _line("version|env(?: -json| -changed)?(?: [A-Z][A-Z0-9_]*)*"),
         "whereis": Listed(short="bmsu", open=True, text=256),
         "env": Listed(short="0", long=long_names("null"), operands=0),
         "printenv": Listed(short="0", long=long_names("null"), text=256),
@@ -35,7 +39,8 @@ PROGRAMS: Mapping[str, Listed] = MappingProxyType(
             operands=0,
         ),
         "lsof": _line(r"(?:-[nPtlw]+ )*-[nPtlw]*(?:i ?(?:tcp|TCP|udp|UDP)?:[0-9]{1,5}|p ?[0-9,]+)(?: -[nPtlw]+)*"),
-        "unzip": _line(r"(?:-l|-v|-lv|-vl|-lq|-ql|-Z|-Z1) [^-\s]\S*(?: [^-\s]\S*)*"),
+        # Some take the word behind a bare -Z for its value.
+        "unzip": _line(r"(?:-l|-v|-lv|-vl|-lq|-ql|-Z1|-p) [^-\s]\S*(?: [^-\s]\S*)*"),
         "printf": Listed(grammar="printf"),
         "awk": Listed(grammar="awk", reads=2, text=1),
         **dict.fromkeys(("gawk", "mawk"), Listed(grammar="awk", reads=2, text=1)),
@@ -45,15 +50,22 @@ PROGRAMS: Mapping[str, Listed] = MappingProxyType(
     }
 )
 
-_WIDE = re.compile(r"%[-+ #0]*(?:\*|[0-9]{6})|%[-+ #0-9]*\.(?:\*|[0-9]{6})")
+#: A width that prints more than anybody reads, or that is computed.
+WIDE = re.compile(r"%[-+ #0_^E]*(?:\*|[0-9]{5})|%[-+ #0-9]*\.(?:\*|[0-9]{5})|%[<>|]*\([^)]*[0-9]{5}")
+#: bash sets the variable that an argument of `%n` names.
+_SETS = re.compile(r"%[-+ #0-9.*'hlqjztL]*n")
 
 # Wherever these stand (a string, a pattern, a name): nothing is lexed, so nothing is mislexed.
 _AWK_UNKNOWN = re.compile(
-    r"system|getline|close|fflush|func|while|\bdo\b|@|ARG[CV]|PROCINFO|include|load|extension|/inet|/dev|/proc|\\\n"
-    r"|\bfor\b(?! *\( *[A-Za-z_]\w* +in +[A-Za-z_]\w* *\))"
+    r"system|getline|close|fflush|func|while|\bdo\b|@|ARG[CV]|PROCINFO|ENVIRON|SYMTAB|OFMT|CONVFMT|PREC|include|load"
+    r"|extension|/inet|/dev|/proc|\\\n|\bfor\b(?! *\( *[A-Za-z_]\w* +in +[A-Za-z_]\w* *\))"
 )
 _AWK_SENT = re.compile(r">|(?<!\|)\|(?!\|)")
-_AWK_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=[^@]*")
+#: Variables of an awk are in capitals; of these nothing but the layout depends. A value is no format of numbers.
+_AWK_ASSIGNMENT = re.compile(r"(?:[a-z_]\w*|FS|OFS|RS|ORS|IGNORECASE)=[^@%]*")
+_AWK_NAMED = re.compile(r"[A-Za-z_]\w*=")
+_AWK_FORMATS = re.compile(r"printf\b")
+_AWK_FORMAT = re.compile(r'printf *\(? *"(?:[^"\\\n]|\\.)*" *(?=[,;)}\n]|\Z)')
 
 _TAR_LIST = re.compile(r"-?(?=[tvzjJ]*t)[tvzjJ]+f")
 _XARGS_ALONE = re.compile("-[0r]+")
@@ -70,8 +82,9 @@ def read_line(name: str, words: tuple[Word, ...], listed: Listed) -> Use:
 
 
 def read_printf(words: tuple[Word, ...]) -> Use:
-    """Return a format that is written out and no option: bash's printf -v evaluates."""
-    if not words or words[0].expands or words[0].text.startswith("-") or _WIDE.search(words[0].text):
+    """Return a format that is written out, sets nothing, and no option: bash's printf -v evaluates."""
+    form = words[0].text if words else "-"
+    if form.startswith("-") or words[0].expands or WIDE.search(form) or _SETS.search(form.replace("%%", "")):
         raise Objection("operand", "printf is known to be harmless only with a plain format in front.")
     return Use()
 
@@ -92,10 +105,12 @@ def read_awk(name: str, words: tuple[Word, ...]) -> Use:
     program = words[at].text
     prints = program.find("print")
     sent = prints >= 0 and _AWK_SENT.search(program, prints)
-    if sent or _AWK_UNKNOWN.search(program) or _WIDE.search(program):
+    computed = len(_AWK_FORMATS.findall(program)) > len(_AWK_FORMAT.findall(program))
+    if sent or computed or _AWK_UNKNOWN.search(program) or WIDE.search(program):
         raise Objection("operand", f"The program of {name} is not known to be harmless.")
     for word in words[at + 1 :]:
-        if word.may_be_option or word.text.startswith("-") or "/inet" in word.text:
+        assigns = not _AWK_ASSIGNMENT.fullmatch(word.text) and _AWK_NAMED.match(word.text)
+        if word.may_be_option or word.text.startswith("-") or "/inet" in word.text or assigns:
             raise Objection("operand", f"{name} is not known to be harmless with {word.text!r}.")
     return Use(operands=words[at:])
 
@@ -111,22 +126,54 @@ def read_tar(words: tuple[Word, ...]) -> Use:
 
 
 def read_xargs(words: tuple[Word, ...]) -> Use:
-    """Return the command that it runs, with any words behind it."""
+    """Return the command that it runs, with any words behind it, and the file of words that it reads."""
     at, replaces = 0, False
+    values: list[tuple[str, Word]] = []
     while at < len(words) and words[at].text.startswith("-"):
         text = words[at].text
         number = _XARGS_NUMBER.fullmatch(text)
-        if words[at].expands or not (number or text in ("-I{}", "-I", "-d") or _XARGS_ALONE.fullmatch(text)):
+        if words[at].expands or not (number or text in ("-I{}", "-I", "-d", "-a") or _XARGS_ALONE.fullmatch(text)):
             raise Objection("option", f"xargs is not known to be harmless with {text!r}.")
         replaces = replaces or text.startswith("-I")
         at += 1
-        if text in ("-I", "-d") or (number and not number[2]):
+        if text in ("-I", "-d", "-a") or (number and not number[2]):
             value = words[at].text if at < len(words) and not words[at].expands else ""
-            if not (value.isdecimal() if number else value == "{}" if text == "-I" else value):
+            fits = value.isdecimal() if number else value == "{}" if text == "-I" else value[:1] not in ("", "-")
+            if not fits:
                 raise Objection("option", f"xargs {text} is not known to be harmless with {value!r}.")
+            if text == "-a":
+                values.append((text, words[at]))
             at += 1
     command = words[at:] or (Word("echo", 4, 4),)
     if command[0].expands or "{}" in command[0].text:
         raise Objection("expansion", "xargs runs a command that is not written out.")
     placed = tuple(ANY_WORD if replaces and "{}" in word.text else word for word in command)
-    return Use(runs=((*placed, ANY_WORD),))
+    return Use(frozenset(option for option, _ in values), tuple(values), runs=((*placed, ANY_WORD),))
+
+
+_JQ_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_JQ_NAMED = frozenset({"--arg", "--argjson", "--slurpfile", "--rawfile"})
+_JQ_FILTER = re.compile(r"(?!.*(?:\benv\b|\$ENV|\b(?:import|include|modulemeta|get_search_list)\b)).*", re.DOTALL)
+
+
+def read_jq(words: tuple[Word, ...], listed: Listed) -> Use:
+    """Return a filter that reads no environment and no module, in front of its files."""
+    rest: list[Word] = []
+    files: list[tuple[str, Word]] = []
+    at = 0
+    while at < len(words):
+        option = words[at].text
+        if option not in _JQ_NAMED:
+            rest.append(words[at])
+            at += 1
+            continue
+        pair = words[at + 1 : at + 3]
+        if len(pair) < 2 or pair[0].expands or not _JQ_NAME.fullmatch(pair[0].text) or pair[1].splits:
+            raise Objection("option", f"jq {option} is known to be harmless only with a plain name and one value.")
+        if option in ("--slurpfile", "--rawfile"):
+            files.append((option, pair[1]))
+        at += 3
+    use = read_use("jq", tuple(rest), listed)
+    if use.operands and (use.operands[0].expands or not _JQ_FILTER.fullmatch(use.operands[0].text)):
+        raise Objection("operand", f"jq is not known to be harmless with {use.operands[0].text!r}.")
+    return Use(use.options, (*use.values, *files), use.operands)

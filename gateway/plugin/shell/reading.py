@@ -9,11 +9,13 @@ from gateway.plugin.shell.grammars import read_find, read_lookup, read_sed, read
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.options import Listed, Use, read_use
 from gateway.plugin.shell.parser import Script, Step, parse
-from gateway.plugin.shell.programs import read_awk, read_line, read_printf, read_tar, read_xargs
+from gateway.plugin.shell.programs import WIDE, read_awk, read_jq, read_line, read_printf, read_tar, read_xargs
 from gateway.plugin.shell.words import Word
 
 #: Where programs come from that nobody but root can have planted.
 _TRUSTED_FOLDERS = ("/bin/", "/usr/bin/")
+#: Programs with formats of their own, in which a width is a number of blanks.
+_FORMATTING = frozenset({"date", "stat", "find", "seq", "git"})
 #: What bash opens as a connection.
 _NETWORK = re.compile(r"/dev/(?:tcp|udp)(?:/|\Z)")
 
@@ -41,12 +43,14 @@ def _read(step: Step) -> Reading:
         raise Objection("command", f"{step.words[0].text!r} is not on the list of harmless commands.")
     if listed.grammar == "git" and step.words[0].text != name:
         raise Objection("command", "git is known to be harmless only by its bare name.")
-    if listed.grammar == "xargs" and not (step.piped or step.inputs):
-        raise Objection("waits_for_input", "xargs would wait for input.")
     for word in step.inputs:
         if _NETWORK.match(word.text):
             raise Objection("redirection", f"The command opens {word.text!r}.")
+    if name in _FORMATTING and any(WIDE.search(word.text) for word in step.words):
+        raise Objection("operand", f"{name} would print more blanks than a person reads.")
     use = _use(name, step.words[1:], listed)
+    if listed.grammar == "xargs" and not (step.has_input or "-a" in use.options):
+        raise Objection("waits_for_input", "xargs would wait for input.")
     for words in use.runs:
         _read_run(name, words)
     return Reading(name, step, listed, use)
@@ -65,7 +69,7 @@ def _name(word: Word) -> str:
 def _read_run(runner: str, words: tuple[Word, ...]) -> None:
     """Read a command that another one runs with unknown words: no word may make it do harm.
 
-    find gives names of files that it found, xargs whatever it reads: for xargs only what prints names and facts.
+    find gives names of files that it found, xargs whatever it reads.
     """
     name = _name(words[0]) if words else ""
     listed = COMMANDS.get(name)
@@ -73,8 +77,6 @@ def _read_run(runner: str, words: tuple[Word, ...]) -> None:
         raise Objection(
             "command", f"{runner} runs {words[0].text if words else ''!r}, which is not known to be harmless."
         )
-    if runner == "xargs" and not (listed.names or listed.grammar == "text" or listed.text > len(words)):
-        raise Objection("command", f"xargs runs {name!r} with whatever it reads.")
     _use(name, words[1:], listed)
 
 
@@ -102,5 +104,7 @@ def _use(name: str, words: tuple[Word, ...], listed: Listed) -> Use:
             return read_xargs(words)
         case "git":
             return read_git(words)
+        case "jq":
+            return read_jq(words, listed)
         case "options":
             return read_use(name, words, listed)

@@ -25,6 +25,15 @@ _COMMANDS = {
         long_valued=options("skip-fields skip-chars check-chars"),
         operand=re.compile(r"[^+].*", re.DOTALL),
         operands=1,
+        odd=True,  # a second operand is written, and some take an option behind the first for it
+        reads=1,
+    ),
+    "shuf": Listed(
+        short="erz",
+        valued="ni",
+        long=long_names("echo repeat zero-terminated"),
+        long_valued=options("head-count input-range"),
+        endless=options("-r --repeat"),
         reads=1,
     ),
     "cut": Listed(
@@ -112,13 +121,13 @@ _COMMANDS = {
         short="cls", valued="ft", long=long_names("list silent"), long_valued=options("from-code to-code"), reads=1
     ),
     "jq": Listed(
+        grammar="jq",
         short="acCeMnrRsSj",
         long=long_names(
             "ascii-output compact-output color-output exit-status join-output monochrome-output null-input raw-input"
             " raw-output raw-output0 slurp sort-keys tab unbuffered seq stream"
         ),
         long_valued=options("indent"),
-        operand=re.compile(r"(?!.*(?:\benv\b|\$ENV|\b(?:import|include|modulemeta|get_search_list)\b)).*", re.DOTALL),
         reads=2,
         text=1,
     ),

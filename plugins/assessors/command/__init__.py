@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.plugin import Host, Json, Plugin, Verdict
+from gateway.plugin.paths import unseen
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.parser import Script
 from gateway.plugin.shell.reading import Reading, read_command
@@ -16,6 +17,9 @@ from gateway.plugin.shell.reading import Reading, read_command
 from .hardening import harden
 
 Profile = Literal["literal", "standard", "hardened"]
+
+#: Longest path Linux takes (PATH_MAX).
+_LONGEST_PATH = 4096
 
 #: Arguments besides `command` that do not change what it does.
 _BESIDE = {"timeout": (int, float), "background": (bool,), "description": (str,)}
@@ -48,8 +52,12 @@ class CommandAssessor:
         command = arguments.get("command")
         if not isinstance(command, str):
             raise Objection("shape", "The argument 'command' is not a text.")
+        folder = ""
         for name, value in arguments.items():
             if name == "command" or value is None:
+                continue
+            if name == "cwd":
+                folder = _folder(value)
                 continue
             if name not in _BESIDE or not isinstance(value, _BESIDE[name]):
                 raise Objection("shape", f"The argument {name!r} may change what the command does.")
@@ -59,7 +67,14 @@ class CommandAssessor:
         if self._literal:
             _only_core(script, readings)
         if self._hardened:
-            harden(readings, looping="construct" in script.extras)
+            harden(readings, looping="construct" in script.extras, folder=folder)
+
+
+def _folder(value: object) -> str:
+    """Return the folder that a call names for its command. The built-in tool has none; a tool that adds one may."""
+    if not isinstance(value, str) or len(value) > _LONGEST_PATH or "\n" in value or unseen(value):
+        raise Objection("shape", "The argument 'cwd' is not a plain path.")
+    return value
 
 
 def _only_core(script: Script, readings: tuple[Reading, ...]) -> None:

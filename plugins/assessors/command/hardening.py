@@ -2,12 +2,16 @@
 
 import re
 
-from gateway.plugin.paths import concern, glob_concern, place_concern, resolved
+from gateway.plugin.paths import concern, folder_concern, glob_concern, place_concern, resolved
 from gateway.plugin.shell.git import prints_contents
 from gateway.plugin.shell.grammars import find_paths, is_narrow
 from gateway.plugin.shell.objection import Objection
+from gateway.plugin.shell.options import options
 from gateway.plugin.shell.reading import Reading
 from gateway.plugin.shell.words import Word
+
+from .git_output import operands_are_near, prints_patches, shows_settings
+from .searches import judge_search
 
 #: More numbers than a person wants to read.
 _MOST_NUMBERS = 1_000_000
@@ -15,26 +19,32 @@ _MOST_NUMBERS = 1_000_000
 _FAR_UP = 3
 #: Folders of which nobody reads everything that is below them without meeting secrets; homes go by the tilde.
 _WIDE_PLACES = frozenset({"/etc", "/home", "/users", "/var", "/run", "/sys", "/proc", "/mnt", "/media"})
-#: Patterns that every line matches.
-_EVERYTHING = re.compile(r"[.^$*+?]*+")
 _GLOB = re.compile(r"[*?\[{]")
-_VARIABLE = re.compile(r"\$\{?[A-Za-z_]")
+_VARIABLE = re.compile(r"\$[{(]?[A-Za-z_]|\$\(")
+#: Where a command may be, as far as its `cd`s tell; more than this nobody types.
+_MOST_FOLDERS = 8
+#: With one of these a diff of folders prints files as a whole.
+_WHOLE = options("-N --new-file --unidirectional-new-file -y --side-by-side -D -U -C --unified --context")
 _HOME = re.compile(r"\$(?:HOME|\{HOME\})(?=/|\Z)")
 _HERE = re.compile(r"\$(?:PWD|\{PWD\})(?=/|\Z)")
 
 
-def harden(readings: tuple[Reading, ...], *, looping: bool) -> None:
+def harden(readings: tuple[Reading, ...], *, looping: bool, folder: str = "") -> None:
     """Raise Objection for a command that needs a person.
 
-    `looping`: the commands may run several times, or not at all.
+    `looping`: the commands may run several times, or not at all. `folder`: where they begin, "" for the work folder.
     """
-    folder = ""  # where `cd` went, as far as it can be told
+    folders = [folder]  # a `cd` may fail, or move the part of a pipe alone: it adds places and takes none away
     for reading in readings:
         if reading.name == "cd":
             if looping:
                 raise Objection("sensitive_path", "The command changes its folder in a loop or a branch.")
-            folder = _moved(folder, reading.use.operands)
-        _harden(reading, folder)
+            moved = [_moved(place, reading.use.operands) for place in folders]
+            folders = list(dict.fromkeys((*folders, *moved)))
+            if len(folders) > _MOST_FOLDERS:
+                raise Objection("sensitive_path", "The command changes its folder too often.")
+        for place in folders:
+            _harden(reading, place)
 
 
 def _harden(reading: Reading, folder: str) -> None:
@@ -43,19 +53,50 @@ def _harden(reading: Reading, folder: str) -> None:
         raise Objection("endless", f"{name} would not end by itself.")
     if name in ("env", "printenv"):
         raise Objection("sensitive_path", f"{name} would print the environment.")
-    if use.runs and not (listed.grammar == "xargs" or all(_prints_names(words) for words in use.runs)):
-        raise Objection("sensitive_path", f"{name} would read files whose names nobody knows.")
+    _judge_contents(reading)
     text = 0 if use.options & listed.pattern_options else listed.text
     paths = _paths(reading, text)
     _judge_paths(reading, paths, folder)
     walks = bool(listed.walks or use.options & listed.recursive)
     waits = len(use.operands) < listed.reads - listed.text + text and not walks
-    if (waits or any(word.text == "-" for word in use.operands)) and not (step.piped or step.inputs):
+    if listed.grammar == "xargs":
+        waits = not use.values
+    if name == "jq":
+        waits = waits and not use.options & {"-n", "--null-input"}
+    if (waits or any(word.text == "-" for word in use.operands)) and not step.has_input:
         raise Objection("waits_for_input", f"{name} would wait for input.")
     if walks:
         _judge_walk(reading, paths, folder)
+    if walks or (listed.grammar == "git" and "grep" in use.options):
+        judge_search(reading, everywhere=any(not resolved(word.text) for word in paths))
     if name == "seq" and any(_counts_far(word.text) for word in use.operands):
         raise Objection("large_output", "seq would print too many numbers.")
+
+
+def _judge_contents(reading: Reading) -> None:
+    """Raise Objection for what prints the contents of files that it does not name, or settings."""
+    name, use, listed = reading.name, reading.use, reading.listed
+    if use.runs and not all(_prints_names(words) for words in use.runs):
+        raise Objection("sensitive_path", f"{name} would read files whose names nobody knows.")
+    if name == "diff" and use.options & listed.recursive and use.options & _WHOLE:
+        raise Objection("sensitive_path", "diff would print what is in whole folders.")
+    texts = [word.text for word in use.operands]
+    if (name == "unzip" and texts[:1] == ["-p"]) or (name in ("pip", "pip3") and texts[:1] == ["freeze"]):
+        raise Objection("sensitive_path", f"{name} {texts[0]} would print what may hold secrets.")
+    if listed.grammar != "git":
+        return
+    if shows_settings(use):
+        raise Objection("sensitive_path", "git would print settings, such as URLs with passwords in them.")
+    if "cat-file" in use.options and "-p" in use.options and not all(":" in text or "HEAD" in text for text in texts):
+        raise Objection("sensitive_path", "git would print an object whose name nobody knows.")
+    if prints_patches(use) and not (operands_are_near(use) or any(map(_names_file, texts))):
+        raise Objection("sensitive_path", "git would print the changes of the whole repository: name files.")
+
+
+def _names_file(text: str) -> bool:
+    """Return whether an operand of git names a file, and neither a commit nor a whole folder."""
+    path = text[text.rfind(":") + 1 :]
+    return bool(re.search(r"[^./]\.[A-Za-z][A-Za-z0-9]{0,9}\Z", path)) and ".." not in path and not _GLOB.search(path)
 
 
 def _paths(reading: Reading, text: int) -> tuple[Word, ...]:
@@ -65,7 +106,8 @@ def _paths(reading: Reading, text: int) -> tuple[Word, ...]:
         return find_paths(use)
     if listed.grammar == "git":
         values = [word for option, word in use.values if option not in ("-S", "-G", "--grep", "--author")]
-        return tuple(_committed(word) for word in (*use.operands, *values))
+        searched = "grep" in use.options and not use.options & options("-e")
+        return tuple(_committed(word) for word in (*use.operands[searched:], *values))
     values = [word for option, word in use.values if option not in listed.patterns]
     operands = [
         word.after(1) if reading.name == "strings" and word.text[:1] == "@" else word for word in use.operands[text:]
@@ -79,11 +121,16 @@ def _committed(word: Word) -> Word:
 
 
 def _prints_names(words: tuple[Word, ...]) -> bool:
-    return words[0].text in ("echo", "basename", "dirname", "ls", "stat", "du", "realpath", "readlink")
+    name = words[0].text.rpartition("/")[2]
+    return name in ("echo", "basename", "dirname", "ls", "stat", "du", "realpath", "readlink", "wc")
 
 
 def _judge_paths(reading: Reading, paths: tuple[Word, ...], folder: str) -> None:
     name, step = reading.name, reading.step
+    for word in step.words:
+        why = folder_concern(_joined(folder, _spelled_out(word))) if word.splits else None
+        if why is not None:
+            raise Objection("sensitive_path", f"{name} would list {word.text!r}: {why}.")
     names = reading.name == "cd" or (reading.listed.names and not step.inputs)
     if reading.listed.grammar == "git" and not prints_contents(reading.use):
         names = True
@@ -106,6 +153,9 @@ def _listing_concern(word: Word, folder: str) -> str | None:
     """Return why a listing command needs a person: it shows names and facts, and those of processes have secrets."""
     place = _joined(folder, _spelled_out(word))
     parts = resolved(place)
+    why = folder_concern(place)
+    if why is not None:
+        return why
     outside = place.startswith(("/", "..")) or "/../" in place
     if outside and parts and (parts[0] == "proc" or (word.splits and re.search(r"[*?\[]", parts[0]))):
         return place_concern(place) or ("it lists processes" if len(parts) == 1 else None)
@@ -122,10 +172,8 @@ def _judge_walk(reading: Reading, paths: tuple[Word, ...], folder: str) -> None:
         return
     if any(_is_wide(place) for place in places):
         raise Objection("sensitive_path", f"{name} would read all files below {places[0]!r}.")
-    patterns = [word for option, word in use.values if option in listed.patterns]
-    patterns += use.operands[:1] if not use.options & listed.pattern_options else []
-    if any(not word.expands and _EVERYTHING.fullmatch(word.text) for word in patterns):
-        raise Objection("sensitive_path", f"{name} would print all that is in its files.")
+    if any(".git" in resolved(place.lower()) for place in places):
+        raise Objection("sensitive_path", f"{name} would read the settings and the history of a repository.")
 
 
 def _is_root(place: str) -> bool:

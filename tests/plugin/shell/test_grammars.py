@@ -31,7 +31,8 @@ def test_a_find_is_starting_points_and_tests() -> None:
      "{a,-delete}", ". -name [-]x", ". -n*", "$USER", ". -print {-delete,a}", "-D exec .", "[-.]delete",
      ". $SHELL-delete",
      '"$USER" -name a', ". -name $USER", ". -name a$USER.c", "a$PWD", ". -exec cat {}",
-     ". -exec cat * {} +", ". -execdir cat {} +", ". -ok cat {} \\;"],
+     ". -exec echo a + b {} +", ". -exec echo {} a + -print", ". -exec echo -delete {} +", ". -name -delete",
+     ". -newer -fprint", ". -exec cat * {} +", ". -execdir cat {} +", ". -ok cat {} \\;"],
 )  # fmt: skip
 def test_a_find_that_may_do_more_is_objected_to(text: str) -> None:
     """Actions with effects, unknown tests, and globs that may become one."""
@@ -87,7 +88,22 @@ def test_sed_may_print_lines(script: str) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["s/a/b/", "'s/a b/c/g'", "-E 's|/a|/b|'", "-n 's/a/b/p'", "1d", "/^#/d", "'s/a\\/b/&c/2'", "-r 1,5d"],
+    [
+        "5p",
+        "10q",
+        "'$='",
+        "'s/^[ \\t]*//;s/[[:space:]]*$//'",
+        "-n -e 1p -e '/a/!p'",
+        "-e s/a/b/ -e '/^#/d'",
+        "s/a/b/",
+        "'s/a b/c/g'",
+        "-E 's|/a|/b|'",
+        "-n 's/a/b/p'",
+        "1d",
+        "/^#/d",
+        "'s/a\\/b/&c/2'",
+        "-r 1,5d",
+    ],
 )
 def test_sed_may_substitute_and_delete(words: str) -> None:
     """On its way to the output."""
@@ -97,9 +113,7 @@ def test_sed_may_substitute_and_delete(words: str) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "5p f",
         "-n",
-        "-n 5d f",
         "'s/a/b/w out' f",
         "'s/a/b/e' f",
         "'s/a/b/;w out' f",
@@ -108,7 +122,9 @@ def test_sed_may_substitute_and_delete(words: str) -> None:
         "'s|a|b|w out' f",
         "'s/a\nb/c/' f",
         "-i s/a/b/ f",
-        "-e s/a/b/ f",
+        "-e s/a/b/ f -e p",
+        "-e 's/a/b/w out' f",
+        "-e p -e",
         "s/a/b/ *",
         "s/a/b/ $HOME",
         'p "$SHELL"',
@@ -123,9 +139,16 @@ def test_sed_may_substitute_and_delete(words: str) -> None:
         "-n 5p -i f",
         "-n 5p *",
         "-n '5p\nw f'",
-        "-n -e 5p",
+        "-n -e 5w",
+        "'/[/s,],/w out,' f",
+        "'/a/s/[/]/w/;p' f",
+        "'s/[/]/w out/;s/a/b/' f",
+        "'/a\\/w out/p' f",
+        "'y/a/b/' f",
+        "'5e' f",
+        "'1!G;h;$!d' f",
+        "':a;N;ba' f",
         "-n -f a",
-        "-n -n 5p",
         "-n $HOME f",
     ],
 )

@@ -38,7 +38,7 @@ def test_values_stand_in_the_word_or_behind_it() -> None:
     """`-n1`, `-n 1`, `-an1`, `--width=1` and `--width 1` say the same."""
     assert values("-n1") == values("-n 1") == values("-an1") == [("-n", "1")]
     assert values("--width=1") == values("--width 1") == [("--width", "1")]
-    assert values("-n -x") == [("-n", "-x")]
+    assert values("-n -1") == [("-n", "-1")]
     assert values("--color=auto") == [("--color", "auto")]
     assert values("-Iseconds") == []
 

@@ -47,6 +47,12 @@ def objection(text: str) -> str:
         ("a \\\n  b | \\\n c", [["a", "b"], ["c"]]),
         ("a 'b\nc'", [["a", "b\nc"]]),
         ("[ -f a ]", [["[", "-f", "a", "]"]]),
+        ("a $(b 'c d' | e) f", [["b", "c d"], ["e"], ["a", "$(b 'c d' | e)", "f"]]),
+        ('a "x $(b)" && c', [["b"], ["a", "x $(b)"], ["c"]]),
+        ("for f in $(a); do b $f; done", [["a"], ["b", "$f"]]),
+        ("a <<'b' | c\n$(d) `e`\nb\nf", [["a"], ["c"], ["f"]]),
+        ('a <<"b"\nb', [["a"]]),
+        ("a << b |\nd\nb\nc", [["a"], ["c"]]),
     ],
 )
 def test_words_are_what_sh_makes_of_them(text: str, expected: list[list[str]]) -> None:
@@ -57,8 +63,17 @@ def test_words_are_what_sh_makes_of_them(text: str, expected: list[list[str]]) -
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("a $(b)", "expansion"),
-        ('a "$(b)"', "expansion"),
+        ("a $(b $(c))", "expansion"),
+        ('a "$(b "c")"', "expansion"),
+        ("a $(b \\; c)", "expansion"),
+        ("a $(b # c)", "expansion"),
+        ("a $(b\nc)", "expansion"),
+        ("a $(case b in c) d ;; esac)", "missing"),
+        ("a $((1 + 1))", "expansion"),
+        ("a $(<b)", "missing"),
+        ("a $(cd b && c)", "more than commands"),
+        ("a $(if b; then c; fi)", "more than commands"),
+        ("a >$(b)", "target of a redirection is expanded"),
         ("a `b`", "command substitution"),
         ('a "`b`"', "command substitution"),
         ("(a)", "subshell"),
@@ -70,7 +85,11 @@ def test_words_are_what_sh_makes_of_them(text: str, expected: list[list[str]]) -
         ("if a; then b; fi c", "stands where it may not"),
         ("if a; then b", "has no end"),
         ("for f in a; do b", "has no end"),
-        ("for PATH in a; do b; done", "not `for NAME in WORDS`"),
+        ("for PATH in a; do b; done", "sets 'PATH'"),
+        ("for npm_config_userconfig in a; do b; done", "sets 'npm_config_userconfig'"),
+        ("for http_proxy in a; do b; done", "sets 'http_proxy'"),
+        ("for f in a; do b; done </dev/tcp/c/1", "input to a whole construct"),
+        ("if a; then b; fi <c", "input to a whole construct"),
         ("for f; do b; done", "not `for NAME in WORDS`"),
         ("for f in a; do for g in b; do c; done; done", "not `for NAME in WORDS`"),
         ("if a; then " * 5 + "b" + "; fi" * 5, "nested constructs"),
@@ -80,7 +99,18 @@ def test_words_are_what_sh_makes_of_them(text: str, expected: list[list[str]]) -
         ("a\\\nb", "escaped line end"),
         ("a 'b", "unbalanced quote"),
         ('a "b', "unbalanced quote"),
-        ("a <<b", "redirection"),
+        ("a <<b", "here-document has no end"),
+        ("a <<b\nc\nb c", "here-document has no end"),
+        ("a <<-b\nc\nb", "redirection"),
+        ("a <<'b c'\nd\nb c", "redirection"),
+        ("a <<'b'c\nd\nbc", "redirection"),
+        ("a 3<<b\nc\nb", "descriptor"),
+        ("a <<b <<c\nb\nc", "more than one here-document"),
+        ("a <<b\n$(c)\nb", "here-document expands"),
+        ("a <<b\nc\\\nb", "here-document expands"),
+        ("a <<b 'c\nb\nd'\nb", "hides where"),
+        ("a <<b \\\n c\nd\nb", "hides where"),
+        ("for f in a; do b; done <<c\nd\nc", "input to a whole construct"),
         ("a >|b", "redirection"),
         ("a > b", "writes to 'b'"),
         ("a >", "no target"),
@@ -128,6 +158,8 @@ def test_expansions_are_told_by_where_they_stand() -> None:
     assert (home.fixed, home.splits, home.wild) == (0, True, True)
     assert (user.fixed, user.tail, user.splits, user.wild) == (0, 1, False, False)
     assert (bracket.fixed, bracket.tail) == (0, 0)
+    several, one = parse('a $(b) "$(b)"').steps[-1].words[1:]
+    assert (several.may_be_option, several.wild, one.may_be_option, one.splits) == (True, True, True, False)
 
 
 def test_steps_know_their_input() -> None:
@@ -135,6 +167,8 @@ def test_steps_know_their_input() -> None:
     first, second, third = parse("a | b; c < f").steps
     assert (first.piped, second.piped, third.piped) == (False, True, False)
     assert [word.text for word in third.inputs] == ["f"]
+    assert [step.has_input for step in parse("a <<b\nc\nb\nd").steps] == [True, False]
+    assert parse("a $(b)").extras == {"substitution"}
     assert parse("a \\\n b < c # d").extras == {"continuation", "input", "comment"}
 
 

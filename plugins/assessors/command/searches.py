@@ -1,0 +1,75 @@
+"""Searches through whole folders: under the hardened profile only what finds a few lines runs by itself.
+
+A pattern finds few lines where each of its alternatives holds some letters that must be there. What stays: a line that
+holds a secret beside those letters is printed.
+"""
+
+import re
+
+from gateway.plugin.shell.objection import Objection
+from gateway.plugin.shell.options import options
+from gateway.plugin.shell.reading import Reading
+from gateway.plugin.shell.words import Word
+
+#: With one of these a search prints names or counts, not lines.
+_NAMES = options(
+    "-l -L -c -q --files-with-matches --files-without-match --count --count-matches --quiet --silent --files"
+)
+#: With one of these it prints lines that do not match, or files as a whole.
+_WHOLE = options(
+    "-v --invert-match --passthru -z --null-data -U --multiline --multiline-dotall -f --file -W --function-context"
+)
+_CONTEXT = options("-A -B -C --after-context --before-context --context")
+_MOST_CONTEXT = 99
+#: What people search secrets with.
+_CREDENTIAL = re.compile(
+    r"secret|passw|passphrase|(?<![a-z])pwd|credential|token|bearer|authoriz|private.{0,3}key|api.{0,3}key"
+    r"|(?<![a-z])keys?(?![a-z])|akia|ghp_|begin.{0,20}(?:rsa|private|openssh)|(?<![a-z])sk-",
+    re.IGNORECASE,
+)
+#: With one of these ripgrep also looks into what it leaves out by itself.
+_HIDDEN = options("-. --hidden -u -uu -uuu --unrestricted --no-ignore --no-ignore-vcs --files")
+_ALTERNATIVES = re.compile(r"\\?\||\n")
+#: A group that may be absent makes a pattern too hard to read.
+_OPTIONAL_GROUP = re.compile(r"\\?\)\\?[*?{]|\(\?[^:]")
+#: What stands for no certain character: classes, escapes, and all that is repeated or may be absent.
+_UNCERTAIN = re.compile(r"\[[^]]*\]|[^\\]\\?(?:[*?]|\{[^}]*)|\\.|\.|[\]\[*?{]")
+_MARK = "\0"
+_CERTAIN = re.compile(r"(?=.{0,2}\w)[^\0]{3}|[^\x00-\x7f]")
+_NO_WIDTH = re.compile("[()^$]")
+
+
+def judge_search(reading: Reading, *, everywhere: bool) -> None:
+    """Raise Objection for a search that prints much of what is in its files, or what people keep secrets under.
+
+    `everywhere`: it begins in the work folder itself, in which files with secrets usually are.
+    """
+    name, use, listed = reading.name, reading.use, reading.listed
+    searches = bool(listed.pattern_options) or (listed.grammar == "git" and "grep" in use.options)
+    if not searches or use.options & _NAMES:
+        return
+    if use.options & _WHOLE:
+        raise Objection("sensitive_path", f"{name} would print more of its files than what matches.")
+    for option, word in use.values:
+        if option in _CONTEXT and not (word.text.isdecimal() and int(word.text[:9]) <= _MOST_CONTEXT):
+            raise Objection("sensitive_path", f"{name} would print more of its files than what matches.")
+    seeks = bool(use.options & _HIDDEN) if name == "rg" else everywhere and listed.grammar != "git"
+    for pattern in _patterns(reading):
+        if pattern.expands or not is_narrow(pattern.text):
+            raise Objection("sensitive_path", f"{name} would print much of what is in its files.")
+        if seeks and _CREDENTIAL.search(pattern.text):
+            raise Objection("sensitive_path", f"{name} would look for secrets.")
+
+
+def is_narrow(pattern: str) -> bool:
+    """Return whether each alternative of a pattern holds three characters that a line must have."""
+    if _OPTIONAL_GROUP.search(pattern):
+        return False
+    plain = (_NO_WIDTH.sub("", _UNCERTAIN.sub(_MARK, each)) for each in _ALTERNATIVES.split(pattern))
+    return all(_CERTAIN.search(each) for each in plain)
+
+
+def _patterns(reading: Reading) -> tuple[Word, ...]:
+    use, listed = reading.use, reading.listed
+    written = tuple(word for option, word in use.values if option in ("-e", "--regexp"))
+    return written or (() if use.options & listed.pattern_options else use.operands[:1])
