@@ -8,7 +8,7 @@ from gateway.plugin.words import words
 
 _FOLDERS = words("""
     .ssh .gnupg .aws .azure .kube .docker .gcloud .password-store .mozilla gcloud keyrings keychains wireguard
-    system-connections private-keys-v1.d
+    system-connections private-keys-v1.d secrets .secrets
 """)
 #: Files with ordinary names that hold secrets in these folders.
 _PLACED = frozenset(

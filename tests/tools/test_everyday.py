@@ -7,6 +7,10 @@ from gateway.contracts.store import Json
 from tests.verdicts import ASSESSORS, DATA
 
 CALLS: Final[list[Json]] = [json.loads(line) for line in (DATA / "everyday.jsonl").read_text().splitlines()]
+#: What developers and agents type besides: 200 commands that change nothing.
+COMMANDS: Final[list[str]] = [
+    json.loads(line)["arguments"]["command"] for line in (DATA / "everyday_commands.jsonl").read_text().splitlines()
+]
 #: They ask by design: what they show is another program's doing, or another machine's.
 COMMANDS_THAT_ASK: Final = {
     "npm ls --depth=0",
@@ -39,3 +43,18 @@ def test_hardened_stays_bearable() -> None:
     commands = [call for call in CALLS if call["tool"] == "execute_command"]
     found = [call for call in asking("hardened") if call["tool"] == "execute_command"]
     assert len(found) <= len(commands) // 5
+
+
+def test_at_most_a_tenth_of_the_everyday_commands_asks() -> None:
+    """Under `standard`; what asks would run a project's own code, or talk to another program."""
+    judge = ASSESSORS["standard"]["execute_command"]
+    asking = [command for command in COMMANDS if judge.assess({"command": command}).decision != "auto"]
+    assert len(set(COMMANDS)) == 200
+    assert len(asking) <= 20, asking
+
+
+def test_hardened_lets_most_of_the_everyday_commands_run() -> None:
+    """Three of four: it asks for names that nobody knows, histories and searches for secrets."""
+    judge = ASSESSORS["hardened"]["execute_command"]
+    asking = [command for command in COMMANDS if judge.assess({"command": command}).decision != "auto"]
+    assert len(asking) <= 50, asking

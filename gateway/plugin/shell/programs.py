@@ -16,15 +16,22 @@ def _line(pattern: str) -> Listed:
 _VERSION = _line("-V|--version")
 _VERSION_OR_V = _line("-v|--version")
 _NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
-_PIP = _line(
+_PIP_READS = (
     rf"-V|--version|(?:list|freeze)(?: --(?:local|user|all|not-required|exclude-editable))*"
     rf"|list --format(?:=| )(?:columns|freeze|json)|show(?: -f| --files)?(?: {_NAME})+|check"
+)
+_PIP = _line(_PIP_READS)
+#: Without -I a Python before 3.11 takes the module from the work folder. A second file of json.tool is written.
+_PYTHON = _line(
+    rf"-V|--version|-I ?-?m pip (?:{_PIP_READS})"
+    r"|-I ?-?m json\.tool(?: --(?:sort-keys|no-ensure-ascii|json-lines|tab|compact|indent [0-9]))*(?: [^-\s]\S*)?"
 )
 
 #: What a version needs to be read from system folders alone is in `shell_environment`.
 PROGRAMS: Mapping[str, Listed] = MappingProxyType(
     {
-        **dict.fromkeys(("python", "python3", "cargo", "rustc", "bash"), _VERSION),
+        **dict.fromkeys(("python", "python3"), _PYTHON),
+        **dict.fromkeys(("cargo", "rustc", "bash"), _VERSION),
         **dict.fromkeys(("node", "npm", "ruby", "perl"), _VERSION_OR_V),
         **dict.fromkeys(("gcc", "g++", "cc", "make", "cmake"), _line("--version")),
         "openssl": _line("version(?: -[abdefopv]+)?"),
@@ -52,8 +59,8 @@ PROGRAMS: Mapping[str, Listed] = MappingProxyType(
 
 #: A width that prints more than anybody reads, or that is computed.
 WIDE = re.compile(r"%[-+ #0_^E]*(?:\*|[0-9]{5})|%[-+ #0-9]*\.(?:\*|[0-9]{5})|%[<>|]*\([^)]*[0-9]{5}")
-#: bash sets the variable that an argument of `%n` names.
-_SETS = re.compile(r"%[-+ #0-9.*'hlqjztL]*n")
+#: Conversions that print. bash sets the variable that the argument of another one, `%n`, names.
+_PRINTF = re.compile(r"(?:[^%]|%%|%[-+ #0]*+[0-9]*+(?:\.[0-9]*+)?[hlL]{0,2}[diouxXeEfFgGaAcsbq])*+")
 
 # Wherever these stand (a string, a pattern, a name): nothing is lexed, so nothing is mislexed.
 _AWK_UNKNOWN = re.compile(
@@ -65,7 +72,8 @@ _AWK_SENT = re.compile(r">|(?<!\|)\|(?!\|)")
 _AWK_ASSIGNMENT = re.compile(r"(?:[a-z_]\w*|FS|OFS|RS|ORS|IGNORECASE)=[^@%]*")
 _AWK_NAMED = re.compile(r"[A-Za-z_]\w*=")
 _AWK_FORMATS = re.compile(r"printf\b")
-_AWK_FORMAT = re.compile(r'printf *\(? *"(?:[^"\\\n]|\\.)*" *(?=[,;)}\n]|\Z)')
+_AWK_TEXT = r'"(?:[^"\\\n]|\\.)*+"'
+_AWK_FORMAT = re.compile(rf"printf *(?:{_AWK_TEXT} *(?=[,;}}\n]|\Z)|\( *{_AWK_TEXT} *(?:,|\) *(?=[;}}\n]|\Z)))")
 
 _TAR_LIST = re.compile(r"-?(?=[tvzjJ]*t)[tvzjJ]+f")
 _XARGS_ALONE = re.compile("-[0r]+")
@@ -84,7 +92,7 @@ def read_line(name: str, words: tuple[Word, ...], listed: Listed) -> Use:
 def read_printf(words: tuple[Word, ...]) -> Use:
     """Return a format that is written out, sets nothing, and no option: bash's printf -v evaluates."""
     form = words[0].text if words else "-"
-    if form.startswith("-") or words[0].expands or WIDE.search(form) or _SETS.search(form.replace("%%", "")):
+    if form.startswith("-") or words[0].expands or WIDE.search(form) or not _PRINTF.fullmatch(form):
         raise Objection("operand", "printf is known to be harmless only with a plain format in front.")
     return Use()
 
@@ -168,7 +176,13 @@ def read_jq(words: tuple[Word, ...], listed: Listed) -> Use:
             at += 1
             continue
         pair = words[at + 1 : at + 3]
-        if len(pair) < 2 or pair[0].expands or not _JQ_NAME.fullmatch(pair[0].text) or pair[1].splits:
+        if (
+            len(pair) < 2
+            or pair[0].expands
+            or not _JQ_NAME.fullmatch(pair[0].text)
+            or pair[1].splits
+            or pair[1].text[:1] == "-"
+        ):
             raise Objection("option", f"jq {option} is known to be harmless only with a plain name and one value.")
         if option in ("--slurpfile", "--rawfile"):
             files.append((option, pair[1]))

@@ -16,6 +16,9 @@ from gateway.plugin.shell.words import Word
 _TRUSTED_FOLDERS = ("/bin/", "/usr/bin/")
 #: Programs with formats of their own, in which a width is a number of blanks.
 _FORMATTING = frozenset({"date", "stat", "find", "seq", "git"})
+#: Programs whose numbers are widths: a large one prints as many blanks for each line or tab.
+_LAYING_OUT = frozenset({"nl", "expand", "unexpand", "fmt", "fold", "column"})
+_LARGE = re.compile(r"-.*[0-9]{6}|[0-9]{6,}")
 #: What bash opens as a connection.
 _NETWORK = re.compile(r"/dev/(?:tcp|udp)(?:/|\Z)")
 
@@ -46,7 +49,8 @@ def _read(step: Step) -> Reading:
     for word in step.inputs:
         if _NETWORK.match(word.text):
             raise Objection("redirection", f"The command opens {word.text!r}.")
-    if name in _FORMATTING and any(WIDE.search(word.text) for word in step.words):
+    wide = WIDE.search if name in _FORMATTING else _LARGE.match if name in _LAYING_OUT else None
+    if wide is not None and any(wide(word.text) for word in step.words):
         raise Objection("operand", f"{name} would print more blanks than a person reads.")
     use = _use(name, step.words[1:], listed)
     if listed.grammar == "xargs" and not (step.has_input or "-a" in use.options):

@@ -10,6 +10,13 @@ _SUMMARIES: Final = options(
     "-s --no-patch --stat --numstat --shortstat --name-only --name-status --summary --raw --compact-summary --dirstat"
     " --cumulative --quiet"
 )
+#: A name with an ending that no branch has.
+_FILE: Final = re.compile(
+    r"[^:*?\[]*[^/.:*?\[]\.(?:py|pyi|js|mjs|cjs|ts|tsx|jsx|c|h|cc|cpp|hpp|cs|go|rs|java|kt|rb|php|swift|scala|md|rst|txt|toml"
+    r"|ya?ml|json|html?|css|scss|vue|sh|sql|xml|cfg|ini|lock|csv|tf|gradle|ipynb|proto|lua|ex|exs|erl|hs|pl|r|jl|dart)",
+    re.IGNORECASE,
+)
+_COMMITTED_FILE: Final = re.compile(r"[^:]+:[^:]*[^:/]")
 #: The last commits; a hash may be the empty tree, from which everything is a change.
 _NEAR: Final = re.compile(r"(?:HEAD|@)(?:[~^][0-9]?)*")
 #: Sections and keys of settings without secrets.
@@ -32,6 +39,20 @@ def prints_patches(use: Use) -> bool:
 def operands_are_near(use: Use) -> bool:
     """Return whether it shows the last commits, or compares with them: a few changes."""
     return bool(use.options & {"diff", "show"}) and all(_NEAR.fullmatch(word.text) for word in use.operands)
+
+
+def names_files(use: Use) -> bool:
+    """Return whether a command that prints changes prints those of files that it names.
+
+    In front of the files may stand one commit. `show` takes a word alone for a commit, whatever it looks like.
+    """
+    texts = [word.text for word in use.operands]
+    if "--full-diff" in use.options or not texts or any(word.expands for word in use.operands):
+        return False
+    if "show" in use.options and len(texts) == 1:
+        return bool(_COMMITTED_FILE.fullmatch(texts[0]))
+    paths = texts[1:] if len(texts) > 1 and not _FILE.fullmatch(texts[0]) else texts
+    return all(_FILE.fullmatch(text) and ".." not in text for text in paths)
 
 
 def shows_settings(use: Use) -> bool:

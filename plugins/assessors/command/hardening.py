@@ -10,7 +10,7 @@ from gateway.plugin.shell.options import options
 from gateway.plugin.shell.reading import Reading
 from gateway.plugin.shell.words import Word
 
-from .git_output import operands_are_near, prints_patches, shows_settings
+from .git_output import names_files, operands_are_near, prints_patches, shows_settings
 from .searches import judge_search
 
 #: More numbers than a person wants to read.
@@ -23,6 +23,8 @@ _GLOB = re.compile(r"[*?\[{]")
 _VARIABLE = re.compile(r"\$[{(]?[A-Za-z_]|\$\(")
 #: Where a command may be, as far as its `cd`s tell; more than this nobody types.
 _MOST_FOLDERS = 8
+#: Values that are globs for names, also in quotes.
+_GLOBS = options("--include -g --glob --iglob")
 #: With one of these a diff of folders prints files as a whole.
 _WHOLE = options("-N --new-file --unidirectional-new-file -y --side-by-side -D -U -C --unified --context")
 _HOME = re.compile(r"\$(?:HOME|\{HOME\})(?=/|\Z)")
@@ -34,6 +36,9 @@ def harden(readings: tuple[Reading, ...], *, looping: bool, folder: str = "") ->
 
     `looping`: the commands may run several times, or not at all. `folder`: where they begin, "" for the work folder.
     """
+    why = folder_concern(folder)
+    if why is not None:
+        raise Objection("sensitive_path", f"The command would begin in {folder!r}: {why}.")
     folders = [folder]  # a `cd` may fail, or move the part of a pipe alone: it adds places and takes none away
     for reading in readings:
         if reading.name == "cd":
@@ -57,7 +62,7 @@ def _harden(reading: Reading, folder: str) -> None:
     text = 0 if use.options & listed.pattern_options else listed.text
     paths = _paths(reading, text)
     _judge_paths(reading, paths, folder)
-    walks = bool(listed.walks or use.options & listed.recursive)
+    walks = bool(listed.walks or use.options & listed.recursive) or _recurses(reading)
     waits = len(use.operands) < listed.reads - listed.text + text and not walks
     if listed.grammar == "xargs":
         waits = not use.values
@@ -73,6 +78,12 @@ def _harden(reading: Reading, folder: str) -> None:
         raise Objection("large_output", "seq would print too many numbers.")
 
 
+def _recurses(reading: Reading) -> bool:
+    """Return whether a value makes grep walk, as `-r` does; it may be cut short."""
+    values = [word for option, word in reading.use.values if option in ("-d", "--directories")]
+    return "grep" in reading.name and any(word.expands or word.text.startswith("r") for word in values)
+
+
 def _judge_contents(reading: Reading) -> None:
     """Raise Objection for what prints the contents of files that it does not name, or settings."""
     name, use, listed = reading.name, reading.use, reading.listed
@@ -81,22 +92,16 @@ def _judge_contents(reading: Reading) -> None:
     if name == "diff" and use.options & listed.recursive and use.options & _WHOLE:
         raise Objection("sensitive_path", "diff would print what is in whole folders.")
     texts = [word.text for word in use.operands]
-    if (name == "unzip" and texts[:1] == ["-p"]) or (name in ("pip", "pip3") and texts[:1] == ["freeze"]):
-        raise Objection("sensitive_path", f"{name} {texts[0]} would print what may hold secrets.")
+    if (name == "unzip" and texts[:1] == ["-p"]) or (listed.grammar == "line" and "freeze" in texts):
+        raise Objection("sensitive_path", f"{name} would print what may hold secrets.")
     if listed.grammar != "git":
         return
     if shows_settings(use):
         raise Objection("sensitive_path", "git would print settings, such as URLs with passwords in them.")
     if "cat-file" in use.options and "-p" in use.options and not all(":" in text or "HEAD" in text for text in texts):
         raise Objection("sensitive_path", "git would print an object whose name nobody knows.")
-    if prints_patches(use) and not (operands_are_near(use) or any(map(_names_file, texts))):
+    if prints_patches(use) and not (operands_are_near(use) or names_files(use)):
         raise Objection("sensitive_path", "git would print the changes of the whole repository: name files.")
-
-
-def _names_file(text: str) -> bool:
-    """Return whether an operand of git names a file, and neither a commit nor a whole folder."""
-    path = text[text.rfind(":") + 1 :]
-    return bool(re.search(r"[^./]\.[A-Za-z][A-Za-z0-9]{0,9}\Z", path)) and ".." not in path and not _GLOB.search(path)
 
 
 def _paths(reading: Reading, text: int) -> tuple[Word, ...]:
@@ -131,6 +136,9 @@ def _judge_paths(reading: Reading, paths: tuple[Word, ...], folder: str) -> None
         why = folder_concern(_joined(folder, _spelled_out(word))) if word.splits else None
         if why is not None:
             raise Objection("sensitive_path", f"{name} would list {word.text!r}: {why}.")
+    for option, word in reading.use.values:
+        if option in _GLOBS and not word.text.startswith("!") and glob_concern(word.text):
+            raise Objection("sensitive_path", f"{name} would look into {word.text!r}: its glob may match secrets.")
     names = reading.name == "cd" or (reading.listed.names and not step.inputs)
     if reading.listed.grammar == "git" and not prints_contents(reading.use):
         names = True

@@ -21,6 +21,7 @@ _WHOLE = options(
 )
 _CONTEXT = options("-A -B -C --after-context --before-context --context")
 _MOST_CONTEXT = 99
+_FAR = re.compile("-[0-9]{3,}")
 #: What people search secrets with.
 _CREDENTIAL = re.compile(
     r"secret|passw|passphrase|(?<![a-z])pwd|credential|token|bearer|authoriz|private.{0,3}key|api.{0,3}key"
@@ -49,6 +50,8 @@ def judge_search(reading: Reading, *, everywhere: bool) -> None:
     if not searches or use.options & _NAMES:
         return
     if use.options & _WHOLE:
+        raise Objection("sensitive_path", f"{name} would print more of its files than what matches.")
+    if any(_FAR.fullmatch(word.text) for word in reading.step.words):
         raise Objection("sensitive_path", f"{name} would print more of its files than what matches.")
     for option, word in use.values:
         if option in _CONTEXT and not (word.text.isdecimal() and int(word.text[:9]) <= _MOST_CONTEXT):

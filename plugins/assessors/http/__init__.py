@@ -3,7 +3,6 @@
 It judges spelling only. The tool checks each redirect, and the addresses that it connects to.
 """
 
-import re
 from typing import Final, Literal
 from urllib.parse import unquote
 
@@ -13,17 +12,11 @@ from gateway.plugin import Host, Json, Plugin, Verdict
 from gateway.plugin.words import words
 
 from .headers import carries_credential, doubtful
+from .overrides import overrides_method
 from .secret_values import is_secret_value, names_credential
 from .urls import MAX_CHARS, MAX_PARAMETERS, Url, embedded_urls, split
 
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-#: Parameters that make a server take the request for another method.
-_OVERRIDES: Final = words("""
-    _method _http_method _httpmethod _http_method_override x-http-method x-http-method-override x-method-override
-    http_method_override method_override httpmethod $httpmethod $method
-""")
-#: In any parameter whose name ends in `method`, as in `?method=delete` of a graph API.
-_WRITING: Final = words("post put patch delete")
 #: Arguments that may be there as long as they are empty.
 _BODIES: Final = words("body data json form files content payload")
 _BESIDE: Final = words("""
@@ -38,9 +31,6 @@ _CREDENTIALS: Final = words("auth cookies cookie bearer_token token api_key user
 #: A longer path and query may carry a conversation away.
 _MAX_TARGET_CHARS: Final = 1_024
 _MAX_HEADERS: Final = 64
-#: Where servers begin another parameter, and what PHP makes an underscore in a name.
-_PAIRS: Final = re.compile("[;&?\0\r\n]")
-_AS_UNDERSCORE: Final = re.compile("[. ]")
 _WEB_PORTS: Final = frozenset({80, 443, 3000, 5000, 8000, 8008, 8080, 8081, 8443, 8888, 9443})
 
 
@@ -107,7 +97,7 @@ class HttpAssessor:
         return url
 
     def _parameters(self, query: tuple[tuple[str, str], ...]) -> None:
-        if any(_overrides(f"{name}={value}") for name, value in query):
+        if any(overrides_method(f"{name}={value}") for name, value in query):
             raise _Doubt("override", "A parameter of the URL may replace the method.")
 
     def _listed(self, name: str) -> bool:
@@ -156,10 +146,8 @@ class HttpAssessor:
                 self._hardening("credentials", "The request carries credentials.")
 
     def _extra_query(self, value: object) -> None:
-        if not isinstance(value, dict) or not all(isinstance(each, str | int | float) for each in value.values()):
-            raise _Doubt("arguments", "The query is not an object of names and texts.")
-        query = tuple((str(name), _text(each)) for name, each in value.items())
-        if len(query) > MAX_PARAMETERS or sum(len(name) + len(each) for name, each in query) > MAX_CHARS:
+        query = _query(value)
+        if sum(len(name) + len(each) for name, each in query) > MAX_CHARS:
             raise _Doubt("arguments", "The query is too long.")
         self._parameters(query)
         if self._hardened:
@@ -199,19 +187,17 @@ def _carries(path: str, query: tuple[tuple[str, str], ...]) -> None:
         raise _Doubt("credentials", "The URL carries credentials.")
 
 
-def _overrides(parameter: str) -> bool:
-    """Return whether a server may read a parameter that replaces the method in `NAME=VALUE`.
-
-    Some take `;` for `&`, `_method[]` for `_method`, and PHP takes `.method` and ` method` for `_method`.
-    """
-    for piece in _PAIRS.split(parameter):
-        key, _, value = piece.partition("=")
-        name = key.partition("[")[0].strip().lower()
-        if name in _OVERRIDES or _AS_UNDERSCORE.sub("_", name) in _OVERRIDES:
-            return True
-        if name.endswith("method") and value.strip().lower() in _WRITING:
-            return True
-    return False
+def _query(value: object) -> tuple[tuple[str, str], ...]:
+    """Return the parameters of an object; a list gives its name several values, null none. Raises _Doubt."""
+    found: list[tuple[str, str]] = []
+    for name, each in value.items() if isinstance(value, dict) else ((None, None),):
+        values = each if isinstance(each, list) else [] if each is None else [each]
+        if name is None or not all(isinstance(one, str | int | float) for one in values):
+            raise _Doubt("arguments", "The query is not an object of names and texts.")
+        found += ((str(name), _text(one)) for one in values)
+        if len(found) > MAX_PARAMETERS:
+            raise _Doubt("arguments", "The query is too long.")
+    return tuple(found)
 
 
 def _text(value: str | int | float) -> str:

@@ -17,7 +17,8 @@ HARMLESS = words("""
     traceparent tracestate baggage b3 x-b3-traceid x-b3-spanid x-b3-parentspanid x-b3-sampled x-amzn-trace-id
     x-client-version x-client-name x-api-version api-version x-github-api-version x-version anthropic-version
     openai-beta x-locale x-timezone x-language x-page x-per-page x-pagination access-control-request-method
-    access-control-request-headers sec-fetch-dest sec-fetch-mode sec-fetch-site sec-fetch-user sec-ch-ua
+    x-tenant-id x-tenant x-organization-id x-org-id x-workspace-id x-project-id x-account-id openai-organization
+    openai-project access-control-request-headers sec-fetch-dest sec-fetch-mode sec-fetch-site sec-fetch-user sec-ch-ua
     sec-ch-ua-mobile sec-ch-ua-platform from
 """)
 CREDENTIALS = words("""

@@ -34,6 +34,14 @@ HARMLESS: Final[Settings] = (
     ("PIP_NO_INPUT", "1"),
     ("PIP_NO_CACHE_DIR", "1"),
     ("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
+    # pip freeze asks hg and brz about editable installs: they would run extensions that a repository or HOME names.
+    ("HGRCPATH", "/dev/null"),
+    ("HGRCSKIPREPO", "1"),
+    ("HGPLAIN", "1"),
+    ("BRZ_HOME", "/dev/null"),
+    ("BRZ_PLUGIN_PATH", "-user:-core:-site"),
+    ("BZR_HOME", "/dev/null"),
+    ("BZR_PLUGIN_PATH", "-user:-core:-site"),
     # npm would run another npm from a prefix in .npmrc, corepack the one that package.json names.
     ("npm_config_userconfig", "/dev/null"),
     ("npm_config_prefix", "/usr"),

@@ -5,9 +5,10 @@ from contextlib import suppress
 import pytest
 from measuring import Effort
 
+from gateway.plugin.shell.commands import COMMANDS
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.parser import parse
-from gateway.plugin.shell.programs import PROGRAMS, read_awk, read_line, read_printf, read_tar, read_xargs
+from gateway.plugin.shell.programs import PROGRAMS, read_awk, read_jq, read_line, read_printf, read_tar, read_xargs
 from gateway.plugin.shell.words import Word
 
 
@@ -70,3 +71,49 @@ def test_a_long_program_costs_no_more_than_its_length(piece: str) -> None:
     with suppress(Objection):
         read_awk("awk", (Word(word.text, len(word.text), len(word.text)),))
     assert effort.cpu_s < 2
+
+
+@pytest.mark.parametrize("form", ["%n", "%5n", "%ln", "%-n", "%s%n", "%1$n", "%.3n", "%Z", "%(%Y)T", "%"])
+def test_printf_sets_no_variable(form: str) -> None:
+    """bash writes the count of `%n` into the variable that its argument names, such as PATH."""
+    with pytest.raises(Objection):
+        read_printf((Word(form, len(form), len(form)), Word("PATH", 4, 4)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["-v OFMT=%99999f 1 f", "-v CONVFMT=x 1 f", "-v NF=9 1 f", "-v PATH=x 1 f", "1 OFMT=%99999f f", "1 NF=9 f",
+     "'{printf \"%\" 9 \"d\", 1}'", "'{printf $1}'", "'{x = sprintf(f, 1)}'", "'{printf (\"%\") 9 \"d\", 1}'",
+     "'{OFMT = $1; print 1.5}'", "'{print ENVIRON[\"HOME\"]}'"],
+)  # fmt: skip
+def test_awk_computes_no_format_and_sets_no_variable_of_its_own(text: str) -> None:
+    """A computed width prints more blanks than anybody reads."""
+    with pytest.raises(Objection):
+        read_awk("awk", arguments(f"awk {text}"))
+
+
+def test_jq_has_named_values_and_a_filter_that_is_written_out() -> None:
+    """A file that a name stands for is one of its files."""
+    use = read_jq(arguments("jq -r --arg a 'b c' --slurpfile d d.json '.x' e.json f/*.json"), COMMANDS["jq"])
+    assert [word.text for word in use.operands] == [".x", "e.json", "f/*.json"]
+    assert [(option, word.text) for option, word in use.values] == [("--slurpfile", "d.json")]
+    for text in ("--arg a", "--arg $HOME b .", "--arg a -f .", "--arg a $HOME .", "-f x", "--args . a", "$HOME", "env"):
+        with pytest.raises(Objection):
+            read_jq(arguments(f"jq {text}"), COMMANDS["jq"])
+
+
+@pytest.mark.parametrize("text", ["-I -m json.tool", "-I -m json.tool --indent 2 a", "-Im pip list", "--version"])
+def test_python_runs_two_modules_of_its_own(text: str) -> None:
+    """With -I, which takes no module from the work folder."""
+    read_line("python3", arguments(f"python3 {text}"), PROGRAMS["python3"])
+    for other in ("-m json.tool", "-I -m json.tool a b", "-I -m http.server", "-I -m pip install a", "-I x", "-I -c 1"):
+        with pytest.raises(Objection):
+            read_line("python3", arguments(f"python3 {other}"), PROGRAMS["python3"])
+
+
+def test_xargs_reads_a_file_of_words() -> None:
+    """Which is one of its values."""
+    assert [(option, word.text) for option, word in read_xargs(arguments("xargs -a f wc -l")).values] == [("-a", "f")]
+    for text in ("-a", "-a -x", "-a $HOME", "-a *", "-af"):
+        with pytest.raises(Objection):
+            read_xargs(arguments(f"xargs {text}"))

@@ -259,6 +259,24 @@ def test_hardened_leaves_everyday_use_alone(command: str) -> None:
     assert verdict.decision == "auto", verdict
 
 
+@pytest.mark.parametrize(
+    ("cwd", "command", "expect"),
+    [
+        ("/srv/app", "ls -la", ("auto", "auto")),
+        ("/proc/self", "cat environ", ("auto", "confirm")),
+        ("~/.ssh", "ls", ("auto", "confirm")),
+        ("/", "grep -rn foo .", ("auto", "confirm")),
+        ("a\nb", "ls", ("confirm", "confirm")),
+        (["/"], "ls", ("confirm", "confirm")),
+        ("/a", "rm b", ("confirm", "confirm")),
+    ],
+)
+def test_a_folder_beside_the_command_is_where_it_begins(cwd: object, command: str, expect: tuple[str, str]) -> None:
+    """It only reads or computes wherever it runs; hardened judges its paths from there."""
+    call = {"command": command, "cwd": cwd}
+    assert (assessor().assess(call).decision, assessor("hardened").assess(call).decision) == expect
+
+
 def test_an_argument_beside_the_command_may_not_change_it() -> None:
     """A time limit is harmless; an environment, a second argument list or a wrong type asks."""
     judge = assessor().assess
@@ -323,6 +341,13 @@ def test_the_plugin_builds_from_its_configuration() -> None:
     ("command", "expect"),
     [
         ("cd /proc/self; cat environ", "confirm"),
+        ("cd /proc/self; cd /tmp | cat; cat environ", "confirm"),
+        ("cd /proc/self; cd /nowhere; cat environ", "confirm"),
+        ("cd .git; cat config", "confirm"),
+        ("cd a; cd b; cd c; cd d; ls", "confirm"),
+        ("cd ~/.ssh && ls", "confirm"),
+        ("ls -la ~/.aws", "confirm"),
+        ("echo ~/.ssh/*", "confirm"),
         ("cd /proc && cd self && cat environ", "confirm"),
         ("cd ~/.ssh; cat *", "confirm"),
         ("cd /; grep -r key .", "confirm"),

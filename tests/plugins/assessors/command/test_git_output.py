@@ -27,7 +27,17 @@ def decisions(command: str) -> tuple[str, str]:
         ),
         *("git show 4b825dc642cb", "git diff 4b825dc642cb HEAD", "git diff main --stat -p", "git stash show -p"),
         *("git stash list -p", "git diff-tree -p HEAD", "git show HEAD~99", "git log -p -- '*.py'", "git show v1.0"),
-        *("git cat-file -p 3f2a91c", "git show HEAD:.git/config", "git -C sub log -p"),
+        *(
+            "git cat-file -p 3f2a91c",
+            "git show HEAD:.git/config",
+            "git -C sub log -p",
+            "git log --full-diff -p a.py",
+            "git diff main -- a.py .",
+            "git show feature.x",
+            "git show a.py",
+            "git diff release.candidate",
+            "git diff main a.py .env",
+        ),
     ],
 )
 def test_what_prints_settings_or_the_whole_history_asks(command: str) -> None:
@@ -38,7 +48,14 @@ def test_what_prints_settings_or_the_whole_history_asks(command: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        *("git remote", "git config user.email", "git config --get core.autocrlf", "git config branch.main.merge"),
+        *(
+            "git diff main -- a.py b.md",
+            "git show HEAD:./a.py",
+            "git remote",
+            "git config user.email",
+            "git config --get core.autocrlf",
+            "git config branch.main.merge",
+        ),
         *("git diff", "git diff HEAD~3", "git diff --cached", "git diff main --stat", "git diff main -- src/app.py"),
         *("git show", "git show HEAD~1", "git show v1.0 --stat", "git show v1.0:src/a.py", "git show -s v1.0"),
         *(

@@ -24,7 +24,17 @@ def rule(command: str, profile: str = "hardened") -> str:
             "grep -r -e foo -e . .",
         ),
         *("grep -rP '(?<=a)' .", "git grep -n .", "git grep -v zzz", "git grep -W foo", "git grep -e foo -e ''"),
-        *("grep -r 'f*o*o*' .", "rg '\\w\\w\\w'", "grep -rn url .git", "rg foo .git/config"),
+        *(
+            "grep -r 'f*o*o*' .",
+            "rg '\\w\\w\\w'",
+            "grep -rn url .git",
+            "rg foo .git/config",
+            "grep -d recurse '' .",
+            "grep --directories=rec . .",
+            "grep -r -99999 import .",
+            "grep -r --include='.e*' foo .",
+            "rg -g '.env*' foo",
+        ),
     ],
 )
 def test_a_search_that_prints_much_asks(command: str) -> None:

@@ -131,7 +131,7 @@ def test_a_conversation_in_the_query() -> None:
         ({"params": {"q": "x", "n": 1}}, "auto", "auto"),
         ({"params": {"_method": "DELETE"}}, "confirm", "confirm"),
         ({"params": {"url": "http://localhost/"}}, "auto", "confirm"),
-        ({"params": {"q": ["x"]}}, "confirm", "confirm"),
+        ({"params": {"q": ["x"]}}, "auto", "auto"),
         ({"params": "_method=DELETE"}, "confirm", "confirm"),
         ({"timeout": 5, "follow_redirects": True}, "auto", "auto"),
         ({"timeout": {"a": 1}}, "confirm", "confirm"),
@@ -262,3 +262,21 @@ def test_a_page_token_is_no_credential() -> None:
     assert decision("https://example.com/?page_token=abc&tokens=5&key=name", hardened) == "auto"
     assert decision("https://example.com/", hardened, headers={"Accept-Language": "ghp_" + "a1B2" * 9}) == "confirm"
     assert decision("https://example.com/", hardened, params={"token": "abc"}) == "confirm"
+
+
+def test_a_query_may_have_lists() -> None:
+    """Each value of a list is judged, as each header that names a tenant is let through."""
+    judge = ASSESSORS["standard"]
+    url = "https://api.example.com/v1/items"
+    assert decision(url, judge, params={"page": 1, "tags": ["a", "b"], "sort": None}) == "auto"
+    assert decision(url, judge, headers={"X-Tenant-Id": "7"}) == "auto"
+    for params in (
+        {"verb": ["x", "DELETE"]},
+        {"_method": [""]},
+        {"a": [["b"]]},
+        {"a": {"b": "c"}},
+        [["a", "b"]],
+        {"a": ["x"] * 300},
+    ):
+        assert decision(url, judge, params=params) == "confirm", params
+    assert decision(url, ASSESSORS["hardened"], params={"x": ["a", "http://10.0.0.1/"]}) == "confirm"

@@ -51,6 +51,7 @@ _NAMES: Final = (
     "evil",
 )
 _WORDS: Final = (
+    *("$(ls)", '"$(ls -a)"', "$(echo -delete)", "$(git ls-files)", "%n", "'%n'", "PATH", "{} + -delete", "-e", "10q"),
     *(
         "*",
         "?",
@@ -134,6 +135,9 @@ _BEHIND: Final = (
         " 2>/dev/null",
         " 2>&1",
         " <a",
+        " <<x\nrm a\nx",
+        " <<'x' | sort\n$(./evil)\nx",
+        " <<-x\n\tx",
         " >out",
         " >>out",
         " <$USER",
@@ -176,7 +180,15 @@ def _built(chance: random.Random, names: list[str]) -> str:
         text += chance.choice(_BETWEEN) if text else ""
         text += _command(chance, names)
     if chance.random() < 0.1:
-        text = chance.choice((f"for f in * x; do {text}; done", f"if [ -f a ]; then {text}; fi", f"cd src && {text}"))
+        text = chance.choice(
+            (
+                f"for f in * x; do {text}; done",
+                f"for PATH in . bin; do {text}; done",
+                f"echo $({text})",
+                f"if [ -f a ]; then {text}; fi",
+                f"cd src && {text}",
+            )
+        )
     return text
 
 

@@ -41,6 +41,25 @@ COMMANDS = (
     "git ls-files -m",
     "git ls-files --others --exclude-standard",
     "git stash list",
+    "git stash list -p",
+    "git stash show",
+    "git stash show -p stash@{0}",
+    "git whatchanged -p -2",
+    "git diff-tree -p HEAD~1 HEAD",
+    "git diff-tree --no-commit-id --name-only -r HEAD",
+    "git check-ignore -v a.txt || true",
+    "git check-attr -a a.txt",
+    "git name-rev HEAD",
+    "git cherry -v HEAD~1",
+    "git show-branch --all",
+    "git symbolic-ref --short HEAD",
+    "git var GIT_EDITOR",
+    "git config core.bare",
+    "git branch --sort=-committerdate",
+    "git for-each-ref --sort=-committerdate",
+    "git diff -U9 HEAD~1",
+    "echo $(git ls-files)",
+    'echo "$(git status --porcelain)"',
     "git tag -l",
     "git remote -v",
     "git reflog -n 5",
@@ -77,6 +96,8 @@ def _hostile(folder: Path, sentinel: Path, *, submodule: bool = True) -> None:
         (folder / "a.txt").write_text(text)
         _git(folder, "add", ".")
         _git(folder, "commit", "-q", "-m", text.strip().replace("\n", " "))
+    (folder / "a.txt").write_text("stashed\n")
+    _git(folder, "stash", "-q")
     if submodule:
         _hostile(folder / "origin", sentinel, submodule=False)
         _git(folder, "submodule", "add", "-q", "./origin", "sub")
@@ -157,7 +178,11 @@ async def test_the_repository_would_run_them_all_the_same(tmp_path: Path) -> Non
         "git branch new", "git branch -d x", "git branch --list --no-list -D victim", "git branch -v new",
         "git tag v1",
         "git tag -d v1", "git remote add x y", "git remote update", "git config a.b c", "git config --unset a.b",
-        "git config --get a.b --file=x", "git config core.pager", "git log --output=x", "git log --output x",
+        "git config --get a.b --file=x", "git config core.pager x", "git config edit", "git config edit --get",
+        "git stash -p show", "git stash show --output=x", "git stash show drop", "git symbolic-ref HEAD refs/heads/x",
+        "git symbolic-ref -d HEAD", "git var -l", "git diff-tree --stdin", "git check-attr --stdin -a",
+        "git branch --sort=--output=x", "git for-each-ref --format='%(signature)'",
+        "git log --output=x", "git log --output x",
         "git diff --output=x", "git diff --ext-diff", "git show --textconv HEAD:x", "git log --show-signature",
         "git log --format=%G?", "git log --format %G?", "git log --since -n --output=x", "git log -n --output=x",
         "git diff -M --output=x", "git diff -U --unified --output=x", "git diff -U --output=x",
