@@ -1,5 +1,6 @@
 """The variables that commands see."""
 
+from gateway.plugin.shell.constructs import LOOP_NAMES
 from gateway.plugins.tools.execute_command.environment import ALWAYS, HARMLESS
 
 
@@ -9,6 +10,13 @@ def test_each_variable_is_set_once_and_none_is_the_shells() -> None:
     assert len(set(names)) == len(names)
     assert set(ALWAYS) <= set(HARMLESS)
     assert not {"PATH", "HOME", "ENV", "BASH_ENV", "IFS", "SHELLOPTS", "BASHOPTS", "CDPATH", "LD_PRELOAD"} & set(names)
+
+
+def test_no_loop_sets_a_variable_of_the_environment() -> None:
+    """A variable that was exported stays exported when a loop sets it."""
+    names = {name.lower() for name, _ in HARMLESS} | {"path", "home", "pwd", "ifs", "http_proxy", "prefix"}
+    assert not LOOP_NAMES & names
+    assert all(name.isalpha() and name.islower() for name in LOOP_NAMES)
 
 
 def test_every_key_of_git_has_its_value() -> None:
