@@ -5,7 +5,9 @@ from typing import Final
 
 from gateway.plugin.shell.options import Use, options
 
-_PATCH: Final = options("-p -u -c -U -L -W --patch --cc --unified --patch-with-stat --word-diff --color-words --binary")
+_PATCH: Final = options(
+    "-p -u -c -U -L -W --patch --cc --unified --patch-with-stat --word-diff --color-words --binary --check"
+)
 _SUMMARIES: Final = options(
     "-s --no-patch --stat --numstat --shortstat --name-only --name-status --summary --raw --compact-summary --dirstat"
     " --cumulative --quiet"

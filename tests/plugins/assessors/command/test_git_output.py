@@ -35,6 +35,7 @@ def decisions(command: str) -> tuple[str, str]:
             "git diff main -- a.py .",
             "git show feature.x",
             "git show a.py",
+            "git log --check",
             "git diff release.candidate",
             "git diff main a.py .env",
         ),
