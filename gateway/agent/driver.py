@@ -50,7 +50,7 @@ import orjson
 from gateway.agent.answer import Further, reader_of
 from gateway.agent.budget import TimeBudget
 from gateway.agent.effect import Effects
-from gateway.agent.hidden_turns import HiddenTurns
+from gateway.agent.hidden.turns import HiddenTurns
 from gateway.agent.loop import Action, Ask, Execute, Finish
 from gateway.agent.machine import Narrowed, new_machine
 from gateway.agent.outcome import LEFT, defused_end, last_chunks, note_end, outcome_of, stored_answer, timeout
@@ -107,7 +107,9 @@ class RunDriver:
         self._consent = parts.settings.of(exchange)
         # None of these refers to the driver: it is freed with its last reference, without the garbage collector.
         self._progress = Progress(Usage())
-        self._hidden = HiddenTurns(exchange, self._progress, store=parts.store, clock=parts.clock)
+        self._hidden = HiddenTurns(
+            exchange, self._progress, store=parts.store, clock=parts.clock, counters=parts.counters
+        )
         self._loop = new_machine(parts, limits, exchange, self._progress)
         self._narrowed = Narrowed(parts, limits, exchange, self._progress, self._loop)
         limit_s = min(limits.timeout_s, exchange.budget_s)
@@ -121,7 +123,7 @@ class RunDriver:
             wrote=parts.feed.nudge,
         )
         self._questions = Questions(parts, exchange, self._record)
-        self._reports = Reports(exchange, self._record, self._progress, parts.in_use, self._hidden.mark_calls)
+        self._reports = Reports(exchange, self._record, self._progress, parts.in_use, self._hidden.marks.mark_calls)
         self._patience = Patience(self._record, self._budget, clock=parts.clock, counters=parts.counters)
 
     async def remember(self) -> None:
@@ -136,7 +138,7 @@ class RunDriver:
             self._narrowed.restore()
             self._budget.restore(snapshot["spent_s"])
             if exchange.shows_calls:
-                await self._hidden.mark_calls(self._progress.strangers, steps)
+                await self._hidden.marks.mark_calls(self._progress.strangers, steps)
         elif exchange.intent is not None and exchange.intent.rule == ASK_BEFORE and not exchange.dry:
             self._progress.asked_for = True
             await self._parts.approvals.remembered.ask_before(exchange)
@@ -144,7 +146,7 @@ class RunDriver:
 
     async def stream(self, emit: Emit) -> None:
         """Send the client its answer: text, events, one finish reason, and the usage of the whole turn."""
-        self._tell = self._hidden.told.noting(emit)
+        self._tell = self._hidden.marks.told.noting(emit)
         self._budget.start(self._expire)
         try:
             run = self._exchange
@@ -173,7 +175,7 @@ class RunDriver:
             raise
         finally:
             self._budget.stop()
-            await self._hidden.mark_told()
+            await self._hidden.marks.mark_told()
             await self.release()
             self.drop()
             if not self._exchange.dry:
@@ -204,7 +206,7 @@ class RunDriver:
         while answer is None or self._dropped:
             await self._emit({CALLS: self._drop})
             del self._progress.said[n_said:]
-            self._hidden.told.begin(again=self._dropped)
+            self._hidden.marks.told.begin(again=self._dropped)
             self._dropped, self._quiet = False, True
             answer = reader_of(self._exchange, usage=self._progress.usage, spoken=self._spoken, further=self._further)
             try:
@@ -266,6 +268,8 @@ class RunDriver:
         """Call the model with the whole conversation, including hidden turns. `again`: see `Exchange`."""
         body = self._narrowed.request(self._messages)
         asked = replace(self._narrowed.exchange, body=body, budget_s=self._budget.left_s, again=again)
+        if asked.dry:
+            asked = replace(asked, remarks=(*asked.remarks, *self._hidden.remarks))
         self._reply = reply = await self._budget.within(self._call_next(asked))
         self._progress.usage.asked(body)
         self._progress.calls.by = reply.by
@@ -295,7 +299,7 @@ class RunDriver:
             self._action = round_
             return
         await round_.run()
-        await self._hidden.mark()
+        await self._hidden.marks.mark()
         self._action = self._executed(round_)
 
     def _next_round(self, action: Execute) -> Round:
@@ -379,7 +383,7 @@ class RunDriver:
         if finish.text:
             self._quiet = True
             last.append(self._spoken(finish.text))
-            self._hidden.told.add(last[0])
+            self._hidden.marks.told.add(last[0])
         usage = self._progress.usage.chunk()
         if self._state in PARKED:
             await self._hidden.park(self._loop.hidden, steps=self._record.steps)

@@ -15,6 +15,7 @@ from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import Json
 from gateway.dialects.chat_request import not_forced
+from gateway.dialects.meaning import is_random
 from gateway.errors import GatewayError
 
 #: The same call with the same arguments so often in a row: a note goes to the model; the run is stopped.
@@ -174,7 +175,7 @@ class Loop:
         self._content = content
         ours = [call for call in calls if call.tool not in self.client_tools]
         self._theirs = tuple(
-            _their_call(i, call, self.new_id())
+            _their_call(i, call, self.new_id(), is_renamed=bool(ours or self.hidden))
             for i, call in enumerate(call for call in calls if call.tool in self.client_tools)
         )
         if not ours:
@@ -283,9 +284,14 @@ def _model_call(call_id: str, name: str, arguments: Mapping[str, object]) -> Jso
     }
 
 
-def _their_call(index: int, call: FoundCall, new_id: str) -> Json:
-    """Return a call of the client's own tool, with the arguments byte for byte where its model wrote them alone."""
-    told = _model_call(call.id or new_id, call.tool, call.parameters)
+def _their_call(index: int, call: FoundCall, new_id: str, *, is_renamed: bool) -> Json:
+    """Return a call of the client's own tool, with the arguments byte for byte where its model wrote them alone.
+
+    `is_renamed`: something is hidden in front of it, which its id finds again, so a random id is the gateway's own. A
+    model server may give one twice. An id of another form stays, as some servers accept no other one.
+    """
+    call_id = new_id if call.id is None or (is_renamed and is_random(call.id)) else call.id
+    told = _model_call(call_id, call.tool, call.parameters)
     if call.written:
         told["function"]["arguments"] = call.written
     return {"index": index, **told, **call.further}

@@ -34,7 +34,7 @@ _KNOWN = frozenset(("finished", "failed"))
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The answer in which a turn ended before its run did, by its keys (`gateway.agent.hidden_turns.Keys`).
+    """The answer in which a turn ended before its run did, by its keys (`gateway.agent.hidden.keys.Keys`).
 
     The hidden messages from `start` up to `split` came before it. If a client's answer was cut in the question, the
     client gets `retold` again: the text before the question.
@@ -45,6 +45,7 @@ class Question:
     start: int
     split: int
     retold: str = ""
+    ids: Sequence[str] = ()
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 import logging
 
 from gateway.agent.driver import RunDriver
-from gateway.agent.hidden_turns import HiddenTurns
+from gateway.agent.hidden.turns import HiddenTurns
 from gateway.agent.output.unlooped import unlooped
 from gateway.agent.parts import AgentParts
 from gateway.agent.patience import left
@@ -56,14 +56,16 @@ class _AgentLoop:
 
     async def _unlooped(self, exchange: Exchange, call_next: Handler) -> Reply:
         """Return an answer that is not read for calls, marked if strangers had a part in what its model reads."""
-        hidden = HiddenTurns(exchange, Progress(Usage()), store=self._parts.store, clock=self._parts.clock)
+        parts = self._parts
+        hidden = HiddenTurns(exchange, Progress(Usage()), store=parts.store, clock=parts.clock, counters=parts.counters)
         await hidden.conversation()
         reply = await unlooped(call_next)(exchange)
 
         async def stream(emit: Emit) -> None:
             try:
-                await reply.stream(hidden.told.noting(emit))
+                await reply.stream(hidden.marks.told.noting(emit))
+                await hidden.store_plain()
             finally:
-                await hidden.mark_told()
+                await hidden.marks.mark_told()
 
         return replace(reply, stream=stream)

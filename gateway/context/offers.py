@@ -92,6 +92,8 @@ def with_wishes(exchange: Exchange, wishes: Wishes, *, catalog: Catalog, address
         tainted=wishes.tainted or not all(_is_trusted(label, name, catalog) for label, name in wishes.results),
         thoughts=wishes.thoughts,
         known_as=() if wishes.known_as is None else (exchange.id, *wishes.known_as),
+        answer_id="" if wishes.known_as is None else exchange.id,
+        answer_ids=wishes.answer_ids,
         background=wishes.background,
         notes=wishes.notes,
     )

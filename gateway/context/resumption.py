@@ -281,6 +281,7 @@ class Resumption:
             shows_calls=own.shows_calls,
             background=own.background,
             known_as=own.known_as,
+            answer_id=own.answer_id,
             header=own.header,
             credential=own.credential,
         )

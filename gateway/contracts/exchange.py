@@ -129,6 +129,8 @@ class Exchange:
     tainted: bool = False  # strangers may have written a part of the conversation
     thoughts: tuple[str, ...] = ()  # of models, that the client brings and the body may have in another form, or not
     known_as: tuple[str, ...] = ()  # names under which later requests refer to the answer; its taint is stored for each
+    answer_id: str = ""  # the request that the answer is the response to, where later requests bring it as an id
+    answer_ids: tuple[str, ...] = ()  # those of the assistant messages of the body, in their order; "" for none
     dry: bool = False  # only to be explained: nothing may be called, stored or forgotten
     budget_s: float = 300.0
     trace: "RunTrace | None" = field(default=None, compare=False, repr=False)  # of the run, where there are traces

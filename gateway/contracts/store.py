@@ -109,7 +109,8 @@ class HiddenTurn:
     """The messages that a client did not see around one of its answers: `before` it, and `behind` it.
 
     They are those of a run from number `start` up to `end`. `behind`: the messages that followed a turn that ended
-    before its run did. `tainted`: a stranger may have written some of it.
+    before its run did. `tainted`: a stranger may have written some of it. `conversation` is the name that the client
+    gave to its conversation.
     """
 
     id: str
@@ -119,6 +120,12 @@ class HiddenTurn:
     before: Sequence[Json] = ()
     behind: Sequence[Json] = ()
     tainted: bool = False
+    conversation: str | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether the client saw all of the turn, and strangers wrote none of it."""
+        return not (self.before or self.behind or self.tainted)
 
     def overlaps(self, other: "HiddenTurn") -> bool:
         """Return whether both contain a message of the same run."""
@@ -222,17 +229,16 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, Protocol):
         """
         ...
 
-    async def put_hidden(
-        self, turn: HiddenTurn, *, key: str, own_keys: Sequence[str], tenant: str, now_s: float
-    ) -> None:
-        """Store a hidden turn under keys by which its answer is recognised (`gateway.agent.hidden_turns`).
+    async def put_hidden(self, turn: HiddenTurn, *, keys: Sequence[str], tenant: str, now_s: float) -> None:
+        """Store a hidden turn under keys by which its answer is recognised (`gateway.agent.hidden.keys`).
 
-        `key` means the newest turn that was put under it. One of `own_keys` that came to mean two turns means none.
+        It replaces the turn of its id. A key that comes to mean two turns means none from then on. Of an empty turn
+        only the keys are stored.
         """
         ...
 
-    async def hidden(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn]:
-        """Return the hidden turns that these keys mean, by key."""
+    async def hidden(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn | None]:
+        """Return the hidden turns of these keys, by key. None: the key means two. Empty turns are left out."""
         ...
 
     async def prune(self, *, before_s: float, limit: int) -> int:

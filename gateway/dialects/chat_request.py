@@ -1,11 +1,18 @@
 """Facts of a chat completion request that several parts use: its client's tools, wanted format and last message."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from gateway.dialects.meaning import content_text, ids_in
 from gateway.text.phrases import TEXT_LIMIT
 
 _NO_TOOLS: Final[frozenset[str]] = frozenset()
+#: Roles of results, fields of calls, and ends of the types of parts that are results.
+_RESULTS: Final = ("tool", "function")
+_CALLS: Final = ("tool_calls", "function_call")
+_RESULT_PARTS: Final = ("tool_result", "_output")
+#: How Open WebUI shows a call with its result in the text of an answer.
+_SHOWN_CALL: Final = '<details type="tool_calls"'
 
 
 def client_tools(body: Mapping[str, object]) -> frozenset[str]:
@@ -14,6 +21,30 @@ def client_tools(body: Mapping[str, object]) -> frozenset[str]:
         return _NO_TOOLS
     functions = [tool.get("function") for tool in _objects(body.get("tools"))] + [*_objects(body.get("functions"))]
     return frozenset(name for f in functions if isinstance(f, dict) and isinstance(name := f.get("name"), str))
+
+
+def brings_tool_results(messages: Sequence[Mapping[str, object]]) -> bool:
+    """Return whether a conversation contains results of the client's own tools, or calls, whose results it may repeat.
+
+    Some clients write calls as text, and results as messages of the user.
+    """
+    return any(map(_brings_result, messages))
+
+
+def _brings_result(message: Mapping[str, object]) -> bool:
+    if message.get("role") in _RESULTS:
+        return True
+    content = message.get("content")
+    if isinstance(content, list):
+        kinds = [part.get("type") for part in content if isinstance(part, dict)]
+        if any(isinstance(kind, str) and kind.endswith(_RESULT_PARTS) for kind in kinds):
+            return True
+    if message.get("role") != "assistant":
+        return False
+    if any(message.get(field) for field in _CALLS):
+        return True
+    text = content_text(content)
+    return _SHOWN_CALL in text or bool(ids_in(text))
 
 
 def knows_functions_only(body: Mapping[str, object]) -> bool:

@@ -65,7 +65,9 @@ class Wishes:
     `exact_tools`: schemas of tools of the client's, by name: its API cannot show a call whose arguments are others.
     `background`: the run has no client. `shown`: approvals that the conversation shows last, as `shown_last` finds them
     in texts. `known_as`: the names of conversations that the answer is added to; None: no later request refers to the
-    answer by an id. `results`: label and name of each call of a gateway's tool whose result the conversation contains.
+    answer by an id. `answer_ids`: of the assistant messages of its body, in their order, the ids of the requests that
+    they are the answers to, "" for an unknown one. `results`: label and name of each call of a gateway's tool whose
+    result the conversation contains.
     """
 
     offers: tuple[Offer, ...] | None = None
@@ -75,6 +77,7 @@ class Wishes:
     tainted: bool = False
     thoughts: tuple[str, ...] = ()
     known_as: tuple[str, ...] | None = None
+    answer_ids: tuple[str, ...] = ()
     background: bool = False
     notes: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()

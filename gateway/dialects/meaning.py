@@ -17,6 +17,7 @@ _NO_BREAK_SPACE: Final = "\u00a0".encode()
 _ID_LIMIT_CHARS: Final = 128
 _RANDOM = re.compile(r"[0-9A-Za-z]{16}")
 _TWO_DIGITS = re.compile(r"[0-9][^0-9]*[0-9]")
+_ASKED_FOR = re.compile(r"(?<![0-9A-Za-z_])ap_[a-z2-7]{26}(?![0-9A-Za-z])")
 _ID_IN_TEXT = re.compile(r"(?:call|chatcmpl-tool|fc|toolu)[_-][0-9A-Za-z]{16,64}")
 #: Parts of an answer that clients take out of it or put into it: thoughts, whose beginning a model's template may have
 #: swallowed, and calls as Open WebUI shows them.
@@ -39,13 +40,15 @@ class Meaning:
     """The meaning of a message, which is not changed after it is made.
 
     `role` is one letter; `text` is without white space; `calls` are names and arguments, b"" for none. `ids` are those
-    of the calls, also of calls in text, that nobody else can have given to a call.
+    of the calls, also of calls in text, that nobody else can have given to a call. `asks` are the approvals that the
+    text asks for, by their ids.
     """
 
     role: bytes
     text: bytes
     calls: bytes = b""
     ids: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()
 
 
 def meaning_of(message: Mapping[str, object]) -> Meaning:
@@ -56,9 +59,20 @@ def meaning_of(message: Mapping[str, object]) -> Meaning:
         return Meaning(role, solid(text))
     ids: list[str] = []
     calls = [_call(call, ids) for call in calls_of(message)]
-    ids += _ID_IN_TEXT.findall(text)
-    own = tuple(dict.fromkeys(call_id for call_id in ids if is_random(call_id)))
-    return Meaning(role, solid(without_asides(text)), orjson.dumps(calls) if calls else b"", own)
+    ids = [call_id for call_id in ids if is_random(call_id)]
+    own = tuple(dict.fromkeys([*ids, *ids_in(text)]))
+    told = solid(without_asides(text))
+    return Meaning(role, told, orjson.dumps(calls) if calls else b"", own, approvals_in(text))
+
+
+def ids_in(text: str) -> list[str]:
+    """Return the random ids of calls that a text contains."""
+    return [call_id for call_id in _ID_IN_TEXT.findall(text) if is_random(call_id)]
+
+
+def approvals_in(text: str) -> tuple[str, ...]:
+    """Return the ids of approvals in a text, each once."""
+    return tuple(dict.fromkeys(_ASKED_FOR.findall(text))) if "ap_" in text else ()
 
 
 def is_random(call_id: str) -> bool:

@@ -26,6 +26,8 @@ _WISHES: Final[Mapping[str, object]] = {
     "background": False,
     "tainted": False,
     "known_as": (),
+    "answer_id": "",
+    "answer_ids": (),
     "client": None,
     "call": None,
 }
@@ -86,13 +88,14 @@ def exchange_of(
     shows_calls: bool | None = None,
     background: bool | None = None,
     known_as: Sequence[str] = (),
+    answer_id: str | None = None,
     header: bytes = b"",
     credential: bytes = b"",
 ) -> Exchange:
     """Return the exchange of a stored run that continues.
 
-    Facts that were never stored come from the request that brings it, and so do `shows_calls` and `background`. They
-    are None if there is no such request. `known_as` are further names of its answer.
+    Facts that were never stored come from the request that brings it, and so do `shows_calls`, `background` and
+    `answer_id`. They are None if there is no such request. `known_as` are further names of its answer.
     """
     run, asked = resume.run, orjson.loads(resume.run.request)
     return Exchange(
@@ -119,6 +122,8 @@ def exchange_of(
         client=asked.get("client"),
         tainted=asked.get("tainted", False),
         known_as=tuple(dict.fromkeys((*asked.get("known_as", ()), *known_as))),
+        answer_id=asked.get("answer_id", "") if answer_id is None else answer_id,
+        answer_ids=tuple(asked.get("answer_ids", ())),
         workflow=asked.get("workflow"),
         call=asked.get("call"),
         trace=RunTrace(TraceContext(**asked["trace"]), asked["began_s"]) if "trace" in asked else None,

@@ -32,4 +32,4 @@ class Taints:
         """Mark a name. Raises StoreError."""
         key = taint_key(name)
         mark = HiddenTurn(id=key, run_id=name, start=0, end=0, tainted=True)
-        await self.store.put_hidden(mark, key=key, own_keys=(), tenant=tenant, now_s=self.clock.time())
+        await self.store.put_hidden(mark, keys=[key], tenant=tenant, now_s=self.clock.time())

@@ -23,12 +23,10 @@ from .models import chunk
 class Forgetful(SqliteStore):
     """A store that keeps no hidden turns."""
 
-    async def put_hidden(
-        self, turn: HiddenTurn, *, key: str, own_keys: Sequence[str], tenant: str, now_s: float
-    ) -> None:
-        raise StoreError(f"the disk is full: {turn}, {key}, {own_keys}, {tenant}, {now_s}")
+    async def put_hidden(self, turn: HiddenTurn, *, keys: Sequence[str], tenant: str, now_s: float) -> None:
+        raise StoreError(f"the disk is full: {turn}, {keys}, {tenant}, {now_s}")
 
-    async def hidden(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn]:
+    async def hidden(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn | None]:
         raise StoreError(f"the disk is gone: {keys}, {tenant}")
 
 
@@ -234,13 +232,13 @@ async def test_what_the_client_does_not_see_is_put_back_into_the_next_request(
 ) -> None:
     """Call and result stand in front of the answer that they led to; a store that fails costs only that."""
     bench = Bench([answer(call(x=1)), answer("Done."), answer("Again.")], store=store(":memory:"))
-    await bench.run()
+    await bench.run(user="ann")
     later = [
         {"role": "user", "content": "Hi"},
         {"role": "assistant", "content": "Done."},
         {"role": "user", "content": "And?"},
     ]
-    assert texts(await bench.run(body={"messages": later})) == "Again."
+    assert texts(await bench.run(body={"messages": later}, user="ann")) == "Again."
     assert [message["role"] for message in bench.asked[2].body["messages"]] == roles
 
 

@@ -213,7 +213,7 @@ async def test_a_tool_that_is_gone_is_told_to_the_model(tmp_path: Path) -> None:
 async def test_a_run_that_waited_goes_on_in_the_request_that_decides() -> None:
     """Its answer is that request's; the next request has what was hidden in front of it."""
     bench = Bench([answer("First. ", call(risk_level="high", x=1)), answer("Done."), answer("You asked.")])
-    question = texts(await bench.run())
+    question = texts(await bench.run(user="ann"))
     await bench.decide()
     said: list[Json] = [
         {"role": "user", "content": "Hi"},
@@ -222,7 +222,7 @@ async def test_a_run_that_waited_goes_on_in_the_request_that_decides() -> None:
     ]
     assert texts(await bench.resumed(messages=said)) == "Done."
     later = [*said, {"role": "assistant", "content": "Done."}, {"role": "user", "content": "And?"}]
-    assert texts(await bench.run(body={"model": "m", "messages": later})) == "You asked."
+    assert texts(await bench.run(body={"model": "m", "messages": later}, user="ann")) == "You asked."
     sent = bench.asked[-1].body["messages"]
     roles = [message["role"] for message in sent]
     assert roles == ["user", "assistant", "user", "assistant", "tool", "assistant", "user"]

@@ -28,11 +28,9 @@ class Marking(SqliteStore):
 
     marks = 0
 
-    async def put_hidden(
-        self, turn: HiddenTurn, *, key: str, own_keys: Sequence[str], tenant: str, now_s: float
-    ) -> None:
-        await super().put_hidden(turn, key=key, own_keys=own_keys, tenant=tenant, now_s=now_s)
-        self.marks += turn.id == key
+    async def put_hidden(self, turn: HiddenTurn, *, keys: Sequence[str], tenant: str, now_s: float) -> None:
+        await super().put_hidden(turn, keys=keys, tenant=tenant, now_s=now_s)
+        self.marks += turn.id == keys[0]
 
 
 def events(told: list[Json], kind: str) -> list[Json]:

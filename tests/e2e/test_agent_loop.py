@@ -309,10 +309,11 @@ async def test_native_tool_calls(tmp_path: Path) -> None:
 async def test_hidden_turns_come_back(tmp_path: Path) -> None:
     """The model remembers what it did: calls and results stand before the answer that the client sends back."""
     async with talking(READ, says("Behind the mirror."), says("Yes."), tools=desk(tmp_path)) as world:
-        answer = await world.chat("Where is the safe?")
+        ann = {"X-Context-User": "ann"}
+        answer = await world.chat("Where is the safe?", headers=ann)
         hidden = world.model.behind()
         said = [{"role": "user", "content": "Where is the safe?"}, answer.message]
-        await world.chat([*said, {"role": "user", "content": "Sure?"}])
+        await world.chat([*said, {"role": "user", "content": "Sure?"}], headers=ann)
         assert [message["role"] for message in hidden] == ["assistant", "tool"]
         assert world.model.asked[2]["messages"][1:] == [said[0], *hidden, said[1], {"role": "user", "content": "Sure?"}]
 

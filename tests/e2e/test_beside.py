@@ -149,13 +149,14 @@ async def test_thoughts_and_their_signatures_go_into_the_next_round(tmp_path: Pa
     rounds = (signed_call(READ[0]), says("Behind the mirror."), says("You are welcome."))
     async with talking(*rounds, tools=desk(tmp_path)) as world:
         asked = [{"role": "user", "content": "Where is the safe?"}]
-        text = (await world.stream(asked)).text if stream else (await world.chat(asked)).text
+        ann = {"X-Context-User": "ann"}
+        text = (await (world.stream if stream else world.chat)(asked, headers=ann)).text
         sent = first_call(world)
         assert sent["reasoning_content"] == THOUGHT["reasoning_content"]
         assert sent["reasoning_details"] == [{"type": "t", "text": "Hm", "index": 0}]
         assert [one["extra_content"] for one in sent["tool_calls"]] == [SIGNED]
         said = [*asked, {"role": "assistant", "content": text}, {"role": "user", "content": "Thanks!"}]
-        await world.chat(said)
+        await world.chat(said, headers=ann)
         assert first_call(world) == sent
 
 

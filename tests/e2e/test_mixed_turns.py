@@ -66,19 +66,20 @@ async def runs(world: World) -> float:
 async def test_what_ours_did_is_still_there(
     tmp_path: Path, rewrite: Callable[[Json], Json], *, native_call: bool, stream: bool
 ) -> None:
-    """However the client writes what it sends back. An id that the model counts up is nobody's own: only its words."""
+    """However the client writes what it sends back. An id that the model counts up is none's own: only its words."""
     if native_call and rewrite in (with_defaults, as_text):
         return
+    named = {"X-Context-User": "ann"} if native_call else {}
     script = (NOTE, THEIRS_NATIVE if native_call else THEIRS, says("Sunny, noted."))
     async with talking(*script, tools=desk(tmp_path, write=True)) as world:
         if stream:
-            streamed = await world.stream([ASKED], tools=[TOOL])
+            streamed = await world.stream([ASKED], tools=[TOOL], headers=named)
             (delta,) = [delta for delta in streamed.deltas if "tool_calls" in delta]
             message: Json = {"role": "assistant", "content": None, "tool_calls": delta["tool_calls"]}
         else:
-            message = (await world.chat([ASKED], tools=[TOOL])).message
+            message = (await world.chat([ASKED], tools=[TOOL], headers=named)).message
         again = [ASKED, rewrite(message), told(message)]
-        assert (await world.chat(again, tools=[TOOL])).text == "Sunny, noted."
+        assert (await world.chat(again, tools=[TOOL], headers=named)).text == "Sunny, noted."
         user, ours, result, *theirs = world.model.asked[-1]["messages"][1:]
         assert (user, theirs) == (ASKED, again[1:]) and await runs(world) == 1
         assert ours["tool_calls"][0]["function"]["name"] == "file_operations" and result["role"] == "tool"

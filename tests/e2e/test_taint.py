@@ -109,8 +109,14 @@ def sent_back(part: Json) -> list[Json]:
     return [answer, *({"role": "tool", "tool_call_id": call["id"], "content": "x"} for call in calls), user(NEXT)]
 
 
-@pytest.mark.parametrize(("answer", "part"), PARTS.values(), ids=PARTS)
-@pytest.mark.parametrize("tainted", [True, False])
+@pytest.mark.parametrize(
+    ("answer", "part", "tainted"),
+    [
+        pytest.param(answer, part, tainted, id=f"{name}-{tainted}")
+        for name, (answer, part) in PARTS.items()
+        for tainted in ((True,) if {"tool_calls", "function_call"} & part.keys() else (True, False))
+    ],
+)
 async def test_each_text_of_an_answer_is_known_by_itself(
     tmp_path: Path, answer: Answer, part: Json, *, tainted: bool
 ) -> None:

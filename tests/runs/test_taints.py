@@ -245,11 +245,13 @@ async def test_an_item_without_its_id_is_known_by_its_texts(tmp_path: Path, way:
 
 @pytest.mark.parametrize("way", SHORTENED)
 async def test_what_no_stranger_had_a_part_in_taints_nothing(tmp_path: Path, way: str) -> None:
-    """The same items of a response that read nothing of theirs, and what was said before the first of it was read."""
+    """The same items of a response that read nothing of theirs; but what the client's tools brought is theirs."""
     async with reading(tmp_path, WHOLE, WRITE, says("done")) as client:
         include = ["reasoning.encrypted_content"]
         made = (await client.create("Read.", tools=CLIENT_TOOLS, store=False, include=include)).json
-        assert await ran(client, tmp_path, [*SHORTENED[way](made), ASK], store=False)
+        items = SHORTENED[way](made)
+        is_theirs = any(item.get("type", "").endswith("_output") for item in items)
+        assert await ran(client, tmp_path, [*items, ASK], store=False) is not is_theirs
 
 
 async def test_what_was_said_before_strangers_were_read_is_clean(tmp_path: Path) -> None:

@@ -108,6 +108,11 @@ class Told:
         piece.tainted = self.tainted
         piece.texts.append(text)
 
+    @property
+    def said(self) -> str:
+        """Return the whole text of the answer so far, without thoughts."""
+        return "".join(text for piece in self._pieces if piece.kind == "said" for text in piece.texts)
+
     def take_ended(self) -> list[Json]:
         """Return the tainted texts that have ended, and were not taken yet, each as a message."""
         ended = len(self._pieces) - (self._open is not None)

@@ -21,6 +21,7 @@ from gateway.dialects.responses.calls import EXACT, NO_ARGUMENTS, ClientTool, ar
 from gateway.dialects.responses.choice import tool_name
 from gateway.dialects.responses.decisions import decisions_of, shown_last
 from gateway.dialects.responses.fields import for_models
+from gateway.dialects.responses.ids import request_of_item
 from gateway.dialects.responses.items import COMPACTION, OUTPUT_OF, OUTPUTS, is_without_output
 from gateway.dialects.responses.pairs import Pairs, pairs_of
 from gateway.dialects.responses.parts import chat_content, text_and_files, text_of
@@ -90,6 +91,7 @@ def asked_of(
         exact_tools={name: EXACT[tool.kind] for name, tool in tools.client.items() if tool.kind in EXACT},
         tainted=conversation.tainted or not all(_is_stored(item, referenced or {}) for item in own),
         thoughts=tuple(conversation.all_thoughts),
+        answer_ids=conversation.answer_ids,
         known_as=() if request.conversation_id is None else (request.conversation_id,),
         background=request.background,
         notes=tools.notes,
@@ -173,6 +175,8 @@ class _Conversation:
         self.results: dict[tuple[str, str], None] = {}  # label and name of each tool of the gateway that was called
         self.tainted = False
         self.all_thoughts: list[str] = []  # each by itself
+        self._answer_ids: list[str] = []  # of the messages of the assistant
+        self._answer_id = ""  # of the message that items are added to
         self._pairs = pairs
         self._unseal = unseal
         self._places = places
@@ -181,6 +185,11 @@ class _Conversation:
         self._calls: list[Json] = []
         self._outputs: list[Json] = []  # tool messages behind the calls, and then the files of their outputs
         self._files: list[Json] = []
+
+    @property
+    def answer_ids(self) -> tuple[str, ...]:
+        """Return the ids of the requests that the messages of the assistant are the answers to, "" for unknown ones."""
+        return tuple(self._answer_ids) if any(self._answer_ids) else ()
 
     def add_all(self, items: Iterable[Json], *, first: int) -> None:
         """Add items; `first` is the index of the first one."""
@@ -195,6 +204,8 @@ class _Conversation:
         elif kind in OUTPUT_OF:
             if (output := self._pairs.outputs.get(index)) is not None:
                 self._add_call(call_of(item), _output_of(output))
+                self._answer_id = self._answer_id or request_of_item(item)
+                self.tainted = True  # what the client's own tool brought may be a stranger's
         elif kind in OUTPUTS:
             if index in self._pairs.alone:
                 self._add_alone(index, item)
@@ -214,6 +225,7 @@ class _Conversation:
         if self._text or self._calls:
             self._close()
         content = chat_content(item["content"], between="")
+        self._answer_id = request_of_item(item)
         self._text = content if isinstance(content, str) else ""
 
     def _add_thoughts(self, item: Json) -> None:
@@ -238,6 +250,7 @@ class _Conversation:
         self._close()
         call_id, name = item.get("id") or f"call_{index}", name_for_models(item["name"], item.get("namespace"))
         self._add_call(_call(call_id, name, NO_ARGUMENTS), item["output"])
+        self.tainted = True  # as above
         self._close()
 
     def _add_own_call(self, item: Json) -> None:
@@ -250,6 +263,7 @@ class _Conversation:
                 tool_name(item["server_label"], item["name"]),
             )
             self._add_call(_call(call_id, name, arguments_of(item)), output)
+            self._answer_id = self._answer_id or request_of_item(item)
 
     def _add_summary(self, index: int, item: Json) -> None:
         self._close()
@@ -266,10 +280,11 @@ class _Conversation:
             if self._calls:
                 message["tool_calls"] = self._calls
             self.messages += [message, *self._outputs]
+            self._answer_ids.append(self._answer_id)
             if self._files:
                 self.messages.append({"role": "user", "content": self._files})
             self._text, self._calls, self._outputs, self._files = "", [], [], []
-        self._thoughts = []
+        self._thoughts, self._answer_id = [], ""
 
 
 def summary_of(item: Json, unseal: Callable[[str], str], *, place: str) -> str:

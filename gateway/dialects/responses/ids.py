@@ -7,6 +7,7 @@ from typing import Final
 RESPONSE: Final = "resp_"
 _OF_RESPONSE: Final = re.compile(r"resp_([0-9a-f]{24})")
 _OF_ITEM: Final = re.compile(r"[a-z]+_([0-9a-f]{24})i?[0-9a-f]{4,}")
+_OF_OUTPUT: Final = re.compile(r"[a-z]+_([0-9a-f]{24})[0-9a-f]{4,}")
 
 
 def response_id_of(request_id: str) -> str:
@@ -34,6 +35,12 @@ def response_of(item_id: str) -> str | None:
     """Return the id of the response that an item belongs to. None: the gateway did not make this id."""
     found = _OF_ITEM.fullmatch(item_id)
     return None if found is None else RESPONSE + found[1]
+
+
+def request_of_item(item: Mapping[str, object]) -> str:
+    """Return the id of the request whose response an item is of; "" if the gateway did not make the item's id."""
+    found = _OF_OUTPUT.fullmatch(item_id) if isinstance(item_id := item.get("id"), str) else None
+    return "" if found is None else f"run_{found[1]}"
 
 
 def names_of(items: Iterable[Mapping[str, object]]) -> list[str]:

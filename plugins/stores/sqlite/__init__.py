@@ -206,15 +206,13 @@ class SqliteStore(SqliteMemories, SqliteResponses, SqliteKeys, SqliteUsage):
 
     # Hidden turns; memories are those of `SqliteMemories`, responses those of `SqliteResponses`.
 
-    async def put_hidden(
-        self, turn: HiddenTurn, *, key: str, own_keys: Sequence[str], tenant: str, now_s: float
-    ) -> None:
-        put = partial(kept.put_hidden, turn=HIDDEN.values(turn), key=key, own_keys=own_keys)
-        await self._write(lambda c: put(c, tenant=tenant, now_s=now_s))
+    async def put_hidden(self, turn: HiddenTurn, *, keys: Sequence[str], tenant: str, now_s: float) -> None:
+        row = None if turn.is_empty else HIDDEN.values(turn)
+        await self._write(lambda c: kept.put_hidden(c, row, turn_id=turn.id, keys=keys, tenant=tenant, now_s=now_s))
 
-    async def hidden(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn]:
+    async def hidden(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn | None]:
         rows = await self._read(lambda c: kept.hidden(c, keys, tenant=tenant))
-        return {key: HIDDEN.fact(row) for key, row in rows.items()}
+        return {key: None if row is None else HIDDEN.fact(row) for key, row in rows.items()}
 
     async def prune(self, *, before_s: float, limit: int) -> int:
         def prune(connection: sqlite3.Connection) -> int:

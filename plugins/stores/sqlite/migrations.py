@@ -353,6 +353,14 @@ MIGRATIONS: Sequence[Migration] = (
         """CREATE TRIGGER usage_updates_are_counted AFTER UPDATE ON usage BEGIN
             INSERT INTO usage_days VALUES (NEW.day, 1) ON CONFLICT (day) DO UPDATE SET changes = changes + 1; END""",
     ),
+    (
+        # Hidden turns were found by keys without the end user. The marks of taint stay: they have no messages.
+        "ALTER TABLE hidden ADD COLUMN conversation TEXT",
+        """DELETE FROM hidden_keys WHERE turn IS NULL OR EXISTS (
+            SELECT 1 FROM hidden WHERE hidden.tenant = hidden_keys.tenant AND hidden.id = hidden_keys.turn
+            AND (hidden."before" <> '[]' OR hidden.behind <> '[]'))""",
+        """DELETE FROM hidden WHERE "before" <> '[]' OR behind <> '[]'""",
+    ),
 )
 
 

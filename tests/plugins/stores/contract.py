@@ -180,9 +180,9 @@ def turn(turn_id: str, *messages: Json, behind: Sequence[Json] = (), tainted: bo
     return HiddenTurn(id=turn_id, run_id="r", start=0, end=size, before=before, behind=after, tainted=tainted)
 
 
-async def put_turn(store: Store, found: HiddenTurn, *own_keys: str, now_s: float = 1.0) -> None:
+async def put_turn(store: Store, found: HiddenTurn, *keys: str, now_s: float = 1.0) -> None:
     """Under its id and these keys."""
-    await store.put_hidden(found, key=found.id, own_keys=own_keys, tenant="acme", now_s=now_s)
+    await store.put_hidden(found, keys=[found.id, *keys], tenant="acme", now_s=now_s)
 
 
 async def test_hidden_turns_come_back_for_the_keys_that_are_known(store: Store) -> None:
@@ -199,13 +199,15 @@ async def test_hidden_turns_come_back_for_the_keys_that_are_known(store: Store) 
 
 
 async def test_a_key_that_came_to_mean_two_turns_means_none(store: Store) -> None:
-    """If it is a turn's own; any other means the newest."""
-    one, two = turn("a", {"role": "tool"}), turn("b", {"role": "user"})
-    await store.put_hidden(one, key="k", own_keys=["x", "y"], tenant="acme", now_s=1.0)
-    await store.put_hidden(two, key="k", own_keys=["x"], tenant="acme", now_s=2.0)
-    for _ in range(2):
-        assert await store.hidden(["k", "x", "y"], tenant="acme") == {"k": two, "y": one}
-        await store.put_hidden(two, key="k", own_keys=["x"], tenant="acme", now_s=3.0)
+    """From then on, also if one of them is put again; an empty turn is one of two, and nothing else."""
+    one, two, empty = turn("a", {"role": "tool"}), turn("b", {"role": "user"}), turn("c")
+    await store.put_hidden(one, keys=["x", "y", "z"], tenant="acme", now_s=1.0)
+    await store.put_hidden(two, keys=["x"], tenant="acme", now_s=2.0)
+    await store.put_hidden(empty, keys=["y", "e"], tenant="acme", now_s=2.0)
+    for again in (one, two):
+        assert await store.hidden(["x", "y", "z", "e"], tenant="acme") == {"x": None, "y": None, "z": one}
+        await store.put_hidden(again, keys=["x"], tenant="acme", now_s=3.0)
+    assert await store.hidden(["x"], tenant="acme") == {"x": None}
 
 
 async def test_sessions_that_ended_are_found_among_others_until_their_time_is_over(store: Store) -> None:
@@ -222,12 +224,12 @@ async def test_pruning_takes_what_is_old_and_ended(store: Store) -> None:
     await store.write(new(RUN))
     await store.write(new(run("done", state="completed")))
     await store.write(new(run("late", state="failed", updated_s=300.0)))
-    await put_turn(store, turn("old"), "own", now_s=100.0)
-    await put_turn(store, turn("new"), now_s=300.0)
+    await put_turn(store, turn("old", {"role": "tool"}), "own", now_s=100.0)
+    await put_turn(store, turn("new", {"role": "tool"}), now_s=300.0)
     await store.remember(memory(1), limit=5)
     assert await store.prune(before_s=200.0, limit=9) == 5  # run, request, turn and its two keys
     assert {r.id for r in await store.runs_like(RUN.fingerprint, tenant="acme", since_s=0.0)} == {"late", "run_1"}
-    assert await store.hidden(["old", "own", "new"], tenant="acme") == {"new": turn("new")}
+    assert await store.hidden(["old", "own", "new"], tenant="acme") == {"new": turn("new", {"role": "tool"})}
     assert await store.prune(before_s=200.0, limit=9) == 0
     assert len(await recalled(store)) == 1
 

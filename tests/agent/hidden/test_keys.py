@@ -1,38 +1,34 @@
-"""Hidden turns are put back exactly where they came from, once, and nowhere else."""
-
-from collections.abc import Mapping
+"""Keys of answers: the same for what means the same, and others for each end user and named conversation."""
 
 import pytest
 
-from gateway.agent.hidden_turns import Keys, keys_of, places_of, put_back
-from gateway.contracts.store import HiddenTurn, Json
+from gateway.agent.hidden.keys import Keys, Scope, issued_keys, keys_of
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.store import Json
 
 USER: Json = {"role": "user", "content": "read a.txt"}
 ANSWER: Json = {"role": "assistant", "content": "It says hello."}
 MORE: Json = {"role": "user", "content": "and b.txt?"}
-OURS: Json = {"role": "tool", "tool_call_id": "call_1", "content": "hello"}
 ID = "call_0123456789abcdef01234567"
 CALL: Json = {"id": ID, "type": "function", "function": {"name": "look", "arguments": '{"at":"a.txt"}'}}
 CALLED: Json = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 TOLD: Json = {"role": "tool", "tool_call_id": ID, "content": "seen"}
+ASK = "ap_" + "a2" * 13
 
 
-def keys(*messages: Json, tenant: str = "t", caller: str = "c", conversation: str | None = None) -> dict[int, Keys]:
-    return keys_of(messages, tenant=tenant, caller=caller, conversation=conversation)
+def scope(tenant: str = "t", caller: str = "c", user: str | None = "ann", conversation: str | None = None) -> Scope:
+    who = Caller(caller, tenant, frozenset())
+    return Scope(Exchange(id="r", body={}, caller=who, chain="main", user=user, conversation=conversation))
 
 
-def last(*messages: Json, tenant: str = "t", caller: str = "c", conversation: str | None = None) -> Keys:
+def keys(*messages: Json, **whose: str | None) -> dict[int, Keys]:
+    return keys_of(messages, scope(**whose))  # type: ignore[arg-type]  # by name
+
+
+def last(*messages: Json, **whose: str | None) -> Keys:
     """The keys of the last message."""
-    return keys(*messages, tenant=tenant, caller=caller, conversation=conversation)[len(messages) - 1]
-
-
-def turn(turn_id: str = "t1", *, run_id: str = "run_1", start: int = 0, end: int = 1) -> HiddenTurn:
-    return HiddenTurn(id=turn_id, run_id=run_id, start=start, end=end, before=[{**OURS, "content": turn_id}])
-
-
-def places(found: Mapping[int, Keys], known: Mapping[str, HiddenTurn]) -> dict[int, list[str]]:
-    """The ids of the turns by the index of their answer."""
-    return {index: [turn.id for turn in turns] for index, turns in places_of(found, known).items()}
+    return keys(*messages, **whose)[len(messages) - 1]
 
 
 def test_each_answer_has_the_key_of_what_was_seen_until_then() -> None:
@@ -86,12 +82,48 @@ def test_an_edited_conversation_has_another_key(other: list[Json]) -> None:
     assert last(*other).prefix != last(USER, ANSWER).prefix
 
 
-def test_a_key_is_its_callers() -> None:
-    """Another caller or tenant has none of them, of no kind."""
-    asked = (USER, CALLED)
-    mine = last(*asked, conversation="talk")
-    for theirs in (last(*asked, caller="d", conversation="talk"), last(*asked, tenant="u", conversation="talk")):
-        assert not {mine.prefix, *mine.own} & {theirs.prefix, *theirs.own}
+@pytest.mark.parametrize("other", [{"tenant": "u"}, {"caller": "d"}, {"user": "bob"}, {"user": None}])
+def test_a_key_is_its_end_users(other: dict[str, str | None]) -> None:
+    """Another end user, key or tenant has none of them, of no kind."""
+    asked = (USER, {**CALLED, "content": f"approve {ASK}"})
+    mine, theirs = last(*asked, conversation="talk"), last(*asked, **{"conversation": "talk", **other})
+    assert not {*mine.ids, *mine.by_meaning} & {*theirs.ids, *theirs.by_meaning}
+    assert len(mine.ids) == len(mine.by_meaning) == 2
+
+
+def test_a_meaning_is_of_one_named_conversation() -> None:
+    """Ids are the same in each: the turn itself says which conversation it is of."""
+    one, two, unnamed = (last(USER, CALLED, conversation=name) for name in ("talk", "walk", None))
+    assert one.ids == two.ids == unnamed.ids
+    assert len({one.prefix, two.prefix, unnamed.prefix, one.place, two.place, unnamed.place}) == 6
+
+
+def test_a_request_without_names_has_ids_only() -> None:
+    """An end user or a conversation is a name."""
+    assert [scope(user=user, conversation=name).has_meaning for user, name in NAMES] == [False, True, True, True]
+    assert last(USER, CALLED, user=None).place is None
+
+
+NAMES = [(None, None), ("ann", None), (None, "talk"), ("ann", "talk")]
+
+
+def test_approvals_and_responses_are_ids() -> None:
+    """An answer of a response is known where each answer has its response, or none."""
+    asked: Json = {"role": "assistant", "content": f"May I? To answer: `approve {ASK} word`."}
+    (key,) = last(USER, asked).ids
+    assert last(MORE, asked).ids == (key,) and last(USER, {**asked, "role": "user"}, asked).ids == (key,)
+    answers = keys_of([USER, ANSWER, MORE, ANSWER], scope(), answer_ids=["run_1", ""])
+    assert len(answers[1].ids) == 1 and answers[3].ids == ()
+    assert keys_of([USER, ANSWER], scope(), answer_ids=["run_1", ""])[1].ids == ()
+    assert issued_keys(scope(), "", tool_calls=(), answer_id="run_1") == answers[1].ids
+    assert issued_keys(scope(), asked["content"], tool_calls=(), answer_id="") == (key,)
+
+
+def test_only_calls_themselves_are_issued() -> None:
+    """A model repeats ids in its text; an id that others may have is no key."""
+    counted = {**CALL, "id": "call_1"}
+    assert issued_keys(scope(), f"I read {ID}.", tool_calls=[counted], answer_id="") == ()
+    assert issued_keys(scope(), "", tool_calls=[CALL], answer_id="") == last(USER, CALLED).ids
 
 
 def test_the_text_beside_calls_is_not_needed() -> None:
@@ -103,10 +135,10 @@ def test_the_text_beside_calls_is_not_needed() -> None:
 
 def test_a_call_is_known_by_its_id() -> None:
     """Wherever it stands, whatever came before it, also in text; a guessable one is nobody's own."""
-    (key,) = last(USER, CALLED).calls
+    (key,) = last(USER, CALLED).ids
     text = {"role": "assistant", "content": f"Calling tools:\n[{{'id': '{ID}', 'function': {{'name': 'look'}}}}]"}
-    assert last(MORE, text).calls == last(CALLED).calls == (key,)
-    assert last(USER, {**CALLED, "tool_calls": [{**CALL, "id": "call_1"}]}).calls == ()
+    assert last(MORE, text).ids == last(CALLED).ids == (key,)
+    assert last(USER, {**CALLED, "tool_calls": [{**CALL, "id": "call_1"}]}).ids == ()
     assert keys({**USER, "content": ID}) == {}
 
 
@@ -119,45 +151,6 @@ def test_a_name_of_the_conversation_finds_an_answer_by_itself() -> None:
     assert last(MORE, ANSWER, conversation="talk").place != named.place
     assert last(MORE, long, conversation="talk").place == last(USER, long, conversation="talk").place
     assert last(USER, CALLED, TOLD, long).place == last(MORE, CALLED, {**TOLD, "content": "[cleared]"}, long).place
-
-
-def test_a_turn_is_put_back_once() -> None:
-    """By its surest key; one that could go to two answers goes nowhere."""
-    found = keys(USER, CALLED, TOLD, CALLED, conversation="talk")
-    assert places(found, {key: turn() for own in found.values() for key in (own.prefix, *own.own)}) == {1: ["t1"]}
-    twice = keys(USER, ANSWER, USER, ANSWER, conversation="talk")
-    assert twice[1].place == twice[3].place is not None
-    assert places(twice, {twice[1].place: turn()}) == {}
-    assert places(twice, {twice[3].prefix: turn()}) == {3: ["t1"]}
-
-
-def test_a_call_in_text_and_the_answer_behind_it_have_their_own() -> None:
-    """A program that makes one message of two turns gets what was hidden of both, in their order."""
-    found = keys(USER, {**ANSWER, "content": f'<details type="tool_calls" id="{ID}">seen</details>It says hello.'})
-    (own,) = found.values()
-    assert own.place == last(USER, CALLED, TOLD, ANSWER).place is not None
-    known = {own.calls[0]: turn("t1"), own.place: turn("t2", run_id="run_2")}
-    assert places(found, known) == {0 + 1: ["t1", "t2"]}
-
-
-def test_what_was_done_in_a_run_stands_once() -> None:
-    """Its parts may be kept with a question and with an answer."""
-    found = keys(USER, ANSWER, MORE, ANSWER)
-    whole, part = turn("t1", end=4), turn("t2", start=2, end=4)
-    assert places(found, {found[1].prefix: whole, found[3].prefix: part}) == {1: ["t1"]}
-    assert places(found, {found[1].prefix: turn("t0", end=2), found[3].prefix: part}) == {1: ["t0"], 3: ["t2"]}
-
-
-def test_hidden_messages_stand_around_their_answer() -> None:
-    """What came of a question stands in its place; where the run asks once more, the question stands behind that."""
-    around = HiddenTurn(id="t", run_id="r", start=0, end=2, before=[OURS], behind=[TOLD])
-    role = "assistant" if TOLD["role"] == "tool" else "tool"
-    other = HiddenTurn(id="t", run_id="r", start=0, end=2, before=[OURS], behind=[{**TOLD, "role": role}])
-    for turn in (around, other):
-        (came,) = turn.behind
-        question = [] if came["role"] == "assistant" else [ANSWER]
-        assert put_back([USER, ANSWER, MORE], {1: [turn]}) == [USER, OURS, came, *question, MORE]
-    assert put_back([USER, ANSWER], {}) == [USER, ANSWER]
 
 
 def test_odd_messages_do_no_harm() -> None:

@@ -6,23 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.agent.hidden_turns import HiddenTurns
+from gateway.agent.hidden.turns import NO_NAME, HiddenTurns
 from gateway.agent.progress import Progress
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, Resume
 from gateway.contracts.store import HiddenTurn, Json, StoreError
 from gateway.dialects.usage import Usage
 from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
+from tests.agent.doubles import Clock, samples
 from tests.plugins.stores.records import run as stored
-from tests.plugins.stores.records import step
-
-from .doubles import Clock
 
 CLOCK = Clock(ManualClock())
 ANN = Caller("ann", "acme", frozenset(("context",)))
 ASKED: Json = {"role": "user", "content": "Hi"}
-RUN = Exchange(id="run_1", body={"messages": [ASKED]}, caller=ANN, chain="main")
+RUN = Exchange(id="run_1", body={"messages": [ASKED]}, caller=ANN, chain="main", user="ann")
 DONE: Json = {"role": "assistant", "content": "Done."}
 MAY: Json = {"role": "assistant", "content": "May I?"}
 APPROVE: Json = {"role": "user", "content": "approve ap_1"}
@@ -37,16 +36,15 @@ class Watched(SqliteStore):
     """A store that notes what it was asked for; `broken`: it can do nothing."""
 
     broken = False
-    looked = 0
+    looked = put = 0
 
-    async def put_hidden(
-        self, turn: HiddenTurn, *, key: str, own_keys: Sequence[str], tenant: str, now_s: float
-    ) -> None:
+    async def put_hidden(self, turn: HiddenTurn, *, keys: Sequence[str], tenant: str, now_s: float) -> None:
+        self.put += 1
         if self.broken:
             raise StoreError("the disk is full")
-        await super().put_hidden(turn, key=key, own_keys=own_keys, tenant=tenant, now_s=now_s)
+        await super().put_hidden(turn, keys=keys, tenant=tenant, now_s=now_s)
 
-    async def hidden(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn]:
+    async def hidden(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn | None]:
         self.looked += 1
         if self.broken:
             raise StoreError("the disk is gone")
@@ -56,7 +54,7 @@ class Watched(SqliteStore):
 def turns(store: SqliteStore, run: Exchange, said: str = "", *, tainted: bool = False) -> HiddenTurns:
     """Those of a run that has said this."""
     progress = Progress(Usage(), said=[said], read_tainted=tainted)
-    return HiddenTurns(run, progress, store=store, clock=CLOCK)
+    return HiddenTurns(run, progress, store=store, clock=CLOCK, counters=ContextCounters())
 
 
 async def conversation(store: SqliteStore, *messages: Json, whose: Exchange = RUN) -> list[Json]:
@@ -79,7 +77,7 @@ async def store() -> AsyncIterator[Watched]:
 
 
 async def test_what_was_hidden_stands_in_front_of_its_answer(store: Watched) -> None:
-    """Once for each answer that is known, in whatever conversation goes on from there."""
+    """Once for each answer that is known, in whatever conversation of the user's goes on from there."""
     whole = await conversation(store, ASKED, DONE, AND)
     assert whole == [ASKED, *FIRST, DONE, AND] and store.looked == 1
     system: Json = {"role": "system", "content": "Be terse."}
@@ -114,6 +112,106 @@ async def test_a_conversation_is_its_callers(store: Watched) -> None:
         assert await conversation(store, ASKED, called, whose=replace(named, caller=caller)) == [ASKED, called]
 
 
+@pytest.mark.parametrize(
+    "whose",
+    [
+        replace(RUN, user="bob"),
+        replace(RUN, user=None),
+        replace(RUN, conversation="talk"),
+        replace(RUN, user="bob", conversation="talk"),
+        replace(RUN, user=None, conversation="talk"),
+    ],
+)
+async def test_the_same_words_of_another_person_or_conversation_bring_nothing(store: Watched, whose: Exchange) -> None:
+    """Nor does the id of a call that another person was given."""
+    await turns(store, replace(RUN, id="run_2", conversation="walk")).store(SECOND, (CALL,))
+    called: Json = {"role": "assistant", "content": "", "tool_calls": [CALL]}
+    for messages in ([ASKED, DONE, AND], [ASKED, called, AND]):
+        assert await conversation(store, *messages, whose=whose) == messages
+        assert len(await conversation(store, *messages, whose=replace(RUN, conversation=None))) > len(messages)
+
+
+async def test_a_turn_without_names_is_known_by_ids_alone(store: Watched) -> None:
+    """What it hid is lost if there is none, and counted; nothing is written then."""
+    unnamed = turns(store, replace(RUN, user=None), "Done.")
+    n_put = store.put
+    await unnamed.store(SECOND, ())
+    await unnamed.store((), (CALL,))
+    assert store.put == n_put and samples(unnamed._counters) == {COUNT_UNNAMED: 1.0}
+    assert await conversation(store, ASKED, DONE, whose=replace(RUN, user=None)) == [ASKED, DONE]
+
+
+COUNT_UNNAMED = ("gateway_hidden_turns_total", ("unnamed",))
+
+
+@pytest.mark.parametrize("second", [SECOND, []])
+@pytest.mark.parametrize("name", [None, "talk"])
+async def test_an_answer_that_was_given_twice_is_ambiguous(
+    store: Watched, second: list[Json], name: str | None
+) -> None:
+    """Whether the second turn hid something or not: none of them is put back, and both are told apart by ids."""
+    run = replace(RUN, id="run_2", conversation=name)
+    again = replace(run, id="run_3")
+    other: Json = {**DONE, "content": "Other."}
+    await turns(store, run, "Other.").store(FIRST, ())
+    assert await conversation(store, ASKED, other, whose=run) == [ASKED, *FIRST, other]
+    await turns(store, again, "Other.").store(second, ())
+    await turns(store, again, "Other.").store(second, ())
+    looking = turns(store, replace(run, body={"messages": [ASKED, other]}))
+    assert await looking.conversation() == [ASKED, other]
+    assert samples(looking._counters) == {("gateway_hidden_turns_total", ("ambiguous",)): 1.0}
+
+
+async def test_an_answer_that_no_loop_reads_counts_as_one(store: Watched) -> None:
+    """Its client has all of it, and the same words of another turn are ambiguous."""
+    plain = turns(store, replace(RUN, id="run_2"))
+    plain.marks.told.add("Do")
+    plain.marks.told.add({"choices": [{"delta": {"content": "ne."}}]})
+    await plain.store_plain()
+    assert await conversation(store, ASKED, DONE, AND) == [ASKED, DONE, AND]
+
+
+async def test_a_response_is_known_by_its_id(store: Watched) -> None:
+    """In a request without a name, whatever its items say; the answer to a question has none of its own."""
+    run = replace(RUN, id="run_2", user=None, answer_id="run_2")
+    await turns(store, run, "Well.").store(SECOND, ())
+    named = replace(run, answer_ids=("run_2",))
+    assert await conversation(store, AND, DONE, whose=named) == [AND, *SECOND, DONE]
+    assert await conversation(store, AND, DONE, whose=replace(named, user="bob")) == [AND, DONE]
+    asking = turns(store, replace(run, id="run_3", answer_id="run_3"), "May I?")
+    await asking.park(FIRST)
+    asking._progress.said = ["It is done."]
+    await asking.store([*FIRST, *SECOND], ())
+    told: Json = {"role": "assistant", "content": "It is done."}
+    asked = replace(run, answer_ids=("run_3",))
+    assert await conversation(store, ASKED, MAY, AND, whose=asked) == [ASKED, *FIRST, *SECOND, told, AND]
+
+
+async def test_a_question_is_known_by_its_approval(store: Watched) -> None:
+    """In a request without a name, too."""
+    question: Json = {"role": "assistant", "content": f"May I? `approve ap_{'a2' * 13} word`"}
+    run = replace(RUN, id="run_2", user=None)
+    await turns(store, run, question["content"]).park(FIRST)
+    summary: Json = {"role": "user", "content": "Summary: hi."}
+    assert await conversation(store, summary, question, whose=run) == [summary, *FIRST, question]
+    assert await conversation(store, summary, question, whose=replace(run, user="bob")) == [summary, question]
+
+
+async def test_what_is_put_back_is_explained(store: Watched) -> None:
+    """And what is not, and why."""
+    dry = replace(RUN, dry=True, body={"messages": [ASKED, DONE]})
+    explained = turns(store, dry)
+    await explained.conversation()
+    assert explained.remarks == ("hidden turns: 1 put back",) and samples(explained._counters) == {}
+    unnamed = turns(store, replace(dry, user=None))
+    await unnamed.conversation()
+    assert unnamed.remarks == ("hidden turns: 0 put back", NO_NAME)
+    await turns(store, replace(RUN, id="run_2"), "Done.").store((), ())
+    ambiguous = turns(store, dry)
+    await ambiguous.conversation()
+    assert "1 answers could be of two turns" in ambiguous.remarks[1]
+
+
 async def test_a_conversation_without_answers_asks_nobody(store: Watched) -> None:
     """The first request of each."""
     assert await turns(store, RUN).conversation() is RUN.body["messages"] and store.looked == 0
@@ -130,27 +228,28 @@ async def test_a_store_that_fails_costs_only_what_was_hidden(store: Watched) -> 
 
 
 async def test_what_came_before_a_clients_own_call_is_known_by_its_id(store: Watched) -> None:
-    """Also where the client writes the call and what came before it in other words; twice the same means nobody's."""
-    await turns(store, replace(RUN, id="run_2")).store(SECOND, (CALL,))
+    """Also where the client writes the call and what came before it in other words; twice the same means none's."""
+    unnamed = replace(RUN, id="run_2", user=None)
+    await turns(store, unnamed).store(SECOND, (CALL,))
     function = {"name": "look", "arguments": '{"at": 1.0, "depth": null}'}
     called: Json = {"role": "assistant", "content": "", "tool_calls": [{**CALL, "function": function}]}
     summary: Json = {"role": "user", "content": "Summary: hi."}
-    assert await conversation(store, summary, called) == [summary, *SECOND, called]
-    elsewhere = replace(RUN, id="run_3", body={"messages": [AND]})
+    assert await conversation(store, summary, called, whose=unnamed) == [summary, *SECOND, called]
+    elsewhere = replace(unnamed, id="run_3", body={"messages": [AND]})
     await turns(store, elsewhere).store(FIRST, (CALL,))
-    assert await conversation(store, summary, called) == [summary, called]
+    assert await conversation(store, summary, called, whose=unnamed) == [summary, called]
     called["tool_calls"] = [CALL]
-    assert await conversation(store, AND, called) == [AND, *FIRST, called]
+    assert await conversation(store, AND, called, whose=unnamed) == [AND, called]
 
 
 async def test_what_a_stranger_wrote_taints_whoever_reads_it(store: Watched) -> None:
     """The run that gets it in front of its model, and no other."""
     other: Json = {**DONE, "content": "Other."}
-    await turns(store, RUN, "Other.", tainted=True).store(SECOND, ())
+    await turns(store, replace(RUN, id="run_2"), "Other.", tainted=True).store(SECOND, ())
     for answer, expected in ((other, True), (DONE, False)):
         progress = Progress(Usage())
         run = replace(RUN, body={"messages": [ASKED, answer]})
-        await HiddenTurns(run, progress, store=store, clock=CLOCK).conversation()
+        await HiddenTurns(run, progress, store=store, clock=CLOCK, counters=ContextCounters()).conversation()
         assert progress.tainted is expected
 
 
@@ -229,24 +328,3 @@ async def test_the_keys_of_long_messages_leave_the_event_loop_to_others(
     message.threads = set()
     assert await conversation(store, ASKED, message) == [ASKED, message]
     assert message.threads == {threading.get_ident()} if is_here else threading.get_ident() not in message.threads
-
-
-async def test_calls_that_are_shown_are_marked_by_their_ids(store: Watched) -> None:
-    """Nothing else of their run is stored; of a long answer the first call stands for those that are not looked up."""
-    shown = replace(RUN, id="run_2", shows_calls=True)
-    steps = [replace(step(number), call_id=f"call_{number:02}0123456789abcdef0123") for number in range(20)]
-    hidden = turns(store, shown, tainted=True)
-    await hidden.park(FIRST, steps=steps)
-    await hidden.store(FIRST, [CALL])
-    await hidden.mark_calls([3, 17], steps)
-
-    async def is_tainted(*call_ids: str) -> bool:
-        calls = [{**CALL, "id": call_id} for call_id in call_ids]
-        messages = [{"role": "assistant", "content": None, "tool_calls": calls}, AND]
-        progress = Progress(Usage())
-        asked = replace(RUN, id="run_3", body={"messages": messages})
-        assert await HiddenTurns(asked, progress, store=store, clock=CLOCK).conversation() == messages
-        return progress.read_tainted
-
-    assert [await is_tainted(steps[number].call_id) for number in (0, 3, 4, 17)] == [True, True, False, True]
-    assert await is_tainted(CALL["id"]), "the client's own call of the same answer"

@@ -1,0 +1,108 @@
+"""The marks of taint: they say of answers and conversations that strangers had a part in them, and have no text.
+
+They belong to the caller, and not to its end user: a mark only makes the gateway ask more often. A client that edits,
+shortens or sums up its history still taints the run that reads it. Each answer is marked by its words, and so is each
+text in it that is long enough: what the model said or thought, and the arguments of its calls
+(gateway/agent/telling.py). A named conversation is marked before any of it is sent, and so are the names under which
+later requests refer to the answer (gateway/runs/taints.py).
+
+A client that calls are shown to has them itself, and nothing of its run is hidden. Each of these calls with a result
+that strangers may have written is marked by its id, before the client gets the result.
+"""
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from gateway.agent.hidden.keys import IDS_LIMIT, Keys, Scope, read_text_marks
+from gateway.agent.output.told import Told
+from gateway.agent.progress import Progress
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.journal import StoredStep
+from gateway.contracts.plugin import Clock
+from gateway.contracts.store import HiddenTurn, Json, Store, StoreError
+from gateway.runs.taints import taint_key
+
+log = logging.getLogger("gateway")
+
+
+class TaintMarks:
+    """The marks that one run reads and writes. If the store fails, they are lost and the failure is logged."""
+
+    def __init__(self, run: Exchange, progress: Progress, scope: Scope, *, store: Store, clock: Clock) -> None:
+        self._run = run
+        self._progress = progress
+        self._scope = scope
+        self._store = store
+        self._clock = clock
+        self._is_marked = run.dry
+        self.told = Told()
+
+    async def of_conversation(self, keys: Mapping[int, Keys]) -> list[str]:
+        """Return the keys of all marks that taint a run with this conversation."""
+        named = self._scope.conversation_mark
+        marks = [] if named is None else [named]
+        for own in keys.values():
+            marks += own.marks
+        if self._run.thoughts:
+            marks += await read_text_marks([{"content": text} for text in self._run.thoughts], self._scope)
+        return marks
+
+    def are_in(self, known: Mapping[str, HiddenTurn | None]) -> bool:
+        """Return whether one of these turns, which were found by their keys, is a mark."""
+        marks_id = self._scope.marks_id
+        return any(turn is not None and turn.id in (key, marks_id) for key, turn in known.items())
+
+    async def mark(self) -> None:
+        """Mark a named conversation, and what the answer is known as, once strangers had a part in it.
+
+        The mark is stored before the client receives that part. The texts of which the client has all are marked, too.
+        """
+        if not self._progress.tainted:
+            return
+        await self.mark_told(whole=False)
+        self.told.tainted = True
+        if self._is_marked:
+            return
+        self._is_marked = True
+        named = self._scope.conversation_mark
+        for key in (*([] if named is None else [named]), *map(taint_key, self._run.known_as)):
+            await self._put(key)
+
+    async def mark_told(self, *, whole: bool = True, tool_calls: Sequence[Json] = ()) -> None:
+        """Mark what the client was told after strangers had a part in it, text by text.
+
+        `whole`: its turn is over, so that this is all. `tool_calls` are the client's own.
+        """
+        if not self._progress.tainted or self._run.dry or self._run.call is not None:  # nothing goes on behind a call
+            return
+        messages = self.told.take_all(self._progress.said, tool_calls) if whole else self.told.take_ended()
+        if keys := await read_text_marks(messages, self._scope):
+            await self._put(self._scope.marks_id, *keys)
+
+    async def mark_calls(self, numbers: Collection[int], steps: Sequence[StoredStep]) -> None:
+        """Mark calls that the client is shown, whose results strangers may have written.
+
+        Only the first calls of a long answer are looked up, so the first one is marked for those behind them.
+        """
+        ids = {steps[number].call_id for number in numbers}
+        await self.mark_ids(ids | {steps[0].call_id for number in numbers if number >= IDS_LIMIT})
+
+    async def mark_ids(self, call_ids: Iterable[str]) -> None:
+        """Mark calls by their ids."""
+        for call_id in sorted(call_ids):
+            await self._put(self._scope.call_mark(call_id))
+
+    async def mark_answer(self, keys: Keys, tool_calls: Sequence[Json]) -> None:
+        """Mark the answer of a turn that is over, by its words and text by text, if strangers had a part in it."""
+        if self._progress.tainted:
+            await self._put(keys.words)
+            await self.mark_told(tool_calls=tool_calls)
+
+    async def _put(self, key: str, *further: str) -> None:
+        """Store a mark under its key, which is its id, and under further ones."""
+        run, now_s = self._run, self._clock.time()
+        mark = HiddenTurn(id=key, run_id=run.id, start=0, end=0, tainted=True)
+        try:
+            await self._store.put_hidden(mark, keys=[key, *further], tenant=run.caller.tenant, now_s=now_s)
+        except StoreError as error:
+            log.warning("taint of run %s is not kept: %s", run.id, error)

@@ -1,0 +1,205 @@
+"""Hidden turns, stored and put back: the work of a model behind an answer that its client sends again.
+
+The messages of a run that its client never saw are counted from its beginning. Those of a turn that ended in a question
+go in front of the question. The messages that follow from the question go behind it, or in front of the answer to the
+request that decided.
+
+An answer is recognised by its keys (gateway/agent/hidden/keys.py). Every turn of an end user or a named conversation
+is recorded, with a hidden part or not, so that an answer that could be of two turns is known to be ambiguous. A hidden
+turn is put back once. An ambiguous answer gets nothing, and what is recognised by its meaning never leaves the end user
+and the named conversation.
+"""
+
+import hashlib
+import logging
+from collections.abc import Sequence
+
+from gateway.agent.hidden.keys import Keys, Scope, issued_keys, keys_of, read_keys
+from gateway.agent.hidden.marks import TaintMarks
+from gateway.agent.hidden.places import Places, find_places, put_back
+from gateway.agent.progress import Progress, Question
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.journal import StoredStep
+from gateway.contracts.plugin import Clock, Counters
+from gateway.contracts.store import HiddenTurn, Json, Store, StoreError
+from gateway.runs.call_events import with_results
+
+log = logging.getLogger("gateway")
+
+NO_NAME = (
+    "hidden turns: answers are recognised by ids of the gateway only, as the request names neither an end user "
+    "(X-Context-User) nor a conversation (X-Context-Conversation)"
+)
+
+
+class HiddenTurns:
+    """The hidden turns of one run's conversation. If the store fails, they are lost and the failure is logged.
+
+    `remarks` say what was put back and what was not, for a request that is only explained.
+    """
+
+    def __init__(self, run: Exchange, progress: Progress, *, store: Store, clock: Clock, counters: Counters) -> None:
+        self._run = run
+        self._progress = progress
+        self._store = store
+        self._clock = clock
+        self._counters = counters
+        self._scope = Scope(run)
+        self.marks = TaintMarks(run, progress, self._scope, store=store, clock=clock)
+        self.remarks: tuple[str, ...] = ()
+
+    async def conversation(self) -> list[Json]:
+        """Return the client's messages, with the hidden messages of earlier turns around their answers."""
+        run, progress = self._run, self._progress
+        if run.tainted:
+            progress.read_tainted = True
+        await self.marks.mark()
+        messages: list[Json] = run.body["messages"]
+        keys = await read_keys(messages, self._scope, answer_ids=run.answer_ids)
+        asked = await self.marks.of_conversation(keys)
+        for own in keys.values():
+            asked += (*own.ids, *own.by_meaning) if self._scope.has_meaning else own.ids
+        if not asked:
+            return messages
+        try:
+            known = await self._store.hidden(asked, tenant=run.caller.tenant)
+        except StoreError as error:
+            log.warning("hidden turns are not remembered: %s", error)
+            progress.read_tainted = True  # the answers are there, whoever wrote what led to them
+            return messages
+        places = find_places(keys, known, conversation=run.conversation) if known else Places()
+        self._note(places, is_asked=bool(keys))
+        if self.marks.are_in(known) or any(turn.tainted for turns in places.turns.values() for turn in turns):
+            progress.read_tainted = True
+            await self.marks.mark()
+        return put_back(messages, places.turns) if places.turns else messages
+
+    async def park(self, hidden: Sequence[Json], *, steps: Sequence[StoredStep] = (), replayed_text: str = "") -> None:
+        """Store the run's hidden messages up to the question that ends its turn, however its client goes on.
+
+        `steps` are those of the run. `replayed_text` is the text before the question, for a client that did not wait
+        for the end of its answer.
+        """
+        progress = self._progress
+        if self._run.call is not None:  # no conversation goes on behind it
+            return
+        if self._run.shows_calls:
+            hidden, progress.asked_behind = (), with_results(steps)
+        keys = await self._answered(())
+        if progress.question is None:
+            start = min(progress.start, len(hidden))
+            ids = issued_keys(self._scope, "".join(progress.said), tool_calls=(), answer_id=self._run.answer_id)
+            progress.question = Question(keys.prefix, keys.place, start, len(hidden), replayed_text, ids)
+        progress.kept = len(hidden)
+        await self._store_question(hidden, progress.question, ())
+        await self.marks.mark_answer(keys, ())
+
+    async def store(self, hidden: Sequence[Json], tool_calls: Sequence[Json]) -> None:
+        """Store the hidden messages of a run that is over. `tool_calls` are the client's own."""
+        if self._run.call is not None:  # as above
+            return
+        progress, question, answer_id = self._progress, self._progress.question, self._run.answer_id
+        start = progress.start
+        if self._run.shows_calls:
+            hidden, start = (), 0
+            if progress.tainted:
+                await self.marks.mark_ids({call["id"] for call in tool_calls})
+        elif question is not None:
+            said = "".join(progress.said)
+            await self._store_question(hidden, question, [{"role": "assistant", "content": said}] if said else [])
+            start, answer_id = 0, ""  # a client that repeats the request gets this answer, and never saw the question
+        ids = issued_keys(self._scope, "".join(progress.said), tool_calls=tool_calls, answer_id=answer_id)
+        if not (self._scope.has_meaning or progress.tainted):
+            await self._put("answer", ids, (), hidden, start=start, split=len(hidden))
+            return
+        keys = await self._answered(tool_calls)
+        await self._put("answer", ids, keys.by_meaning, hidden, start=start, split=len(hidden))
+        await self.marks.mark_answer(keys, tool_calls)
+
+    async def store_plain(self) -> None:
+        """Record an answer that no loop has read, so that an equal one is known to be ambiguous."""
+        self._progress.said.append(self.marks.told.said)
+        await self.store((), ())
+
+    def retold(self) -> str:
+        """Return the text to replay to a client of a run whose turn had not ended, or "" if it had."""
+        progress, asked = self._progress, None if self._run.resume is None else self._run.resume.messages
+        question = progress.question
+        if question is None:
+            return "".join(progress.said)
+        progress.said = []
+        if asked is None:
+            progress.said += [question.retold] if question.retold else []
+            return question.retold
+        is_seen = any(keys.prefix == question.prefix for keys in keys_of(asked, self._scope).values())
+        progress.question, progress.start = None, progress.kept if is_seen else 0
+        progress.shown = progress.asked_behind
+        return ""
+
+    async def _store_question(self, hidden: Sequence[Json], question: Question, told: Sequence[Json]) -> None:
+        keys = Keys(tuple(question.ids), question.prefix, question.place, words="")
+        await self._put(
+            question.prefix, keys.ids, keys.by_meaning, hidden, start=question.start, split=question.split, told=told
+        )
+
+    async def _put(
+        self,
+        which: str,
+        ids: Sequence[str],
+        by_meaning: Sequence[str],
+        hidden: Sequence[Json],
+        *,
+        start: int,
+        split: int,
+        told: Sequence[Json] = (),
+    ) -> None:
+        """Store a turn: under its ids if it has a hidden part, and by its meaning in any case.
+
+        `which` names the turn among those of its run.
+        """
+        run = self._run
+        turn = HiddenTurn(
+            id=hashlib.sha256(f"{run.id}:{which}".encode()).hexdigest(),
+            run_id=run.id,
+            start=start,
+            end=len(hidden),
+            before=hidden[start:split],
+            behind=[*hidden[split:], *told],
+            tainted=self._progress.tainted and bool(hidden or told),
+            conversation=run.conversation,
+        )
+        keys = (*(() if turn.is_empty else ids), *(by_meaning if self._scope.has_meaning else ()))
+        if not keys:
+            if turn.before or turn.behind:
+                self._counters.count("hidden_turns", outcome="unnamed")
+            return
+        now_s = self._clock.time()
+        try:
+            await self._store.put_hidden(turn, keys=keys, tenant=run.caller.tenant, now_s=now_s)
+        except StoreError as error:
+            log.warning("hidden turns of run %s are not kept: %s", run.id, error)
+
+    async def _answered(self, tool_calls: Sequence[Json]) -> Keys:
+        """Return the keys of the answer of this turn."""
+        resume = self._run.resume
+        messages = self._run.body["messages"] if resume is None or resume.messages is None else resume.messages
+        answer = {"role": "assistant", "content": "".join(self._progress.said), "tool_calls": tool_calls}
+        return (await read_keys([*messages, answer], self._scope))[len(messages)]
+
+    def _note(self, places: Places, *, is_asked: bool) -> None:
+        """Count what was put back and what was not, or say so of a request that is only explained."""
+        n_turns = sum(map(len, places.turns.values()))
+        if not self._run.dry:
+            counts = {"put_back": n_turns, "ambiguous": places.ambiguous, "foreign": places.foreign}
+            for outcome, count in counts.items():
+                if count:
+                    self._counters.count("hidden_turns", count, outcome=outcome)
+            return
+        remarks = [f"hidden turns: {n_turns} put back"] if is_asked else []
+        if places.ambiguous:
+            remarks.append(f"hidden turns: {places.ambiguous} answers could be of two turns, so nothing is put back")
+        if places.foreign:
+            remarks.append(f"hidden turns: {places.foreign} ids are of another conversation, so nothing is put back")
+        if is_asked and not self._scope.has_meaning:
+            remarks.append(NO_NAME)
+        self.remarks = tuple(remarks)
