@@ -174,3 +174,66 @@ async def test_marks_are_of_one_caller(tmp_path: Path) -> None:
             history = [user(QUESTION), told(TOLD), user(NEXT)]
             await world.chat(history, headers={**named, "X-Gateway-Key": name})
             assert len(born(tmp_path)) == n_born and "mirror" not in str(world.model.asked[-1])
+
+
+# What the client's own tools brought.
+
+ID = "call_0a1b2c3d4e5f6a7b8c9d0e1f"
+LOOKED: Json = {"id": ID, "type": "function", "function": {"name": "look", "arguments": "{}"}}
+RESULT: Json = {"role": "tool", "tool_call_id": ID, "content": "Sunny."}
+CALLED_BY_NAME: Json = {"name": "look", "arguments": "{}"}
+BROUGHT: dict[str, list[Json]] = {
+    "tool": [{"role": "assistant", "content": None, "tool_calls": [LOOKED]}, RESULT],
+    "function": [
+        {"role": "assistant", "content": None, "function_call": CALLED_BY_NAME},
+        {"role": "function", "name": "look", "content": "Sunny."},
+    ],
+    "a result without its call": [RESULT],
+    "a call without its result": [{"role": "assistant", "content": None, "tool_calls": [LOOKED]}],
+    "a call in text": [told(f"Calling tools:\n{[LOOKED]}"), user("Observation: Sunny.")],
+    "a call as Open WebUI shows it": [told('<details type="tool_calls" done="true">Sunny</details>It is.')],
+    "a part that is a result": [
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x", "content": "Sunny."}]}
+    ],
+    "in an earlier turn": [
+        {"role": "assistant", "content": None, "tool_calls": [LOOKED]},
+        RESULT,
+        told("It is sunny."),
+        user("Thanks."),
+        told("You are welcome."),
+    ],
+}
+
+
+@pytest.mark.parametrize("brought", BROUGHT.values(), ids=BROUGHT)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_a_clients_own_tool_brought_taints(tmp_path: Path, brought: list[Json], *, stream: bool) -> None:
+    """In whatever form, with streams and without."""
+    async with talking(LOW, **settings(tmp_path)) as world:
+        messages = [user(QUESTION), *brought, user(NEXT)]
+        answer = await (world.stream if stream else world.chat)(messages)
+        assert "approve ap_" in answer.text
+        assert born(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "brought",
+    [
+        [{"role": "developer", "content": "Be brief."}],
+        [user("Look: ")],
+        [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]}],
+        [{"role": "user", "content": [{"type": "file", "file": {"file_data": "data:text/plain;base64,AAAA"}}]}],
+        [told("It is sunny.")],
+    ],
+)
+async def test_what_a_user_brings_is_the_users_word(tmp_path: Path, brought: list[Json]) -> None:
+    """Files and images, too: as text that a user pastes, they are what the user wants to have read."""
+    async with talking(**settings(tmp_path)) as world:
+        await goes_on(world, tmp_path, [user(QUESTION), *brought, user(NEXT)], tainted=False)
+
+
+async def test_a_shortened_history_of_a_clients_tool_stays_tainted(tmp_path: Path) -> None:
+    """Its answer is known by its words, without the result that it read."""
+    async with talking(says(TOLD), **settings(tmp_path)) as world:
+        await world.chat([user(QUESTION), *BROUGHT["tool"]])
+        await goes_on(world, tmp_path, [user(QUESTION), told(TOLD), user(NEXT)], tainted=True)

@@ -286,3 +286,32 @@ async def test_an_answer_in_json_passes_the_taint_on(tmp_path: Path, *, has_id: 
         item = of_kind(middle, "message")
         assert item["content"][0]["text"] == said
         assert not await ran(client, tmp_path, [item if has_id else bare(item), ASK])
+
+
+async def test_what_the_clients_tools_brought_taints(tmp_path: Path) -> None:
+    """Sent with the call, behind the response or the conversation that has it, and in a shortened history."""
+    call = native(("look", {"q": 1}))
+    async with reading(tmp_path, call, says("ok"), WRITE, WRITE, WRITE, WRITE) as client:
+        conversation = (await client.post({}, CONVERSATIONS)).json["id"]
+        tools, before = CLIENT_TOOLS[:1], {"conversation": conversation}
+        made = (await client.create("Look.", tools=tools, **before)).json
+        called = of_kind(made, "function_call")
+        output = {"type": "function_call_output", "call_id": called["call_id"], "output": "Sunny"}
+        answer = (await client.create([output], tools=tools, **before)).json
+        assert not await ran(client, tmp_path, "Write.", **before)
+        assert not await ran(client, tmp_path, [bare(called), {**output, "call_id": "call_7"}, ASK], store=False)
+        assert not await ran(client, tmp_path, [of_kind(answer, "message"), ASK], store=False)
+        alone = {"type": "function_call_output", "name": "look", "output": [{"type": "input_text", "text": "Sunny"}]}
+        assert not await ran(client, tmp_path, [alone, ASK], store=False)
+
+
+@pytest.mark.parametrize("way", ["chain", "references"])
+async def test_what_the_clients_tools_brought_taints_by_its_id(tmp_path: Path, way: str) -> None:
+    """Behind the response that read it, and behind the items that it refers to."""
+    async with reading(tmp_path, native(("look", {"q": 1})), says("ok"), WRITE) as client:
+        made = (await client.create("Look.", tools=CLIENT_TOOLS[:1])).json
+        call = of_kind(made, "function_call")
+        output = {"type": "function_call_output", "call_id": call["call_id"], "output": "Sunny"}
+        answer = (await client.create([output], previous_response_id=made["id"], tools=CLIENT_TOOLS[:1])).json
+        items, before = GOES_ON[way](answer)
+        assert not await ran(client, tmp_path, [*items, ASK], **before)
