@@ -7,9 +7,8 @@ from gateway.dialects.meaning import content_text, ids_in
 from gateway.text.phrases import TEXT_LIMIT
 
 _NO_TOOLS: Final[frozenset[str]] = frozenset()
-#: Roles of results, fields of calls, and ends of the types of parts that are results.
+#: Roles of results, and ends of the types of parts that are results.
 _RESULTS: Final = ("tool", "function")
-_CALLS: Final = ("tool_calls", "function_call")
 _RESULT_PARTS: Final = ("tool_result", "_output")
 #: How Open WebUI shows a call with its result in the text of an answer.
 _SHOWN_CALL: Final = '<details type="tool_calls"'
@@ -28,23 +27,20 @@ def brings_tool_results(messages: Sequence[Mapping[str, object]]) -> bool:
 
     Some clients write calls as text, and results as messages of the user.
     """
-    return any(map(_brings_result, messages))
-
-
-def _brings_result(message: Mapping[str, object]) -> bool:
-    if message.get("role") in _RESULTS:
-        return True
-    content = message.get("content")
-    if isinstance(content, list):
-        kinds = [part.get("type") for part in content if isinstance(part, dict)]
-        if any(isinstance(kind, str) and kind.endswith(_RESULT_PARTS) for kind in kinds):
+    for message in messages:
+        role, content = message.get("role"), message.get("content")
+        if role in _RESULTS or (isinstance(content, list) and _has_result(content)):
             return True
-    if message.get("role") != "assistant":
-        return False
-    if any(message.get(field) for field in _CALLS):
-        return True
-    text = content_text(content)
-    return _SHOWN_CALL in text or bool(ids_in(text))
+        if role == "assistant":
+            text = content if isinstance(content, str) else content_text(content)
+            if message.get("tool_calls") or message.get("function_call") or _SHOWN_CALL in text or ids_in(text):
+                return True
+    return False
+
+
+def _has_result(parts: object) -> bool:
+    kinds = [part.get("type") for part in _objects(parts)]
+    return any(isinstance(kind, str) and kind.endswith(_RESULT_PARTS) for kind in kinds)
 
 
 def knows_functions_only(body: Mapping[str, object]) -> bool:

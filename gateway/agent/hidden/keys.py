@@ -98,7 +98,7 @@ class Keys:
     prefix: str
     place: str | None
     words: str
-    marks: tuple[str, ...] = ()
+    marks: Sequence[str] = ()
 
     @property
     def by_meaning(self) -> tuple[str, ...]:
@@ -106,36 +106,70 @@ class Keys:
         return (self.prefix,) if self.place is None else (self.prefix, self.place)
 
 
-def keys_of(messages: Sequence[Json], scope: Scope, *, answer_ids: Sequence[str] = ()) -> dict[int, Keys]:
+class KeyReader:
+    """The reading of one conversation, message by message.
+
+    `has_prefixes`: whether answers get the key of the conversation up to them, which nothing needs where answers are
+    recognised by ids alone.
+    """
+
+    __slots__ = ("_asked", "_digest", "_name", "_scope", "has_prefixes")
+
+    def __init__(self, scope: Scope, *, has_prefixes: bool = True) -> None:
+        self._scope = scope
+        self.has_prefixes = has_prefixes
+        self._digest = scope.digest()
+        self._asked = b""
+        self._name: Sequence[str] | None = None if scope.conversation is None else [scope.conversation]
+
+    def copy(self) -> "KeyReader":
+        """Return a reader that goes on from here."""
+        other = KeyReader(self._scope, has_prefixes=self.has_prefixes)
+        other._digest, other._asked, other._name = self._digest.copy(), self._asked, self._name
+        return other
+
+    def read(self, message: Json, *, answer_id: str = "") -> Keys | None:
+        """Read a message. Return the keys of an assistant's, and None for others."""
+        if message.get("role") in _HIDDEN_ROLES:
+            return None
+        meant, scope = meaning_of(message), self._scope
+        if meant.role == b"u":
+            self._asked = meant.text
+        if meant.role != b"a":
+            if self.has_prefixes:
+                self._digest.update(_framed(meant.role, meant.text))
+            return None
+        told = _told(meant)
+        if self.has_prefixes and (meant.calls or meant.text):  # clients drop answers without anything
+            self._digest.update(told)
+        ids, asks = meant.ids[:IDS_LIMIT], meant.asks[:IDS_LIMIT]
+        if self._name is None and ids:
+            self._name = ["", ids[0]]
+        behind = _behind(meant, self._asked)
+        place = None if self._name is None else scope.place(self._name, behind, told)
+        words = scope.words_mark(behind, told)
+        own = tuple(scope.id_keys(calls=ids, asks=asks, answer=answer_id)) if ids or asks or answer_id else ()
+        marks = [words, *scope.text_marks(message)]
+        if ids:
+            marks += map(scope.call_mark, ids)
+        return Keys(own, self._digest.hexdigest() if self.has_prefixes else "", place, words, marks)
+
+
+def keys_of(
+    messages: Sequence[Json], scope: Scope, *, answer_ids: Sequence[str] = (), reader: KeyReader | None = None
+) -> dict[int, Keys]:
     """Return the keys of each assistant message, by its index.
 
     `answer_ids` are the ids of the responses that the assistant messages are of, "" for an unknown one. They count if
-    there is one for each.
+    there is one for each. `reader` has read what is in front of the messages.
     """
-    answers = iter(answer_ids if len(answer_ids) == _count_answers(messages) else ())
-    digest = scope.digest()
-    asked, name = b"", None if scope.conversation is None else [scope.conversation]
+    reader = KeyReader(scope) if reader is None else reader
+    answers = iter(answer_ids if answer_ids and len(answer_ids) == _count_answers(messages) else ())
     found = {}
     for index, message in enumerate(messages):
-        if message.get("role") in _HIDDEN_ROLES:
-            continue
-        meant = meaning_of(message)
-        if meant.role == b"u":
-            asked = meant.text
-        if meant.role != b"a":
-            digest.update(_framed(meant.role, meant.text))
-            continue
-        if meant.calls or meant.text:  # clients drop answers without anything
-            digest.update(_told(meant))
-        ids = meant.ids[:IDS_LIMIT]
-        if name is None and ids:
-            name = ["", ids[0]]
-        behind, told = _behind(meant, asked), _told(meant)
-        place = None if name is None else scope.place(name, behind, told)
-        words = scope.words_mark(behind, told)
-        own = scope.id_keys(calls=ids, asks=meant.asks[:IDS_LIMIT], answer=next(answers, ""))
-        marks = (words, *scope.text_marks(message), *map(scope.call_mark, ids))
-        found[index] = Keys(tuple(own), digest.hexdigest(), place, words, marks)
+        answer_id = next(answers, "") if message.get("role") == "assistant" else ""
+        if (keys := reader.read(message, answer_id=answer_id)) is not None:
+            found[index] = keys
     return found
 
 
@@ -148,17 +182,16 @@ def issued_keys(scope: Scope, text: str, *, tool_calls: Sequence[Json], answer_i
     return tuple(scope.id_keys(calls=calls[:IDS_LIMIT], asks=approvals_in(text)[:IDS_LIMIT], answer=answer_id))
 
 
-async def read_keys(messages: Sequence[Json], scope: Scope, *, answer_ids: Sequence[str] = ()) -> dict[int, Keys]:
+async def read_keys(
+    messages: Sequence[Json], scope: Scope, *, reader: KeyReader, answer_ids: Sequence[str] = ()
+) -> dict[int, Keys]:
     """Return the keys of each assistant message, as `keys_of` does.
 
     A thread makes the keys of many or long messages: a megabyte takes 5 ms.
     """
-    answered = _to_last_answer(messages)
-    if not answered:
-        return {}
-    if _is_long(answered):
-        return await asyncio.to_thread(keys_of, answered, scope, answer_ids=answer_ids)
-    return keys_of(answered, scope, answer_ids=answer_ids)
+    if _is_long(messages):
+        return await asyncio.to_thread(keys_of, messages, scope, answer_ids=answer_ids, reader=reader)
+    return keys_of(messages, scope, answer_ids=answer_ids, reader=reader)
 
 
 async def read_text_marks(messages: Sequence[Json], scope: Scope) -> list[str]:
@@ -176,7 +209,7 @@ def _count_answers(messages: Sequence[Json]) -> int:
     return sum(message.get("role") == "assistant" for message in messages)
 
 
-def _to_last_answer(messages: Sequence[Json]) -> Sequence[Json]:
+def to_last_answer(messages: Sequence[Json]) -> Sequence[Json]:
     """Return the messages without those behind the last answer, which no key depends on."""
     end = len(messages)
     while end and messages[end - 1].get("role") != "assistant":

@@ -14,7 +14,7 @@ import hashlib
 import logging
 from collections.abc import Sequence
 
-from gateway.agent.hidden.keys import Keys, Scope, issued_keys, keys_of, read_keys
+from gateway.agent.hidden.keys import KeyReader, Keys, Scope, issued_keys, keys_of, read_keys, to_last_answer
 from gateway.agent.hidden.marks import TaintMarks
 from gateway.agent.hidden.places import Places, find_places, put_back
 from gateway.agent.progress import Progress, Question
@@ -47,6 +47,8 @@ class HiddenTurns:
         self._scope = Scope(run)
         self.marks = TaintMarks(run, progress, self._scope, store=store, clock=clock)
         self.remarks: tuple[str, ...] = ()
+        self._reader: KeyReader | None = None  # it has read so many messages of the request
+        self._n_read = 0
 
     async def conversation(self) -> list[Json]:
         """Return the client's messages, with the hidden messages of earlier turns around their answers."""
@@ -55,7 +57,7 @@ class HiddenTurns:
             progress.read_tainted = True
         await self.marks.mark()
         messages: list[Json] = run.body["messages"]
-        keys = await read_keys(messages, self._scope, answer_ids=run.answer_ids)
+        keys = await self._read(messages)
         asked = await self.marks.of_conversation(keys)
         for own in keys.values():
             asked += (*own.ids, *own.by_meaning) if self._scope.has_meaning else own.ids
@@ -85,7 +87,7 @@ class HiddenTurns:
             return
         if self._run.shows_calls:
             hidden, progress.asked_behind = (), with_results(steps)
-        keys = await self._answered(())
+        keys = await self._answered((), has_prefix=True)
         if progress.question is None:
             start = min(progress.start, len(hidden))
             ids = issued_keys(self._scope, "".join(progress.said), tool_calls=(), answer_id=self._run.answer_id)
@@ -179,12 +181,27 @@ class HiddenTurns:
         except StoreError as error:
             log.warning("hidden turns of run %s are not kept: %s", run.id, error)
 
-    async def _answered(self, tool_calls: Sequence[Json]) -> Keys:
+    async def _read(self, messages: Sequence[Json]) -> dict[int, Keys]:
+        """Return the keys of the answers of a conversation, and keep the reader behind the last one."""
+        answered = to_last_answer(messages)
+        if not answered:
+            return {}
+        self._reader = reader = KeyReader(self._scope, has_prefixes=self._scope.has_meaning)
+        self._n_read = len(answered)
+        return await read_keys(answered, self._scope, reader=reader, answer_ids=self._run.answer_ids)
+
+    async def _answered(self, tool_calls: Sequence[Json], *, has_prefix: bool = False) -> Keys:
         """Return the keys of the answer of this turn."""
         resume = self._run.resume
-        messages = self._run.body["messages"] if resume is None or resume.messages is None else resume.messages
+        messages, reader = self._run.body["messages"], self._reader
+        if resume is not None and resume.messages is not None:
+            messages, reader = resume.messages, None
+        if reader is None or (has_prefix and not reader.has_prefixes):
+            rest, reader = messages, KeyReader(self._scope)
+        else:
+            rest, reader = messages[self._n_read :], reader.copy()
         answer = {"role": "assistant", "content": "".join(self._progress.said), "tool_calls": tool_calls}
-        return (await read_keys([*messages, answer], self._scope))[len(messages)]
+        return (await read_keys([*rest, answer], self._scope, reader=reader))[len(rest)]
 
     def _note(self, places: Places, *, is_asked: bool) -> None:
         """Count what was put back and what was not, or say so of a request that is only explained."""
