@@ -2,7 +2,13 @@
 
 import pytest
 
-from gateway.dialects.chat_request import client_tools, knows_functions_only, wants_text, whole_text
+from gateway.dialects.chat_request import (
+    brings_tool_results,
+    client_tools,
+    knows_functions_only,
+    wants_text,
+    whole_text,
+)
 
 
 def test_the_tools_of_a_client_are_known_by_name() -> None:
@@ -60,3 +66,24 @@ def test_a_client_of_functions() -> None:
     assert not knows_functions_only({"functions": [function], "tools": [{"type": "function", "function": function}]})
     others: list[dict[str, object]] = [{}, {"functions": []}, {"functions": "a"}, {"tools": []}]
     assert not any(map(knows_functions_only, others))
+
+
+@pytest.mark.parametrize(
+    ("message", "brings"),
+    [
+        ({"role": "tool", "content": "x"}, True),
+        ({"role": "function", "content": "x"}, True),
+        ({"role": "assistant", "content": None, "tool_calls": [{}]}, True),
+        ({"role": "assistant", "function_call": {}}, False),
+        ({"role": "assistant", "function_call": {"name": "x"}}, True),
+        ({"role": "assistant", "content": [{"type": "text", "text": "call_0a1b2c3d4e5f6a7b8c9d0e1f"}]}, True),
+        ({"role": "user", "content": "call_0a1b2c3d4e5f6a7b8c9d0e1f"}, False),
+        ({"role": "user", "content": [{"type": "function_call_output", "output": "x"}]}, True),
+        ({"role": "user", "content": [{"type": "image_url"}, "x", {"type": 5}]}, False),
+        ({"role": "assistant", "content": [{"type": "output_text", "text": "x"}]}, False),
+        ({"role": "assistant", "content": 5}, False),
+    ],
+)
+def test_results_of_a_clients_tools_are_seen(message: dict[str, object], *, brings: bool) -> None:
+    """And calls, whose results may stand anywhere."""
+    assert brings_tool_results([{"role": "user", "content": "Hi"}, message]) is brings

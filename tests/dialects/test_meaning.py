@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects.meaning import arguments_meant, is_random, meaning_of
+from gateway.dialects.meaning import approvals_in, arguments_meant, ids_in, is_random, meaning_of
 
 VALUES = st.recursive(
     st.none()
@@ -104,3 +104,16 @@ def test_thoughts_are_taken_out_in_linear_time() -> None:
     assert meaning_of({"role": "assistant", "content": text}).text == text.encode()
     ended = meaning_of({"role": "assistant", "content": "<think>a</think>b" * 50_000})
     assert ended.text == b"b" * 50_000
+
+
+ID, ASK = "call_0a1b2c3d4e5f6a7b8c9d0e1f", "ap_" + "a2" * 13
+
+
+def test_a_text_has_ids_of_calls_and_approvals() -> None:
+    """Each approval once; an id of another form, or within another word, is none."""
+    text = f"{ID} call_1 `approve {ASK} word` {ASK} m{ASK} {ASK}2 ap_1"
+    assert (ids_in(text), approvals_in(text)) == ([ID], (ASK,))
+    meant = meaning_of({"role": "assistant", "content": text})
+    assert (meant.ids, meant.asks) == ((ID,), (ASK,))
+    said = meaning_of({"role": "user", "content": text})
+    assert (said.ids, said.asks) == ((), ())

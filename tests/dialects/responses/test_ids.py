@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.dialects.responses.ids import input_id, output_id, response_id_of, response_of, run_id_of
+from gateway.dialects.responses.ids import input_id, output_id, request_of_item, response_id_of, response_of, run_id_of
 
 RUN, RESPONSE = "run_" + "0a" * 12, "resp_" + "0a" * 12
 
@@ -41,3 +41,11 @@ def test_foreign_ids_lead_nowhere(foreign: str) -> None:
 def test_no_other_text_is_the_id_of_a_response(foreign: str) -> None:
     """Not even with a line end."""
     assert run_id_of(foreign) is None
+
+
+def test_only_items_of_an_answer_lead_to_its_request() -> None:
+    """An item of the input has the id of the same request, and was not answered."""
+    response_id = response_id_of("run_" + "0a" * 12)
+    assert request_of_item({"id": output_id("msg", response_id, 2)}) == "run_" + "0a" * 12
+    for item in ({"id": input_id("msg", response_id, 2)}, {"id": "msg_1"}, {"id": None}, {"id": 5}, {}):
+        assert request_of_item(item) == ""
