@@ -171,6 +171,8 @@ class HiddenTurns:
             conversation=run.conversation,
         )
         keys = (*(() if turn.is_empty else ids), *(by_meaning if self._scope.has_meaning else ()))
+        if run.dry:
+            return
         if not keys:
             if turn.before or turn.behind:
                 self._counters.count("hidden_turns", outcome="unnamed")

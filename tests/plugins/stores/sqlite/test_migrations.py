@@ -120,3 +120,21 @@ def test_a_key_of_several_runs_is_the_newest_ones() -> None:
     holding = connection.execute("SELECT id FROM runs WHERE holds_key = 1 ORDER BY id").fetchall()
     assert [run_id for (run_id,) in holding] == ["r2", "r4", "r5"]
     connection.close()
+
+
+def test_hidden_turns_of_before_are_forgotten_and_marks_are_not() -> None:
+    """Their keys do not say which end user they are of. A mark has no messages."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    at = next(i for i, steps in enumerate(MIGRATIONS) if HIDDEN_OF_USERS in steps)
+    carry_out(MIGRATIONS[:at], connection)
+    for turn, before, behind in (("mark", "[]", "[]"), ("one", "[{}]", "[]"), ("two", "[]", "[{}]")):
+        connection.execute("INSERT INTO hidden VALUES ('t', ?, 'r', 0, 0, ?, ?, 1, 1.0)", (turn, before, behind))
+        connection.execute("INSERT INTO hidden_keys VALUES ('t', ?, ?, 1.0)", (f"of {turn}", turn))
+    connection.execute("INSERT INTO hidden_keys VALUES ('t', 'of both', NULL, 1.0)")
+    carry_out(MIGRATIONS[at:], connection)
+    assert connection.execute("SELECT id, conversation FROM hidden").fetchall() == [("mark", None)]
+    assert connection.execute("SELECT key FROM hidden_keys").fetchall() == [("of mark",)]
+    connection.close()
+
+
+HIDDEN_OF_USERS = "ALTER TABLE hidden ADD COLUMN conversation TEXT"
