@@ -151,7 +151,7 @@ class GatewayError(Exception):
 
     def copy(self) -> "GatewayError":
         """Return the same error as a new object that has not been raised yet."""
-        error = GatewayError(self.code, self.message, param=self.param, retry_after_s=self.retry_after_s)
+        error = type(self)(self.code, self.message, param=self.param, retry_after_s=self.retry_after_s)
         error.facts, error.settled, error.fields = self.facts, self.settled, self.fields
         return error
 

@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from gateway.agent.budget import TimeBudget
 from gateway.contracts.plugin import Clock, Counters
-from gateway.contracts.store import StoreError, UnwrittenError
-from gateway.errors import GatewayError
+from gateway.contracts.store import StoreError, UntoldError, UnwrittenError
 from gateway.runs.recorder import RunRecorder
 
 log = logging.getLogger("gateway")
@@ -24,13 +23,10 @@ WAIT_S = 30.0
 _OWED = frozenset(("requested", "started", "unknown"))
 
 
-def left(run_id: str) -> GatewayError:
-    """Return the answer to a request whose run is left in the store.
-
-    Its status is 422, since 507 would refuse a decision in it.
-    """
+def left(run_id: str) -> UntoldError:
+    """Return the answer to a request whose run is left in the store."""
     text = f"The gateway's store failed. The run {run_id} waits for it and goes on by itself: look at it with its id."
-    return GatewayError("store_full", text).after_effects()
+    return UntoldError("store_full", text)
 
 
 class Patience:

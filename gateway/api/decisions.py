@@ -97,6 +97,15 @@ async def go_on(resume: Resume, *decided: Approval | StoredRun) -> None:
 
 
 @contextmanager
+def still_answered(what: str) -> Iterator[None]:
+    """Log a StoreError behind `what`, which was stored just now: an error would say that it was not."""
+    try:
+        yield
+    except StoreError as error:
+        log.error("the store failed behind %s, which stands: %s", what, error)
+
+
+@contextmanager
 def written(what: str) -> Iterator[None]:
     """Convert a StoreError while a decision is stored. Raises GatewayError (store_full, store_uncertain)."""
     try:

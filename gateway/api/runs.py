@@ -10,7 +10,7 @@ import orjson
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.decisions import ApiContext, carried_out, go_on, written
+from gateway.api.decisions import ApiContext, carried_out, go_on, still_answered, written
 from gateway.api.request import (
     VIEWING,
     Body,
@@ -143,7 +143,10 @@ class RunPages:
             step=body.step, outcome=body.outcome, via=via_of(request), result=body.result, trusted=body.trusted
         )
         run = await carried_out(self._settled(request.match_info["id"], settlement, caller))
-        return json_answer(run_view(run, pending=await self._pending(run)))
+        pending = 0
+        with still_answered("a settlement"):
+            pending = await self._pending(run)
+        return json_answer(run_view(run, pending=pending))
 
     async def _settled(self, run_id: str, settlement: settle.Settlement, caller: Caller) -> StoredRun:
         with written("what a person says about a call"):
@@ -175,8 +178,9 @@ class RunPages:
             )
         await go_on(self._api.resume, run)
         self._api.feed.nudge()
-        after = await self._api.store.run(run_id, tenant=caller.tenant) or run
-        return json_answer(run_view(after, pending=0))
+        with still_answered("that a run is to go on"):
+            run = await self._api.store.run(run_id, tenant=caller.tenant) or run
+        return json_answer(run_view(run, pending=0))
 
     async def _summary(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)

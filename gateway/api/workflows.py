@@ -1,5 +1,6 @@
 """The pages of workflows: their list, their parameters, and the start of a run."""
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -13,11 +14,13 @@ from gateway.api.views import json_answer, list_answer, page_answer, whole_run_v
 from gateway.approvals.approvals import OF_RUN
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import ENDED, Journal
-from gateway.contracts.store import Json
+from gateway.contracts.store import Json, StoreError, untold
 from gateway.errors import GatewayError
 from gateway.runs.settle import not_found
 from gateway.workflows.definition import Step, Workflow
 from gateway.workflows.invocation import parameters_of, workflow_usage
+
+log = logging.getLogger("gateway")
 
 WORKFLOWS, CATEGORIES, RUNS = "/workflows", "/workflows/categories", "/context/runs"
 ID_LIMIT_CHARS = 256
@@ -129,10 +132,14 @@ class WorkflowPages:
         begun = await self.begin(wanted, request)
         if not wanted.detached:
             await begun.over()
-        return await self._answer(begun.run_id, wanted)
+        try:
+            return await self._answer(begun.run_id, wanted)
+        except StoreError as error:
+            log.error("the store failed behind run %s: %s", begun.run_id, error)
+            raise untold(begun.run_id) from None
 
     async def _answer(self, run_id: str, wanted: Wanted) -> web.Response:
-        """Return 200 for a run that has ended, else 202. Raises GatewayError for a failed run."""
+        """Return 200 for a run that has ended, else 202. Raises GatewayError for a failed run, StoreError."""
         store, tenant = self.store, wanted.caller.tenant
         run = await store.run(run_id, tenant=tenant)
         if run is None:

@@ -25,7 +25,7 @@ from gateway.context.use import Use
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Chunk, Exchange, Handler, Reply
 from gateway.contracts.journal import StoredRun
-from gateway.contracts.store import Json
+from gateway.contracts.store import Json, UntoldError
 from gateway.dialects.dialect import Answer, Stream, Wishes
 from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
@@ -246,7 +246,8 @@ class ContextLane:
     ) -> web.StreamResponse:
         """Send the answer of a run, new or joined, from its first byte. `answer` writes it as the client reads it.
 
-        `keep` is awaited once the answer is written, before its end is sent, and before an error ends a stream.
+        `keep` is awaited once the answer is written, before its end is sent, and before an error ends a stream. If it
+        fails, the client gets an error in place of the end.
         """
         exchange, request_id = run.exchange, run.request_id
         headers = {"X-Context-Run-Id": exchange.id, "X-Context-Chain": exchange.chain, "x-request-id": request_id}
@@ -277,7 +278,8 @@ class ContextLane:
                 headers["Content-Type"] = "application/json"
                 response = web.Response(body=answer.whole(chunks), headers=headers)
                 if keep is not None:
-                    await keep()
+                    with run.telling():
+                        await keep()
             whole = True
             if (usage := answer.usage) is not None:
                 note(request, **{name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")})
@@ -301,6 +303,7 @@ class _Stream:
         self._writer = writer
         self._keep = keep
         self._response: web.StreamResponse  # from `run` on
+        self._run = run
         self._request_id = run.request_id
         self._transcript = run.transcript
         self._keepalive_s = keepalive_s
@@ -326,7 +329,11 @@ class _Stream:
             await self._relay()
             last = self._writer.finish()
             if self._keep is not None:
-                await self._keep()
+                with self._run.telling():
+                    await self._keep()
+        except UntoldError as error:  # how it ends, or has ended, is on record
+            note(self._request, error_code=error.code)
+            last = self._writer.error(error, request_id=self._request_id)
         except GatewayError as error:
             note(self._request, error_code=error.code)
             last = self._writer.error(error, request_id=self._request_id)

@@ -17,7 +17,7 @@ from gateway.context.shown_calls import is_of_what_was_shown, shown_last
 from gateway.contracts.exchange import Chunk, Exchange, Handler, Resume
 from gateway.contracts.journal import Approval, Journal, StoredRun
 from gateway.contracts.plugin import Clock
-from gateway.contracts.store import Json, StoreError
+from gateway.contracts.store import Json, StoreError, UntoldError, untold
 from gateway.errors import GatewayError
 from gateway.records import replace
 from gateway.runs.asking import RequestKey
@@ -215,6 +215,8 @@ class Resumption:
             return None
         try:
             return await self.repeat(run, repeated)
+        except UntoldError:
+            raise
         except GatewayError:  # that is what came of it
             self._runs.waiting.forget(fingerprint)
             raise
@@ -224,7 +226,7 @@ class Resumption:
 
         The same request then begins a new run.
         """
-        if run.asks is None and self._runs.waiting.find(request_key.fingerprint) == run.exchange.id:
+        if run.asks is None and not run.untold and self._runs.waiting.find(request_key.fingerprint) == run.exchange.id:
             self._runs.waiting.forget(request_key.fingerprint)
 
     async def brought(self, repeated: RepeatedRequest) -> Brought | None:
@@ -258,7 +260,14 @@ class Resumption:
         return approval_text.meanwhile_text(text, language=language_of(own))
 
     async def repeat(self, run: StoredRun, repeated: RepeatedRequest) -> LiveRun:
-        """Answer a request whose run is in the store. Raises GatewayError, StoreError."""
+        """Answer a request whose run is in the store. Raises GatewayError."""
+        try:
+            return await self._repeated(run, repeated)
+        except StoreError as error:
+            log.error("the store failed behind run %s: %s", run.id, error)
+            raise untold(run.id) from None
+
+    async def _repeated(self, run: StoredRun, repeated: RepeatedRequest) -> LiveRun:
         claimed = await self._keeper.claim(run.id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
             return await self._go_on_here(claimed, repeated, messages=None, decided=())

@@ -29,7 +29,7 @@ from gateway.contracts.canonical import canonical
 from gateway.contracts.exchange import CallProgress, Exchange
 from gateway.contracts.journal import ENDED, Approval, Journal, RunState, StoredRun, StoredStep
 from gateway.contracts.plugin import Clock
-from gateway.contracts.store import Json, StoreError, unwritten
+from gateway.contracts.store import Json, StoreError, untold, unwritten
 from gateway.contracts.tool_runs import AWAITED_S
 from gateway.contracts.tools import ToolResult
 from gateway.errors import GatewayError
@@ -154,7 +154,7 @@ class ToolCalls:
                 return await self._followed(run, wait_s, shown)
         except StoreError as error:
             log.error("the store failed: %s", error)
-            raise unwritten(error, f"The gateway's store failed; look at the run {run.id} once it works.") from None
+            raise untold(run.id) from None
         finally:
             run.tell = run.step = None
 

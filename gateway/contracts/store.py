@@ -344,6 +344,19 @@ class UnwrittenError(GatewayError):
     """The answer to a request whose write failed."""
 
 
+class UntoldError(GatewayError):
+    """The answer to a request behind whose run the store failed. What the run did stays done, and is on record.
+
+    Its status is 422: clients send a 507 again, and it would refuse a decision in the request.
+    """
+
+    def __init__(
+        self, code: str, message: str, *, param: str | None = None, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(code, message, param=param, retry_after_s=retry_after_s)
+        self.facts, self.settled = self.after_effects().facts, True
+
+
 def unwritten(error: StoreError, text: str) -> UnwrittenError:
     """Return the answer to a request whose write failed; `text` is its message where surely nothing has changed."""
     if isinstance(error, UncertainError):
@@ -353,3 +366,12 @@ def unwritten(error: StoreError, text: str) -> UnwrittenError:
             "but may be after a restart. Look at it again once the store works; the gateway's log says what is wrong.",
         )
     return UnwrittenError("store_full", text)
+
+
+def untold(run_id: str) -> UntoldError:
+    """Return the answer to a request whose run may have acted, or may do so yet, though the store failed behind it."""
+    text = (
+        f"The gateway's store failed behind the run {run_id}, which may have run tools, or may do so yet. Do not send "
+        "the request again: look at the run with its id once the store works."
+    )
+    return UntoldError("store_full", text)

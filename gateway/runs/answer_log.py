@@ -26,7 +26,7 @@ from gateway.clock import until_set
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.journal import ConflictError, StoredRun
 from gateway.contracts.plugin import Clock
-from gateway.contracts.store import Json, Store, StoreError
+from gateway.contracts.store import Json, Store, StoreError, UnwrittenError
 from gateway.dialects import chat_chunks
 from gateway.errors import CODES, GatewayError
 from gateway.runs.live_run import LiveRun
@@ -67,13 +67,22 @@ class AnswerLogs:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._news: dict[str, _News] = {}
 
-    def record(self, answer: Recorded, run: LiveRun, *, over: Callable[[], Awaitable[None]]) -> None:
+    def record(
+        self,
+        answer: Recorded,
+        run: LiveRun,
+        *,
+        over: Callable[[], Awaitable[None]],
+        first: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         """Record the answer of a run until it ends. `over` is awaited once its end is in the store.
+
+        `first` stores what the log belongs to, and is awaited before the first entry until the store takes it.
 
         If this worker still records what an earlier run told of it, the entries of this one come behind those.
         """
         before = self._tasks.get(answer.response_id)
-        recording = self._record if before is None else partial(self._record_behind, before)
+        recording = partial(self._record, first=first) if before is None else partial(self._record_behind, before)
         task = asyncio.get_running_loop().create_task(recording(answer, run, over))
         self._tasks[answer.response_id] = task
         task.add_done_callback(partial(self._recorded, answer.response_id))
@@ -148,8 +157,14 @@ class AnswerLogs:
         if not has_end(there):
             await self._record(replace(answer, start=len(there)), run, over)
 
-    async def _record(self, answer: Recorded, run: LiveRun, over: Callable[[], Awaitable[None]]) -> None:
-        writer = _Writer(self, answer, run)
+    async def _record(
+        self,
+        answer: Recorded,
+        run: LiveRun,
+        over: Callable[[], Awaitable[None]],
+        first: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        writer = _Writer(self, answer, run, first)
         failure: GatewayError | None = None
         try:
             try:
@@ -182,10 +197,13 @@ class _Writer:
     A question that ends a turn is appended with the end: whoever decides on it at once moves the fence of the run on.
     """
 
-    def __init__(self, logs: AnswerLogs, answer: Recorded, run: LiveRun) -> None:
+    def __init__(
+        self, logs: AnswerLogs, answer: Recorded, run: LiveRun, first: Callable[[], Awaitable[None]] | None
+    ) -> None:
         self._logs = logs
         self._answer = answer
         self._run = run
+        self._first = first
         self._owed: list[Chunk] = []
         self._count = answer.start
 
@@ -208,8 +226,11 @@ class _Writer:
         at = replace(self._answer, start=self._count)
         while True:
             try:
+                if self._first is not None:
+                    await self._first()
+                    self._first = None
                 await self._logs.append(at, chunks)
-            except StoreError as error:
+            except (StoreError, UnwrittenError) as error:
                 log.error("the store failed: %s; the answer %s waits for it", error, at.response_id)
                 await asyncio.sleep(STORE_PAUSE_S)
             else:

@@ -93,7 +93,7 @@ class LiveRuns:
         return run
 
     def join(self, run: LiveRun) -> None:
-        run.clients, run.cut = run.clients + 1, False
+        run.clients, run.cut, run.untold = run.clients + 1, False, False
         self._attend(run)
         run.joined()
 
@@ -102,6 +102,7 @@ class LiveRuns:
         run.clients -= 1
         if run.clients:
             return
+        whole = whole and not run.untold
         run.cut = not whole
         if run.asks is not None:
             self.waiting.note(run.request_key.fingerprint, run.asks)

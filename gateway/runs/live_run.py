@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
 from gateway.contracts.exchange import AnsweredBy, CacheResult, Chunk, Exchange, Handler, Intent, Pause, Reply
-from gateway.contracts.store import Json
+from gateway.contracts.store import Json, StoreError, UnwrittenError, untold
 from gateway.errors import ExitError, GatewayError, contained
 from gateway.runs.asking import RequestKey, begins_with_record
 from gateway.runs.lease import interrupted, lost
@@ -67,6 +68,7 @@ class LiveRun:
         self.over_limit: str | None = None  # a soft limit that it exceeds, for the answer's header
         self.clients = 0
         self.cut = False  # its last client left before the answer was whole
+        self.untold = False  # its client got an error in place of the answer, which the store did not take
         self.kept_bytes = 0  # while it has no client
         self.alone_since_s = 0.0  # monotonic; of one that failed, since it told so first
         self._begun, self._on_record, self._attended = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -84,6 +86,26 @@ class LiveRun:
     @property
     def error(self) -> BaseException | None:
         return self.transcript.error
+
+    @property
+    def may_act(self) -> bool:
+        """Return whether the run may have run tools, or may do so yet: it is on record."""
+        return self.recorded or self.exchange.resume is not None or self.exchange.id != self.request_id
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Convert a failure of the store behind the run to what its client may believe. Raises UntoldError.
+
+        One behind a run that cannot have acted is raised as it is.
+        """
+        try:
+            yield
+        except (StoreError, UnwrittenError) as error:
+            if not self.may_act:
+                raise
+            log.error("the store failed behind run %s: %s", self.exchange.id, error)
+            self.untold = True
+            raise untold(self.exchange.id) from None
 
     def start(self, handler: Handler, *, over: Callable[["LiveRun"], None]) -> None:
         """Start the run; `over` is called once the run has ended."""
@@ -153,7 +175,7 @@ class LiveRun:
         except asyncio.CancelledError:
             error = self._interrupt()
         except Exception as failure:
-            error = failure
+            error = untold(self.exchange.id) if isinstance(failure, StoreError) and self.may_act else failure
         except BaseException as failure:  # whoever waits for the answer must not pass it on
             error = ExitError(f"the run {self.exchange.id} raised {type(failure).__name__}")
             log.exception("a run failed with what is no Exception, request id %s", self.exchange.id)

@@ -4,6 +4,7 @@
 2. The settlement is stored with the name of its author. Only then does the run go on.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -26,10 +27,12 @@ from gateway.contracts.journal import (
     Via,
 )
 from gateway.contracts.plugin import Clock
-from gateway.contracts.store import Json
+from gateway.contracts.store import Json, StoreError
 from gateway.errors import GatewayError
 from gateway.runs.run_span import send_cancelled
 from gateway.tracing.tracer import Tracer
+
+log = logging.getLogger("gateway")
 
 Outcome = Literal["done", "retry", "failed"]
 DONE = "A person says that this call was done."
@@ -108,9 +111,15 @@ async def cancel(
     )
     event = _event(run, "run.finished", {"state": "cancelled"}, now_s=now_s)
     cancelled = await store.cancel(run.id, tenant=run.tenant, now_s=now_s, events=[event], audit=[line], waiter=waiter)
-    if cancelled:
-        await send_cancelled(run, tracer, store=store, by=caller.name, via=via, now_s=now_s)
-    after = await store.run(run.id, tenant=run.tenant)
+    after: StoredRun | None = replace(run, state="cancelled", updated_s=now_s, owner=None, lease_s=0.0)
+    try:
+        if cancelled:
+            await send_cancelled(run, tracer, store=store, by=caller.name, via=via, now_s=now_s)
+        after = await store.run(run.id, tenant=run.tenant)
+    except StoreError as error:
+        if not cancelled:
+            raise
+        log.error("the store failed behind the end of run %s, which is cancelled: %s", run.id, error)
     if after is None:
         raise not_found()
     is_spared = waiter is not None and after.state not in ENDED

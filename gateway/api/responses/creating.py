@@ -1,5 +1,6 @@
 """The beginning of a response: its request with what it goes on from, its run, and what is kept of it."""
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from gateway.api.responses.sealing import Sealing
 from gateway.context.lane import Keep
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.responses import StoredResponse
-from gateway.contracts.store import Json
+from gateway.contracts.store import Json, UnwrittenError
 from gateway.dialects.responses.answer import ResponseAnswer
 from gateway.dialects.responses.conversation import ResponseAsked, asked_of
 from gateway.dialects.responses.facts import ResponseFacts
@@ -33,6 +34,8 @@ from gateway.runs.narrowing import narrowing_of, narrowings
 from gateway.runs.run_id import new_run_id
 from gateway.runs.taints import Taints
 from gateway.turns import aside
+
+log = logging.getLogger("gateway")
 
 #: The conversations up to responses that one WebSocket remembers, by their ids.
 Local: TypeAlias = Mapping[str, Sequence[Json]]
@@ -90,7 +93,8 @@ class Creation:
     ) -> Begun:
         """Begin the response that a request asks for. `local` are responses that only this connection knows.
 
-        Raises GatewayError, StoreError, AnsweredBefore: nothing has begun then.
+        Raises UntoldError: its run may have acted, or may do so yet. Raises GatewayError, StoreError, AnsweredBefore:
+        nothing has begun then.
         """
         earlier, asked = await self.asked(entered, wanted, content, local=local)
         facts = ResponseFacts.of(asked)
@@ -98,6 +102,26 @@ class Creation:
         over_http = local is NOTHING_LOCAL  # a message of a WebSocket repeats none
         again = Repeats(self.kept, entered.caller) if wanted.stores and over_http else None
         run, request_key = await self.requests.run_of(request, entered, asked, content, client=client, again=again)
+        put = self.kept.put if again is None else partial(again.put, request_key=request_key)
+        with run.telling():
+            return await self._begun(
+                entered, asked, facts, earlier, content=content, run=run, request_key=request_key, put=put
+            )
+
+    async def _begun(
+        self,
+        entered: Entered,
+        asked: ResponseAsked,
+        facts: ResponseFacts,
+        earlier: Sequence[Json],
+        *,
+        content: bytes,
+        run: LiveRun,
+        request_key: RequestKey,
+        put: Put,
+    ) -> Begun:
+        """Return the response that a run answers. Raises GatewayError, StoreError, AnsweredBefore; the run goes on."""
+        wanted = asked.request
         goes_on = run.exchange.id != run.request_id  # another request began the run: it is on record
         is_driven = not goes_on or run.exchange.resume is not None  # here, and not by another request or worker
         if is_driven and (wanted.background or (goes_on and run.exchange.shows_calls)):
@@ -118,7 +142,6 @@ class Creation:
             request_key=request_key if goes_on else None,
             decided=run.decided,
         )
-        put = self.kept.put if again is None else partial(again.put, request_key=request_key)
         repeats = False
         if wanted.background:
             repeats = not await self._record(draft.row, run, put)
@@ -295,13 +318,21 @@ class Creation:
     async def _record(self, row: StoredResponse, run: LiveRun, put: Put) -> bool:
         """Store a background response and record its answer. Return False if an earlier request did so.
 
-        Raises GatewayError, StoreError, AnsweredBefore.
+        A response with which a run begins is found by that run until the store takes it. Raises GatewayError,
+        StoreError, AnsweredBefore.
         """
         kept = self.kept
         if await kept.store.response(row.id, tenant=row.tenant) is not None:
             return False
-        await put(row)
-        kept.record(row, run, fence=await self._fence_of(run, row))
+        is_stored = True
+        try:
+            await put(row)
+        except UnwrittenError as error:
+            if run.exchange.id != run.request_id:  # only a row leads from the response to its run
+                raise
+            log.error("the response %s is not stored yet: %s", row.id, error)
+            is_stored = False
+        kept.record(row, run, fence=await self._fence_of(run, row), is_stored=is_stored)
         return True
 
     async def _fence_of(self, run: LiveRun, row: StoredResponse) -> int:

@@ -31,7 +31,7 @@ from gateway.contracts.exchange import Chunk
 from gateway.contracts.journal import ConflictError, StoredRun
 from gateway.contracts.plugin import Clock
 from gateway.contracts.responses import StoredResponse
-from gateway.contracts.store import Json, Store, StoreError, UnwrittenError, unwritten
+from gateway.contracts.store import Json, Store, StoreError, UntoldError, UnwrittenError, unwritten
 from gateway.dialects.responses.answer import ResponseAnswer
 from gateway.dialects.responses.decisions import decided_in
 from gateway.dialects.responses.facts import ResponseFacts
@@ -191,20 +191,18 @@ class KeptResponses:
         """Store a response whose run has ended before its client had all of it.
 
         One that failed is left to the record of its run, if that had an effect or waits. Otherwise a response whose
-        client left is cancelled, and stored if the client has its id.
+        client left is cancelled, and stored if the client has its id. Raises UnwrittenError.
         """
         run, failure = one.run, None
         if run.error is not None:
-            if not one.streams or (run.recorded and (run.effects or run.waits)):
+            goes_on = isinstance(run.error, UntoldError) or (run.recorded and (run.effects or run.waits))
+            if goes_on or not one.streams:
                 return
             failure = _failure(run)
         answer = self.answer_of(one.row)
         told = partial(write, one.row.id, answer, run.transcript.chunks, failure=failure, over=True)
         await aside(told, more_bytes=run.transcript.size_bytes)
-        try:
-            await self.keep(one.row, answer)
-        except UnwrittenError as error:
-            log.error("the response %s, whose client left, is not stored: %s", one.row.id, error)
+        await self.keep(one.row, answer)
 
     async def cancelled(self, row: StoredResponse) -> None:
         """Store a background response whose run was cancelled, as far as its log goes. Raises GatewayError, StoreError.
@@ -243,14 +241,17 @@ class KeptResponses:
             background=row.background,
         )
 
-    def record(self, row: StoredResponse, run: LiveRun, *, fence: int, start: int = 0) -> None:
-        """Record the answer of a background response from its run, behind the entries that are there, to its end."""
+    def record(self, row: StoredResponse, run: LiveRun, *, fence: int, start: int = 0, is_stored: bool = True) -> None:
+        """Record the answer of a background response from its run, behind the entries that are there, to its end.
+
+        A response that is not stored yet is stored first, once the store works.
+        """
         answer = Recorded(response_id=row.id, tenant=row.tenant, fence=fence, start=start)
 
         async def over() -> None:
             await self._finished(row, await self.logs.entries(row.id, tenant=row.tenant))
 
-        self.logs.record(answer, run, over=over)
+        self.logs.record(answer, run, over=over, first=None if is_stored else partial(self.put, row))
 
     async def recording(self, run: StoredRun) -> Callable[[LiveRun], None] | None:
         """Return the function that records the answer of a run which this worker takes up. None: nobody reads a log.
@@ -321,6 +322,8 @@ class KeptResponses:
         shows_calls = orjson.loads(row.request)["shows_calls"]
         chunks, failure = await self.told(run, shows_calls, decided_in(orjson.loads(row.input)))
         if row.background:
+            if await self.store.response(row.id, tenant=row.tenant) is None:  # a log belongs to a stored one
+                await self.put(row)
             rest = rest_of(chunks, entries, is_whole=tells_all(run, shows_calls=shows_calls))
             return await self._finished(
                 row, await self._ended_log(row, run, entries, [*rest, ended(run.updated_s, failure)])

@@ -27,7 +27,7 @@ from gateway.api.content import check_values, is_text
 from gateway.api.responses.creating import Begun, Creation, Draft
 from gateway.api.site import REQUEST_ID, Route
 from gateway.contracts.exchange import Chunk
-from gateway.contracts.store import Json, StoreError, unwritten
+from gateway.contracts.store import Json, StoreError, UntoldError, unwritten
 from gateway.dialects.dialect import Stream
 from gateway.dialects.endpoints import paths_of
 from gateway.dialects.json_object import json_object
@@ -200,9 +200,13 @@ class _Connection:
                 await run.transcript.read(_Listener(self, stream))
                 last = stream.finish()
                 if begun.keep is not None:
-                    await begun.keep()
+                    with run.telling():
+                        await begun.keep()
             except ClientConnectionResetError:
                 raise
+            except UntoldError as error:  # how it ends, or has ended, is on record
+                note(self._request, error_code=error.code)
+                last = stream.error(error, request_id=run.request_id)
             except Exception as failure:
                 told = _told(failure, run.request_id)
                 note(self._request, error_code=told.code)

@@ -3,17 +3,24 @@
 1. A response with a client has no row before its end: these are found here, and in no other worker.
 2. The end is stored once: by whoever writes the answer for the client, or, where that client has left or reads slowly,
    from what the run said.
+3. An end that the store does not take is stored once the store works, if the run may have run tools.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from gateway.clock import until_set
 from gateway.contracts.responses import StoredResponse
+from gateway.contracts.store import UnwrittenError
 from gateway.errors import GatewayError
+from gateway.runs.answer_log import STORE_PAUSE_S
 from gateway.runs.live_run import LiveRun
+
+log = logging.getLogger("gateway")
 
 #: An answer whose run has ended is stored after one or two of these periods, however slowly its client reads.
 LOOK_S: Final = 5.0
@@ -31,7 +38,7 @@ class Open:
     is_due: bool = False  # its run had ended at the last look
 
 
-#: Stores a response whose run has ended.
+#: Stores a response whose run has ended. Raises UnwrittenError.
 End: TypeAlias = Callable[[Open], Awaitable[None]]
 
 
@@ -42,6 +49,7 @@ class UnderWay:
     _open: dict[str, Open] = field(default_factory=dict)
     _ending: set[asyncio.Task[None]] = field(default_factory=set)
     _timer: asyncio.TimerHandle | None = None
+    _closing: asyncio.Event = field(default_factory=asyncio.Event)
 
     def find(self, response_id: str, *, tenant: str) -> Open | None:
         """Return a response under way. None: it is none of this worker, or of another tenant."""
@@ -61,7 +69,7 @@ class UnderWay:
         try:
             yield
         except GatewayError:
-            self._leave(one)
+            self._answered(one, end)
             raise
         except BaseException:
             if one.is_stored or one.clients > 1:
@@ -69,15 +77,26 @@ class UnderWay:
             else:
                 self._end_later(one, end, then=self._leave)
             raise
-        self._leave(one)
+        self._answered(one, end)
 
     async def close(self) -> None:
-        """Wait until the ends of responses whose clients have left are stored. Call it once the runs have ended."""
+        """Wait until the ends of responses whose clients have left are stored, or the store has taken them for once.
+
+        Call it once the runs have ended.
+        """
+        self._closing.set()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._ending:
             await asyncio.wait(self._ending)
+
+    def _answered(self, one: Open, end: End) -> None:
+        """Leave a response whose client was answered. One whose answer the store did not take stays open until then."""
+        if one.run.untold and one.run.done and not one.is_stored and one.clients == 1:
+            self._end_later(one, end, then=self._leave)
+        else:
+            self._leave(one)
 
     def _leave(self, one: Open) -> None:
         one.clients -= 1
@@ -87,8 +106,18 @@ class UnderWay:
     def _end_later(self, one: Open, end: End, *, then: Callable[[Open], None] | None = None) -> None:
         async def ending() -> None:
             await one.run.ended()
-            if not one.is_stored:
-                await end(one)
+            is_told = False
+            while not one.is_stored:
+                try:
+                    return await end(one)
+                except UnwrittenError as error:
+                    if not is_told:
+                        log.error("the response %s is not stored: %s", one.row.id, error)
+                        is_told = True
+                    if not one.run.may_act or self._closing.is_set():
+                        return None
+                    await until_set(self._closing, STORE_PAUSE_S)
+            return None
 
         task = asyncio.get_running_loop().create_task(ending())
         self._ending.add(task)

@@ -11,7 +11,7 @@ import orjson
 
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.responses import ResponseState
-from gateway.contracts.store import Json
+from gateway.contracts.store import Json, UntoldError
 from gateway.dialects.responses.events import DONE, KEEPALIVE, Events, NoEvents
 from gateway.dialects.responses.facts import ResponseFacts
 from gateway.dialects.responses.output.assembly import Output, thought_of
@@ -122,20 +122,30 @@ class ResponseAnswer:
         self._complete("completed")
 
     def fail(self, error: GatewayError, *, request_id: str) -> None:
-        """End the response with an error of its run. A run that was cancelled on request is no failure."""
-        resource, events = self._resource, self._output.events
+        """End the response with an error of its run. A run that was cancelled on request is no failure.
+
+        If the store failed behind the run, the error is told, and the response stays as it is: its end is on record.
+        """
+        resource = self._resource
+        if isinstance(error, UntoldError):
+            self._tell_error(error, request_id=request_id)
+            return
         self.begin()
         self._output.end("incomplete")
         cancelled = error.code == "run_cancelled"
         resource.status = "cancelled" if cancelled else "failed"
         if not cancelled:
-            message = f"{error.message} (request id: {request_id})" if request_id else error.message
-            told = {"code": error.code, "message": message, "param": error.param}
-            # The SDKs read these fields at the top, the Open Responses schemas within `error`.
-            events.add("error", {**told, "error": {"type": error.facts.type, **told}})
-            resource.error = error_of(error, message)
+            resource.error = error_of(error, self._tell_error(error, request_id=request_id))
         self._settle(None if self.usage is None else usage_of(self.usage))
         self._tell("response.failed")
+
+    def _tell_error(self, error: GatewayError, *, request_id: str) -> str:
+        """Add the event of an error, and return its message with the id of the request."""
+        message = f"{error.message} (request id: {request_id})" if request_id else error.message
+        told = {"code": error.code, "message": message, "param": error.param}
+        # The SDKs read these fields at the top, the Open Responses schemas within `error`.
+        self._output.events.add("error", {**told, "error": {"type": error.facts.type, **told}})
+        return message
 
     def _complete(self, status: Literal["completed", "incomplete"]) -> None:
         self._resource.status = status

@@ -388,13 +388,13 @@ class SqliteStore(SqliteMemories, SqliteResponses, SqliteKeys, SqliteUsage):
 
 
 def _lasts(change: Change) -> Lasts:
-    """Return how durable a change must be. An approval whose write failed must be undone, so that it cannot be decided.
+    """Return how durable a change must be. A question or a person's word whose write failed must be undone for good.
 
     A step without an approval whose write failed is only examined again.
     """
     if not change.durable:
         return Lasts.AS_LONG_AS_THE_SYSTEM
-    return Lasts.FOR_SURE if change.approvals else Lasts.ON_DISK
+    return Lasts.FOR_SURE if change.approvals or change.passes_on else Lasts.ON_DISK
 
 
 def build(config: Config, _host: Host) -> SqliteStore:
