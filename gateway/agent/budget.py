@@ -89,3 +89,8 @@ class TimeBudget:
 
 def _nothing() -> None:
     """Do nothing: no timer has been started."""
+
+
+def timeout(limit_s: float, run_id: str) -> GatewayError:
+    """Return the error of a run whose time is over."""
+    return GatewayError("agent_timeout", f"The run took longer than {limit_s:g} s and was stopped (run {run_id}).")

@@ -48,12 +48,12 @@ from itertools import chain
 import orjson
 
 from gateway.agent.answer import Further, reader_of
-from gateway.agent.budget import TimeBudget
+from gateway.agent.budget import TimeBudget, timeout
 from gateway.agent.effect import Effects
 from gateway.agent.hidden.turns import HiddenTurns
 from gateway.agent.loop import Action, Ask, Execute, Finish
 from gateway.agent.machine import Narrowed, new_machine
-from gateway.agent.outcome import LEFT, defused_end, last_chunks, note_end, outcome_of, stored_answer, timeout
+from gateway.agent.outcome import LEFT, defused_end, keep_cut_turn, last_chunks, note_end, outcome_of, stored_answer
 from gateway.agent.output.doubt import doubted
 from gateway.agent.output.scanner import Calls, Malformed
 from gateway.agent.parts import AgentParts
@@ -167,11 +167,14 @@ class RunDriver:
                 await self._emit(chunk)
             self._outcome = self._state
         except Exception as failure:
-            raise await self._failed(failure) from None
+            error = await self._failed(failure)
+            await keep_cut_turn(self._loop, self._progress, self._record, self._parts, self._hidden)
+            raise error from None
         except asyncio.CancelledError as left:
             self._outcome = "cancelled"
             with suppress(GatewayError, StoreError):
                 await self._record.leave(stopping=STOPPING in left.args)
+            await keep_cut_turn(self._loop, self._progress, self._record, self._parts, self._hidden)
             raise
         finally:
             self._budget.stop()
@@ -190,7 +193,7 @@ class RunDriver:
                 await self._patience.until(self._record.begin)
             await self._emit({RECORDED: True})
         if workflow is not None:
-            await self._check_remembered()
+            await self._progress.check_asked_for(self._parts.approvals.remembered, self._exchange)
             await self._budget.within(self._parts.in_use.until_started(workflow.tools))
 
     async def _emit(self, chunk: Chunk) -> None:
@@ -233,7 +236,7 @@ class RunDriver:
             run, now_s = self._exchange, self._parts.clock.monotonic()
             self._parts.malformed.report(found.reason, run_id=run.id, chain=run.chain, now_s=now_s)
         elif isinstance(found, Calls):
-            await self._check_remembered()
+            await self._progress.check_asked_for(self._parts.approvals.remembered, self._exchange)
             read, theirs = chain(self._messages, self._loop.messages), self._loop.client_tools
             found = Calls(await doubted(found.calls, read, besides=theirs), found.beside)
         self._action = defused_end(self._loop.answered(answer.content, found, finish_reason=answer.reason))
@@ -284,11 +287,6 @@ class RunDriver:
                 text = f"\n\n{text}"
         said.append(text)
         return text
-
-    async def _check_remembered(self) -> None:
-        """Read whether the user wants to be asked before each call of this run or conversation."""
-        progress = self._progress
-        progress.asked_for = progress.asked_for or await self._parts.approvals.remembered.asks_before(self._exchange)
 
     # Rounds of calls.
 

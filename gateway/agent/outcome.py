@@ -1,5 +1,6 @@
 """The outcome of a run: the word of its metric, and the errors that a run ends with by itself."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -7,17 +8,22 @@ from types import MappingProxyType
 import orjson
 
 from gateway.agent.call_loop import CallLoop
+from gateway.agent.hidden_turns import HiddenTurns
 from gateway.agent.loop import Action, Finish, Loop
-from gateway.agent.progress import PARKED
+from gateway.agent.parts import AgentParts
+from gateway.agent.progress import PARKED, Progress, cut_results, planned_of
 from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.contracts.exchange import Chunk, Exchange
 from gateway.contracts.journal import ENDED, RunState, StoredRun
 from gateway.contracts.plugin import Counters
-from gateway.contracts.store import Json
+from gateway.contracts.store import Json, StoreError
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.imitation import defused
 from gateway.errors import GatewayError
+from gateway.runs.recorder import RunRecorder
 from gateway.trace_context import RunTrace
+
+log = logging.getLogger("gateway")
 
 #: The outcome, for now, of a run that waits for the store.
 LEFT = "left"
@@ -67,9 +73,33 @@ def note_end(
         counters.observe("agent_run_steps", loop.asked)
 
 
-def timeout(limit_s: float, run_id: str) -> GatewayError:
-    """Return the error of a run whose time is over."""
-    return GatewayError("agent_timeout", f"The run took longer than {limit_s:g} s and was stopped (run {run_id}).")
+async def keep_cut_turn(
+    loop: Loop | WorkflowLoop | CallLoop,
+    progress: Progress,
+    recorder: RunRecorder,
+    parts: AgentParts,
+    hidden: HiddenTurns,
+) -> None:
+    """Store the hidden turns of a run that was cancelled or failed behind an effect.
+
+    The model of a later turn must see its calls: what was begun is not undone. A run that has another owner goes on
+    there.
+    """
+    run = recorder.run
+    if run is None or not run.effects or not isinstance(loop, Loop):
+        return
+    try:
+        stored = await parts.store.run(run.id, tenant=run.tenant)
+    except StoreError as error:
+        log.warning("hidden turns of run %s are not kept: %s", run.id, error)
+        return
+    if stored is None or stored.state not in ENDED:
+        return
+    if progress.is_open:
+        steps = [recorder.steps[number] for number in progress.rounds[-1][1]]
+        planned = [planned_of(step, parts.in_use.judge, recorder.exchange) for step in steps]
+        loop.executed(planned, cut_results(steps))
+    await hidden.store(loop.hidden, ())
 
 
 def defused_end(action: Action) -> Action:

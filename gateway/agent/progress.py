@@ -13,7 +13,7 @@ from gateway.agent.call_loop import CallLoop
 from gateway.agent.loop import Loop
 from gateway.agent.model_calls import ModelCalls, TimedCall
 from gateway.agent.workflow_loop import WorkflowLoop
-from gateway.approvals.texts import language_of, unknown_text
+from gateway.approvals.texts import language_of, stopped_text, unknown_text
 from gateway.contracts.calls import CallOutcome, PlannedCall
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import Approval, RunState, StoredStep
@@ -25,6 +25,7 @@ from gateway.dialects.chat_request import last_user_text
 from gateway.dialects.usage import Usage
 from gateway.runs.recorder import RunRecorder
 from gateway.tools.judge import Judge
+from gateway.tools.remembered import Remembered
 
 #: States in which a run waits in the store: its turn is over, it is not.
 PARKED: frozenset[RunState] = frozenset(("awaiting_approval", "awaiting_client", "unknown"))
@@ -86,6 +87,10 @@ class Progress:
     def tainted_besides(self, number: int | None) -> bool:
         """Return the same without the result of this step, which its own call has not read."""
         return self.read_tainted or bool(self.strangers - {number})
+
+    async def check_asked_for(self, remembered: Remembered, exchange: Exchange) -> None:
+        """Read whether the user wants to be asked before each call of this run or conversation. Raises StoreError."""
+        self.asked_for = self.asked_for or await remembered.asks_before(exchange)
 
     def timed(self, *, model: object, clock: Clock) -> TimedCall:
         """Return the context manager that adds a call of the requested `model` to the calls."""
@@ -174,6 +179,17 @@ class Open:
     numbers: list[int]
     done: Mapping[int, CallOutcome]
     unknown: list[int]
+
+
+def cut_results(steps: Sequence[StoredStep]) -> list[CallOutcome]:
+    """Return what the model of a later turn is told of the calls of a round whose run ended in its midst."""
+    return [CallOutcome(text, text, ok=False) for text in map(_cut_result, steps)]
+
+
+def _cut_result(step: StoredStep) -> str:
+    if step.started_s is None:
+        return step.result or "Not run: its turn was cancelled before."
+    return shown_of(step) if step.state in _KNOWN else stopped_text(step.tool, run_id=step.run_id)
 
 
 def reopen(

@@ -200,7 +200,7 @@ class Round:
         number = self.numbers[i]
         progress = self.progress
         if self._moments:
-            progress.asked_for = progress.asked_for or await self.approvals.remembered.asks_before(self.exchange)
+            await progress.check_asked_for(self.approvals.remembered, self.exchange)
             if number in self._granted and await self._grant(i) is None:
                 self._granted.discard(number)
         if self._looked.get(number) == (sight := self._sight(i)):

@@ -5,8 +5,9 @@ from dataclasses import replace
 import orjson
 import pytest
 
+from gateway.agent.budget import timeout
 from gateway.agent.loop import Finish, Loop
-from gateway.agent.outcome import LEFT, last_chunks, note_end, outcome_of, stored_answer, timeout
+from gateway.agent.outcome import LEFT, last_chunks, note_end, outcome_of, stored_answer
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import RunState

@@ -27,6 +27,7 @@ from gateway.api.responses.rows import (
     write,
 )
 from gateway.api.responses.under_way import Open, UnderWay
+from gateway.approvals.approvals import OF_RUN
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.journal import ConflictError, StoredRun
 from gateway.contracts.plugin import Clock
@@ -92,6 +93,11 @@ class KeptResponses:
         elif row.background and (entries := await self.logs.entries(row.id, tenant=row.tenant)):
             write(row.id, answer, entries, failure=None, over=False)
         return orjson.dumps(answer.resource())
+
+    async def waits(self, row: StoredResponse) -> bool:
+        """Return whether a response that has ended asks a person about its own run still. Raises StoreError."""
+        pending = await self.store.approvals(tenant=row.tenant, run_id=row.run_id, state="pending", limit=OF_RUN)
+        return any(approval.id.encode() in (row.output or b"") for approval in pending)
 
     async def chain(self, response_id: str, *, tenant: str) -> Sequence[StoredResponse]:
         """Return a response and all before it, the oldest first.

@@ -1,5 +1,8 @@
 """The pages of responses over HTTP: created, streamed, read again, cancelled, deleted."""
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -16,12 +19,14 @@ from gateway.api.responses.repeats import AnsweredBefore, of_first
 from gateway.api.site import Route
 from gateway.api.views import json_answer
 from gateway.contracts.responses import StoredResponse
-from gateway.contracts.store import Json
+from gateway.contracts.store import Json, StoreError, UnwrittenError
 from gateway.dialects.endpoints import paths_of
 from gateway.dialects.responses.request import request_of
 from gateway.errors import GatewayError
 from gateway.runs import settle
 from gateway.turns import aside
+
+log = logging.getLogger("gateway")
 
 RESPONSES: Final = "responses"
 _SCOPE: Final = "context"
@@ -113,14 +118,18 @@ class ResponsePages:
     async def _delete(self, request: web.Request) -> web.Response:
         row = await self._found(request)
         query_of(request)
-        if row.output is None:
+        if row.output is None or await self.kept.waits(row):
             await self._end(request, row)
-        await self.kept.delete(row)
+        with _behind_cancel(row):
+            await self.kept.delete(row)
         return json_answer({"id": row.id, "object": "response", "deleted": True})
 
     async def _cancel(self, request: web.Request) -> web.Response:
         row = await self._found(request)
         query_of(request)
+        if row.output is not None and await self.kept.waits(row):  # it stays as it is; its question is withdrawn
+            await self._end(request, row)
+            return await self._shown(row)
         if not row.background:
             raise GatewayError(
                 "invalid_field",
@@ -129,7 +138,8 @@ class ResponsePages:
             )
         if row.output is None:
             await self._end(request, row)
-            row = await self.kept.find(row.id, tenant=row.tenant)
+            with _behind_cancel(row):
+                row = await self.kept.find(row.id, tenant=row.tenant)
         elif row.state != "cancelled":
             raise GatewayError(
                 "run_ended", f"The response is {row.state} already: there is nothing to cancel.", param="response_id"
@@ -137,7 +147,7 @@ class ResponsePages:
         return await self._shown(row)
 
     async def _end(self, request: web.Request, row: StoredResponse) -> None:
-        """Cancel the run of a response, unless it has just ended."""
+        """Cancel the run of a response, and with it its question, unless it has just ended."""
         caller = self.authorise(request, _SCOPE)
         try:
             await settle.cancel(
@@ -153,7 +163,9 @@ class ResponsePages:
                 raise
         else:
             self.kept.lose(row.run_id)
-            await self.kept.cancelled(row)
+            if row.output is None:
+                with _behind_cancel(row):
+                    await self.kept.cancelled(row)
 
     async def _input_items(self, request: web.Request) -> web.Response:
         row = await self._found(request)
@@ -171,3 +183,14 @@ class ResponsePages:
         """Return the response of a path. Raises GatewayError (response_not_found)."""
         caller = self.authorise(request, _SCOPE)
         return await self.kept.find(request.match_info["id"], tenant=caller.tenant)
+
+
+@contextmanager
+def _behind_cancel(row: StoredResponse) -> Iterator[None]:
+    """Convert a failure of the store behind the end of a run: that is stored. Raises GatewayError (store_full)."""
+    try:
+        yield
+    except (StoreError, UnwrittenError) as error:
+        log.error("the store failed behind the end of run %s: %s", row.run_id, error)
+        text = f"The run {row.run_id} has ended, but not all of this request is stored: send it again."
+        raise GatewayError("store_full", text) from None

@@ -32,6 +32,10 @@ from gateway.errors import GatewayError
 _ROLES: Final[Mapping[str, str]] = {"user": "user", "system": "system", "developer": "system"}
 _SUMMARY: Final = "Summary of the conversation so far:\n\n"
 _NOT_SHOWN: Final = "The call was made. Its output is not in this conversation."
+_CUT: Final = (
+    "The call was started, and its turn was cancelled before it ended. What became of it is unknown: it may have run "
+    "or not. Look first, before you call it again."
+)
 _OF_CALL: Final = ("type", "server_label", "name", "arguments", "output", "error")
 _FILES: Final = "The output is in the next message."
 
@@ -254,8 +258,8 @@ class _Conversation:
         self._close()
 
     def _add_own_call(self, item: Json) -> None:
-        """Add a call of a gateway's tool, if it has ended."""
-        output = _result_of(item)
+        """Add a call of a gateway's tool that has ended, or was cut."""
+        output = _CUT if item.get("status") == "incomplete" else _result_of(item)
         if output is not None:
             self.results.setdefault((item["server_label"], item["name"]))
             call_id, name = (

@@ -58,7 +58,7 @@ def test_an_output_is_an_input(name: str) -> None:
     asked = DIALECT.parse(content(input=[further, *output, *outputs, further]), needs_model=True)
     messages = asked.body["messages"]
     called = [call["id"] for message in messages for call in message.get("tool_calls", ())]
-    own = [item["id"] for item in output if item["type"] == "mcp_call" and item["status"] in ("completed", "failed")]
+    own = [item["id"] for item in output if item["type"] == "mcp_call"]  # one that was cut, too
     assert sorted(called) == sorted([*own, *(item["call_id"] for item in calls)])
     assert called == [message["tool_call_id"] for message in messages if message["role"] == "tool"]
 

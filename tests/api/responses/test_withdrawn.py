@@ -1,0 +1,74 @@
+"""Responses that are cancelled or deleted while their question waits, or in the middle of a call."""
+
+from pathlib import Path
+
+import pytest
+from gateways import until
+
+from gateway.contracts.store import Json
+from tests.e2e.models import calls, says
+from tests.e2e.talking import desk
+
+from .answering import GATEWAY, RESPONSES, Client, answering
+from .test_decisions import asked, decision, write
+
+
+async def state_of(client: Client, approval_id: str) -> str:
+    return str((await client.world.get(f"/context/approvals/{approval_id}")).json["state"])
+
+
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.parametrize("how", ["cancel", "delete"])
+async def test_a_question_is_withdrawn_with_its_response(tmp_path: Path, how: str, background: bool) -> None:
+    """Nobody can approve it any more, by no door, and its call never runs."""
+    async with answering(write(), says("Never."), tools=desk(tmp_path, write=True)) as client:
+        begun = (await client.create("Write.", tools=[GATEWAY], background=background)).json
+        response = await client.until(begun["id"], "completed")
+        question = response["output"][-1]
+        assert await state_of(client, question["id"]) == "pending"
+        if how == "cancel":
+            cancelled = await client.post(b"", f"{RESPONSES}/{response['id']}/cancel")
+            assert (cancelled.status, cancelled.json) == (200, response), "it has ended as it was told to have"
+        else:
+            assert (await client.delete(response["id"])).json["deleted"]
+            assert (await client.get(response["id"])).status == 404
+        assert await state_of(client, question["id"]) == "cancelled"
+        refused = await client.world.decide(question["id"])
+        assert (refused.status, refused.error["code"]) == (409, "decision_conflict")
+        refused = await client.create([decision(question)], tools=[GATEWAY])
+        assert (refused.status, refused.error["code"]) == (409, "decision_conflict")
+        assert not (tmp_path / "work" / "new.txt").exists() and len(client.world.model.asked) == 1
+
+
+async def test_a_response_whose_question_was_answered_withdraws_nothing(tmp_path: Path) -> None:
+    """The next question of the same run is that of the next response, and stays."""
+    answers = (write("1.txt"), write("2.txt"), says("Both."))
+    async with answering(*answers, tools=desk(tmp_path, write=True)) as client:
+        first, question = await asked(client)
+        second = (await client.create([decision(question)], tools=[GATEWAY])).json
+        assert (await client.delete(first["id"])).json["deleted"]
+        assert await state_of(client, second["output"][-1]["id"]) == "pending"
+        done = await client.create([decision(second["output"][-1])], tools=[GATEWAY])
+        assert done.status == 200 and (tmp_path / "work" / "2.txt").exists()
+
+
+async def test_a_call_that_was_cut_is_seen_by_the_next_turn(tmp_path: Path) -> None:
+    """With an outcome that is unknown: its effect is there, and the model must not make it again unseen."""
+    made = tmp_path / "made"
+    slow = calls("execute_command", command=f"touch {made}; sleep 60", risk_level="low")
+    tools = {"execute_command": {"cwd": str(tmp_path), "sandbox": "none"}}
+    async with answering(slow, says("I look first."), tools=tools) as client:
+        begun = (await client.create("Go.", tools=[GATEWAY], background=True)).json
+        await until(made.exists, timeout_s=120)
+        cancelled = (await client.post(b"", f"{RESPONSES}/{begun['id']}/cancel")).json
+        assert (cancelled["status"], cancelled["output"][-1]["status"]) == ("cancelled", "incomplete")
+        after = await client.create("And now?", previous_response_id=begun["id"])
+        assert after.status == 200
+        assert_is_told_unknown(client.sent)
+
+
+def assert_is_told_unknown(messages: list[Json]) -> None:
+    (call,) = [call for message in messages for call in message.get("tool_calls", ())]
+    (result,) = [message for message in messages if message["role"] == "tool"]
+    assert (call["function"]["name"], call["id"]) == ("execute_command", result["tool_call_id"])
+    assert "unknown: it may have run or not" in result["content"]
