@@ -51,6 +51,7 @@ class Effect:
     run: str
     n: int
     at_s: float
+    pid: int  # of the process that wrote it
 
 
 def effects(folder: Path, run: str | None = None) -> list[Effect]:

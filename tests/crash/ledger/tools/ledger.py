@@ -53,7 +53,7 @@ class Ledger:
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
         del exchange
         await asyncio.sleep(self._config.before_s)  # a tool that takes its time is the case, here and below
-        line = json.dumps({**call.arguments, "at_s": time.time()}).encode() + b"\n"
+        line = json.dumps({**call.arguments, "at_s": time.time(), "pid": os.getpid()}).encode() + b"\n"
         file = os.open(self._config.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             os.write(file, line)
