@@ -397,8 +397,9 @@ class RunDriver:
 
     async def _failed(self, failure: Exception) -> Exception:
         """Return the error for the run's client. After an effect it must not make the client try again."""
-        if self._patience.is_for(failure):
+        if self._patience.is_for(failure) and self._record.run is not None:
             self._outcome = LEFT
+            self._parts.leases.give_back(self._record.run)
             return left(self._exchange.id)
         if isinstance(failure, GatewayError):
             error = self._budget.expiry() if self._expired else failure

@@ -48,7 +48,8 @@ class _AgentLoop:
             run.drop()
             if isinstance(error, StoreError):
                 log.error("run %s cannot begin: %s", exchange.id, error)
-                if exchange.resume is not None:  # whoever comes after its lease tries again
+                if exchange.resume is not None:
+                    self._parts.leases.give_back(exchange.resume.run)
                     raise left(exchange.id) from None
                 raise GatewayError("store_full", "The gateway's store failed, so it does nothing.") from None
             raise

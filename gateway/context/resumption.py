@@ -17,7 +17,7 @@ from gateway.context.shown_calls import is_of_what_was_shown, shown_last
 from gateway.contracts.exchange import Chunk, Exchange, Handler, Resume
 from gateway.contracts.journal import Approval, Journal, StoredRun
 from gateway.contracts.plugin import Clock
-from gateway.contracts.store import Json, StoreError, UntoldError, untold
+from gateway.contracts.store import Json, StoreError, UntoldError, UnwrittenError, untold
 from gateway.errors import GatewayError
 from gateway.records import replace
 from gateway.runs.asking import RequestKey
@@ -83,7 +83,17 @@ class Resumption:
         self._elsewhere = RunsElsewhere(runs=runs, feed=feed, store=store, clock=clock, retelling=self._retelling)
 
     async def go_on(self, run: StoredRun, *, header: bytes = b"", credential: bytes = b"") -> None:
-        """Continue a claimed run without a client. Its header lines are used if known. Raises StoreError."""
+        """Continue a claimed run without a client. Its header lines are used if known.
+
+        Raises StoreError, UnwrittenError: any worker takes it up once the store works.
+        """
+        try:
+            await self._taken_up(run, header=header, credential=credential)
+        except (StoreError, UnwrittenError):
+            self._keeper.give_back(run)
+            raise
+
+    async def _taken_up(self, run: StoredRun, *, header: bytes, credential: bytes) -> None:
         handler = self._handler(run)
         if handler is None or run.fence > OFTEN:
             await self._abandon(run, "it was begun too often" if handler is not None else _no_tools(run))

@@ -312,8 +312,11 @@ class Journal(ToolRuns, Protocol):
     async def renew(self, *, owner: str, run_ids: Sequence[str], until_s: float) -> Sequence[str]:
         """Prolong the leases of these runs; return the ids of those that are still the owner's."""
 
-    async def release(self, *, owner: str) -> int:
-        """Give up all leases of an owner, whose changes are too late from then on; return how many there were."""
+    async def release(self, *, owner: str, run_ids: Sequence[str] | None = None) -> int:
+        """Give up all leases of an owner, whose changes are too late from then on; return how many there were.
+
+        With `run_ids`, only those of these runs, which nothing drives.
+        """
 
     async def cancel(self, run_id: str, **how: Unpack[Cancelling]) -> bool:
         """End a run with its pending and approved approvals: its owner changes it no more.

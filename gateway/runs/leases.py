@@ -13,7 +13,8 @@ did not take. `run` does three things, `LOOK_S` apart, four times in the time of
 
 1. *Renew* all held runs in one statement. A run that the store does not confirm has another owner: its task is
    cancelled with the reason LOST.
-2. *Pay.* Write owed ends. A conflict means that another owner took the run up, and that is as good.
+2. *Pay.* Release runs whose driving ended here because the store failed (`give_back`). Write owed ends. A conflict
+   means that another owner took the run up, and that is as good.
 3. *Take up.* Claim runs that may go on, `AT_ONCE` at a time, and resume each. If there are more, the worker pauses
    first, and stops for this time if its event loop is late or too many runs are under way. After the crash of a busy
    worker, requests of clients would otherwise wait behind thousands of runs.
@@ -59,6 +60,8 @@ PAUSE_S, BUSY_S, UNDER_WAY = 0.02, 0.02, 500
 LEAP_S = 1.0
 #: Ends of runs that are queued here while the store takes none. A person is asked about the oldest instead.
 OWED = 1000
+#: A run that was taken up so often is not given back before its lease is over.
+GIVEN_BACK = 20
 #: States of runs that go on by themselves.
 TAKEN_UP: tuple[RunState, ...] = ("running", "awaiting_approval")
 
@@ -84,6 +87,7 @@ class Leases:
         self._room = room
         self._held: dict[str, asyncio.Task[None]] = {}
         self._owed: dict[str, Change] = {}
+        self._undriven: set[str] = set()  # of those that are ours in the store
         self._left: set[asyncio.Task[None]] = set()
         self._ahead_s = clock.time() - clock.monotonic()
         self._patient_until_s = float("-inf")
@@ -107,7 +111,7 @@ class Leases:
 
         The run of a caller that is cancelled meanwhile goes on without it: the store claims the run all the same.
         """
-        if run_id in self._held or run_id in self._owed:
+        if run_id in self._held or run_id in self._owed or run_id in self._undriven:
             return None
         claiming = asyncio.create_task(self._claim(states, run_id=run_id))
         try:
@@ -124,6 +128,14 @@ class Leases:
         if len(self._owed) > OWED:
             del self._owed[next(iter(self._owed))]
 
+    def give_back(self, run: StoredRun) -> None:
+        """Release a run of this worker that nothing drives any more, once the store works, and not with its lease.
+
+        One that was taken up often waits for the end of its lease: it counts each time that it is taken up.
+        """
+        if run.fence <= GIVEN_BACK:
+            self._undriven.add(run.id)
+
     async def run(self) -> None:
         """Renew leases, write owed ends and take runs up until this is cancelled."""
         loop = asyncio.get_running_loop()
@@ -131,6 +143,7 @@ class Leases:
             next_s = loop.time() + LOOK_S
             try:
                 await self._renew()
+                await self._release_undriven()
                 await self._pay()
                 await self._take_up_until(next_s)
             except StoreError as error:
@@ -197,7 +210,14 @@ class Leases:
             run_id=run_id,
             limit=limit,
         )
+        self._undriven.difference_update(run.id for run in runs)
         return list(runs)
+
+    async def _release_undriven(self) -> None:
+        """Release the runs that are given back, for any worker to take up. Raises StoreError."""
+        if run_ids := self._undriven - self._held.keys():
+            await self._store.release(owner=self.owner, run_ids=sorted(run_ids))
+            self._undriven -= run_ids
 
     def _is_patient(self, now_s: float) -> bool:
         """Return whether to wait for renewals because the clock has leapt.

@@ -53,7 +53,7 @@ def still_living(processes: Iterable[Process]) -> list[Process]:
 def _read(pid: int) -> Process | None:
     try:
         file = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
     try:
         stat = os.read(file, _STAT_BYTES).decode(errors="replace")

@@ -67,15 +67,17 @@ async def cut(session: aiohttp.ClientSession, name: str) -> None:
 
 async def endured(folder: Path, *, faults: int, lanes: int, calls: int, seed: int) -> Figures:
     figures, todo = Figures(), count()
-    await settled(folder / "cut", figures, calls=calls, seed=seed)
-    async with asyncio.TaskGroup() as group:
-        for i in range(lanes):
-            work = bench(folder / f"lane-{i}", todo, figures, faults=faults, workers=1 + i % 2, seed=seed + i)
-            group.create_task(work)
-    print(f"\n{figures}")
-    for kind, cases in figures.wrong.items():
-        for case in cases:
-            print(f"{kind}: {case}")
+    try:
+        await settled(folder / "cut", figures, calls=calls, seed=seed)
+        async with asyncio.TaskGroup() as group:
+            for i in range(lanes):
+                work = bench(folder / f"lane-{i}", todo, figures, faults=faults, workers=1 + i % 2, seed=seed + i)
+                group.create_task(work)
+    finally:
+        print(f"\n{figures}")
+        for kind, cases in figures.wrong.items():
+            for case in cases:
+                print(f"{kind}: {case}")
     return figures
 
 
@@ -88,6 +90,6 @@ async def test_a_store_that_fails_at_a_few_doors(tmp_path: Path) -> None:
 @pytest.mark.crash
 async def test_a_store_that_fails_at_every_door(tmp_path: Path) -> None:
     """0 refused decisions in effect, 0 calls said not to have run that ran, 0 silent repeats, 0 lost."""
-    figures = await endured(tmp_path, faults=520, lanes=2, calls=40, seed=7)
+    figures = await endured(tmp_path, faults=520, lanes=3, calls=40, seed=7)
     assert set(figures.faults) >= {*ASKING, *(f"decided by {door}" for door in DECIDING)}
     assert not any(figures.wrong.values())

@@ -12,7 +12,7 @@ from gateway.contracts.journal import Change, ConflictError, RunState, StoredRun
 from gateway.contracts.store import StoreError
 from gateway.runs import leases as module
 from gateway.runs.lease import LEASE_S
-from gateway.runs.leases import AT_ONCE, OWED, Leases
+from gateway.runs.leases import AT_ONCE, GIVEN_BACK, OWED, Leases
 from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock
 from tests.plugins.stores.records import new, parked, run, write
@@ -130,6 +130,24 @@ async def test_a_run_of_a_process_that_died_is_taken_up(workers: tuple[Worker, W
     with pytest.raises(ConflictError):
         await one.store.write(Change(run=mine))
     await two.store.write(Change(run=taken))
+
+
+async def test_a_run_that_is_given_back_waits_for_no_lease(workers: tuple[Worker, Worker]) -> None:
+    """Any worker takes it up with its next look, however long its lease lasts; one that came often is kept."""
+    one, two = workers
+    await one.store.write(new(run(owner=None)))
+    mine = await one.leases.claim("run_1", *ALL)
+    assert mine is not None
+    one.leases.give_back(replace(mine, fence=GIVEN_BACK + 1))
+    two.start()
+    await looked(two)
+    assert two.took == []
+    one.leases.give_back(mine)
+    assert await one.leases.claim("run_1", *ALL) is None
+    one.start()
+    await until(lambda: bool(one.took or two.took))
+    (taken,) = (*one.took, *two.took)
+    assert (taken.id, taken.fence) == ("run_1", mine.fence + 1)
 
 
 async def test_a_run_that_is_held_stays_ours(workers: tuple[Worker, Worker], clock: ManualClock) -> None:

@@ -270,8 +270,8 @@ class SqliteStore(SqliteMemories, SqliteResponses, SqliteKeys, SqliteUsage):
         which = (until_s, owner, json.dumps(list(run_ids)))
         return await self._write(lambda c: [row[0] for row in c.execute(journal.RENEW, which).fetchall()])
 
-    async def release(self, *, owner: str) -> int:
-        return await self._write(lambda c: c.execute(journal.RELEASE, (owner,)).rowcount)
+    async def release(self, *, owner: str, run_ids: Sequence[str] | None = None) -> int:
+        return await self._write(partial(transactions.release, owner=owner, run_ids=run_ids))
 
     async def late(self, step: StoredStep, *, events: Sequence[RunEvent], audit: Sequence[AuditLine]) -> None:
         await self._write(partial(transactions.late, step=step, events=events, audit=audit), lasts=Lasts.FOR_SURE)

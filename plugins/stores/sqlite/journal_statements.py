@@ -123,8 +123,9 @@ CLAIM = "UPDATE runs SET owner = ?, lease_s = ?, fence = fence + 1 WHERE tenant 
 #: Also shortens it: a clock that was set back must not leave a lease of hours behind.
 RENEW = f"""UPDATE runs SET lease_s = ?
     WHERE owner = ? AND id IN (SELECT value FROM json_each(?)) AND {ALIVE} RETURNING id"""
-#: As far as these runs have not ended, they are the next one's who wants them.
-RELEASE = f"UPDATE runs SET owner = NULL, lease_s = 0, fence = fence + 1 WHERE owner = ? AND {ALIVE}"
+#: As far as these runs have not ended, they are the next one's who wants them. Nothing drives those that are named.
+RELEASE = f"""UPDATE runs SET owner = NULL, lease_s = 0, fence = fence + (?2 IS NULL)
+    WHERE owner = ?1 AND (?2 IS NULL OR id IN (SELECT value FROM json_each(?2))) AND {ALIVE}"""
 NEXT_FENCE = "UPDATE runs SET fence = fence + 1 WHERE tenant = ? AND id = ?"
 CANCEL_RUN = f"""UPDATE runs SET state = 'cancelled', updated_s = ?, owner = NULL, lease_s = 0, fence = fence + 1
     WHERE tenant = ? AND id = ? AND {ALIVE}"""

@@ -168,6 +168,11 @@ def claim(
     return [RUNS.fact(row) for key in found for row in connection.execute(journal.RUN, key)]
 
 
+def release(connection: sqlite3.Connection, *, owner: str, run_ids: Sequence[str] | None) -> int:
+    named = None if run_ids is None else json.dumps(list(run_ids))
+    return connection.execute(journal.RELEASE, (owner, named)).rowcount
+
+
 def cancel(
     connection: sqlite3.Connection,
     *,
