@@ -73,7 +73,7 @@ soak: $(VENV)/.dev ## reliability under load and faults; prints the figures (abo
 soak-judge: $(VENV)/.dev ## run for real what the judges call harmless, a million times (needs PostgreSQL; about a quarter of an hour)
 	$(PY) -m pytest -m soak_judge -s $(ARGS)
 
-crash: $(VENV)/.dev ## kill gateways at 200 points of a run, 660 runs under faults, 200 disks that fail, 10,000 decisions at once (about half an hour)
+crash: $(VENV)/.dev ## kill gateways at 200 points of a run, 660 runs under faults, 200 disks that fail, 500 faults of the store at every door, 10,000 decisions at once (about three quarters of an hour)
 	$(PY) -m pytest -m crash -s tests/crash $(ARGS)
 
 check: $(VENV)/.dev site ## lint, types, formatting, shipped configuration, generated files, the documentation site

@@ -80,7 +80,7 @@ class Bench:
     _writes: dict[str, int] = field(default_factory=dict)
 
     async def call(self, door: str, name: str) -> None:
-        """A call that nobody is asked about."""
+        """A call that runs without a question."""
         figures, ask = self.figures, ASKING[door]
         await self._measured(door, ask)
         async with client_of(self.gateway) as client:
@@ -145,7 +145,7 @@ class Bench:
             await self._look_at_response(client, told, where)
 
     async def settle(self, name: str) -> None:
-        """A person's word on a call of which nobody knows what became; it ran."""
+        """A person's word on a call whose outcome is unknown; it ran."""
         figures = self.figures
         ((run_id,),) = self._rows(_RUN_IDS, name)
         async with client_of(self.gateway) as client:

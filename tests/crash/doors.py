@@ -165,7 +165,7 @@ def _error_in(text: str) -> Json | None:
     return error if isinstance(error, dict) and "message" in error else None
 
 
-# Doors by which a call is asked for. Nobody is asked about it.
+# Doors by which a call is asked for that runs without a question.
 
 
 def words(name: str, n: int = 1) -> str:

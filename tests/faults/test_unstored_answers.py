@@ -1,4 +1,4 @@
-"""The store fails behind a call that ran: whoever asked is told so, gets its answer later, and nothing runs again."""
+"""The store fails behind a call that ran: its client is told so, gets the answer later, and nothing runs again."""
 
 import asyncio
 import errno
@@ -64,7 +64,7 @@ async def test_a_decision_is_not_refused_for_its_answer(tmp_path: Path, door: st
 
 
 async def test_a_response_is_stored_once_the_store_works(tmp_path: Path) -> None:
-    """Nobody has to ask for it: its conversation has the call, too."""
+    """Without a further request: its conversation has the call, too."""
     disk = Disk(tmp_path / "gateway.db", tmp_path)
     async with running(tmp_path, env=disk.env) as lane, client_of(lane.gateway) as client:
         conversation = json.loads((await client.post("/context/v1/conversations", {})).text)["id"]

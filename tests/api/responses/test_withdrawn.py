@@ -20,7 +20,7 @@ async def state_of(client: Client, approval_id: str) -> str:
 @pytest.mark.parametrize("background", [False, True])
 @pytest.mark.parametrize("how", ["cancel", "delete"])
 async def test_a_question_is_withdrawn_with_its_response(tmp_path: Path, how: str, background: bool) -> None:
-    """Nobody can approve it any more, by no door, and its call never runs."""
+    """No door takes its approval any more, and its call never runs."""
     async with answering(write(), says("Never."), tools=desk(tmp_path, write=True)) as client:
         begun = (await client.create("Write.", tools=[GATEWAY], background=background)).json
         response = await client.until(begun["id"], "completed")

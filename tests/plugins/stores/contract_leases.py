@@ -90,6 +90,15 @@ async def test_an_owner_gives_up_its_leases(store: Store) -> None:
     assert sorted(await claimed(store, "w3", states=states)) == [("a", 2), ("b", 2)]
 
 
+async def test_an_owner_gives_up_some_leases(store: Store) -> None:
+    """Those of runs that nothing drives, at once and without a further fence; the others stay its own."""
+    for run_id in ("a", "b"):
+        await store.write(new(run(run_id, owner="w1", lease_s=500.0)))
+    assert await store.release(owner="w1", run_ids=["a", "c"]) == 1
+    assert await store.release(owner="w2", run_ids=["b"]) == 0
+    assert await claimed(store, "w3") == [("a", 1)]
+
+
 async def test_of_two_changes_from_one_reading_only_one_is_written_where_the_fence_moves_on(store: Store) -> None:
     await store.write(new(run("a", state="unknown")))
     await store.write(moved(run("a", state="unknown", progress=b"1"), passes_on=True))
