@@ -8,7 +8,7 @@ from types import MappingProxyType
 import orjson
 
 from gateway.agent.call_loop import CallLoop
-from gateway.agent.hidden_turns import HiddenTurns
+from gateway.agent.hidden.turns import HiddenTurns
 from gateway.agent.loop import Action, Finish, Loop
 from gateway.agent.parts import AgentParts
 from gateway.agent.progress import PARKED, Progress, cut_results, planned_of
