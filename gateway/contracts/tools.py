@@ -95,7 +95,7 @@ class CheckedSource(ToolSource, Protocol):
     """A source whose calls need something of the machine, which may not be there."""
 
     async def obstacle(self) -> str | None:
-        """Return why every call of it fails on this machine, with the operator's next step; None: calls can run."""
+        """Return why calls of it fail, or ask, on this machine, with the operator's next step; None: they do not."""
         ...
 
 

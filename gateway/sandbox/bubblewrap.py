@@ -1,4 +1,4 @@
-"""The command line of bubblewrap for one order: an empty root with the system read-only and the folder writable."""
+"""The command line of bubblewrap for one order: an empty root with the system, and the folder or a scratch writable."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +15,8 @@ def arguments(order: Order, program: Sequence[str], *, status: int, seccomp: int
     found.append("--clearenv")
     for name, value in order.environment.items():
         found += ["--setenv", name, value]
+    if order.scratch is not None:
+        found += ["--bind", order.scratch, order.scratch]
     for path in (*SYSTEM, *order.readable):
         if Path(path).is_symlink() and Path(path).is_dir():
             found += ["--symlink", str(Path(path).readlink()), path]
@@ -22,5 +24,13 @@ def arguments(order: Order, program: Sequence[str], *, status: int, seccomp: int
             found += ["--ro-bind-try", path, path]
     for path in DEVICES:
         found += ["--dev-bind-try", path, path]
-    found += ["--bind", order.cwd, order.cwd, "--remount-ro", "/", "--chdir", order.cwd]
+    found += [
+        "--ro-bind" if order.read_only else "--bind",
+        order.cwd,
+        order.cwd,
+        "--remount-ro",
+        "/",
+        "--chdir",
+        order.cwd,
+    ]
     return [*found, "--", *program]

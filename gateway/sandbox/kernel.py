@@ -38,8 +38,10 @@ def unshare(flags: int) -> None:
     _checked(_libc().unshare(ctypes.c_int(flags)))
 
 
-def mount(source: str, target: str, *, flags: int) -> None:
-    _checked(_libc().mount(os.fsencode(source), os.fsencode(target), None, ctypes.c_ulong(flags), None))
+def mount(source: str, target: str, *, flags: int, kind: str | None = None, options: str = "") -> None:
+    """mount(2); `kind` is the type of a new file system, with its options."""
+    names = os.fsencode(source), os.fsencode(target), os.fsencode(kind) if kind else None
+    _checked(_libc().mount(*names, ctypes.c_ulong(flags), options.encode()))
 
 
 def set_mount_attributes(target: str, *, add: int = 0, clear: int = 0, recursive: bool = False) -> None:

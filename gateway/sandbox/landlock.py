@@ -31,7 +31,8 @@ _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _TCP: Final = 0b11  # bind, connect
 _SCOPES: Final = 0b11  # abstract unix sockets, signals
 
-_READ: Final = _EXECUTE | _READ_FILE | _READ_DIR
+_DATA: Final = _READ_FILE | _READ_DIR
+_READ: Final = _EXECUTE | _DATA
 _WRITE: Final = (
     _READ
     | _WRITE_FILE
@@ -66,10 +67,13 @@ def abi() -> int:
         return 0
 
 
-def restrict(*, readable: Sequence[str], writable: Sequence[str], devices: Sequence[str]) -> None:
+def restrict(
+    *, readable: Sequence[str], writable: Sequence[str], devices: Sequence[str], data: Sequence[str] = ()
+) -> None:
     """Leave this thread and its children only those paths, no TCP, and no signals to processes outside.
 
-    What is `readable` or a device may be missing; what is `writable` must be there. Links are followed once, now.
+    `data` is read, and not executed. What is `readable` or a device may be missing; all else must be there. Links are
+    followed once, now.
     """
     version = abi()
     if not version:
@@ -83,6 +87,8 @@ def restrict(*, readable: Sequence[str], writable: Sequence[str], devices: Seque
             _allow(ruleset, path, _READ & known, optional=True)
         for path in devices:
             _allow(ruleset, path, _DEVICE & known, optional=True)
+        for path in data:
+            _allow(ruleset, path, _DATA & known, optional=False)
         for path in writable:
             _allow(ruleset, path, _WRITE & known, optional=False)
         prctl(PR_SET_NO_NEW_PRIVS, 1)

@@ -22,7 +22,7 @@ from typing import Final, NoReturn
 from gateway.sandbox import namespaces, setup
 from gateway.sandbox import process_tree as family
 from gateway.sandbox.kernel import PR_SET_CHILD_SUBREAPER, prctl
-from gateway.sandbox.memory import held_bytes
+from gateway.sandbox.memory import held_bytes, stored_bytes
 from gateway.sandbox.order import End, Order, Outcome
 from gateway.sandbox.programs import PATH, program
 
@@ -60,6 +60,8 @@ def carry_out(order: Order) -> Outcome:
         base_processes = family.tasks_of_this_user()
         if order.level == "namespaces":
             namespaces.enter()
+        elif order.level == "bubblewrap" and order.read_only:
+            namespaces.enter(mounts_only=True)
     except OSError as error:
         return Outcome("unconfined", detail=f"{order.level}: {error.strerror or error}")
     woken = _wake_on_children()
@@ -128,7 +130,9 @@ def _excess(order: Order) -> End | None:
     members = [m for m in family.members() if m.depth > _FRAME[order.level]]
     if sum(m.tasks for m in members) > order.limits.processes:
         return "processes"
-    if held_bytes([m.pid for m in members], filtered=order.level != "none") > order.limits.memory_bytes:
+    held = held_bytes([m.pid for m in members], filtered=order.level != "none")
+    stored = 0 if order.scratch is None else stored_bytes(order.scratch)
+    if held + stored > order.limits.memory_bytes:
         return "memory"
     return None
 

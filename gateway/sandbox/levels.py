@@ -18,6 +18,9 @@ ACCEPTED: Final[Mapping[Sandbox, tuple[Level, ...]]] = {
     "landlock": ("namespaces", "landlock"),
     "none": ("none",),
 }
+#: The levels of a read-only command, whatever an operator chose for the others. With namespaces a command has Landlock,
+#: too, which is why they come first here; Landlock alone has no scratch folder.
+READ_ONLY: Final[tuple[Level, ...]] = ("namespaces", "bubblewrap", "landlock")
 _TRIAL_S: Final = 5.0
 _TRIAL_BYTES: Final = 4096
 
@@ -33,7 +36,7 @@ class Choice:
 async def strongest(sandbox: Sandbox, order: Order) -> Choice:
     """Try the accepted levels with a command that does nothing, in the folder and with the limits of `order`."""
     reasons: list[str] = []
-    for level in ACCEPTED[sandbox]:
+    for level in READ_ONLY if order.read_only else ACCEPTED[sandbox]:
         reason = await _tried(at(order, level=level))
         if reason is None:
             return Choice(level)

@@ -14,17 +14,20 @@ _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = (
     0x20000000,
     0x40000000,
 )
-_MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
-_MOUNT_ATTR_RDONLY: Final = 0x1
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 2, 4, 8, 0x1000, 0x4000, 0x40000
+_MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID, _MOUNT_ATTR_NODEV = 1, 2, 4
+#: Folders and files of a scratch folder together.
+SCRATCH_INODES: Final = 4096
 
 
-def enter() -> None:
+def enter(*, mounts_only: bool = False) -> None:
     """Move this process into namespaces of its own; its next child is the first process there.
 
-    The user keeps its number. Raises OSError where the machine does not let it.
+    `mounts_only`: network, processes and IPC stay those of the machine. The user keeps its number. Raises OSError where
+    the machine does not let it.
     """
     user, group = os.getuid(), os.getgid()
-    unshare(_NEWUSER | _NEWNS | _NEWPID | _NEWNET | _NEWIPC | _NEWUTS)
+    unshare(_NEWUSER | _NEWNS | (0 if mounts_only else _NEWPID | _NEWNET | _NEWIPC | _NEWUTS))
     own = Path("/proc/self")
     own.joinpath("setgroups").write_text("deny")
     own.joinpath("uid_map").write_text(f"{user} {user} 1")
@@ -37,3 +40,36 @@ def make_read_only_except(folder: str) -> None:
     mount(folder, folder, flags=_MS_BIND)
     set_mount_attributes("/", add=_MOUNT_ATTR_RDONLY, recursive=True)
     set_mount_attributes(folder, clear=_MOUNT_ATTR_RDONLY)
+
+
+def cover(folder: str, *, scratch: str, size_bytes: int, overlay: bool) -> None:
+    """Put an overlay, which is read-only, over the folder, and an empty folder in memory over `scratch`.
+
+    Beneath the overlay FIFOs and sockets lead nowhere, and locks on files are locks on other files. Where this kernel
+    cannot do that, or mounts lie beneath the folder, it stays as it is, unless `overlay` is required.
+    """
+    mount("none", "/", flags=_MS_REC | _MS_PRIVATE)
+    options = f"size={size_bytes},nr_inodes={SCRATCH_INODES},mode=0755"
+    mount("tmpfs", scratch, kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV | _MS_NOEXEC, options=options)
+    inner, empty = f"{scratch}/inner", f"{scratch}/empty"
+    for path, mode in ((inner, 0o1777), (empty, 0o555)):
+        os.mkdir(path)  # noqa: PTH102
+        os.chmod(path, mode)  # noqa: PTH101 (whatever the umask is)
+    os.chdir(folder)
+    try:
+        # An overlay without an upper layer needs two lower ones. A relative path needs no quotes.
+        flags = _MS_RDONLY | _MS_NODEV | _MS_NOSUID
+        mount("overlay", folder, kind="overlay", flags=flags, options=f"lowerdir=.:{empty}")
+    except OSError:
+        if overlay:
+            raise
+        mount(folder, folder, flags=_MS_BIND | _MS_REC)
+    os.chdir("/")
+    mount(inner, scratch, flags=_MS_BIND)
+
+
+def make_read_only(folder: str, *, scratch: str) -> None:
+    """Make every mount of this namespace read-only, but for `scratch`; the folder has no devices."""
+    set_mount_attributes("/", add=_MOUNT_ATTR_RDONLY, recursive=True)
+    set_mount_attributes(folder, add=_MOUNT_ATTR_NODEV | _MOUNT_ATTR_NOSUID, recursive=True)
+    set_mount_attributes(scratch, clear=_MOUNT_ATTR_RDONLY)

@@ -1,6 +1,7 @@
 """The messages between the gateway and the launcher: facts that travel as one line of JSON each."""
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
@@ -20,6 +21,9 @@ SYSTEM: Final = (
     *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
     *("/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime"),
 )
+#: Where a command that may write nothing else finds a folder of its own: the first above nothing that the order names.
+_SCRATCHES: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 (an empty folder lies over it)
+_SCRATCH_BYTES: Final = 64 << 20
 DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
@@ -39,7 +43,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """One command: `argv` in the folder `cwd` (absolute), `readable` besides SYSTEM."""
+    """One command: `argv` in the folder `cwd` (absolute), `readable` besides SYSTEM.
+
+    `read_only`: it can have no effect. It writes `scratch` alone, which is empty and gone with it.
+    """
 
     argv: tuple[str, ...]
     cwd: str
@@ -50,10 +57,25 @@ class Order:
     readable: tuple[str, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()  # variables besides PATH and HOME
     bubblewrap: str = ""  # the program, for the level of that name
+    read_only: bool = False
 
     @property
     def environment(self) -> Mapping[str, str]:
-        return MappingProxyType({**dict(self.settings), "PATH": ":".join(PATH), "HOME": self.cwd})
+        scratch = {} if self.scratch is None else {"TMPDIR": self.scratch}
+        return MappingProxyType({**dict(self.settings), "PATH": ":".join(PATH), "HOME": self.cwd, **scratch})
+
+    @property
+    def scratch(self) -> str | None:
+        """Return the folder that is empty for a read-only command; None: it has none, as Landlock makes no folders."""
+        if not self.read_only or self.level not in ("namespaces", "bubblewrap"):
+            return None
+        named = [f"{path}/" for path in (self.cwd, *self.readable)]
+        places = (os.path.realpath(place) for place in _SCRATCHES)
+        return next((place for place in places if not any(path.startswith(f"{place}/") for path in named)), None)
+
+    @property
+    def scratch_bytes(self) -> int:
+        return min(_SCRATCH_BYTES, self.limits.memory_bytes // 4)
 
     def to_line(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"

@@ -10,7 +10,7 @@ import os
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from gateway.sandbox.kernel import PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, prctl
 
@@ -23,43 +23,81 @@ _SECCOMP_MODE_FILTER: Final = 2
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
 _ALLOW: Final = 0x7FFF0000
 _ERRNO: Final = 0x00050000
-_EPERM, _ENOSYS = 1, 38
+_EPERM, _ENOTTY, _ENOSYS = 1, 25, 38
 _MAP_SHARED, _MAP_ANONYMOUS = 0x01, 0x20
 _SET_ID: Final = 0o6000  # set-user-id and set-group-id
 #: CLONE_NEW* of every kind of namespace but that of time.
 _NEW: Final = 0x7E020000
 _CREATES: Final = 0x40 | 0x400000  # O_CREAT and O_TMPFILE: without them a mode means nothing
+_ACCESS, _TRUNCATES = 0x3, 0x200  # O_WRONLY and O_RDWR; O_TRUNC
+_DATAGRAM: Final = 0x2  # a bit of SOCK_DGRAM and SOCK_RAW, and not of SOCK_STREAM and SOCK_SEQPACKET
+_NOT_UNIX: Final = 0xFFFFFFFE  # every bit that AF_UNIX lacks
+#: fcntl(2): F_SETOWN and F_SETOWN_EX name the process that a descriptor sends signals to.
+_OWNERS: Final = (8, 15)
+#: fcntl(2): F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE, F_NOTIFY, F_SET_RW_HINT, F_SET_FILE_RW_HINT.
+_LOCKS_AND_HINTS: Final = (6, 7, 37, 38, 1024, 1026, 1036, 1038)
+#: ioctl(2), what only asks, or is about the descriptor itself: TCGETS, TIOCGPGRP, TIOCOUTQ, TIOCGWINSZ, FIONREAD,
+#: FIONBIO, FIONCLEX, FIOCLEX, FIGETBSZ, FS_IOC_GETFLAGS, FS_IOC_GETVERSION, FS_IOC_FIEMAP, FS_IOC_FSGETXATTR.
+_ASKING: Final = (
+    *(0x5401, 0x540F, 0x5411, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x2),
+    *(0x80086601, 0x80087601, 0xC020660B, 0x801C581F),
+)
+_RLIMIT_CORE: Final = 4
+#: The newest call that this file knows (file_setattr, Linux 6.17): the same number on every machine.
+_NEWEST: Final = 469
 # Offsets in struct seccomp_data.
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 
 
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """A condition on the low half of an argument: one of the bits `any` is set, or all of the bits `all` are."""
+    """A condition on the low half of an argument: a bit of `any` is set, all of `all` are, and none of `none`."""
 
     argument: int
     any: int = 0
     all: int = 0
+    none: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """A condition on the low half of an argument: it is one of the values, or, `inverted`, none of them."""
+
+    argument: int
+    values: tuple[int, ...]
+    inverted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NotZero:
+    """A condition on the whole of an argument."""
+
+    argument: int
+
+
+Condition: TypeAlias = Bits | OneOf | NotZero
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
     """A call that is refused, with its numbers on x86_64 and aarch64.
 
-    `zero`: only if that argument is not 0. `bits`: only if every one of these conditions holds. `answer`: the errno.
+    `when`: only if every one of these conditions holds. `answer`: the errno.
     """
 
     name: str
     x86_64: int | None
     aarch64: int | None
-    zero: int | None = None
-    bits: tuple[Bits, ...] = ()
+    when: tuple[Condition, ...] = ()
     answer: int = _EPERM
 
 
 #: The network, other processes' memory and limits, and parts of the kernel that no command needs.
 ALWAYS: Final = (
     Refused("socket", 41, 198),
+    # A datagram socket sends to any address, although it has a peer: to /dev/log, for one.
+    Refused("socketpair", 53, 199, when=(Bits(1, any=_DATAGRAM),)),
+    Refused("socketpair", 53, 199, when=(Bits(0, any=_NOT_UNIX),)),
     Refused("io_uring_setup", 425, 425),
     Refused("ptrace", 101, 117),
     Refused("process_vm_readv", 310, 270),
@@ -72,11 +110,11 @@ ALWAYS: Final = (
     Refused("bpf", 321, 280),
     Refused("perf_event_open", 298, 241),
     Refused("userfaultfd", 323, 282),
-    Refused("prlimit64", 302, 261, zero=0),
-    Refused("sched_setaffinity", 203, 122, zero=0),
-    Refused("sched_setparam", 142, 118, zero=0),
-    Refused("sched_setscheduler", 144, 119, zero=0),
-    Refused("sched_setattr", 314, 274, zero=0),
+    Refused("prlimit64", 302, 261, when=(NotZero(0),)),
+    Refused("sched_setaffinity", 203, 122, when=(NotZero(0),)),
+    Refused("sched_setparam", 142, 118, when=(NotZero(0),)),
+    Refused("sched_setscheduler", 144, 119, when=(NotZero(0),)),
+    Refused("sched_setattr", 314, 274, when=(NotZero(0),)),
     Refused("setpriority", 141, 140),
     Refused("ioprio_set", 251, 30),
     # Memory that no process has mapped, and that the launcher therefore cannot count; SysV's outlives its processes.
@@ -86,28 +124,28 @@ ALWAYS: Final = (
     Refused("semget", 64, 190),
     Refused("msgget", 68, 186),
     Refused("mq_open", 240, 180),
-    Refused("mmap", 9, 222, bits=(Bits(3, all=_MAP_SHARED | _MAP_ANONYMOUS),)),
+    Refused("mmap", 9, 222, when=(Bits(3, all=_MAP_SHARED | _MAP_ANONYMOUS),)),
     # In a namespace of users of its own a process has every right: to mount a tmpfs, whose pages no process has mapped,
     # and to reach parts of the kernel that only root reaches. Programs that get ENOSYS for clone3 use clone.
     Refused("unshare", 272, 97),
     Refused("setns", 308, 268),
-    Refused("clone", 56, 220, bits=(Bits(0, any=_NEW),)),
+    Refused("clone", 56, 220, when=(Bits(0, any=_NEW),)),
     Refused("clone3", 435, 435, answer=_ENOSYS),
     Refused("mount", 165, 40),
     Refused("fsopen", 430, 430),
     Refused("open_tree", 428, 428),
     Refused("move_mount", 429, 429),
     # A file that another user would execute with the rights of the gateway's.
-    Refused("chmod", 90, None, bits=(Bits(1, any=_SET_ID),)),
-    Refused("fchmod", 91, 52, bits=(Bits(1, any=_SET_ID),)),
-    Refused("fchmodat", 268, 53, bits=(Bits(2, any=_SET_ID),)),
-    Refused("fchmodat2", 452, 452, bits=(Bits(2, any=_SET_ID),)),
-    Refused("creat", 85, None, bits=(Bits(1, any=_SET_ID),)),
-    Refused("open", 2, None, bits=(Bits(1, any=_CREATES), Bits(2, any=_SET_ID))),
-    Refused("openat", 257, 56, bits=(Bits(2, any=_CREATES), Bits(3, any=_SET_ID))),
+    Refused("chmod", 90, None, when=(Bits(1, any=_SET_ID),)),
+    Refused("fchmod", 91, 52, when=(Bits(1, any=_SET_ID),)),
+    Refused("fchmodat", 268, 53, when=(Bits(2, any=_SET_ID),)),
+    Refused("fchmodat2", 452, 452, when=(Bits(2, any=_SET_ID),)),
+    Refused("creat", 85, None, when=(Bits(1, any=_SET_ID),)),
+    Refused("open", 2, None, when=(Bits(1, any=_CREATES), Bits(2, any=_SET_ID))),
+    Refused("openat", 257, 56, when=(Bits(2, any=_CREATES), Bits(3, any=_SET_ID))),
     Refused("openat2", 437, 437, answer=_ENOSYS),
-    Refused("mknod", 133, None, bits=(Bits(1, any=_SET_ID),)),
-    Refused("mknodat", 259, 33, bits=(Bits(2, any=_SET_ID),)),
+    Refused("mknod", 133, None, when=(Bits(1, any=_SET_ID),)),
+    Refused("mknodat", 259, 33, when=(Bits(2, any=_SET_ID),)),
 )
 #: Modes, owners, times and attributes, which Landlock does not guard: needed where mounts are not read-only.
 METADATA: Final = (
@@ -131,10 +169,15 @@ METADATA: Final = (
     Refused("utime", 132, None),
     Refused("utimes", 235, None),
     Refused("futimesat", 261, None),
-    Refused("utimensat", 280, 88, zero=1),  # without a path it is about a file that could be opened
+    Refused("utimensat", 280, 88, when=(NotZero(1),)),  # without a path it is about a file that could be opened
 )
 #: Where Landlock is too old for it (ABI < 3).
-TRUNCATE: Final = (Refused("truncate", 76, 45),)
+TRUNCATE: Final = (
+    Refused("truncate", 76, 45),
+    # What is opened for reading is truncated, too.
+    Refused("open", 2, None, when=(Bits(1, all=_TRUNCATES, none=_ACCESS),)),
+    Refused("openat", 257, 56, when=(Bits(2, all=_TRUNCATES, none=_ACCESS),)),
+)
 #: Where Landlock is too old for it (ABI < 6) and all processes of the machine can be named.
 SIGNALS: Final = (
     Refused("kill", 62, 129),
@@ -143,7 +186,30 @@ SIGNALS: Final = (
     Refused("rt_sigqueueinfo", 129, 138),
     Refused("rt_tgsigqueueinfo", 297, 240),
     Refused("pidfd_send_signal", 424, 424),
+    Refused("fcntl", 72, 25, when=(OneOf(1, _OWNERS),)),
 )
+#: For commands that may have no effect: what needs no right to write, and others notice all the same.
+READ_ONLY: Final = (
+    # Locks, leases and hints on a file that is open for reading hold up whoever writes it.
+    Refused("flock", 73, 32),
+    Refused("fcntl", 72, 25, when=(OneOf(1, _LOCKS_AND_HINTS),)),
+    # Of watches a user has a few, for all processes together.
+    Refused("inotify_init", 253, None),
+    Refused("inotify_init1", 294, 26),
+    Refused("fanotify_init", 300, 262),
+    Refused("sync", 162, 81),
+    Refused("syncfs", 306, 267),
+    # Flags, labels, snapshots and encryption of a file or folder that is open for reading; input for a terminal.
+    Refused("ioctl", 16, 29, when=(OneOf(1, _ASKING, inverted=True),), answer=_ENOTTY),
+    Refused("connect", 42, 203),
+    Refused("bind", 49, 200),
+    Refused("listen", 50, 201),
+    # A limit of 1 byte keeps the machine's handler of crashes from storing one (core(5)); 0 does not.
+    Refused("setrlimit", 160, 164, when=(OneOf(0, (_RLIMIT_CORE,)),)),
+    Refused("prlimit64", 302, 261, when=(OneOf(1, (_RLIMIT_CORE,)), NotZero(2))),
+)
+#: The same where mounts are not read-only: METADATA, and the times of a file that is open for reading.
+READ_ONLY_METADATA: Final = (*METADATA, Refused("utimensat", 280, 88))
 
 
 def known_machine() -> bool:
@@ -151,8 +217,11 @@ def known_machine() -> bool:
     return os.uname().machine in _ARCHITECTURES
 
 
-def program(refused: Sequence[Refused]) -> bytes:
-    """Return the filter as a BPF program, `struct sock_filter[]`, for this machine."""
+def program(refused: Sequence[Refused], *, newer: bool = True) -> bytes:
+    """Return the filter as a BPF program, `struct sock_filter[]`, for this machine.
+
+    `newer`: whether calls that came after this file are allowed. If not, they do not exist (ENOSYS).
+    """
     machine = os.uname().machine
     lines = [
         (_LOAD, 0, 0, _ARCHITECTURE),
@@ -160,37 +229,56 @@ def program(refused: Sequence[Refused]) -> bytes:
         (_RETURN, 0, 0, _ERRNO | _ENOSYS),
         (_LOAD, 0, 0, _NUMBER),
     ]
-    if machine == "x86_64":
-        lines += [(_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, _ERRNO | _ENOSYS)]
+    if not newer or machine == "x86_64":
+        lines += [(_AT_LEAST, 0, 1, _X32 if newer else _NEWEST + 1), (_RETURN, 0, 0, _ERRNO | _ENOSYS)]
     for call in refused:
         number = call.x86_64 if machine == "x86_64" else call.aarch64
         if number is not None:
             verdict = _verdict(call)
             lines += [(_EQUAL, 0, len(verdict), number), *verdict]
-            if call.zero is not None or call.bits:
+            if call.when:
                 # The arguments have replaced the number: look at it again for what follows.
                 lines.append((_LOAD, 0, 0, _NUMBER))
     lines.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("=HBBI", *line) for line in lines)
 
 
-def _verdict(call: Refused) -> list[tuple[int, int, int, int]]:
+_Line: TypeAlias = tuple[int, int, int, int]
+
+
+def _verdict(call: Refused) -> list[_Line]:
     """Return the lines that refuse the call; where a condition does not hold, they end behind the last of them."""
-    lines = [(_RETURN, 0, 0, _ERRNO | call.answer)]
-    if call.zero is not None:  # both machines are little-endian
-        low = _ARGUMENTS + 8 * call.zero
-        return [(_LOAD, 0, 0, low), (_EQUAL, 0, 2, 0), (_LOAD, 0, 0, low + 4), (_EQUAL, 1, 0, 0), *lines]
-    for bits in reversed(call.bits):
-        tested = [(_ANY_BIT, 0, len(lines), bits.any)] if bits.any else []
-        if bits.all:
-            tested = [(_AND, 0, 0, bits.all), (_EQUAL, 0, len(lines), bits.all)]
-        lines = [(_LOAD, 0, 0, _ARGUMENTS + 8 * bits.argument), *tested, *lines]
+    lines: list[_Line] = [(_RETURN, 0, 0, _ERRNO | call.answer)]
+    for condition in reversed(call.when):
+        lines = [*_tested(condition, len(lines)), *lines]
     return lines
 
 
-def install(refused: Sequence[Refused]) -> None:
-    """Filter the calls of this thread and of all its children, for good."""
-    code = program(refused)
+def _tested(condition: Condition, rest: int) -> list[_Line]:
+    """Return the lines that go on if the condition holds, and jump over the `rest` behind them if not."""
+    low = _ARGUMENTS + 8 * condition.argument  # both machines are little-endian
+    load = (_LOAD, 0, 0, low)
+    if isinstance(condition, NotZero):
+        return [load, (_EQUAL, 0, 2, 0), (_LOAD, 0, 0, low + 4), (_EQUAL, rest, 0, 0)]
+    if isinstance(condition, OneOf):
+        left = range(len(condition.values) - 1, -1, -1)
+        pairs = list(zip(left, condition.values, strict=True))
+        if condition.inverted:
+            return [load, *((_EQUAL, after + rest, 0, value) for after, value in pairs)]
+        return [load, *((_EQUAL, after, 0 if after else rest, value) for after, value in pairs)]
+    tests: list[_Line] = []
+    if condition.all:
+        tests = [(_AND, 0, 0, condition.all), (_EQUAL, 0, rest, condition.all)]
+    if condition.none:
+        tests = [(_ANY_BIT, rest + len(tests), 0, condition.none), *tests]
+    if condition.any:
+        tests = [(_ANY_BIT, 0, rest + len(tests), condition.any), *tests]
+    return [load, *tests]
+
+
+def install(refused: Sequence[Refused], *, newer: bool = True) -> None:
+    """Filter the calls of this thread and of all its children, for good. See `program`."""
+    code = program(refused, newer=newer)
     buffer = ctypes.create_string_buffer(code, len(code))
     length = len(code) // 8
     # struct sock_fprog: a 16-bit length, padding, a pointer.

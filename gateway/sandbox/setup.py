@@ -49,12 +49,17 @@ def fork(become: Callable[[], NoReturn], *, report: int) -> int:
 
 def in_bubblewrap(order: Order, program: str, *, base_processes: int, status: int) -> NoReturn:
     """`status` is where bubblewrap tells how the command ended."""
+    if order.read_only:
+        # bubblewrap binds what lies there: an overlay, through which no FIFO is reached.
+        with _step("read-only mounts"):
+            _cover(order, overlay=True)
+            _require_filter()
     _ordinary(order, base_processes=base_processes)
     with _step("bubblewrap"):
         filter_file = None
         if seccomp.known_machine():
             filter_file = os.memfd_create("filter", 0)
-            os.write(filter_file, seccomp.program(seccomp.ALWAYS))
+            os.write(filter_file, seccomp.program(_refused(order), newer=not order.read_only))
             os.lseek(filter_file, 0, os.SEEK_SET)
         os.set_inheritable(status, True)
         argv = bubblewrap.arguments(order, (program, *order.argv[1:]), status=status, seccomp=filter_file)
@@ -66,13 +71,17 @@ def in_namespaces(order: Order, program: str, *, base_processes: int, report: in
     """Become the first process of the namespaces, which reaps there and ends with the command."""
     signal.set_wakeup_fd(-1)
     with _step("read-only mounts"):
-        namespaces.make_read_only_except(order.cwd)
+        if order.read_only:
+            scratch = _cover(order, overlay=False)
+            namespaces.make_read_only(order.cwd, scratch=scratch)
+        else:
+            namespaces.make_read_only_except(order.cwd)
 
     def command() -> NoReturn:
         _ordinary(order, base_processes=base_processes)
         with _step("Landlock and seccomp"):
             _landlocked(order)
-            seccomp.install(seccomp.ALWAYS + _missing_truncate())
+            seccomp.install(_refused(order) + _missing_truncate(), newer=not order.read_only)
         _execute(order, program)
 
     pid = fork(command, report=report)
@@ -89,20 +98,48 @@ def in_landlock(order: Order, program: str, *, base_processes: int) -> NoReturn:
     with _step("Landlock and seccomp"):
         _landlocked(order)
         signals = seccomp.SIGNALS if landlock.abi() < landlock.SIGNALS_ABI else ()
-        seccomp.install(seccomp.ALWAYS + seccomp.METADATA + signals + _missing_truncate())
+        metadata = seccomp.READ_ONLY_METADATA if order.read_only else seccomp.METADATA
+        seccomp.install(
+            _refused(order) + metadata + signals + _missing_truncate(),
+            newer=not order.read_only,
+        )
     _execute(order, program)
 
 
 def unconfined(order: Order, program: str, *, base_processes: int) -> NoReturn:
+    if order.read_only:
+        raise _StepError(Outcome("unconfined", detail="nothing keeps a read-only command from writing"))
     _ordinary(order, base_processes=base_processes)
     _execute(order, program)
 
 
+def _cover(order: Order, *, overlay: bool) -> str:
+    """Cover what the command must not reach; return its scratch folder."""
+    scratch = order.scratch
+    if scratch is None:
+        raise OSError("`cwd` and `readable` leave no folder for temporary files")
+    namespaces.cover(order.cwd, scratch=scratch, size_bytes=order.scratch_bytes, overlay=overlay)
+    return scratch
+
+
 def _landlocked(order: Order) -> None:
+    _require_filter()
+    readable = (*SYSTEM, *order.readable)
+    if not order.read_only:
+        landlock.restrict(readable=readable, writable=(order.cwd,), devices=DEVICES)
+    else:
+        scratch = () if order.scratch is None else (order.scratch,)
+        landlock.restrict(readable=readable, data=(order.cwd,), writable=scratch, devices=DEVICES)
+    drop_capabilities()
+
+
+def _require_filter() -> None:
     if not seccomp.known_machine():
         raise OSError(f"no filter of system calls for {os.uname().machine!r}")
-    landlock.restrict(readable=(*SYSTEM, *order.readable), writable=(order.cwd,), devices=DEVICES)
-    drop_capabilities()
+
+
+def _refused(order: Order) -> tuple[seccomp.Refused, ...]:
+    return seccomp.ALWAYS + seccomp.READ_ONLY if order.read_only else seccomp.ALWAYS
 
 
 def _missing_truncate() -> tuple[seccomp.Refused, ...]:
@@ -129,7 +166,8 @@ def _ordinary(order: Order, *, base_processes: int) -> None:
 
 def _limit(limits: Limits, *, base_processes: int) -> None:
     for kind, wanted in (
-        (resource.RLIMIT_CORE, 0),
+        # Below any core: a limit of 0 is none for a handler that the kernel starts (core(5), `|` in core_pattern).
+        (resource.RLIMIT_CORE, 1),
         (resource.RLIMIT_CPU, limits.cpu_s),
         (resource.RLIMIT_AS, limits.memory_bytes),
         (resource.RLIMIT_FSIZE, limits.file_bytes),

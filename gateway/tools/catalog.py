@@ -398,7 +398,7 @@ async def _entries(sources: Mapping[str, Configured[ToolSource]], taken: set[str
 
 
 async def obstacles_of(sources: Iterable[ToolSource]) -> AsyncIterator[str]:
-    """Yield why every call of a source would fail on this machine, a text for each such source."""
+    """Yield why calls of a source fail, or ask, on this machine, a text for each such source."""
     for source in sources:
         if isinstance(source, CheckedSource) and (obstacle := await source.obstacle()) is not None:
             yield obstacle

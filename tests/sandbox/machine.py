@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from gateway.sandbox.levels import ACCEPTED, at, strongest
+from gateway.sandbox.levels import ACCEPTED, READ_ONLY, at
 from gateway.sandbox.order import Level, Limits, Order
 from gateway.sandbox.run import Finished, run
 from gateway.testing.processes import living
@@ -23,7 +23,14 @@ PYTHON = os.path.realpath(sys.executable)
 READABLE = (os.path.realpath(sys.base_prefix),)
 
 
-def order(cwd: Path, *argv: str, level: Level, timeout_s: float = 120.0, limits: Limits | None = None) -> Order:
+def order(
+    cwd: Path,
+    *argv: str,
+    level: Level,
+    timeout_s: float = 120.0,
+    limits: Limits | None = None,
+    read_only: bool = False,
+) -> Order:
     wanted = Order(
         argv=argv,
         cwd=str(cwd),
@@ -32,6 +39,7 @@ def order(cwd: Path, *argv: str, level: Level, timeout_s: float = 120.0, limits:
         grace_s=0.2,
         limits=limits or Limits(),
         readable=READABLE,
+        read_only=read_only,
     )
     return at(wanted, level=level)
 
@@ -40,12 +48,16 @@ async def run_order(wanted: Order, *, flood_bytes: int = 1 << 24) -> Finished:
     return await run(wanted, stdout_bytes=1 << 16, stderr_bytes=1 << 16, flood_bytes=flood_bytes)
 
 
-async def shell(cwd: Path, command: str, *, level: Level, timeout_s: float = 120.0) -> Finished:
-    return await run_order(order(cwd, "/bin/sh", "-c", command, level=level, timeout_s=timeout_s))
+async def shell(
+    cwd: Path, command: str, *, level: Level, timeout_s: float = 120.0, read_only: bool = False
+) -> Finished:
+    argv = ("/bin/sh", "-c", command)
+    return await run_order(order(cwd, *argv, level=level, timeout_s=timeout_s, read_only=read_only))
 
 
-async def python(cwd: Path, code: str, *, level: Level) -> Finished:
-    return await run_order(order(cwd, PYTHON, "-I", "-S", "-B", "-c", code, level=level))
+async def python(cwd: Path, code: str, *, level: Level, read_only: bool = False) -> Finished:
+    argv = (PYTHON, "-I", "-S", "-B", "-c", code)
+    return await run_order(order(cwd, *argv, level=level, read_only=read_only))
 
 
 def in_child(code: str) -> str:
@@ -91,24 +103,26 @@ def exchanging(one: Path, other: Path) -> Iterator[None]:
 
 
 @cache
-def confined_levels() -> tuple[Level, ...]:
+def confined_levels(*, read_only: bool = False) -> tuple[Level, ...]:
     """The levels that confine and that this machine has."""
 
     async def tried() -> tuple[Level, ...]:
         with tempfile.TemporaryDirectory() as folder:
-            trial = order(Path(folder), level="none")
-            singles = [level for level in ACCEPTED["auto"] if (await _has(level, trial))]
+            levels = READ_ONLY if read_only else ACCEPTED["auto"]
+            singles = [level for level in levels if (await _has(level, Path(folder), read_only=read_only))]
             return tuple(singles)
 
     return asyncio.run(tried())
 
 
-async def _has(level: Level, trial: Order) -> bool:
-    if level == "bubblewrap":
-        return (await strongest("bubblewrap", trial)).level is not None
-    finished = await shell(Path(trial.cwd), ":", level=level)
+async def _has(level: Level, folder: Path, *, read_only: bool) -> bool:
+    wanted = order(folder, "/bin/sh", "-c", ":", level=level, read_only=read_only)
+    if level == "bubblewrap" and not wanted.bubblewrap:
+        return False
+    finished = await run_order(wanted)
     return finished.outcome.end == "exited" and finished.outcome.code == 0
 
 
 CONFINED = confined_levels()
+READ_ONLY_LEVELS = confined_levels(read_only=True)
 EVERY_LEVEL: tuple[Level, ...] = (*CONFINED, "none")

@@ -2,6 +2,9 @@
 
 A plain command, one program with its arguments, runs without a shell. Every other text goes unchanged to the shell for
 which texts are judged, in the same sandbox and environment.
+
+A command that runs only because it was judged harmless runs read-only, where it can have no effect, whatever `sandbox`
+says of the others. Where this machine cannot confine it so, it asks.
 """
 
 import asyncio
@@ -15,7 +18,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from gateway.plugin import Exchange, Host, Json, Plugin, Reach, ToolCall, ToolResult, ToolSpec
+from gateway.plugin import Exchange, Host, Json, Plugin, Reach, ToolCall, ToolResult, ToolSpec, Verdict
 from gateway.plugin.settings import Config as Section
 from gateway.plugin.settings import Duration, FilePath, ToolConfig, counted, sized
 from gateway.plugin.shell.git import GIT_FUNCTION
@@ -37,6 +40,14 @@ _COMMAND_BYTES: Final = 100_000
 #: A command that prints more than this is ended: nobody reads it, and reading it costs the gateway.
 _FLOOD_BYTES: Final = 64 << 20
 _NOT_EXECUTABLE, _NOT_FOUND, _SIGNALLED = 126, 127, 128
+#: The operator's next step where commands cannot run read-only.
+_CURE: Final = "Install bubblewrap, or let the gateway make user namespaces, or switch Landlock on in the kernel"
+#: The words of strerror(3) for what a read-only command is denied.
+_DENIED: Final = ("Read-only file system", "Permission denied", "Operation not permitted")
+_READ_ONLY_NOTE: Final = (
+    "It ran read-only and without a network, because it was judged harmless. A call with `risk_level: medium` asks a "
+    "person first, and can write."
+)
 
 
 class CommandLimits(Section):
@@ -59,11 +70,14 @@ class Config(ToolConfig):
     cwd: FilePath = Field(
         default=_DEFAULT_CWD,
         validate_default=True,
-        description="Folder in which commands run, and the only one they may write; it must exist.",
+        description="Folder in which commands run, and the only one they may write; it must exist. A command that runs "
+        "without asking, because it was judged harmless, only reads it.",
     )
     timeout: Duration = Field(default=30.0, description="Longest run of a command.")
     sandbox: Sandbox = Field(
-        default="auto", description="What confines a command; auto: the strongest that this machine has."
+        default="auto",
+        description="What confines a command that was approved, or that the model calls low in risk; auto: the "
+        "strongest that this machine has. A command that was judged harmless runs read-only, whatever this says.",
     )
     readable: tuple[FilePath, ...] = Field(default=(), description="Further files and folders that commands may read.")
     max_output_bytes: Annotated[int, sized(1 << 10, 64 << 20)] = Field(
@@ -86,13 +100,18 @@ class ExecuteCommand:
     def __init__(self, config: Config, *, cwd: Path) -> None:
         self._config = config
         self._cwd = cwd
-        self._choice = Choice(None, "not tried yet")
+        self._choice = self._read_only = Choice(None, "not tried yet")
         self._choosing = asyncio.Lock()
 
     @property
     def sandbox(self) -> Level | None:
         """Return the confinement of the commands. None: there is none, so no command runs, or it was not tried yet."""
         return self._choice.level
+
+    @property
+    def read_only_sandbox(self) -> Level | None:
+        """Return the same for commands that run because they were judged harmless."""
+        return self._read_only.level
 
     async def list_tools(self) -> Sequence[ToolSpec]:
         return (_spec(self._config),)
@@ -103,7 +122,7 @@ class ExecuteCommand:
             return f"The command was not run: {problem}."
         if not way_to_run(call.arguments["command"]).argv:
             return "The command was not run: this machine has none of dash, bash and busybox to read it."
-        choice = await self.choose()
+        choice = await self.choose(read_only=call.harmless)
         if choice.level is None:
             return (
                 f"The command was not run: this machine cannot confine it ({choice.reason}). The operator can install "
@@ -111,22 +130,36 @@ class ExecuteCommand:
             )
         return None
 
+    async def examine(self, call: ToolCall, exchange: Exchange) -> Verdict | None:  # noqa: ARG002 (as for `call`)
+        """Return a doubt if this machine cannot keep a command from having an effect. See `Examiner`."""
+        choice = await self.choose(read_only=True)
+        if choice.level is not None:
+            return None
+        reason = f"This machine cannot run a command read-only ({choice.reason}). {_CURE}."
+        return Verdict("confirm", "default", "command.unconfined", reason)
+
     async def obstacle(self) -> str | None:
         """See `CheckedSource`."""
         choice = await self.choose()
-        if choice.level is not None:
-            return None
-        return (
-            f"execute_command runs nothing: this machine cannot confine commands ({choice.reason}). Install "
-            "bubblewrap, or set tools.execute_command.sandbox"
-        )
+        if choice.level is None:
+            return (
+                f"execute_command runs nothing: this machine cannot confine commands ({choice.reason}). Install "
+                "bubblewrap, or set tools.execute_command.sandbox"
+            )
+        choice = await self.choose(read_only=True)
+        if choice.level is None:
+            return (
+                "execute_command asks for each command that the model does not call low: this machine cannot run one "
+                f"read-only ({choice.reason}). {_CURE}"
+            )
+        return None
 
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
         if refusal := await self.refusal(call, exchange):
             return ToolResult(refusal, ok=False)
-        level = (await self.choose()).level
+        level = (await self.choose(read_only=call.harmless)).level
         assert level is not None  # once found it stays
-        order = at(self._order(way_to_run(call.arguments["command"])), level=level)
+        order = at(self._order(way_to_run(call.arguments["command"]), read_only=call.harmless), level=level)
         kept_bytes = self._config.max_output_bytes
         finished = await run(
             order, stdout_bytes=kept_bytes * 3 // 4, stderr_bytes=kept_bytes // 4, flood_bytes=_FLOOD_BYTES
@@ -137,24 +170,30 @@ class ExecuteCommand:
         """Put values into the command as words, or as parts of words. See `Binder`."""
         return filled_object(arguments, values, writers={"command": command_with})
 
-    async def choose(self) -> Choice:
+    async def choose(self, *, read_only: bool = False) -> Choice:
         """Choose the confinement once. If the machine had none, try again at the next call."""
         async with self._choosing:
-            if self._choice.level is None:
+            choice = self._read_only if read_only else self._choice
+            if choice.level is None:
                 with suppress(OSError):
                     self._cwd.mkdir(mode=0o755, exist_ok=True)
-                self._choice = await strongest(self._config.sandbox, self._order(Way((), ALWAYS)))
-            return self._choice
+                choice = await strongest(self._config.sandbox, self._order(Way((), ALWAYS), read_only=read_only))
+                if read_only:
+                    self._read_only = choice
+                else:
+                    self._choice = choice
+            return choice
 
     async def close(self) -> None:
         """Do nothing: every command ends with its call."""
 
-    def _order(self, way: Way) -> Order:
+    def _order(self, way: Way, *, read_only: bool) -> Order:
         return Order(
             argv=way.argv,
             settings=way.settings,
             cwd=str(self._cwd),
             level="none",
+            read_only=read_only,
             timeout_s=self._config.timeout,
             limits=Limits(**self._config.limits.model_dump()),
             readable=tuple(os.path.realpath(path) for path in self._config.readable),
@@ -252,6 +291,8 @@ def _result(finished: Finished, order: Order) -> ToolResult:
         parts.append(f"stdout:\n{finished.stdout}")
     if finished.stderr:
         parts.append(f"stderr:\n{finished.stderr}")
+    if order.read_only and first != "exit code 0" and any(words in finished.stderr for words in _DENIED):
+        parts.append(_READ_ONLY_NOTE)
     return ToolResult("\n".join(parts if len(parts) > 1 else [first, "(no output)"]), ok=ok)
 
 
