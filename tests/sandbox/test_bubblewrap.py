@@ -1,5 +1,6 @@
 """The command line of bubblewrap; what it does is tried in test_launcher.py, where it is installed."""
 
+import dataclasses
 from pathlib import Path
 
 from gateway.sandbox.bubblewrap import arguments
@@ -27,3 +28,11 @@ def test_links_of_the_system_stay_links() -> None:
     linked = Path("/bin").is_symlink()
     assert (before[0] == "--symlink") is linked
     assert "--seccomp" not in found
+
+
+def test_a_read_only_command_has_its_scratch_folder_alone_to_write() -> None:
+    """What lies there when bubblewrap starts is an empty folder in memory."""
+    order = dataclasses.replace(ORDER, read_only=True)
+    found = arguments(order, ("/usr/bin/ls",), status=5, seccomp=7)
+    assert [found[at + 1] for at, word in enumerate(found) if word == "--bind"] == [order.scratch]
+    assert found[found.index("--remount-ro") - 3 : found.index("--remount-ro")] == ["--ro-bind", "/home/x", "/home/x"]

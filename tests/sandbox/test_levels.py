@@ -6,7 +6,7 @@ import pytest
 
 from gateway.sandbox import landlock, seccomp
 from gateway.sandbox.levels import ACCEPTED, Sandbox, strongest
-from tests.sandbox.machine import CONFINED, in_child, order
+from tests.sandbox.machine import CONFINED, READ_ONLY_LEVELS, in_child, order
 
 #: Takes away what a machine may lack, then asks for the strongest level.
 POORER = """
@@ -17,7 +17,7 @@ from gateway.sandbox.levels import strongest
 from tests.sandbox.machine import order
 os.environ["PATH"] = "/nowhere"
 seccomp.install([{missing}])
-choice = asyncio.run(strongest({sandbox!r}, order(Path({folder!r}), level="none")))
+choice = asyncio.run(strongest({sandbox!r}, order(Path({folder!r}), level="none", read_only={read_only})))
 print(choice.level, "|", choice.reason)
 """
 NO_NAMESPACES = "seccomp.Refused('unshare', 272, 97)"
@@ -25,8 +25,8 @@ NO_LANDLOCK = "seccomp.Refused('landlock_create_ruleset', 444, 444)"
 HAS_LANDLOCK = landlock.abi() > 0 and seccomp.known_machine()
 
 
-def poorer(folder: Path, *missing: str, sandbox: Sandbox = "auto") -> str:
-    return in_child(POORER.format(missing=", ".join(missing), sandbox=sandbox, folder=str(folder)))
+def poorer(folder: Path, *missing: str, sandbox: Sandbox = "auto", read_only: bool = False) -> str:
+    return in_child(POORER.format(missing=", ".join(missing), sandbox=sandbox, folder=str(folder), read_only=read_only))
 
 
 @pytest.mark.parametrize("sandbox", ["auto", "bubblewrap", "landlock", "none"])
@@ -65,3 +65,20 @@ def test_only_none_is_none(tmp_path: Path) -> None:
     """Only where the operator says so."""
     assert poorer(tmp_path, NO_NAMESPACES, NO_LANDLOCK, sandbox="none").startswith("none |")
     assert [choice for choice, levels in ACCEPTED.items() if "none" in levels] == ["none"]
+
+
+@pytest.mark.parametrize("sandbox", ["auto", "bubblewrap", "landlock", "none"])
+async def test_a_read_only_command_gets_the_strongest_level_whatever_was_chosen(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    """The choice of an operator is about commands that were approved."""
+    choice = await strongest(sandbox, order(tmp_path, level="none", read_only=True))
+    assert choice.level == (READ_ONLY_LEVELS[0] if READ_ONLY_LEVELS else None)
+
+
+def test_a_read_only_command_takes_what_is_left(tmp_path: Path) -> None:
+    """Landlock alone without namespaces; without both nothing, also where the operator wants no sandbox."""
+    alone = poorer(tmp_path, NO_NAMESPACES, sandbox="none", read_only=True)
+    assert alone.startswith("landlock |") is HAS_LANDLOCK
+    said = poorer(tmp_path, NO_NAMESPACES, NO_LANDLOCK, sandbox="none", read_only=True)
+    assert said.startswith("None | namespaces: ") and "; landlock: " in said

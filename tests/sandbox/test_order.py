@@ -11,6 +11,7 @@ def test_an_order_arrives_as_it_was_sent() -> None:
         level="landlock",
         timeout_s=1.5,
         limits=Limits(cpu_s=3),
+        read_only=True,
         readable=("/opt/x",),
     )
     line = order.to_line()

@@ -15,18 +15,23 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.plugins.tools.execute_command import PLUGIN, Config, ExecuteCommand, way_to_run
+from gateway.sandbox.order import Level
 from gateway.sandbox.programs import shell
-from tests.sandbox.machine import CONFINED, survivors
+from tests.sandbox.machine import CONFINED, READ_ONLY_LEVELS, in_child, survivors
 
 EXCHANGE = Exchange(id="1", body={}, caller=Caller("a", "a", frozenset()), chain="assistant")
 
 
-async def ask(tool: ExecuteCommand, command: Any) -> ToolResult:
-    return await tool.call(ToolCall(id="c1", tool="execute_command", arguments={"command": command}), EXCHANGE)
+def call(command: Any, *, harmless: bool = False) -> ToolCall:
+    return ToolCall(id="c1", tool="execute_command", arguments={"command": command}, harmless=harmless)
+
+
+async def ask(tool: ExecuteCommand, command: Any, *, harmless: bool = False) -> ToolResult:
+    return await tool.call(call(command, harmless=harmless), EXCHANGE)
 
 
 async def refusal(tool: ExecuteCommand, command: Any) -> str | None:
-    return await tool.refusal(ToolCall(id="c1", tool="execute_command", arguments={"command": command}), EXCHANGE)
+    return await tool.refusal(call(command), EXCHANGE)
 
 
 def built(cwd: Path, **settings: Any) -> ExecuteCommand:
@@ -213,6 +218,73 @@ async def test_a_sandbox_that_is_not_there_refuses(tmp_path: Path, monkeypatch: 
     assert await refusal(tool, "echo x >ran") == answer.content
     assert tool.sandbox is None
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("sandbox", ["auto", "bubblewrap", "landlock", "none"])
+async def test_a_call_that_was_judged_harmless_has_no_effect(sandbox: str, tmp_path: Path) -> None:
+    """Whatever confines the others, and if nothing does: the verdict on it may be wrong."""
+    tool = built(tmp_path, sandbox=sandbox)
+    assert (await tool.examine(call("echo x >ran", harmless=True), EXCHANGE) is None) is bool(READ_ONLY_LEVELS)
+    for command in ("echo x >ran", "busybox find . -exec ls {} x + -exec touch ran ;", "mkdir ran"):
+        answer = await ask(tool, command, harmless=True)
+        assert list(tmp_path.iterdir()) == [], (command, answer)
+    assert tool.read_only_sandbox == (READ_ONLY_LEVELS[0] if READ_ONLY_LEVELS else None)
+
+
+#: Where a machine has something to confine read-only commands with.
+confined = pytest.mark.parametrize("level", READ_ONLY_LEVELS[:1])
+
+
+@confined
+async def test_a_command_with_full_rights_still_writes(level: Level, tmp_path: Path) -> None:
+    """One that was approved, or that the model itself called low; beside one that was judged harmless."""
+    tool = built(tmp_path, sandbox="auto")
+    assert (await ask(tool, "ls", harmless=True)).ok
+    assert (await ask(tool, "echo x >ran")).ok
+    assert (tool.read_only_sandbox, (tmp_path / "ran").read_text()) == (level, "x\n")
+
+
+@confined
+async def test_a_denied_write_is_explained_to_the_model(level: Level, tmp_path: Path) -> None:
+    """Where the command failed because of it, and nowhere else."""
+    tool = built(tmp_path)
+    note = "It ran read-only and without a network, because it was judged harmless."
+    assert note in (await ask(tool, "mkdir new", harmless=True)).content
+    for command, harmless in (("grep x nothing", True), ("ls", True), ("mkdir nothing/new", False)):
+        assert note not in (await ask(tool, command, harmless=harmless)).content
+    assert tool.read_only_sandbox == level
+
+
+UNCONFINED = """
+import asyncio
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.tools import ToolCall
+from gateway.plugins.tools.execute_command import PLUGIN, Config
+from gateway.sandbox import seccomp
+exchange = Exchange(id="1", body={{}}, caller=Caller("a", "a", frozenset()), chain="assistant")
+tool = PLUGIN.build(Config(cwd={folder!r}, sandbox="none"), None)
+def call(harmless):
+    return ToolCall(id="c1", tool="execute_command", arguments={{"command": "echo ran"}}, harmless=harmless)
+seccomp.install([seccomp.Refused("unshare", 272, 97), seccomp.Refused("landlock_create_ruleset", 444, 444)])
+async def main():
+    doubt = await tool.examine(call(True), exchange)
+    print(doubt.decision, doubt.rule, doubt.reason)
+    print(await tool.obstacle())
+    for harmless in (True, False):
+        print((await tool.call(call(harmless), exchange)).content)
+asyncio.run(main())
+"""
+
+
+def test_a_machine_that_cannot_confine_asks(tmp_path: Path) -> None:
+    """The operator reads it at the start; what is approved runs as he wants it."""
+    doubt, obstacle, refused, *ran = in_child(UNCONFINED.format(folder=str(tmp_path))).splitlines()
+    assert doubt.startswith("confirm command.unconfined This machine cannot run a command read-only (namespaces: ")
+    assert doubt.endswith("switch Landlock on in the kernel.")
+    assert obstacle.startswith("execute_command asks for each command that the model does not call low: this machine ")
+    assert refused.startswith("The command was not run: this machine cannot confine it (namespaces: ")
+    assert ran == ["exit code 0", "stdout:", "ran"]
 
 
 @pytest.mark.parametrize("command", ["ls", "rm -rf .", "no-such-program", "echo x >ran"])
