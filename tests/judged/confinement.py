@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -164,6 +164,11 @@ def _facts(entry: "os.DirEntry[str]") -> tuple[object, ...]:
     return (*kept, *times, content, names)
 
 
+def of_effects(arena: Arena, chance: random.Random) -> Iterator[str]:
+    """Yield commands that would have an effect."""
+    return made(chance, port=arena.tcp, udp=arena.udp, mark=arena.mark)
+
+
 @dataclass(slots=True)
 class Bench:
     """The figures of many batches: commands that were run, how their sandboxes ended, and what slipped through."""
@@ -176,12 +181,20 @@ class Bench:
     packets: int = 0
     slips: list[str] = field(default_factory=list)
 
-    async def run(self, folder: Path, *, seed: int, count: int, batch: int = BATCH) -> None:
+    async def run(
+        self,
+        folder: Path,
+        *,
+        seed: int,
+        count: int,
+        batch: int = BATCH,
+        grammar: Callable[[Arena, random.Random], Iterator[str]] = of_effects,
+    ) -> None:
         """Run so many commands in a folder of their own, and look at everything between two batches."""
         chance = random.Random(seed)
         folder.mkdir()
         with Arena(folder) as arena:
-            texts = made(chance, port=arena.tcp, udp=arena.udp, mark=arena.mark)
+            texts = grammar(arena, chance)
             if self.level == "landlock":  # processes are the machine's own there
                 texts = (text for text in texts if "kill" not in text)
             before = arena.state()

@@ -3,17 +3,20 @@
 import asyncio
 import multiprocessing
 import os
+import random
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from gateway.plugins.assessors.command import CommandAssessor
 from gateway.sandbox.kernel import PR_SET_CHILD_SUBREAPER, prctl
 from gateway.sandbox.levels import READ_ONLY
 from gateway.sandbox.order import Level
+from tests.plugins.tools.execute_command import made_commands
 from tests.sandbox.machine import READ_ONLY_LEVELS
 
 from .confinement import Arena, Bench
@@ -36,6 +39,31 @@ async def test_commands_that_no_judge_has_seen_change_nothing(level: Level, tmp_
     await bench.run(tmp_path / "single", seed=8, count=SINGLES, batch=1)
     assert not bench.slips, bench.slips[:3]
     assert (bench.commands, bench.packets) == (count + SINGLES, 0), bench.figures()
+
+
+def of_the_judge(_: Arena, chance: random.Random) -> Iterator[str]:
+    """The texts that the judge is tried with, whatever it says of them."""
+    return made_commands.made(chance)
+
+
+def judged_harmless(arena: Arena, chance: random.Random) -> Iterator[str]:
+    """Of those the ones that it lets run by themselves."""
+    assessor = CommandAssessor("standard")
+    texts = of_the_judge(arena, chance)
+    return (text for text in texts if assessor.assess({"command": text}).decision == "auto")
+
+
+@pytest.mark.judged
+@pytest.mark.parametrize("level", READ_ONLY_LEVELS[:1])
+@pytest.mark.parametrize("grammar", [of_the_judge, judged_harmless])
+async def test_no_verdict_matters(
+    level: Level, grammar: Callable[[Arena, random.Random], Iterator[str]], tmp_path: Path
+) -> None:
+    """What the judge lets run changes nothing where it runs, and neither does what it does not."""
+    bench = Bench(level)
+    await bench.run(tmp_path / "arena", seed=9, count=COUNT // 2, grammar=grammar)
+    assert not bench.slips, bench.slips[:3]
+    assert (bench.commands, bench.packets) == (COUNT // 2, 0), bench.figures()
 
 
 @pytest.mark.soak_judge
