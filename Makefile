@@ -44,7 +44,7 @@ test-fast: $(VENV)/.dev ## those that start no gateway: parsers, judges, configu
 test-postgres: $(VENV)/.dev ## the tests that start a PostgreSQL server (Debian: apt-get install postgresql)
 	$(PY) -m pytest -m postgres $(ARGS)
 
-test-judged: $(VENV)/.dev ## run for real what the judges call harmless, 14,000 times
+test-judged: $(VENV)/.dev ## run for real what the judges call harmless, and confined what they do not, 19,000 times
 	$(PY) -m pytest -n auto -m judged $(addprefix tests/,judged plugins/assessors plugins/tools) $(ARGS)
 
 test-clients: $(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-instructor/.clients tests/clients/node/node_modules/.installed ## run the README's snippets with real clients
@@ -70,7 +70,7 @@ soak: $(VENV)/.dev ## reliability under load and faults; prints the figures (abo
 	TWOLANE_FUZZ=$${TWOLANE_FUZZ:-50} $(PY) -m pytest tests/http/test_differential.py
 	$(PY) -m pytest -n $(JOBS) -m "hypothesis and $(EVERYWHERE)" --hypothesis-profile soak
 
-soak-judge: $(VENV)/.dev ## run for real what the judges call harmless, a million times (needs PostgreSQL; about a quarter of an hour)
+soak-judge: $(VENV)/.dev ## the same 1,300,000 times (needs PostgreSQL; about an hour)
 	$(PY) -m pytest -m soak_judge -s $(ARGS)
 
 crash: $(VENV)/.dev ## kill gateways at 200 points of a run, 660 runs under faults, 200 disks that fail, 500 faults of the store at every door, 10,000 decisions at once (about three quarters of an hour)

@@ -21,7 +21,8 @@ SYSTEM: Final = (
     *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
     *("/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime"),
 )
-#: Where a command that may write nothing else finds a folder of its own: the first above nothing that the order names.
+#: Where a command that may write nothing else finds a folder of its own: the first that is
+#: neither above a path of the order nor in its folder.
 _SCRATCHES: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 (an empty folder lies over it)
 _SCRATCH_BYTES: Final = 64 << 20
 DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
@@ -70,8 +71,10 @@ class Order:
         if not self.read_only or self.level not in ("namespaces", "bubblewrap"):
             return None
         named = [f"{path}/" for path in (self.cwd, *self.readable)]
-        places = (os.path.realpath(place) for place in _SCRATCHES)
-        return next((place for place in places if not any(path.startswith(f"{place}/") for path in named)), None)
+        for place in map(os.path.realpath, _SCRATCHES):
+            if not any(path.startswith(f"{place}/") for path in named) and not place.startswith(named[0]):
+                return place
+        return None
 
     @property
     def scratch_bytes(self) -> int:

@@ -1,5 +1,6 @@
 """Commands that may have no effect, at every level that this machine has: each way to have one is tried."""
 
+import dataclasses
 import os
 import socket
 from collections.abc import Iterator
@@ -296,9 +297,14 @@ async def test_a_read_only_command_is_never_unconfined(cwd: Path) -> None:
 @with_mounts
 async def test_no_scratch_folder_is_above_what_the_order_names(level: Level) -> None:
     """A work folder in one of them takes the next; where all are in use, nothing runs."""
-    places = ["/tmp/x", "/var/tmp/x", "/dev/shm/x"]
+    places = ["/tmp/x", "/var/tmp/x", "/dev/shm/x", "/tmp", "/srv"]
     taken = [order(Path(place), "true", level=level, read_only=True).scratch for place in places]
-    assert taken == ["/var/tmp", "/tmp", "/tmp"]
+    assert taken == ["/var/tmp", "/tmp", "/tmp", "/var/tmp", "/tmp"]
+    wide = dataclasses.replace(order(Path("/var"), "true", level=level, read_only=True), readable=("/tmp/x",))
+    assert wide.scratch == "/dev/shm"
+    everywhere = dataclasses.replace(wide, readable=("/tmp/x", "/dev/shm"))
+    assert everywhere.scratch is None
+    assert (await run_order(everywhere)).outcome.end == "unconfined"
 
 
 @pytest.mark.parametrize("level", [level for level in READ_ONLY_LEVELS if level == "namespaces"])

@@ -124,9 +124,10 @@ class ExecuteCommand:
             return "The command was not run: this machine has none of dash, bash and busybox to read it."
         choice = await self.choose(read_only=call.harmless)
         if choice.level is None:
+            cure = "The operator can install bubblewrap, or set execute_command.sandbox"
             return (
-                f"The command was not run: this machine cannot confine it ({choice.reason}). The operator can install "
-                "bubblewrap, or set execute_command.sandbox."
+                f"The command was not run: this machine cannot confine it ({choice.reason}). "
+                f"{_CURE if call.harmless else cure}."
             )
         return None
 
