@@ -87,7 +87,7 @@ class Questions:
             return ""
         if is_new:
             return self._question(pending)
-        may_decide = self.parts.approvals.answering(self.exchange.caller).may_decide
+        may_decide = self._answering(pending).may_decide
         return texts.still_undecided_text(may_decide=may_decide, language=self.language)
 
     @property
@@ -132,8 +132,12 @@ class Questions:
         return None if other is None or other.id == exchange.id else ("", spoken.waiting(other.id, ()))
 
     def _question(self, pending: Sequence[Approval], *, held_s: float | None = None) -> str:
-        answering = self.parts.approvals.answering(self.exchange.caller, held_s=held_s)
+        answering = self._answering(pending, held_s=held_s)
         return spoken.turn_text(pending, language=self.language, answering=answering)
+
+    def _answering(self, pending: Sequence[Approval], *, held_s: float | None = None) -> texts.Answering:
+        exchange = self.exchange
+        return self.parts.approvals.answering(exchange.caller, pending, user=exchange.user, held_s=held_s)
 
     def _event(self, run_id: str, pending: Sequence[Approval], steps: Sequence[StoredStep]) -> Json:
         catalog = self.parts.in_use.judge.catalog

@@ -6,13 +6,14 @@ An approval does not exist for another tenant, whatever its key may do. `Approva
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Literal, cast, get_args
 
 from aiohttp import web
 from pydantic import Field
 
 from gateway.api.decisions import ApiContext, DecisionBody, carried_out, go_on
-from gateway.api.request import VIEWING, Body, body_of, gone, limit_of, query_of, via_of, word_of
+from gateway.api.request import VIEWING, Body, body_of, gone, limit_of, query_of, user_of, via_of, word_of
 from gateway.api.site import Route, readable
 from gateway.api.views import decided_view, error_view, json_answer, list_answer, page_answer, preview_view
 from gateway.approvals.approvals import Decision, not_found
@@ -110,7 +111,7 @@ class ApprovalPages:
         caller = self._api.authorise(request, *VIEWING)
         query_of(request)
         decision = await body_of(request, DecisionBody, caller)
-        wish = decision.to_decision(via_of(request))
+        wish = decision.to_decision(via_of(request), user=user_of(request))
         approval = await carried_out(self._api.decide_and_go_on(request.match_info["id"], wish, caller=caller))
         return json_answer(decided_view(approval))
 
@@ -118,11 +119,10 @@ class ApprovalPages:
         caller = self._api.authorise(request, "approve")
         query_of(request)
         batch = await body_of(request, Batch, caller)
-        via = via_of(request)
-        wishes = [
-            (one.id, Decision(approve=batch.decision == "approve", via=via, sha256=one.sha256, comment=batch.reason))
-            for one in batch.approvals
-        ]
+        same = Decision(
+            approve=batch.decision == "approve", via=via_of(request), comment=batch.reason, user=user_of(request)
+        )
+        wishes = [(one.id, replace(same, sha256=one.sha256)) for one in batch.approvals]
         made = await carried_out(self._all_made(wishes, caller))
         return list_answer([_result(listed.id, one) for listed, one in zip(batch.approvals, made, strict=True)])
 

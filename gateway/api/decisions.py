@@ -36,7 +36,7 @@ class DecisionBody(Body):
     reason: str | None = Field(default=None, max_length=COMMENT_CHARS)
     remember: Remember = "once"
 
-    def to_decision(self, via: Via) -> Decision:
+    def to_decision(self, via: Via, *, user: str | None) -> Decision:
         return Decision(
             approve=self.decision == "approve",
             via=via,
@@ -44,6 +44,7 @@ class DecisionBody(Body):
             arguments=self.arguments,
             comment=self.reason,
             remember=self.remember,
+            user=user,
         )
 
 

@@ -9,10 +9,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway import strict_json
 from gateway.api.content import content_of
+from gateway.context.steering import end_user, steering_of
 from gateway.contracts.caller import CLI_AGENT, Caller
 from gateway.contracts.journal import Via
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
+from gateway.lanes.local import head_of
 
 #: What looking takes: one of these scopes.
 VIEWING: Final = ("context", "approve")
@@ -79,6 +81,11 @@ def via_of(request: web.Request) -> Via:
     if VIA in request:
         return request[VIA]
     return "cli" if request.headers.get("User-Agent") == CLI_AGENT else "rest"
+
+
+def user_of(request: web.Request) -> str | None:
+    """Return the end user whom a request names (`X-Context-User`). Raises GatewayError (invalid_header)."""
+    return end_user(steering_of(head_of(request)), {})
 
 
 def limit_of(query: Mapping[str, str], *, default: int = LIMIT) -> int:

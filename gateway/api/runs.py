@@ -20,6 +20,7 @@ from gateway.api.request import (
     number_of,
     query_of,
     time_of,
+    user_of,
     via_of,
     word_of,
 )
@@ -140,7 +141,12 @@ class RunPages:
                 param="result",
             )
         settlement = settle.Settlement(
-            step=body.step, outcome=body.outcome, via=via_of(request), result=body.result, trusted=body.trusted
+            step=body.step,
+            outcome=body.outcome,
+            via=via_of(request),
+            result=body.result,
+            trusted=body.trusted,
+            user=user_of(request),
         )
         run = await carried_out(self._settled(request.match_info["id"], settlement, caller))
         pending = 0
@@ -150,7 +156,8 @@ class RunPages:
 
     async def _settled(self, run_id: str, settlement: settle.Settlement, caller: Caller) -> StoredRun:
         with written("what a person says about a call"):
-            run = await settle.resolve(self._api.store, run_id, settlement, caller=caller, clock=self._api.clock)
+            rules, clock = self._api.approvals().rules, self._api.clock
+            run = await settle.resolve(self._api.store, run_id, settlement, caller=caller, rules=rules, clock=clock)
         self._api.feed.nudge()
         if run.state == "running":
             await go_on(self._api.resume, run)

@@ -7,55 +7,41 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Literal
 
 import orjson
 
+from gateway.approvals.answering import Answering, Hindrance
 from gateway.approvals.check_word import new_approval_id, new_secret
-from gateway.approvals.texts import Answering
+from gateway.approvals.decision import PARTLY, Outcome, decision_write, edited_by, event_of, others_of, outcome_of
+from gateway.approvals.decision import Decision as Decision
+from gateway.approvals.decision import Remember as Remember
 from gateway.approvals.view import approval_view
 from gateway.contracts.caller import Caller
-from gateway.contracts.canonical import call_sha256, canonical
+from gateway.contracts.canonical import call_sha256
+from gateway.contracts.endorsements import counted_endorsements
 from gateway.contracts.exchange import Exchange, Resume
 from gateway.contracts.journal import (
     APPROVED,
     Approval,
-    AuditLine,
     DecisionResult,
     DecisionWrite,
     Grant,
     Journal,
-    RunEvent,
     StoredStep,
-    Via,
 )
 from gateway.contracts.plugin import Clock, Counters
-from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.snapshot import client_of, exchange_of
+from gateway.tools.decision_rules import DecisionRules
 from gateway.tools.remembered import REMEMBERED_S, Binding, Judges, Remembered
 
 #: Approvals of one run: it has at most a thousand calls, and each may be asked for anew.
 OF_RUN = 10_000
-Remember = Literal["once", "run", "conversation"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """A person's decision on an approval.
-
-    `sha256`, where given, is the hash of the call that was shown to them. `facts` go into its event.
-    """
-
-    approve: bool
-    via: Via
-    sha256: str | None = None
-    arguments: Json | None = None
-    comment: str | None = None
-    remember: Remember = "once"
-    facts: Json = field(default_factory=dict)
+#: How often a decision is made anew because others approve the same call at the same moment.
+TRIES = 20
 
 
 class Approvals:
@@ -90,6 +76,11 @@ class Approvals:
         self._deciders = deciders
         self._console_url = console_url
 
+    @property
+    def rules(self) -> DecisionRules:
+        """Return the rules about who decides, of the configuration in use."""
+        return self._judges.rules
+
     def issue(self, step: StoredStep, exchange: Exchange) -> Approval:
         """Build an approval for a step; nothing is written."""
         binding = self._judges.binding(step.tool) or Binding("", "")
@@ -115,6 +106,7 @@ class Approvals:
             created_s=now_s,
             expires_s=now_s + self._expires_s,
             secret=new_secret(),
+            required=self.rules.required(step.tool, step.risk_level),
         )
 
     async def pending_for(self, step: StoredStep, exchange: Exchange) -> Approval | None:
@@ -145,11 +137,26 @@ class Approvals:
         verdict = self._judges.edited(approval.tool, orjson.loads(approval.arguments))
         return verdict.reason if verdict.decision in ("deny", "error") else None
 
-    def answering(self, caller: Caller, *, held_s: float | None = None) -> Answering:
-        """Return how this caller can answer a question. `held_s`: its answer stays open for so long."""
-        may, tenant = "approve" in caller.scopes, caller.tenant
-        deciders = () if may else self._deciders(tenant)
-        return Answering(held_s=held_s, may_decide=may, tenant=tenant, deciders=deciders, console_url=self._console_url)
+    def answering(
+        self, caller: Caller, asked: Sequence[Approval], *, user: str | None = None, held_s: float | None = None
+    ) -> Answering:
+        """Return how this caller, for this end user, can answer a question about these approvals.
+
+        `held_s`: its answer stays open for so long.
+        """
+        tenant, hindrance = caller.tenant, self._hindrance(caller, asked, user)
+        deciders = [] if hindrance is None else [name for name in self._deciders(tenant) if name != caller.name]
+        return Answering(
+            held_s=held_s, hindrance=hindrance, tenant=tenant, deciders=deciders, console_url=self._console_url
+        )
+
+    def _hindrance(self, caller: Caller, asked: Sequence[Approval], user: str | None) -> Hindrance | None:
+        if "approve" not in caller.scopes:
+            return "scope"
+        if any(self.rules.refuses(one, key=caller.name, user=user) for one in asked):
+            return "own"
+        given = (each for one in asked for each in counted_endorsements(one))
+        return "approved" if any(each.is_of(caller.name, user) for each in given) else None
 
     async def of_run(self, run_id: str, *, tenant: str) -> Mapping[int, Approval]:
         """Return the approvals of a run by the step that they are for, the latest of each."""
@@ -199,7 +206,7 @@ class Approvals:
         if approval is None:
             raise not_found()
         if "approve" not in caller.scopes:
-            who = ", ".join(map(repr, self._deciders(caller.tenant))) or "none so far"
+            who = others_of(self._deciders(caller.tenant), besides=caller.name)
             raise GatewayError(
                 "scope_missing",
                 f"Your key may not decide on approvals: it needs the scope 'approve'. Keys of its tenant that have it: "
@@ -214,12 +221,33 @@ class Approvals:
     async def rule_all(self, wishes: Sequence[tuple[str, Decision]], *, caller: Caller) -> Sequence[Approval]:
         """Decide on different approvals, all of them or none, and return them as they are afterwards.
 
-        Where a rejection ends its run, approvals of the same run count as rejected with it. Raises GatewayError
-        (scope_missing, approval_not_found, approval_expired, decision_conflict, approval_stale, edit_refused) and
-        StoreError: nothing is decided then.
+        An approval that several must approve stays pending until they have. Where a rejection ends its run, approvals
+        of the same run count as rejected with it. Raises GatewayError (scope_missing, own_call, approval_not_found,
+        approved_already, approval_expired, decision_conflict, approval_stale, edit_refused) and StoreError: nothing is
+        decided then.
         """
+        for _ in range(TRIES):
+            ruled = await self._ruled(wishes, caller)
+            if all(how != "moved" for how, _ in ruled):
+                break
+        self._feed.nudge()
+        after = [_ruled(how, approval, alone=len(ruled) == 1) for how, approval in ruled]
+        for (how, _), approval in zip(ruled, after, strict=True):
+            if how == "decided":
+                decision = PARTLY if approval.state == "pending" else approval.state
+                self._counters.count("approvals", decision=decision, via=wishes[0][1].via)
+                if decision != PARTLY:
+                    self._counters.observe("approval_wait_seconds", max(self._clock.time() - approval.created_s, 0.0))
+        return after
+
+    async def _ruled(
+        self, wishes: Sequence[tuple[str, Decision]], caller: Caller
+    ) -> Sequence[tuple[DecisionResult, Approval | None]]:
+        """Make decisions on the approvals as they are now. Raises GatewayError, StoreError."""
         wanted = [(await self.find(approval_id, caller=caller), wish) for approval_id, wish in wishes]
-        edits = [self._edited(approval, wish) for approval, wish in wanted]
+        for approval, wish in wanted:
+            self._check_decider(approval, wish, caller)
+        edits = [edited_by(approval, wish, self._judges) for approval, wish in wanted]
         for approval, wish in wanted:
             if wish.approve and approval.state == "pending":
                 if (obstacle := await self.obstacle(approval)) is not None:
@@ -239,14 +267,18 @@ class Approvals:
             ]
             others = await self._rejected_with([approval for approval, _ in rejected], rejected[0][1], caller)
             writes[0] = replace(writes[0], others=others)
-        ruled = await self._store.rule_all(writes)
-        self._feed.nudge()
-        after = [_ruled(how, approval, alone=len(ruled) == 1) for how, approval in ruled]
-        for (how, _), approval in zip(ruled, after, strict=True):
-            if how == "decided":
-                self._counters.count("approvals", decision=approval.state, via=wanted[0][1].via)
-                self._counters.observe("approval_wait_seconds", max(self._clock.time() - approval.created_s, 0.0))
-        return after
+        return await self._store.rule_all(writes)
+
+    def _check_decider(self, approval: Approval, wish: Decision, caller: Caller) -> None:
+        """Check that somebody else began the run of a call that is to be approved. Raises GatewayError (own_call)."""
+        if wish.approve and self.rules.refuses(approval, key=caller.name, user=wish.user):
+            yours = "Your key" if approval.caller == caller.name else f"The user {approval.user!r}"
+            raise GatewayError(
+                "own_call",
+                f"{yours} began the run of this call, and `approvals.self` is `refuse`: somebody else must approve it. "
+                f"Other keys of the tenant that may: {others_of(self._deciders(caller.tenant), besides=caller.name)}. "
+                "To withdraw the call, reject it.",
+            )
 
     async def _rejected_with(
         self, rejected: Sequence[Approval], wish: Decision, caller: Caller
@@ -264,63 +296,20 @@ class Approvals:
             ]
         return tuple(writes)
 
-    def _edited(self, approval: Approval, wish: Decision) -> str | None:
-        """Return a person's new arguments as canonical JSON. Raises GatewayError (approval_stale, edit_refused)."""
-        if wish.sha256 is not None and wish.sha256 != approval.sha256:
-            raise GatewayError(
-                "approval_stale",
-                "The hash is of another call than the one that waits: look at the approval again.",
-                param="sha256",
-            )
-        if not wish.approve or wish.arguments is None:
-            return None
-        edited = canonical(wish.arguments)
-        if edited == approval.arguments:
-            return None
-        verdict = self._judges.edited(approval.tool, wish.arguments)
-        if verdict.decision in ("deny", "error"):
-            raise GatewayError("edit_refused", f"The edited call cannot run: {verdict.reason}.", param="arguments")
-        return edited
-
     def _decision_write(self, approval: Approval, wish: Decision, edited: str | None, caller: Caller) -> DecisionWrite:
         now_s = self._clock.time()
-        sha256 = approval.sha256 if edited is None else call_sha256(approval.tool, edited)
-        state = "approved" if wish.approve else "rejected"
-        facts = {"run_id": approval.run_id, "approval_id": approval.id, "state": state, "via": wish.via, **wish.facts}
-        line = AuditLine(
-            tenant=approval.tenant,
-            caller=approval.caller,
-            run_id=approval.run_id,
-            step=approval.step,
-            event="decision",
-            tool=approval.tool,
-            sha256=sha256,
-            decision=state,
-            basis=approval.basis,
-            rule=approval.rule,
-            by=caller.name,
-            via=wish.via,
-            created_s=now_s,
-        )
-        return DecisionWrite(
-            approval_id=approval.id,
-            tenant=approval.tenant,
-            approve=wish.approve,
-            by=caller.name,
-            via=wish.via,
-            now_s=now_s,
-            comment=wish.comment,
-            edited=edited,
-            remember=wish.remember,
-            grant=self._grant(approval, wish, sha256, caller),
-            events=(_event(approval, "approval.resolved", facts, now_s=now_s),),
-            audit=(line,),
-        )
+        outcome = outcome_of(approval, wish, edited, caller, now_s=now_s)
+        grant = self._grant(approval, wish, outcome, caller)
+        return decision_write(approval, wish, outcome, caller, now_s=now_s, grant=grant)
 
-    def _grant(self, approval: Approval, wish: Decision, sha256: str, caller: Caller) -> Grant | None:
+    def _grant(self, approval: Approval, wish: Decision, outcome: Outcome, caller: Caller) -> Grant | None:
+        """Return what the decision leaves. Raises GatewayError (invalid_field) for what cannot be remembered."""
         if not wish.approve or wish.remember == "once":
             return None
-        return self.remembered.granted(approval, of_run=wish.remember == "run", sha256=sha256, by=caller)
+        edited, of_run = outcome.edited, (outcome.remember if outcome.is_settled else wish.remember) == "run"
+        sha256 = approval.sha256 if edited is None else call_sha256(approval.tool, edited)
+        grant = self.remembered.granted(approval, of_run=of_run, sha256=sha256, by=caller)
+        return grant if outcome.is_settled and outcome.remember != "once" else None
 
     async def _reissue(self, stale: Approval) -> GatewayError:
         """Issue a new approval for a call whose tool or policy has changed, and return the error that names it."""
@@ -331,6 +320,8 @@ class Approvals:
             )
         verdict = self._judges.edited(stale.tool, orjson.loads(stale.arguments))
         now_s, asks = self._clock.time(), verdict.decision == "confirm"
+        steps = await self._store.steps(stale.run_id, tenant=stale.tenant)
+        level = next((step.risk_level for step in steps if step.number == stale.step), None)
         fresh = replace(
             stale,
             id=new_approval_id(),
@@ -342,8 +333,11 @@ class Approvals:
             policy_sha256=binding.policy,
             created_s=now_s,
             expires_s=now_s + self._expires_s,
+            required=self.rules.required(stale.tool, level),
+            given="[]",
+            edited=None,
         )
-        event = _event(fresh, "approval.required", approval_view(fresh), now_s=now_s)
+        event = event_of(fresh, "approval.required", approval_view(fresh), now_s=now_s)
         if not await self._store.reissue(stale.id, fresh, events=[event]):  # somebody else has asked anew
             fresh = (await self.of_run(stale.run_id, tenant=stale.tenant))[stale.step]
         self._feed.nudge()
@@ -371,6 +365,8 @@ def _ruled(how: DecisionResult, approval: Approval | None, *, alone: bool) -> Ap
     if approval is None:
         raise not_found()
     name = "This approval" if alone else f"Nothing was decided: the approval {approval.id}"
+    if how == "moved":
+        raise GatewayError("decision_conflict", f"{name} is being decided by others: look at it again.")
     if how == "expired":
         raise GatewayError("approval_expired", f"{name} was not decided in time; ask again for what it was.")
     if how == "other":
@@ -381,8 +377,3 @@ def _ruled(how: DecisionResult, approval: Approval | None, *, alone: bool) -> Ap
 def not_found() -> GatewayError:
     """Return the error of a missing approval. An approval of another tenant gets the same answer."""
     return GatewayError("approval_not_found", "There is no such approval.")
-
-
-def _event(approval: Approval, kind: str, facts: Json, *, now_s: float) -> RunEvent:
-    data = orjson.dumps(facts)
-    return RunEvent(tenant=approval.tenant, run_id=approval.run_id, type=kind, data=data, created_s=now_s)

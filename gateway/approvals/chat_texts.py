@@ -7,13 +7,14 @@ import orjson
 from gateway.approvals import texts
 from gateway.approvals.escaping import Language
 from gateway.approvals.view import approval_view, word_of
+from gateway.contracts.endorsements import counted_endorsements, waiting_arguments
 from gateway.contracts.journal import Approval, StoredStep
 from gateway.contracts.store import Json
 
 
 def shown(approval: Approval) -> texts.Shown:
     """Return an approval as texts show it."""
-    arguments = orjson.loads(approval.arguments)
+    arguments = orjson.loads(waiting_arguments(approval))
     return texts.Shown(
         id=approval.id,
         word=word_of(approval),
@@ -21,6 +22,8 @@ def shown(approval: Approval) -> texts.Shown:
         arguments=arguments,
         reason=approval.reason,
         rule=approval.rule,
+        required=approval.required,
+        approved_by=[one.by for one in counted_endorsements(approval)],
     )
 
 
@@ -33,9 +36,17 @@ def turn_text(pending: Sequence[Approval], *, language: Language, answering: tex
     return texts.turn_text(_question(pending, language=language, now_s=now_s, answering=answering))
 
 
-def still_pending_text(pending: Sequence[Approval], decided: Sequence[str], *, language: Language, now_s: float) -> str:
+def still_pending_text(
+    pending: Sequence[Approval],
+    decided: Sequence[str],
+    *,
+    language: Language,
+    now_s: float,
+    answering: texts.Answering = texts.REPLIES,
+) -> str:
     """Return the answer to a decision on a part of a group."""
-    return texts.still_pending_text(_question(pending, language=language, now_s=now_s), decided=decided)
+    question = _question(pending, language=language, now_s=now_s, answering=answering)
+    return texts.still_pending_text(question, decided=decided)
 
 
 def undecided_text(

@@ -10,6 +10,7 @@ from typing import Final
 
 import orjson
 
+from gateway.contracts.endorsements import waiting_arguments
 from gateway.contracts.journal import Approval
 from gateway.contracts.tools import NoPreview, Preview, Previewer, ToolCall
 from gateway.tools.catalog import Catalog
@@ -41,7 +42,7 @@ class Previews:
             return NoPreview("This tool cannot show what a call would change.")
         if len(self._under_way) >= AT_ONCE:
             return NoPreview("Too many previews are under way: try again in a moment.")
-        call = ToolCall(id=approval.id, tool=approval.tool, arguments=orjson.loads(approval.arguments))
+        call = ToolCall(id=approval.id, tool=approval.tool, arguments=orjson.loads(waiting_arguments(approval)))
         task = asyncio.ensure_future(source.preview(call))
         self._under_way.add(task)
         task.add_done_callback(self._ended)

@@ -7,9 +7,13 @@ them, and no character in it can hide.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
+from gateway.approvals.answering import REPLIES as REPLIES
+from gateway.approvals.answering import Answering as Answering
+from gateway.approvals.answering import approval_link as approval_link
+from gateway.approvals.answering import utc as utc
+from gateway.approvals.answering import ways_to_answer
 from gateway.approvals.escaping import Language, code, fenced, shown, shown_arguments, shown_name
 
 REASON_CHARS: Final = 500
@@ -19,15 +23,14 @@ LANGUAGE_CHARS: Final = 2000
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 #: A word of letters, or one character of Japanese or Korean.
 _OTHER = re.compile("[\u3041-\u30ff\uac00-\ud7a3]|[^\\W\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]+")
-#: The last second that datetime can write.
-_LAST_S: Final = 253402300799.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
     """One approval as it is shown; `reason` is the reason why it is held, `rule` names the rule that held it.
 
-    `word` is its check word, "" where the text needs no answer.
+    `word` is its check word, "" where the text needs no answer. `required`: so many keys must approve it, which those
+    of `approved_by` have.
     """
 
     id: str
@@ -36,26 +39,8 @@ class Shown:
     word: str = ""
     reason: str = ""
     rule: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answering:
-    """The ways in which the reader of a question can answer it.
-
-    `held_s`: the answer stays open for so long, and its program sends nothing meanwhile. `may_decide`: false for a
-    reader whose key may not decide. `deciders` are the names of the keys that may, in this tenant. `console_url` is the
-    URL of the console, None where no text can link to it.
-    """
-
-    held_s: float | None = None
-    may_decide: bool = True
-    tenant: str = ""
-    deciders: Sequence[str] = ()
-    console_url: str | None = None
-
-
-#: A reader who sends the next message.
-REPLIES: Final = Answering()
+    required: int = 1
+    approved_by: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,19 +59,6 @@ def language_of(text: str) -> Language:
     text = text[:LANGUAGE_CHARS]
     han = sum(1 for _ in _HAN.finditer(text))
     return "zh" if han and han >= 2 * sum(1 for _ in _OTHER.finditer(text)) else "en"
-
-
-def approval_link(console_url: str, approval_id: str) -> str:
-    """Return the address of the page of the console where this approval is decided.
-
-    The page asks who opens it, and decides nothing by itself: the address is no secret.
-    """
-    return f"{console_url}/approvals/{approval_id}"
-
-
-def utc(time_s: float) -> datetime:
-    """Return the time, or the first or last one that can be written."""
-    return datetime.fromtimestamp(min(max(time_s, 0.0), _LAST_S), UTC)
 
 
 # A turn that waits.
@@ -147,6 +119,9 @@ def still_pending_text(question: Question, *, decided: Sequence[str]) -> str:
     """Return the answer to a decision on a part of a group: the run still waits for the others."""
     ids = ", ".join(code(shown_name(approval_id)) for approval_id in decided)
     waiting = len(question.approvals)
+    if question.answering.hindrance == "approved":
+        lead = f"已记录对 {ids} 的批准，仍在等待：" if question.language == "zh" else f"Your approval of {ids} is kept:"
+        return _asked(lead, question)
     if question.language == "zh":
         lead = f"已记录对 {ids} 的决定。运行仍在等待以下 {waiting} 个调用的决定："
     else:
@@ -181,54 +156,22 @@ def undecided_text(question: Question) -> str:
 def _asked(lead: str, question: Question) -> str:
     approvals, language, answering = question.approvals, question.language, question.answering
     calls = [_call(approval, i if len(approvals) > 1 else 0, language) for i, approval in enumerate(approvals, 1)]
-    until = _until(question.expires_s, question.now_s, language)
-    how: list[str] = []
-    if answering.held_s is not None or not answering.may_decide:
-        how += _elsewhere([approval.id for approval in approvals], until, language, answering)
-    if answering.may_decide:
-        how += _how(approvals, until, language, held=answering.held_s is not None)
-    if answering.console_url is not None:
-        links = " ".join(f"<{approval_link(answering.console_url, approval.id)}>" for approval in approvals)
-        how.append(f"也可以在浏览器中决定：{links}" if language == "zh" else f"Or decide in a browser: {links}")
+    named = [(approval.id, approval.word) for approval in approvals]
+    how = ways_to_answer(named, question.expires_s, question.now_s, language, answering)
     return "\n\n".join([lead, *calls, *how])
-
-
-def _elsewhere(ids: Sequence[str], until: str, language: Language, answering: Answering) -> list[str]:
-    """Return the lines that name the other places to decide, and the keys that may.
-
-    They are for a reader who may not decide, or who cannot send anything while the answer is open.
-    """
-    commands = [fenced(f"gateway approvals {verb} {' '.join(ids)}") for verb in ("approve", "reject")]
-    # No JSON stands here: libraries that want an object take the first one that an answer holds.
-    request, key, value = code(f"POST /context/approvals/{ids[0]}"), code("decision"), code("approve")
-    held = None if answering.held_s is None else _amount(answering.held_s, language)
-    tenant = code(shown_name(answering.tenant))
-    names = ", ".join(code(shown_name(name)) for name in answering.deciders)
-    if language == "zh":
-        if not answering.may_decide:
-            who = f"可以决定的密钥：{names}" if names else "目前没有这样的密钥：请运维人员添加一个"
-            lead = f"您的密钥不能作出决定：它没有权限 {code('approve')}。请租户 {tenant} 中拥有该权限的密钥的持有者"
-            lead += f"在{until}之前用以下其中一个命令决定（{who}）："
-        else:
-            lead = f"本条回答最多等待 {held}，作出决定后会自动继续。请在另一个窗口用以下其中一个命令决定："
-        then = "作出决定后，重复这个请求，或在此对话中发送任意一条消息，即可得到回答。"
-        rest = f"也可以通过 {request} 决定，在 JSON 请求体中把 {key} 设为 {value}。"
-    else:
-        if not answering.may_decide:
-            who = f"Keys that have it: {names}." if names else "No key has it yet: ask who runs this gateway for one."
-            lead = f"Your key may not decide: it lacks the scope {code('approve')}. Ask whoever holds a key with that "
-            lead += f"scope in the tenant {tenant} to decide with one of these commands, until {until}. {who}"
-        else:
-            lead = f"This answer waits for {held} at most, and goes on by itself after the decision. Decide in another "
-            lead += "window, with one of these commands:"
-        then = "After the decision repeat your request, or send any message in this conversation: it brings the answer."
-        rest = f"Or send {request} with {key} set to {value} in its JSON body."
-    return [lead, *commands, rest, *([] if held is not None else [then])]
 
 
 def _call(approval: Shown, number: int, language: Language) -> str:
     """Return one call in a block of its own."""
     return fenced(call_text(approval, number, language))
+
+
+def counted_text(approval: Shown, language: Language = "en") -> str:
+    """Return how many of the keys that must approve a call have, and which."""
+    count, names = len(approval.approved_by), ", ".join(map(shown_name, approval.approved_by))
+    if language == "zh":
+        return f"{count}/{approval.required}" + (f"，已由 {names} 批准" if names else "，需要不同密钥的批准")
+    return f"{count} of {approval.required}" + (f", approved by {names}" if names else ", by different keys")
 
 
 def call_text(approval: Shown, number: int = 0, language: Language = "en") -> str:
@@ -244,52 +187,9 @@ def call_text(approval: Shown, number: int = 0, language: Language = "en") -> st
         why = f"{why} [{shown(approval.rule, REASON_CHARS)}]".lstrip()
     if why:
         lines.append(("暂缓原因：" if language == "zh" else "held because: ") + why)
+    if approval.required > 1:
+        lines.append(("批准：" if language == "zh" else "approvals: ") + counted_text(approval, language))
     return "\n".join(lines)
-
-
-def _how(approvals: Sequence[Shown], until: str, language: Language, *, held: bool) -> list[str]:
-    approve, reject = ("批准", "拒绝") if language == "zh" else ("approve", "reject")
-    with_words = [f"{approval.id} {approval.word}" for approval in approvals]
-    # A block for each line: the copy buttons of chat programs copy a whole block.
-    answers = [fenced(f"{verb} {' '.join(with_words)}") for verb in (approve, reject)]
-    if language == "zh":
-        when = "或者，在您的程序可以发送消息时，" if held else "请"
-        parts = [f"{when}在{until}之前回复以下其中一行，整条消息只包含这一行：", *answers]
-        single = "也可以逐个决定，每个编号与其校验码一起单独使用，例如 {0}。"
-        reason = "拒绝时可以附上原因：{0}。"
-        why = "原因"
-    else:
-        when = "Or, as soon as your program lets you," if held else "To answer,"
-        parts = [f"{when} send one of these lines as your whole message, until {until}:", *answers]
-        single = "Or decide on each by its own id and check word, for example {0}."
-        reason = "A rejection may give a reason: {0}."
-        why = "reason"
-    if len(approvals) > 1:
-        parts.append(single.format(code(f"{approve} {with_words[0]}")))
-    parts.append(reason.format(code(f"{reject} {with_words[0]}: {why}")))
-    return parts
-
-
-def _until(expires_s: float, now_s: float, language: Language) -> str:
-    """Return the time, and the time left until then: not everybody reads UTC."""
-    amount = _amount(max(0.0, min(expires_s, _LAST_S) - now_s), language)
-    at = f"{utc(expires_s):%Y-%m-%d %H:%M:%S} UTC"
-    return f" {at}（{amount}后）" if language == "zh" else f"{at} ({amount} from now)"
-
-
-def _amount(left: float, language: Language) -> str:
-    """Return the time in its largest unit that gives at least two."""
-    amount, english, chinese = next(
-        (int((left + 0.5) // unit), english, chinese)
-        for limit, unit, english, chinese in (
-            (120, 1, "second", "秒"),
-            (120 * 60, 60, "minute", "分钟"),
-            (48 * 3600, 3600, "hour", "小时"),
-            (float("inf"), 86400, "day", "天"),
-        )
-        if left < limit or limit == float("inf")
-    )
-    return f"{amount} {chinese}" if language == "zh" else f"{amount} {english}{'' if amount == 1 else 's'}"
 
 
 # One line each.

@@ -4,17 +4,22 @@ import orjson
 
 from gateway.approvals.check_word import check_word
 from gateway.contracts.canonical import call_sha256
-from gateway.contracts.journal import Approval
+from gateway.contracts.endorsements import counted_endorsements, waiting_arguments, waiting_sha256
+from gateway.contracts.journal import APPROVED, Approval
 from gateway.contracts.store import Json
 
 
 def word_of(approval: Approval) -> str:
-    """Return the check word that a decision in a chat brings, of the call as it is stored."""
-    return check_word(approval.secret, approval.id, call_sha256(approval.tool, approval.arguments))
+    """Return the check word that a decision in a chat brings: of the call that would run, then of the model's."""
+    arguments = waiting_arguments(approval) if approval.state == "pending" else approval.arguments
+    return check_word(approval.secret, approval.id, call_sha256(approval.tool, arguments))
 
 
 def approval_view(approval: Approval) -> Json:
-    """Return an approval as clients see it: in events, in answers, in notices."""
+    """Return an approval as clients see it: in events, in answers, in notices.
+
+    While it is pending, `sha256` is the hash of the call that would run: of `edited_arguments`, if there are some.
+    """
     return {
         "id": approval.id,
         "run_id": approval.run_id,
@@ -25,7 +30,7 @@ def approval_view(approval: Approval) -> Json:
         "client": None if approval.client is None else orjson.loads(approval.client),
         "tool": approval.tool,
         "arguments": orjson.loads(approval.arguments),
-        "sha256": approval.sha256,
+        "sha256": _sha256(approval),
         "check_word": word_of(approval),
         "basis": approval.basis,
         "rule": approval.rule,
@@ -33,6 +38,8 @@ def approval_view(approval: Approval) -> Json:
         "state": approval.state,
         "created_at": approval.created_s,
         "expires_at": approval.expires_s,
+        "required_approvals": approval.required,
+        "approved_by": _approved_by(approval),
         "decided_at": approval.decided_s,
         "decided_by": approval.decided_by,
         "via": approval.via,
@@ -40,3 +47,16 @@ def approval_view(approval: Approval) -> Json:
         "edited_arguments": None if approval.edited is None else orjson.loads(approval.edited),
         "remember": approval.remember,
     }
+
+
+def _approved_by(approval: Approval) -> list[Json]:
+    """Return who has approved it so far, in their order."""
+    if approval.required == 1:
+        if approval.state not in APPROVED:
+            return []
+        return [{"by": approval.decided_by, "user": None, "via": approval.via, "at": approval.decided_s}]
+    return [{"by": one.by, "user": one.user, "via": one.via, "at": one.at_s} for one in counted_endorsements(approval)]
+
+
+def _sha256(approval: Approval) -> str:
+    return waiting_sha256(approval) if approval.state == "pending" else approval.sha256

@@ -17,6 +17,8 @@ from gateway.approvals.texts import REASON_CHARS, utc
 from gateway.contracts.store import Json
 
 EVENT: Final = "approval.required"
+#: Another key has approved the call, and others must, too.
+PARTLY_APPROVED: Final = "approval.partly_approved"
 _PREFIX: Final = "whsec_"
 
 
@@ -51,26 +53,37 @@ def webhook_headers(body: bytes, *, message_id: str, key: bytes, now_s: float) -
     }
 
 
-def approval_notice(view: Json, *, link: str | None) -> bytes:
+def message_id_of(view: Json) -> str:
+    """Return the id of the notice about an approval: another one for each key that has approved it."""
+    given = view["approved_by"]
+    return f"{view['id']}.{given[-1]['at'] * 1000:.0f}" if given else str(view["id"])
+
+
+def approval_notice(view: Json, *, link: str | None, decision_link: str | None) -> bytes:
     """Return the body of a notice: `{"type", "timestamp", "data"}`. Arguments are written as a person sees them.
 
-    `view` is the approval as `approval_view` shows it; `link` is the page where it can be decided. The time is that
-    of the question, so that the notice is always the same.
+    `view` is the approval as `approval_view` shows it; `link` is the page where it can be decided with a key, and
+    `decision_link` the one without. The time is that of the question, or of the last approval of several, so that the
+    notice is always the same.
     """
+    given, edited = view["approved_by"], view["edited_arguments"]
     return orjson.dumps(
         {
-            "type": EVENT,
-            "timestamp": _iso(view["created_at"]),
+            "type": PARTLY_APPROVED if given else EVENT,
+            "timestamp": _iso(given[-1]["at"] if given else view["created_at"]),
             "data": {
                 "id": view["id"],
                 "run_id": view["run_id"],
                 "tool": shown(view["tool"], NAME_CHARS),
-                "arguments": shown_arguments(view["arguments"]),
+                "arguments": shown_arguments(view["arguments"] if edited is None else edited),
                 "sha256": view["sha256"],
                 "reason": shown(view["reason"], REASON_CHARS),
                 "rule": shown(view["rule"], REASON_CHARS),
                 "expires": _iso(view["expires_at"]),
+                "required_approvals": view["required_approvals"],
+                "approved_by": [shown(one["by"], NAME_CHARS) for one in given],
                 "link": link,
+                "decision_link": decision_link,
             },
         }
     )

@@ -2,7 +2,7 @@
 
 1. No run waits for a notice: an event only starts a task, and that task sends the notice.
 2. A notice is sent again until it arrives, its approval is decided, or its attempts are over. Its `webhook-id` is
-   always the id of the approval, so that the receiver recognises it. The worker with the duty sends all pending
+   always the same, so that the receiver recognises it. The worker with the duty sends all pending
    approvals once it gets the duty: another worker may have sent them already.
 3. Logs name a webhook by its place in the configuration: its URL is a secret.
 """
@@ -13,14 +13,21 @@ import random
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import aiohttp
 import orjson
 
 from gateway.approvals.texts import approval_link
 from gateway.approvals.view import approval_view
-from gateway.approvals.webhook_message import EVENT, approval_notice, webhook_headers, webhook_key
+from gateway.approvals.webhook_message import (
+    EVENT,
+    PARTLY_APPROVED,
+    approval_notice,
+    message_id_of,
+    webhook_headers,
+    webhook_key,
+)
 from gateway.config import ConfigError, Problem
 from gateway.config.schema.approvals import Notify
 from gateway.contracts.journal import RunEvent
@@ -59,21 +66,31 @@ class RetryPolicy:
 PATIENCE: Final = RetryPolicy()
 
 
+class DecisionLinks(Protocol):
+    """The links that decide (`gateway.approvals.links`): without any, their code is not loaded."""
+
+    async def prepare(self) -> None: ...
+
+    def address(self, console_url: str, entry: Notify, view: Json, *, tenant: str) -> str | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class WebhookEvent:
     """The notice for a webhook: the same bytes each time."""
 
     approval_id: str
     tenant: str
+    message_id: str
     body: bytes
 
 
 class Webhook:
     """One receiver. `place` is its place in the configuration; without a `key` nothing is signed."""
 
-    def __init__(self, place: str, url: str, key: bytes | None) -> None:
+    def __init__(self, place: str, url: str, key: bytes | None, entry: Notify) -> None:
         self.place = place
         self.url = url
+        self.entry = entry
         self._key = key
         self.room = asyncio.Semaphore(AT_ONCE)
         self.waiting: dict[str, asyncio.Task[None]] = {}
@@ -83,12 +100,12 @@ class Webhook:
 
     def begin(self, event: WebhookEvent, delivery: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(delivery)
-        self.waiting[event.approval_id] = task
-        task.add_done_callback(lambda _: self.waiting.pop(event.approval_id))
+        self.waiting[event.message_id] = task
+        task.add_done_callback(lambda _: self.waiting.pop(event.message_id))
 
     def headers(self, event: WebhookEvent, *, now_s: float) -> Mapping[str, str]:
         """Return the headers of an attempt at this time."""
-        headers = webhook_headers(event.body, message_id=event.approval_id, key=self._key or b"", now_s=now_s)
+        headers = webhook_headers(event.body, message_id=event.message_id, key=self._key or b"", now_s=now_s)
         return {name: value for name, value in headers.items() if self._key or name != "webhook-signature"}
 
 
@@ -104,7 +121,7 @@ def webhooks_of(notify: Sequence[Notify]) -> list[Webhook]:
             problems.append(Problem("configuration", f"{place}.secret", str(error)))
             continue
         if entry.webhook is not None:
-            webhooks.append(Webhook(place, entry.webhook.reveal(), key))
+            webhooks.append(Webhook(place, entry.webhook.reveal(), key, entry))
     if problems:
         raise ConfigError(tuple(problems))
     return webhooks
@@ -124,6 +141,7 @@ class Webhooks:
         *,
         owner: str,
         policy: RetryPolicy = PATIENCE,
+        links: DecisionLinks | None = None,
     ) -> None:
         self._store = store
         self._owner = owner
@@ -133,6 +151,7 @@ class Webhooks:
         self._clock = clock
         self._counters = counters
         self._patience = policy
+        self._links = links
         self._stack = AsyncExitStack()
         self._session: aiohttp.ClientSession | None = None
         self._catching_up: asyncio.Task[None] | None = None
@@ -182,6 +201,8 @@ class Webhooks:
 
     async def _begin(self) -> None:
         """Start to listen and to catch up. Raises StoreError."""
+        if self._links is not None:
+            await self._links.prepare()
         await self._stack.enter_async_context(self._feed.listening(self._receive))
         # From behind the start of listening: an approval is sent twice rather than not at all.
         last = await self._store.last_event()
@@ -198,17 +219,18 @@ class Webhooks:
             await asyncio.wait(tasks)
 
     def _receive(self, event: RunEvent) -> None:
-        if event.type != EVENT:
+        if event.type not in (EVENT, PARTLY_APPROVED):
             return
         try:
-            self._enqueue(_notice(orjson.loads(event.data), tenant=event.tenant, console_url=self._console_url))
+            self._enqueue(orjson.loads(event.data), tenant=event.tenant)
         except Exception:  # it would end the event feed, on which runs wait
             log.exception("nobody is told of an approval of run %s", event.run_id)
 
-    def _enqueue(self, event: WebhookEvent) -> None:
-        """Start a delivery to each webhook that has none of this approval under way."""
+    def _enqueue(self, view: Json, *, tenant: str) -> None:
+        """Start a delivery to each webhook that has none of this notice under way."""
         for webhook in self._webhooks:
-            if event.approval_id in webhook.waiting:
+            event = self._notice(webhook, view, tenant=tenant)
+            if event.message_id in webhook.waiting:
                 continue
             if len(webhook.waiting) >= WAITING:
                 self._ended(webhook, event, "dropped", why=f"{WAITING} other notices are not through yet")
@@ -223,7 +245,7 @@ class Webhooks:
                 for approval_id, tenant in asked.items():
                     approval = await self._store.approval(approval_id, tenant=tenant)
                     if approval is not None and approval.state == "pending":
-                        self._enqueue(_notice(approval_view(approval), tenant=tenant, console_url=self._console_url))
+                        self._enqueue(approval_view(approval), tenant=tenant)
                 return
             except StoreError as error:
                 log.error("the store failed: %s", error)
@@ -243,6 +265,15 @@ class Webhooks:
         return found
 
     # One notice.
+
+    def _notice(self, webhook: Webhook, view: Json, *, tenant: str) -> WebhookEvent:
+        """Return the notice of an approval as `approval_view` shows it, for one webhook."""
+        approval_id, url, decision_link = str(view["id"]), self._console_url, None
+        link = None if url is None else approval_link(url, approval_id)
+        if self._links is not None and url is not None:
+            decision_link = self._links.address(url, webhook.entry, view, tenant=tenant)
+        body = approval_notice(view, link=link, decision_link=decision_link)
+        return WebhookEvent(approval_id, tenant, message_id_of(view), body)
 
     async def _deliver(self, webhook: Webhook, event: WebhookEvent) -> None:
         why = ""
@@ -300,10 +331,3 @@ class Webhooks:
             log.info("%s was not told of %s before it was decided (%s)", webhook.place, event.approval_id, why)
         else:
             log.error("%s is not told of %s: %s", webhook.place, event.approval_id, why)
-
-
-def _notice(view: Json, *, tenant: str, console_url: str | None) -> WebhookEvent:
-    """Return the notice of an approval as `approval_view` shows it."""
-    approval_id = str(view["id"])
-    link = None if console_url is None else approval_link(console_url, approval_id)
-    return WebhookEvent(approval_id, tenant, approval_notice(view, link=link))

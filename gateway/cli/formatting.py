@@ -62,6 +62,8 @@ def approval_summary(view: View) -> Iterator[str]:
     yield f"  {call_line(view)}"
     if why := _why(view):
         yield f"  held because: {why}"
+    if count := approvals_of(view):
+        yield f"  approvals: {count}"
 
 
 def approval_lines(view: View) -> Iterator[str]:
@@ -69,9 +71,15 @@ def approval_lines(view: View) -> Iterator[str]:
     approval_id = word(view, "id")
     pending = view.get("state") == "pending"
     yield f"{approval_id}  {word(view, 'state')}"
-    yield from _call(view, view.get("arguments"), whole=True)
+    is_edited = pending and view.get("edited_arguments") is not None
+    yield from _call(view, view.get("edited_arguments" if is_edited else "arguments"), whole=True)
+    if is_edited:
+        yield "edited by a person who approved; the model had asked for"
+        yield from _call(view, view.get("arguments"), whole=True)
     if why := _why(view):
         yield f"held because  {why}"
+    if count := approvals_of(view):
+        yield f"approvals     {count}"
     yield f"basis         {word(view, 'basis')}"
     yield f"run           {word(view, 'run_id')}, step {word(view, 'step')}"
     if view.get("conversation") is not None:
@@ -92,6 +100,16 @@ def call_line(view: View) -> str:
     edited = view.get("edited_arguments")
     arguments = view.get("arguments") if edited is None else edited
     return f"{shown_name(str(view.get('tool')))} {shown_json(arguments, LINE_CHARS)}"
+
+
+def approvals_of(view: View) -> str:
+    """Format how many of the keys that must approve a call have, and which; "" where one is enough."""
+    required = view.get("required_approvals")
+    if not isinstance(required, int) or required == 1:
+        return ""
+    given = views(view.get("approved_by"))
+    names = ", ".join(word(one, "by") for one in given)
+    return f"{len(given)} of {required}" + (f", approved by {names}" if names else ", by different keys")
 
 
 def _decision(view: View) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from gateway.clock import SystemClock
 from gateway.config import ConfigError, Loaded, Problem, Settings
+from gateway.config.decision_checks import decision_warnings
 from gateway.config.schema.mcp import McpServer
 from gateway.mcp.registration import options_of
 from gateway.mcp.sdk import MISSING_SDK
@@ -46,7 +47,8 @@ async def rehearse(loaded: Loaded) -> list[str]:
     if problems:
         raise ConfigError(tuple(problems))
     known = load_workflows(settings.workflows).warnings  # said when the file was read
-    return [*obstacles, *_service_problems(settings), *(text for text in heard.texts if text not in known)]
+    own = (*decision_warnings(settings), *obstacles, *_service_problems(settings))
+    return [*own, *(text for text in heard.texts if text not in known)]
 
 
 class _Heard(logging.Handler):

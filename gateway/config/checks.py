@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from gateway.config.decision_checks import check_decisions
 from gateway.config.document import Document
 from gateway.config.judged import BUILT_IN, no_such_tool
 from gateway.config.limits import check_limits
@@ -50,6 +51,7 @@ def check(document: Document) -> None:
     _check_judged(document)
     _check_tracing(document)
     check_serve(document)
+    check_decisions(document)
 
 
 def set_aside_foreign_keys(document: Document) -> None:

@@ -31,6 +31,8 @@ _GUARDS: Sequence[KeyPath] = (
     ("keys", "*", "approvals"),
     ("approvals", "mode"),
     ("approvals", "chains"),
+    ("approvals", "self"),
+    ("approvals", "require"),
     ("tools", "*", "*"),
     ("tools", "*", "limits", "*"),
     ("mcp", "servers", "*", "*"),

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Protocol, TypeAlias
 
+from gateway.approvals.link_desk import LinkDesk
 from gateway.console.client import ApiClient
 from gateway.console.live import Live
 from gateway.console.pages.inbox import Inbox
 from gateway.console.pages.keys import Keys
 from gateway.console.pages.limits import Limits
+from gateway.console.pages.link import LinkPage
 from gateway.console.pages.memories import Memories
 from gateway.console.pages.playground import Playground
 from gateway.console.pages.prompts import Prompts
@@ -45,7 +47,13 @@ class Assemble(Protocol):
     """The type of `assemble`."""
 
     def __call__(
-        self, rendering: Rendering, *, sockets: Mapping[str, str], conditions: Conditions, sessions: SessionFacts
+        self,
+        rendering: Rendering,
+        *,
+        sockets: Mapping[str, str],
+        conditions: Conditions,
+        sessions: SessionFacts,
+        links: LinkDesk,
     ) -> Assembled: ...
 
 
@@ -58,11 +66,16 @@ def prepared() -> Rendering:
 
 
 def assemble(
-    rendering: Rendering, *, sockets: Mapping[str, str], conditions: Conditions, sessions: SessionFacts
+    rendering: Rendering,
+    *,
+    sockets: Mapping[str, str],
+    conditions: Conditions,
+    sessions: SessionFacts,
+    links: LinkDesk,
 ) -> Assembled:
     """Return the console of the worker that listens on these sockets, by the names of their addresses.
 
-    `sessions` are the secret, the lifetime in seconds and the clock of sessions.
+    `sessions` are the secret, the lifetime in seconds and the clock of sessions. `links` decide without one.
     """
     secret, lifetime_s, now_s = sessions
     client = ApiClient(sockets["listen"], admin=sockets.get("admin.listen"))
@@ -78,7 +91,8 @@ def assemble(
     )
     pages = (*inbox.pages(), *(page for each in others for page in each.pages()))
     signing = Sessions(secret, lifetime_s=lifetime_s, now_s=now_s)
-    console = Console(pages, conditions=conditions, sessions=signing, client=client, rendering=rendering)
+    linked = LinkPage(rendering, links)
+    console = Console(pages, conditions=conditions, sessions=signing, client=client, rendering=rendering, links=linked)
 
     async def close() -> None:
         await live.close()

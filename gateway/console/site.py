@@ -18,10 +18,12 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from gateway.approvals.escaping import Language
+from gateway.approvals.links import PAGE as LINK
 from gateway.console.client import ApiClient, ApiError
 from gateway.console.headers import is_framed, is_of_another_page, new_nonce
 from gateway.console.language import COOKIE as LANGUAGE_COOKIE
 from gateway.console.language import chosen, preferred
+from gateway.console.pages.link import LinkPage
 from gateway.console.rendering import Rendering
 from gateway.console.session import Session, Sessions
 from gateway.console.static import static_answer, static_url
@@ -111,7 +113,9 @@ class Console:
         sessions: Sessions,
         client: ApiClient,
         rendering: Rendering,
+        links: LinkPage,
     ) -> None:
+        self._links = links
         self._conditions = conditions
         self._sessions = sessions
         self._client = client
@@ -159,6 +163,9 @@ class Console:
 
     async def _answered(self, request: web.Request, path: str) -> web.StreamResponse:
         method = "GET" if request.method == "HEAD" else request.method
+        if path == LINK:
+            form = await _form_of(request) if method == "POST" else {}
+            return await self._links.answer(request, method, form, language=language_of(request))
         if path == SIGN_IN and self._conditions.keyless:
             return _redirect(CONSOLE)
         if path == SIGN_IN and method in ("GET", "POST"):

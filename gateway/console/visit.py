@@ -24,6 +24,7 @@ ADMIN: Final = ("admin",)
 DONE: Final[Mapping[str, str]] = {
     "approved": "Approved. The run goes on.",
     "rejected": "Rejected. The call does not run.",
+    "counted": "Your approval counts. The call waits for another one, of another key.",
     "changed": "Saved.",
     "deleted": "Deleted.",
     "cancelled": "The run is cancelled.",

@@ -14,6 +14,7 @@ from gateway.context.elsewhere import RunsElsewhere, run_of_question
 from gateway.context.lane import ContextLane
 from gateway.context.retelling import Retelling, language_of
 from gateway.context.shown_calls import is_of_what_was_shown, shown_last
+from gateway.contracts.endorsements import waiting_sha256
 from gateway.contracts.exchange import Chunk, Exchange, Handler, Resume
 from gateway.contracts.journal import Approval, Journal, StoredRun
 from gateway.contracts.plugin import Clock
@@ -154,8 +155,18 @@ class Resumption:
         narrows = {} if run is None else narrowing_of(repeated.exchange, run)
         facts = {NARROWS: narrows} if narrows else {}
         wishes = [
-            (approval_id, Decision(approve=decision.approve, via="chat", comment=decision.comment, facts=facts))
-            for approval_id, decision in named
+            (
+                approval.id,
+                Decision(
+                    approve=decision.approve,
+                    via="chat",
+                    sha256=waiting_sha256(approval) if approval.state == "pending" else None,
+                    comment=decision.comment,
+                    user=repeated.exchange.user,
+                    facts=facts,
+                ),
+            )
+            for approval, decision in found
         ]
         ruled = await desk.rule_all(wishes, caller=caller)
         try:
@@ -180,7 +191,10 @@ class Resumption:
         claimed = await self._keeper.claim(run_id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
             self._runs.waiting.forget(claimed.fingerprint)  # this request brings the answer
-            messages = repeated.body["messages"]
+            is_own = claimed.caller == repeated.exchange.caller.name
+            # Where one may not approve what one has asked for, what another key says does not enter the run either.
+            may_say = is_own or not self._lane().approvals.rules.refuses_self
+            messages = repeated.body["messages"] if may_say else None
             return await self._go_on_here(claimed, repeated, messages=messages, decided=decided)
         run = await self._store.run(run_id, tenant=tenant)
         if run is None:

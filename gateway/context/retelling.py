@@ -75,7 +75,7 @@ class Retelling:
             lead = spoken.nothing_decided_text(language=language_of(exchange))
             return [lead, await self._question(run_id, of_run, exchange), chunks.finish("stop"), facts]
         facts = chunks.facts(spoken.waiting(run_id, pending))
-        answering = self.lane().approvals.answering(exchange.caller)
+        answering = self.lane().approvals.answering(exchange.caller, pending, user=exchange.user)
         language, now_s = language_of(exchange), self.clock.time()
         text = spoken.undecided_text(pending, language=language, now_s=now_s, answering=answering)
         return [*text_alone(text), facts]
@@ -95,11 +95,12 @@ class Retelling:
             said = orjson.loads(run.progress)["said"] if was_shown and not decided else ""
             told = await self._calls(run, said, exchange, decided=decided)
             return [*told, await self._question(run.id, pending, exchange), chunks.finish("stop"), facts]
+        answering = self.lane().approvals.answering(exchange.caller, pending, user=exchange.user)
         language = language_of(exchange)
         if decided:
-            text = spoken.still_pending_text(pending, decided, language=language, now_s=self.clock.time())
+            now_s = self.clock.time()
+            text = spoken.still_pending_text(pending, decided, language=language, now_s=now_s, answering=answering)
         else:
-            answering = self.lane().approvals.answering(exchange.caller)
             text = spoken.turn_text(pending, language=language, answering=answering)
         return [*text_alone(text), facts]
 

@@ -4,6 +4,7 @@
 2. The id alone counts if the conversation showed exactly one call, this one, and its last answer shows it.
 3. A request without any answer decides the only call that waits there for its caller and its end user.
 4. A decision in a field of its own needs no word. If the request shows the call as well, it must be the one that waits.
+5. If somebody who approved the call has changed it, only a check word counts, or a field with that call beside it.
 """
 
 import re
@@ -15,9 +16,11 @@ from gateway.approvals.chat_replies import REPLY_CHARS, ChatDecision, named_appr
 from gateway.approvals.check_word import ID, WORD, is_word_of
 from gateway.approvals.view import word_of
 from gateway.contracts.canonical import canonical
+from gateway.contracts.endorsements import waiting_arguments
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import Approval, Journal
 from gateway.contracts.store import Json
+from gateway.dialects.dialect import ShownCall
 from gateway.errors import GatewayError
 
 #: More than one is all that has to be known.
@@ -36,6 +39,8 @@ async def is_of_what_was_shown(
         _check_shown(approval, decision)
         return True
     expected = word_of(approval)
+    if approval.edited is not None and not any(approval_id == approval.id for approval_id, _ in decision.words):
+        return False  # the call of the conversation is the one before somebody changed it
     words = [word for approval_id, word in decision.words if approval_id == approval.id]
     if words:
         return all(is_word_of(word, expected) for word in words)
@@ -62,14 +67,15 @@ def shown_last(messages: Sequence[Json]) -> tuple[str, ...]:
 
 def _check_shown(approval: Approval, decision: ChatDecision) -> None:
     """Check what the client showed of the call, if its request contains that. Raises GatewayError."""
-    for call in decision.shown:
-        if call.approval_id != approval.id:
-            continue
+    shown_calls = [call for call in decision.shown if call.approval_id == approval.id]
+    if approval.edited is not None:  # the call before that, which the conversation may show, too, is another one
+        shown_calls = shown_calls[-1:] or [ShownCall(approval.id, approval.tool, "")]
+    for call in shown_calls:
         try:
             shown = canonical(strict_json.loads(call.arguments))
         except strict_json.StrictJsonError:
             shown = None
-        if (call.tool, shown) != (approval.tool, approval.arguments):
+        if (call.tool, shown) != (approval.tool, waiting_arguments(approval)):
             raise GatewayError(
                 "approval_stale",
                 f"The call that your request shows for {approval.id} is another one than the one that waits: get "

@@ -1,4 +1,4 @@
-"""The hash chain of the audit log: hashing a line and finding a break. Pure.
+"""The lines of the audit log, and their hash chain: hashing a line and finding a break. Pure.
 
 Each hash covers the line and the hash before it. To change, remove or insert a line, you must rewrite every line
 behind it. The chain does not show that lines were cut off at the end: store the last hash elsewhere for that.
@@ -7,10 +7,45 @@ behind it. The chain does not show that lines were cut off at the end: store the
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 #: The hash before the first line.
 FIRST_HASH = "0" * 64
 _ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditLine:
+    """One decision about one call, and its author. `by` and `via` are empty where no person decided.
+
+    The facts of the call are empty, and its step -1, where the decision is not about one call.
+    `event` is `verdict`, `decision`, `started`, `finished`, `granted`, `resolved`, `revoked` or `late`; or the end of
+    an approval without a decision: `expired`, `cancelled`; or of keys that are made at run time: `key_created`,
+    `key_rotated`, `key_revoked`, with the key's name as `caller` and its id as `rule`.
+    """
+
+    tenant: str
+    caller: str
+    run_id: str = ""
+    step: int = -1
+    event: str
+    tool: str = ""
+    sha256: str = ""
+    decision: str
+    basis: str = ""
+    rule: str = ""
+    by: str = ""
+    via: str = ""
+    created_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """A line of the audit log in its chain: `hash` is SHA-256 (hex) over the hash before it and the line."""
+
+    seq: int
+    line: AuditLine
+    hash: str
 
 
 def canonical(line: Mapping[str, object]) -> bytes:

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Unpack
 
+from gateway.contracts.audit_chain import AuditLine as AuditLine
+from gateway.contracts.audit_chain import AuditRow as AuditRow
 from gateway.contracts.lists import ApprovalOrder, NarrowedApprovals, NarrowedRuns, Tally
 from gateway.contracts.remembered import AskBefore as AskBefore
 from gateway.contracts.remembered import Grant as Grant
@@ -39,7 +41,7 @@ ApprovalState = Literal[
 ]
 #: States of an approval after it was approved.
 APPROVED: frozenset[str] = frozenset(("approved", "executing", "done", "failed", "unknown"))
-Via = Literal["rest", "websocket", "chat", "cli", "console", "mcp"]
+Via = Literal["rest", "websocket", "chat", "cli", "console", "mcp", "link"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +155,8 @@ class Approval:
     secret: str = field(repr=False)
     user: str | None = None  # the end user in whose request the call was asked for, where one was named
     client: str | None = None  # the MCP client that asked for it, as in its run
+    required: int = 1  # so many keys must approve it
+    given: str = "[]"  # where several must: their approvals, as JSON (`gateway.contracts.endorsements`)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,40 +169,6 @@ class RunEvent:
     data: bytes
     created_s: float
     seq: int = 0  # the store's
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditLine:
-    """One decision about one call, and its author. `by` and `via` are empty where no person decided.
-
-    The facts of the call are empty, and its step -1, where the decision is not about one call.
-    `event` is `verdict`, `decision`, `started`, `finished`, `granted`, `resolved`, `revoked` or `late`; or the end of
-    an approval without a decision: `expired`, `cancelled`; or of keys that are made at run time: `key_created`,
-    `key_rotated`, `key_revoked`, with the key's name as `caller` and its id as `rule`.
-    """
-
-    tenant: str
-    caller: str
-    run_id: str = ""
-    step: int = -1
-    event: str
-    tool: str = ""
-    sha256: str = ""
-    decision: str
-    basis: str = ""
-    rule: str = ""
-    by: str = ""
-    via: str = ""
-    created_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class AuditRow:
-    """A line of the audit log in its chain: `hash` is SHA-256 (hex) over the hash before it and the line."""
-
-    seq: int
-    line: AuditLine
-    hash: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +201,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionWrite:
-    """The decision of a person. `edited` and its hash replace the arguments; `grant` remembers the decision."""
+    """The decision of a person. `edited` and its hash replace the arguments; `grant` remembers the decision.
+
+    `given` are the endorsements with this one, where several must approve, and `seen` those that it was made on.
+    `settles` False: others must approve, too, so the approval stays pending.
+    """
 
     approval_id: str
     tenant: str
@@ -246,11 +220,15 @@ class DecisionWrite:
     events: tuple[RunEvent, ...] = ()
     audit: tuple[AuditLine, ...] = ()
     others: "tuple[DecisionWrite, ...]" = ()  # decided with it, as far as they are pending
+    seen: str | None = None
+    given: str | None = None
+    settles: bool = True
 
 
 #: decided: now; same: before, alike; other: before, otherwise, or it is cancelled; expired; absent: there is none;
-#: held: it could be decided, and is not, because one of those with it cannot.
-DecisionResult = Literal["decided", "same", "other", "expired", "absent", "held"]
+#: held: it could be decided, and is not, because one of those with it cannot; moved: others have approved or edited it
+#: since it was read.
+DecisionResult = Literal["decided", "same", "other", "expired", "absent", "held", "moved"]
 
 
 class ConflictError(Exception):
@@ -345,7 +323,7 @@ class Journal(ToolRuns, Protocol):
         """Count the pending approvals and the runs that have not ended, of one tenant."""
 
     async def rule(self, write: DecisionWrite) -> tuple[DecisionResult, Approval | None]:
-        """Decide a pending approval, once; return the result and the approval as it is afterwards.
+        """Decide a pending approval, once, or endorse it; return the result and the approval as it is afterwards.
 
         The events, the audit lines and the grant of the decision are written only when it is `decided`.
         """

@@ -1,11 +1,15 @@
 """Remembered wishes of people: approvals that hold for more than one call, and conversations that always ask."""
 
+import hashlib
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """A remembered approval: the same call, with the same definition and policy, in this run or conversation."""
+    """A remembered approval: the same call, with the same definition and policy, in this run or conversation.
+
+    So many keys gave it as `approvals` says.
+    """
 
     id: str
     tenant: str
@@ -19,6 +23,7 @@ class Grant:
     created_s: float
     granted_by: str
     expires_s: float | None = None  # None: it ends with its run
+    approvals: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,3 +36,9 @@ class AskBefore:
     conversation: str
     created_s: float
     expires_s: float
+
+
+def ask_id(tenant: str, caller: str, conversation: str) -> str:
+    """Return the id of a conversation that asks, which is safe in a URL path and always the same."""
+    parts = "\0".join((tenant, caller, conversation))
+    return "ask_" + hashlib.sha256(parts.encode()).hexdigest()[:24]

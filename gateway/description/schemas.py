@@ -343,7 +343,10 @@ def _approval() -> Schema:
     times = {"created_at": TIME, "expires_at": TIME, "decided_at": maybe(TIME)}
     states = {"enum": list(APPROVAL_STATES)}
     objects = {"arguments": OBJECT, "edited_arguments": maybe(OBJECT), "client": maybe(OBJECT)}
-    return record(**always, **perhaps, **times, **objects, step=WHOLE, state=states)
+    given = many(record(by=TEXT, user=maybe(TEXT), via=TEXT, at=TIME))
+    return record(
+        **always, **perhaps, **times, **objects, step=WHOLE, state=states, required_approvals=WHOLE, approved_by=given
+    )
 
 
 def _run() -> Schema:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gateway.config import Settings
+from gateway.config.schema.approvals import LINK_PREFIX
 from gateway.config.schema.keys import KeyTerms
 from gateway.config.schema.serve_oauth import CALLER_PREFIX
 from gateway.config.schema.usage import Usage
@@ -120,6 +121,9 @@ class KeyIssuer:
         oauth = settings.mcp.serve is not None and settings.mcp.serve.oauth is not None
         if oauth and terms.name.startswith(CALLER_PREFIX):
             text = f"Callers with a token have such names: choose one without {CALLER_PREFIX!r}."
+            raise GatewayError("invalid_field", text, param="name")
+        if terms.name.startswith(LINK_PREFIX):
+            text = f"Links to approvals have such names: choose one without {LINK_PREFIX!r}."
             raise GatewayError("invalid_field", text, param="name")
         declared = [upstream.name for upstream in settings.upstreams]
         if unknown := [name for name in terms.upstreams if name not in declared]:

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from mcp_types import ClientCapabilities, ElicitRequest, ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 
+from gateway.approvals.answering import hindrance_text
 from gateway.approvals.approvals import Decision
 from gateway.approvals.chat_replies import COMMENT_CHARS
 from gateway.approvals.chat_texts import shown
@@ -113,7 +114,8 @@ def held_text(approval: Approval, answering: Answering, *, obstacle: str | None 
             f"This call has NOT run, and cannot run any more: {obstacle}\n\n{call_text(shown(approval))}\n\n"
             f"Nobody can approve it. A person can reject it: `gateway approvals reject {approval.id}`."
         )
-    how = f"Ask a person to decide: `gateway approvals approve {approval.id}` or `reject`"
+    how = f"{hindrance_text(answering)} " if answering.hindrance in ("own", "approved") else ""
+    how += f"Ask a person to decide: `gateway approvals approve {approval.id}` or `reject`"
     if answering.console_url is not None:
         how += f", or in a browser <{approval_link(answering.console_url, approval.id)}>"
     if answering.deciders:

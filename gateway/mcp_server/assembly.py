@@ -102,7 +102,7 @@ def _calling(needs: DoorNeeds, serve: Callable[[], Serve], unread: Unread) -> Ca
     return Calling(
         calls=calls,
         identify=needs.identify,
-        answering=lambda caller: needs.lane().approvals.answering(caller),
+        answering=lambda caller, user, asked: needs.lane().approvals.answering(caller, asked, user=user),
         wait_s=lambda: serve().wait,
         clock=needs.clock,
         unread=unread,

@@ -8,8 +8,8 @@ it is a request on the stream of the call. A client that cannot ask waits, and i
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import orjson
@@ -22,6 +22,8 @@ from gateway.approvals.texts import Answering
 from gateway.context.call_runs import CallRun, Done, Held, WantedCall
 from gateway.context.tool_calls import ToolCalls
 from gateway.contracts.caller import Caller
+from gateway.contracts.endorsements import waiting_sha256
+from gateway.contracts.journal import Approval
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
@@ -45,7 +47,9 @@ _KEY: Final = "twolane/idempotency-key"
 _KEY_CHARS: Final = 255
 #: So often a call is put to its user anew: a tool that changes meanwhile has another question, and so does each step.
 _ROUNDS: Final = MAX_STEPS + 5
-_UNDECIDED: Final = frozenset(("approval_stale", "decision_conflict", "approval_expired", "approval_not_found"))
+_UNDECIDED: Final = frozenset(
+    ("approval_stale", "approved_already", "decision_conflict", "approval_expired", "approval_not_found")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ class _State:
     @classmethod
     def about(cls, run: CallRun, question: Question) -> "_State":
         approval = question.approval
-        return cls(run.id, run.waiter, approval.id, approval.sha256, question.mode)
+        return cls(run.id, run.waiter, approval.id, waiting_sha256(approval), question.mode)
 
     @classmethod
     def of(cls, text: str) -> "_State":
@@ -82,7 +86,7 @@ class Calling:
 
     calls: ToolCalls
     identify: Callable[[RequestHead], Awaitable[Identity]]
-    answering: Callable[[Caller], Answering]
+    answering: Callable[[Caller, str | None, Sequence[Approval]], Answering]
     wait_s: Callable[[], float]
     clock: Clock
     unread: Unread
@@ -189,7 +193,7 @@ class Calling:
         """Return the question about a held call; None: this client cannot put one to its user."""
         if self.leaving or not (ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or ctx.session.can_send_request):
             return None
-        answering = self.answering(visit.identity.caller)
+        answering = self.answering(visit.identity.caller, visit.user, held.approvals[:1])
         return question_of(held.approvals[0], ctx.session.client_capabilities, answering)
 
     async def _asked(
@@ -250,6 +254,7 @@ class Calling:
             log.warning("an answer about %s decides nothing: it is of another end user", state.approval_id)
             return 0.0
         try:
+            decision = replace(decision, user=sender)
             await self.calls.decide(state.approval_id, decision, caller=identity.caller)
         except GatewayError as error:  # decided otherwise meanwhile, or the call is asked about anew
             if error.code not in _UNDECIDED:
@@ -258,7 +263,8 @@ class Calling:
 
     def _still_held(self, visit: Visit, held: Held) -> Json:
         """Return the result of a call that has not run, and stays owed to its client."""
-        answering, approval = self.answering(visit.identity.caller), held.approvals[0]
+        answering = self.answering(visit.identity.caller, visit.user, held.approvals[:1])
+        approval = held.approvals[0]
         meta = {"twolane/run": held.run_id, "twolane/approval": approval.id}
         return {**text_result(held_text(approval, answering, obstacle=held.obstacle), ok=False), "_meta": meta}
 

@@ -1,7 +1,6 @@
 """The names that a plugin imports: the nouns of the gateway, its contracts, and small helpers."""
 
 from gateway import strict_json
-from gateway.contracts.ask_id import ask_id
 from gateway.contracts.audit_chain import FIRST_HASH, link
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import (
@@ -53,6 +52,7 @@ from gateway.contracts.plugin import (
     Runs,
     Tools,
 )
+from gateway.contracts.remembered import ask_id
 from gateway.contracts.responses import StoredConversation, StoredResponse
 from gateway.contracts.risk import CHOICES, MEANING, RISK_LEVEL, Action, Basis, RiskAssessor, Verdict
 from gateway.contracts.store import (

@@ -1,8 +1,7 @@
 """The narrowing of a run by a request that decides: its fields apply to what the run does from there on.
 
 A narrowing is a JSON object with what the request wants and the run did not have. It widens nothing, and several of
-them hold together. It is written with the decision, in the event `approval.resolved`, so whoever continues the run
-finds it.
+them hold together. It is written with the decision, in its event, so whoever continues the run finds it.
 """
 
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from gateway.records import replace
 
 #: The fact of an event that holds a narrowing.
 NARROWS: Final = "narrows"
-_RESOLVED: Final = "approval.resolved"
+_DECIDED: Final = frozenset(("approval.resolved", "approval.partly_approved"))
 #: Events of one query.
 _BATCH: Final = 500
 
@@ -68,7 +67,7 @@ async def narrowings(store: Journal, run_id: str, *, tenant: str) -> list[Json]:
     found: list[Json] = []
     after = 0
     while events := await store.events(after=after, tenant=tenant, run_id=run_id, limit=_BATCH):
-        told = (orjson.loads(event.data) for event in events if event.type == _RESOLVED)
+        told = (orjson.loads(event.data) for event in events if event.type in _DECIDED)
         found += [facts[NARROWS] for facts in told if NARROWS in facts]
         after = events[-1].seq
     return found

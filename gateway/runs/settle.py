@@ -14,6 +14,7 @@ import orjson
 from gateway.contracts.caller import Caller
 from gateway.contracts.journal import (
     ENDED,
+    Approval,
     ApprovalState,
     AuditLine,
     Change,
@@ -30,6 +31,7 @@ from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json, StoreError
 from gateway.errors import GatewayError
 from gateway.runs.run_span import send_cancelled
+from gateway.tools.decision_rules import DecisionRules
 from gateway.tracing.tracer import Tracer
 
 log = logging.getLogger("gateway")
@@ -48,7 +50,8 @@ _OPEN = frozenset(("started", "unknown"))
 class Settlement:
     """A person's settlement of a step. `result` is the result for the model of a call that was done.
 
-    Strangers may have written it, unless the person declares it `trusted`.
+    Strangers may have written it, unless the person declares it `trusted`. `user` is the end user whom the request
+    names.
     """
 
     step: int
@@ -56,12 +59,15 @@ class Settlement:
     via: Via
     result: str | None = None
     trusted: bool = False
+    user: str | None = None
 
 
-async def resolve(store: Journal, run_id: str, settlement: Settlement, *, caller: Caller, clock: Clock) -> StoredRun:
+async def resolve(
+    store: Journal, run_id: str, settlement: Settlement, *, caller: Caller, rules: DecisionRules, clock: Clock
+) -> StoredRun:
     """Settle a call and return the run afterwards. It can be claimed once all of its calls are settled.
 
-    Raises GatewayError (run_not_found, scope_missing, run_not_waiting, invalid_field) and StoreError.
+    Raises GatewayError (run_not_found, scope_missing, own_call, run_not_waiting, invalid_field) and StoreError.
     """
     run = await store.run(run_id, tenant=caller.tenant)
     if run is None:
@@ -70,7 +76,7 @@ async def resolve(store: Journal, run_id: str, settlement: Settlement, *, caller
         raise GatewayError("scope_missing", "Your key may not settle calls: it needs the scope 'approve'.")
     if run.state != "unknown":
         raise _not_waiting(f"is {run.state}")
-    change = await _settled(store, run, settlement, caller=caller, now_s=clock.time())
+    change = await _settled(store, run, settlement, caller=caller, rules=rules, now_s=clock.time())
     try:
         await store.write(change)
     except ConflictError:
@@ -133,7 +139,9 @@ def not_found() -> GatewayError:
     return GatewayError("run_not_found", "There is no such run.")
 
 
-async def _settled(store: Journal, run: StoredRun, settlement: Settlement, *, caller: Caller, now_s: float) -> Change:
+async def _settled(
+    store: Journal, run: StoredRun, settlement: Settlement, *, caller: Caller, rules: DecisionRules, now_s: float
+) -> Change:
     """Return the change to be written. Raises GatewayError."""
     steps = await store.steps(run.id, tenant=run.tenant)
     step = _found(steps, settlement.step)
@@ -141,6 +149,8 @@ async def _settled(store: Journal, run: StoredRun, settlement: Settlement, *, ca
     moves: tuple[Move, ...] = ()
     if step.approval_id is not None:
         approval = await store.approval(step.approval_id, tenant=run.tenant)
+        if approval is not None:
+            _check_settler(approval, settlement, caller, rules)
         if approval is not None and approval.state in ("executing", "unknown"):
             moves = (Move(approval.id, approval.state, _APPROVAL[settlement.outcome]),)
     after = _after(step, settlement, now_s=now_s)
@@ -168,6 +178,28 @@ async def _settled(store: Journal, run: StoredRun, settlement: Settlement, *, ca
         events=(_event(run, "step.resolved", facts, now_s=now_s),),
         audit=(line,),
     )
+
+
+def _check_settler(approval: Approval, settlement: Settlement, caller: Caller, rules: DecisionRules) -> None:
+    """Check that the word of one person is enough, and this person's. Raises GatewayError (own_call, run_not_waiting).
+
+    To let a call run again, or to vouch for its result, is to approve it. To give it up is to withdraw it.
+    """
+    outcome = settlement.outcome
+    if outcome != "failed" and rules.refuses(approval, key=caller.name, user=settlement.user):
+        raise GatewayError(
+            "own_call",
+            f"You began the run of this call, and `approvals.self` is `refuse`: somebody else must settle it as "
+            f"{outcome!r}. You may settle it as 'failed'.",
+            param="as",
+        )
+    if outcome == "retry" and approval.required > 1:
+        raise GatewayError(
+            "run_not_waiting",
+            f"{approval.required} keys must approve this call each time, and one cannot let it run again: settle it as "
+            "'done' or 'failed'; the model may ask for it anew.",
+            param="as",
+        )
 
 
 def _found(steps: Sequence[StoredStep], number: int) -> StoredStep:

@@ -139,7 +139,7 @@ class Gateway:
         router = self._entry()
         self._context = await self._assemble(self._loaded, router)
         self._stack.push_async_callback(lambda: self._context.lane.retire())
-        self._console = self._console_entry(store)
+        self._console = self._console_entry()
         self._stack.push_async_callback(self._console.close)
         admin = settings.admin.listen
         self._pages = self._pages_entry(services_apart=admin is not None)
@@ -344,12 +344,12 @@ class Gateway:
         )
         return PagesEntry(needs, services_apart=services_apart)
 
-    def _console_entry(self, store: Store) -> ConsoleEntry:
+    def _console_entry(self) -> ConsoleEntry:
         return ConsoleEntry(
-            store,
-            clock=self._clock,
+            self._shared,
             lent=self._lent,
-            in_use=lambda: InUse(self._loaded.settings, self._listeners[DATA].router.keys),
+            in_use=lambda: InUse(self._loaded.settings, self._listeners[DATA].router.keys, self._context.lane),
+            resume=self._resumption.decided,
             wrong_keys=self._wrong_keys,
             listeners=lambda: {name: listener.inner_connection for name, listener in self._listeners.items()},
         )

@@ -3,13 +3,14 @@
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
 from gateway.config import Settings
+from gateway.context.lane import ContextLane
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Store
 from gateway.errors import GatewayError
@@ -17,9 +18,11 @@ from gateway.lanes.keys import LOCAL, Key, KeyRing, LentKeys
 from gateway.lanes.local import head_of
 from gateway.lanes.wrong_keys import WrongKeys
 from gateway.server.console_sockets import SocketFolder, remove_left_folders
+from gateway.server.context_lane import Shared
 from gateway.server.first_use import FirstUse, imported
 
 if TYPE_CHECKING:
+    from gateway.approvals.link_desk import LinkDesk
     from gateway.console.assembly import Assemble, Assembled
     from gateway.console.rendering import Rendering
     from gateway.console.site import Holder
@@ -36,6 +39,7 @@ class InUse:
 
     settings: Settings
     keys: KeyRing
+    lane: ContextLane
 
 
 class GatewayConditions:
@@ -111,17 +115,19 @@ class ConsoleEntry:
 
     def __init__(
         self,
-        store: Store,
+        shared: Shared,
         *,
-        clock: Clock,
         lent: LentKeys,
         in_use: Callable[[], InUse],
+        resume: Callable[[str], Awaitable[None]],
         wrong_keys: WrongKeys,
         listeners: Callable[[], Mapping[str, Callable[[], asyncio.Protocol]]],
     ) -> None:
+        store, clock = shared.store, shared.clock
         self._conditions = GatewayConditions(store, clock=clock, lent=lent, in_use=in_use, wrong_keys=wrong_keys)
-        self._store = store
-        self._clock = clock
+        self._shared = shared
+        self._in_use = in_use
+        self._resume = resume
         self._listeners = listeners
         self._folder: SocketFolder | None = None
         self._servers: list[asyncio.Server] = []
@@ -145,11 +151,31 @@ class ConsoleEntry:
 
     async def _assemble(self) -> "Assembled":
         assemble, rendering = await imported(_loaded)
-        sessions = (await self._store.secret(SECRET), self._conditions.session_s, self._clock.time)
-        made = assemble(rendering, sockets=await self._listen(), conditions=self._conditions, sessions=sessions)
+        sessions = (await self._shared.store.secret(SECRET), self._conditions.session_s, self._shared.clock.time)
+        made = assemble(
+            rendering,
+            sockets=await self._listen(),
+            conditions=self._conditions,
+            sessions=sessions,
+            links=self._link_desk(),
+        )
         if self._leaves:
             await made.leave()
         return made
+
+    def _link_desk(self) -> "LinkDesk":
+        from gateway.approvals.link_desk import LinkDesk
+        from gateway.approvals.links import Links
+
+        shared, in_use = self._shared, self._in_use
+        return LinkDesk(
+            shared.store,
+            Links(shared.store, lambda: in_use().settings.approvals.notify),
+            approvals=lambda: in_use().lane.approvals,
+            resume=self._resume,
+            counters=shared.counters,
+            clock=shared.clock,
+        )
 
     async def _listen(self) -> Mapping[str, str]:
         """Listen on a socket for each address, in a folder that nobody else may enter; return their paths by name.

@@ -48,7 +48,7 @@ from gateway.runs.leases import Leases
 from gateway.runs.live import JOINABLE_S, LiveRuns
 from gateway.server.context_tools import built, gate_of, load_tools
 from gateway.server.lanes.limits import limiter_of
-from gateway.server.lanes.rights import barred
+from gateway.server.lanes.rights import barred, decision_rules
 from gateway.tools.catalog import Catalog, obstacles_of
 from gateway.tools.in_use import Equipment, InUse
 from gateway.tools.judge import Judge
@@ -189,7 +189,7 @@ async def build_context_lane(
     catalog = await load_tools(settings, host, shared.results, problems, services=shared.mcp_servers.services)
     gate = gate_of(settings, host, problems, at_hand=True, names=catalog.by_key())
     host.tools = catalog
-    judge = Judge(catalog, gate, barred=barred(settings, keys))
+    judge = Judge(catalog, gate, barred=barred(settings, keys), rules=decision_rules(settings))
     runner = Runner(shared.results, counters=counters, clock=clock, tracer=tracer)
     parts = _parts(settings, keys, shared)
     host.runs = AgentLoops(parts)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gateway.approvals.webhooks import Webhooks
+from gateway.approvals.webhooks import DecisionLinks, Webhooks
 from gateway.config import Settings
 from gateway.config.schema.approvals import Notify
 from gateway.server.context_lane import Shared
@@ -28,7 +28,8 @@ class Notices:
         old, self._used, shared = self._webhooks, wanted, self._shared
         if old is not None or settings.approvals.notify:
             told = (*wanted, shared.clock, shared.counters)
-            self._webhooks = Webhooks(shared.store, shared.feed, *told, owner=shared.leases.owner)
+            links = _links(shared, settings.approvals.notify)
+            self._webhooks = Webhooks(shared.store, shared.feed, *told, owner=shared.leases.owner, links=links)
             if old is not None:
                 await old.close()
             await self._webhooks.start()
@@ -37,3 +38,12 @@ class Notices:
         """End the webhooks. Idempotent."""
         if self._webhooks is not None:
             await self._webhooks.close()
+
+
+def _links(shared: Shared, notify: Sequence[Notify]) -> DecisionLinks | None:
+    """Return what makes the links of these webhooks; None: none of them gets any."""
+    if all(entry.links is None for entry in notify):
+        return None
+    from gateway.approvals.links import Links  # signatures, which most gateways do not need
+
+    return Links(shared.store, lambda: notify)

@@ -36,6 +36,7 @@ COUNTERS: Mapping[str, Facts] = MappingProxyType(
         "agent_parse_failures": Facts("Answers of a model with a tool call that could not be read"),
         "agent_runs": Facts("Agent runs by outcome", ("outcome",)),
         "approvals": Facts("Approvals by what was decided, and by which way", ("decision", "via")),
+        "approval_links": Facts("Uses of links that decide on approvals, by what came of them", ("outcome",)),
         "hidden_turns": Facts("Hidden turns of conversations, by what became of them", ("outcome",)),
         "intent": Facts("Requests by recognised intent and the layer that decided", ("intent", "layer")),
         "limit_exceeded": Facts("Requests over a soft limit, which refuses nothing", ("scope", "limit")),

@@ -8,6 +8,7 @@ from typing import Final
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json
+from gateway.tools.decision_rules import DecisionRules
 from gateway.tools.judge import Judge
 from gateway.tools.remembered import Binding
 from gateway.tools.runner import Runner
@@ -45,6 +46,10 @@ class InUse:
             if not any(map(self.judge.catalog.is_starting, tools)):
                 break
             await asyncio.sleep(_LOOK_S)
+
+    @property
+    def rules(self) -> DecisionRules:
+        return self.judge.rules
 
     def binding(self, tool: str) -> Binding | None:
         """Return the binding as `Judges` defines it."""

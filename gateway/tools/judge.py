@@ -17,6 +17,7 @@ from gateway.contracts.store import Json
 from gateway.contracts.tools import Binder, Examiner, ToolCall, ToolSource
 from gateway.errors import contained
 from gateway.tools.catalog import Catalog, CatalogEntry
+from gateway.tools.decision_rules import DecisionRules
 from gateway.tools.gate import ABSENT, Gate, RiskClaim, take_risk_level
 from gateway.tools.remembered import Binding
 from gateway.tools.rights import Refusal
@@ -32,12 +33,20 @@ _UNKNOWN = Verdict("error", "unknown_tool", "unknown_tool")
 
 
 class Judge:
-    """The tools and the gate of one configuration, and whether the key of an MCP client may still make its call."""
+    """The tools, the gate and the rules of decisions of one configuration, and whether an MCP client may still call."""
 
-    def __init__(self, catalog: Catalog, gate: Gate, *, barred: Refusal = lambda _: None) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        gate: Gate,
+        *,
+        barred: Refusal = lambda _: None,
+        rules: DecisionRules = DecisionRules(),  # noqa: B008 - frozen
+    ) -> None:
         self.catalog = catalog
         self.gate = gate
         self.barred = barred
+        self.rules = rules
         self._schemas = Schemas()
 
     def plan(
@@ -171,6 +180,7 @@ class Judge:
             return None
         spec = entry.spec
         policy = self.gate.policy_hash(tool) + ("+requires_approval" if spec.requires_approval else "")
+        policy += self.rules.policy(tool)
         return Binding(definition_sha256(spec.name, spec.description, spec.parameters, server=spec.server), policy)
 
 

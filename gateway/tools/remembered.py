@@ -9,14 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from gateway.contracts.ask_id import ask_id
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import Approval, AskBefore, AuditLine, Grant, Journal, StoredStep, Via
 from gateway.contracts.plugin import Clock
+from gateway.contracts.remembered import ask_id
 from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json, StoreError
 from gateway.errors import GatewayError
+from gateway.tools.decision_rules import DecisionRules
 
 log = logging.getLogger("gateway")
 
@@ -34,6 +35,11 @@ class Binding:
 
 class Judges(Protocol):
     """The questions of the approvals to the tools and the gate of the configuration in use."""
+
+    @property
+    def rules(self) -> DecisionRules:
+        """Return the rules about who decides."""
+        ...
 
     def binding(self, tool: str) -> Binding | None:
         """Return the binding of an approval of a call of this tool as of now; None: there is no such tool."""
@@ -58,7 +64,10 @@ class Remembered:
         self._kept_s = kept_s
 
     async def grant(self, step: StoredStep, exchange: Exchange) -> Grant | None:
-        """Return a remembered approval that applies to this call now; None: there is none. Raises StoreError."""
+        """Return a remembered approval that applies to this call now; None: there is none. Raises StoreError.
+
+        As many keys must have given it as this call needs, whose risk level may be another one.
+        """
         grant = await self._store.grant(
             tenant=step.tenant,
             caller=exchange.caller.name,
@@ -69,7 +78,8 @@ class Remembered:
         )
         if grant is None or self._judges.binding(step.tool) != Binding(grant.definition_sha256, grant.policy_sha256):
             return None
-        return grant
+        needed = self._judges.rules.required(step.tool, step.risk_level)
+        return grant if grant.approvals >= needed else None
 
     def granted(self, approval: Approval, *, of_run: bool, sha256: str, by: Caller) -> Grant:
         """Return the grant that a decision leaves; nothing is written. Raises GatewayError (invalid_field)."""
@@ -93,6 +103,7 @@ class Remembered:
             created_s=now_s,
             granted_by=by.name,
             expires_s=None if of_run else now_s + self._kept_s,
+            approvals=approval.required,
         )
 
     async def ask_before(self, exchange: Exchange) -> None:

@@ -26,6 +26,7 @@ from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.event_feed import EventFeed
 from gateway.telemetry.counters import ContextCounters
 from gateway.tools.catalog import Catalog
+from gateway.tools.decision_rules import DecisionRules
 from gateway.tools.remembered import Binding
 from tests.lanes.assembled import Lane, assembled
 from tests.plugins.stores.records import event, new, parked, run
@@ -96,6 +97,7 @@ class Judges:
 
     bound: Binding | None = BINDING
     refuses: bool = False
+    rules: DecisionRules = field(default_factory=DecisionRules)
 
     def binding(self, tool: str) -> Binding | None:
         return self.bound

@@ -56,6 +56,8 @@ async def test_what_waits_is_listed_with_all_that_a_person_needs() -> None:
             "state": "pending",
             "created_at": 100.0,
             "expires_at": 1000.0,
+            "required_approvals": 1,
+            "approved_by": [],
             "decided_at": None,
             "decided_by": None,
             "via": None,

@@ -16,7 +16,9 @@ from .approval_pages import KEYS, opened
 
 def test_a_decision_is_a_wish() -> None:
     """All of what a person may say, and by which way it came."""
-    assert parsed(DecisionBody, {"decision": "reject"}).to_decision("rest") == Decision(approve=False, via="rest")
+    assert parsed(DecisionBody, {"decision": "reject"}).to_decision("rest", user=None) == Decision(
+        approve=False, via="rest"
+    )
     body = {
         "decision": "approve",
         "sha256": "a",
@@ -24,7 +26,7 @@ def test_a_decision_is_a_wish() -> None:
         "reason": "r",
         "remember": "run",
     }
-    assert parsed(DecisionBody, body).to_decision("websocket") == Decision(
+    assert parsed(DecisionBody, body).to_decision("websocket", user=None) == Decision(
         approve=True, via="websocket", sha256="a", arguments={"x": [1]}, comment="r", remember="run"
     )
 

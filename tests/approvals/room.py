@@ -18,6 +18,7 @@ from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.event_feed import EventFeed
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
+from gateway.tools.decision_rules import DecisionRules
 from gateway.tools.remembered import Binding
 from tests.agent.doubles import Clock
 from tests.plugins.stores.records import approval, new, run, step
@@ -52,6 +53,7 @@ class Judges:
 
     bound: Binding | None = BINDING
     decision: Literal["auto", "confirm", "deny", "error"] = "confirm"
+    rules: DecisionRules = field(default_factory=DecisionRules)
 
     def binding(self, tool: str) -> Binding | None:
         return self.bound

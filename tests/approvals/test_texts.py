@@ -156,10 +156,10 @@ def test_a_held_answer_says_where_to_decide(language: Language) -> None:
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_reader_who_may_not_decide_is_told_who_may(language: Language, held_s: float | None) -> None:
     """No line to send, which would be refused: the keys that may, how their holders do it, and what to do then."""
-    text = asking(Answering(held_s=held_s, may_decide=False, tenant="te`am", deciders=["an`na"]), language=language)
+    text = asking(Answering(held_s=held_s, hindrance="scope", tenant="te`am", deciders=["an`na"]), language=language)
     assert commands(text) == [f"gateway approvals approve {ID}", f"gateway approvals reject {ID}"]
     assert '``"an`na"``' in text and '``"te`am"``' in text and "KFMQTR" not in text
-    nobody = asking(Answering(may_decide=False, tenant="team"), language=language)
+    nobody = asking(Answering(hindrance="scope", tenant="team"), language=language)
     assert ("No key has it yet" if language == "en" else "目前没有这样的密钥") in nobody
 
 

@@ -7,7 +7,7 @@ import hmac
 import orjson
 import pytest
 
-from gateway.approvals.webhook_message import approval_notice, webhook_headers, webhook_key
+from gateway.approvals.webhook_message import approval_notice, message_id_of, webhook_headers, webhook_key
 
 #: The example of the reference implementations of Standard Webhooks.
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -58,6 +58,10 @@ def test_a_secret_that_is_none_is_refused_and_not_repeated(secret: str) -> None:
     assert secret.removeprefix("whsec_") == "" or secret.removeprefix("whsec_") not in str(raised.value)
 
 
+#: The facts of an approval that one key gives.
+ALONE = {"required_approvals": 1, "approved_by": [], "edited_arguments": None}
+
+
 def test_a_notice_says_what_waits() -> None:
     """Arguments as a person is shown them, when it expires, where it can be decided."""
     view = {
@@ -70,8 +74,9 @@ def test_a_notice_says_what_waits() -> None:
         "rule": "command.unknown",
         "created_at": 1763789100.0,
         "expires_at": 1763790000.5,
+        **ALONE,
     }
-    body = approval_notice(view, link=f"https://gw.example/console#{ID}")
+    body = approval_notice(view, link=f"https://gw.example/console#{ID}", decision_link=None)
     assert orjson.loads(body) == {
         "type": "approval.required",
         "timestamp": "2025-11-22T05:25:00Z",
@@ -84,7 +89,10 @@ def test_a_notice_says_what_waits() -> None:
             "reason": "not on the\\nwhitelist",
             "rule": "command.unknown",
             "expires": "2025-11-22T05:40:00Z",
+            "required_approvals": 1,
+            "approved_by": [],
             "link": f"https://gw.example/console#{ID}",
+            "decision_link": None,
         },
     }
 
@@ -92,8 +100,22 @@ def test_a_notice_says_what_waits() -> None:
 def test_a_notice_without_a_link() -> None:
     """No public address, no link; odd text raises nothing."""
     odd = {"id": ID, "tool": "t\ud800", "arguments": {"a\ud800": "\udfff"}, "reason": "\ud800", "rule": ""}
-    view = {**odd, "run_id": "run_7", "sha256": "", "created_at": 0.0, "expires_at": 1e300}
-    notice = orjson.loads(approval_notice(view, link=None))
+    view = {**odd, "run_id": "run_7", "sha256": "", "created_at": 0.0, "expires_at": 1e300, **ALONE}
+    notice = orjson.loads(approval_notice(view, link=None, decision_link=None))
     assert notice["data"]["link"] is None
     assert notice["data"]["expires"] == "9999-12-31T23:59:59Z"
     assert notice["data"]["reason"] == "\\u{d800}"
+
+
+def test_a_notice_of_the_first_of_two_approvals_is_another_one() -> None:
+    """With another id, or a receiver takes it for a repeat: who has approved, and what would run now."""
+    given = [{"by": "an\u202ena", "user": None, "via": "chat", "at": 1763789160.25}]
+    view = {"id": ID, "run_id": "run_7", "tool": "t", "arguments": {"a": 1}, "sha256": "", "reason": "", "rule": ""}
+    view |= {"created_at": 1763789100.0, "expires_at": 1763790000.5, "required_approvals": 2, "approved_by": given}
+    view |= {"edited_arguments": {"a": 2}}
+    notice = orjson.loads(approval_notice(view, link=None, decision_link="https://gw.example/console/link?token=x"))
+    assert (notice["type"], notice["timestamp"]) == ("approval.partly_approved", "2025-11-22T05:26:00Z")
+    data = notice["data"]
+    assert (data["arguments"], data["required_approvals"], data["approved_by"]) == ("a: 2", 2, ["an\\u{202e}na"])
+    assert data["decision_link"] == "https://gw.example/console/link?token=x"
+    assert message_id_of(view) == f"{ID}.1763789160250" and message_id_of({**view, "approved_by": []}) == ID

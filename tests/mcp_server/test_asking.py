@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from mcp_types import ClientCapabilities, ElicitResult
 
-from gateway.approvals.texts import Answering
+from gateway.approvals.answering import Answering
 from gateway.contracts.journal import Approval
 from gateway.mcp_server.asking import decision_of, held_text, question_of
 from tests.mcp_server import hostile
@@ -54,7 +54,9 @@ def test_a_form_is_for_those_who_may_decide(
 ) -> None:
     """Everybody else gets the page, if there is one and the client can show it."""
     capabilities = ClientCapabilities.model_validate({} if elicitation is None else {"elicitation": elicitation})
-    question = question_of(APPROVAL, capabilities, Answering(may_decide=may_decide, console_url=console))
+    question = question_of(
+        APPROVAL, capabilities, Answering(hindrance=None if may_decide else "scope", console_url=console)
+    )
     assert (None if question is None else question.mode) == mode
     if question is not None and mode == "url":
         assert question.url == f"{URL}/approvals/ap_1"
@@ -83,7 +85,7 @@ def test_only_a_clear_word_approves(answer: dict[str, object], approve: bool | N
 
 def test_the_text_for_a_client_that_cannot_ask_says_how_to_go_on() -> None:
     """The text has the call, the id, the ways to decide, and that the same call brings the result."""
-    text = held_text(APPROVAL, Answering(may_decide=False, deciders=("anna",), console_url=URL))
+    text = held_text(APPROVAL, Answering(hindrance="scope", deciders=("anna",), console_url=URL))
     for part in ("has NOT run", "ap_1", "files.delete", 'path: "a"', "anna", URL, "same arguments"):
         assert part in text
 

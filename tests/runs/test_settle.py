@@ -13,6 +13,7 @@ from gateway.contracts.store import StoreError
 from gateway.errors import GatewayError
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.settle import DONE, FAILED, Outcome, Settlement, cancel, resolve
+from gateway.tools.decision_rules import DecisionRules
 from tests.plugins.stores.records import approval, new, parked, run, step
 
 from .failing import Failing
@@ -34,6 +35,7 @@ class Wall:
 
 
 CLOCK = Wall()
+RULES = DecisionRules()
 
 
 @dataclass
@@ -47,7 +49,7 @@ class Shelf:
     ) -> str:
         """The run's state afterwards."""
         settlement = Settlement(step=number, outcome=outcome, via="rest", result=result)
-        return (await resolve(self.store, "run_1", settlement, caller=caller, clock=CLOCK)).state
+        return (await resolve(self.store, "run_1", settlement, caller=caller, rules=RULES, clock=CLOCK)).state
 
     async def step(self, number: int = 1) -> StoredStep:
         steps = await self.store.steps("run_1", tenant="acme")

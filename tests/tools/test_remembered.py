@@ -14,6 +14,7 @@ from gateway.contracts.risk import Verdict
 from gateway.contracts.store import Json
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.testing.clock import ManualClock
+from gateway.tools.decision_rules import DecisionRules
 from gateway.tools.remembered import Binding, Remembered
 from tests.agent.doubles import Clock
 
@@ -23,6 +24,8 @@ ASKED = Exchange(id="run_1", body={"messages": []}, caller=ANN, chain="main", co
 
 
 class Judges:
+    rules = DecisionRules()
+
     def binding(self, tool: str) -> Binding | None:
         return Binding(tool, "policy")
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from gateway.cli.commands import Commands, WrongUsage, add_group
-from gateway.cli.formatting import approval_lines, approval_summary, call_line, list_lines, views, word
+from gateway.cli.formatting import approval_lines, approval_summary, approvals_of, call_line, list_lines, views, word
 from gateway.cli.operator.arguments import add_asking, json_object, json_option, sha256
 from gateway.cli.operator.remembered import asks, grants, revoked
 from gateway.cli.operator.remote import Remote, RemoteError, message_of
@@ -89,4 +89,5 @@ def decided(
 
 
 def _done(view: Mapping[str, Any]) -> str:
-    return f"{word(view, 'id')}  {word(view, 'state')}  {call_line(view)}"
+    count = approvals_of(view) if view.get("state") == "pending" else ""
+    return f"{word(view, 'id')}  {word(view, 'state')}{f' ({count})' if count else ''}  {call_line(view)}"

@@ -1,13 +1,13 @@
 """The sections `risk` and `approvals`."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from gateway.config.schema.section import PluginUse, Section
 from gateway.config.values.addresses import SecretText, SecretUrl
-from gateway.config.values.scalars import ApprovalMode, FilePath, Flag, Name, Text
+from gateway.config.values.scalars import ApprovalMode, FilePath, Flag, Name, Text, counted
 from gateway.config.values.units import Duration
 
 
@@ -40,11 +40,31 @@ class Risk(Section):
     )
 
 
+#: The name of the caller whose decision came by a link begins so.
+LINK_PREFIX = "link:"
+
+
+class NotifyLinks(Section):
+    as_: Name = Field(alias="as", description="Name under which decisions by these links are on record.")
+
+
 class Notify(Section):
     webhook: SecretUrl | None = Field(default=None, description="URL that receives a request for each new approval.")
     webhook_file: FilePath | None = Field(default=None, description="File that holds `webhook`.")
     secret: SecretText | None = Field(default=None, description="Key that signs these requests (HMAC-SHA256).")
     secret_file: FilePath | None = Field(default=None, description="File that holds `secret`.")
+    links: NotifyLinks | None = Field(
+        default=None,
+        description="Put a link into each request with which its reader decides, once and without a key; null: none.",
+    )
+
+
+class Requirement(Section):
+    approvals: Annotated[int, counted(2, 9)] = Field(description="Keys that must approve such a call.")
+    tools: tuple[Text, ...] = Field(default=(), description="Tools, as names and globs; empty: all.")
+    risk: tuple[Literal["low", "medium", "high"], ...] = Field(
+        default=(), description="Risk levels that the model itself gave; empty: any, or none."
+    )
 
 
 class Approvals(Section):
@@ -71,6 +91,18 @@ class Approvals(Section):
         default="abort",
         description=(
             "After a rejection: end the run (`abort`), or give the model the rejection and go on (`continue`)."
+        ),
+    )
+    self_: Literal["allow", "refuse"] = Field(
+        default="allow",
+        alias="self",
+        description="Whether a key that begins a run may approve its calls, or only reject them (`refuse`).",
+    )
+    require: tuple[Requirement, ...] = Field(
+        default=(),
+        description=(
+            "Calls that several keys must approve if they need an approval. If several entries fit, the highest "
+            "number applies."
         ),
     )
     notify: tuple[Notify, ...] = Field(default=(), description="Webhooks for new approvals.")

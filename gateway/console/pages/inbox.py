@@ -80,7 +80,7 @@ class Inbox:
         problem: str | None = None,
         form: Mapping[str, str] = {},
     ) -> web.Response:
-        arguments = approval["edited_arguments"] or approval["arguments"]
+        arguments = _waiting(approval)
         fields = fields_of(approval["parameters"], arguments)
         # In a thread: some of a million characters take seconds.
         shown_arguments = await asyncio.to_thread(exact_arguments, arguments, language=visit.language)
@@ -128,11 +128,12 @@ class Inbox:
             return await self._failed(visit, approval_id, 422, problem)
         except ApiError as error:
             return await self._failed(visit, approval_id, error.status, error.message)
+        done = "counted" if decided["state"] == "pending" else _past(decision)
         if form.get("back") == "approval":
-            return see_other("approvals", approval_id, done=_past(decision), run=decided["run_id"])
+            return see_other("approvals", approval_id, done=done, run=decided["run_id"])
         if form.get("back") == "run":
-            return see_other("runs", decided["run_id"], done=_past(decision))
-        return see_other(done=_past(decision), run=decided["run_id"])
+            return see_other("runs", decided["run_id"], done=done)
+        return see_other(done=done, run=decided["run_id"])
 
     async def _failed(self, visit: Visit, approval_id: str, status: int, problem: str) -> web.Response:
         approval = await visit.api.get("context", "approvals", approval_id)
@@ -143,7 +144,7 @@ class Inbox:
         approval = await visit.api.get("context", "approvals", approval_id)
         if WHOLE in visit.form:
             return object_in(WHOLE, visit.form[WHOLE])
-        return values_of(fields_of(approval["parameters"], approval["arguments"]), visit.form)
+        return values_of(fields_of(approval["parameters"], _waiting(approval)), visit.form)
 
     async def _decide_all(self, visit: Visit) -> web.Response:
         chosen = [entry.partition(" ") for entry in visit.lists.get("approval", ())]
@@ -160,13 +161,15 @@ class Inbox:
         failed = [result for result in results if result["status"] != 200]
         if not failed:
             runs = {result["approval"]["run_id"] for result in results}
-            return see_other(done=_past(str(decision)), run=runs.pop() if len(runs) == 1 else None)
+            is_open = any(result["approval"]["state"] == "pending" for result in results)
+            past = "counted" if is_open else _past(str(decision))
+            return see_other(done=past, run=runs.pop() if len(runs) == 1 else None)
         done = len(results) - len(failed)
         return await visit.page("batch.html", title="Decisions", status=409, failed=failed, count=done)
 
     async def news_of(self, event: Json, api: Api, view: View) -> bytes:
         """Return the frames of an event for open inboxes (`gateway.console.live.Render`)."""
-        if event["event"] not in ("approval.required", "approval.resolved"):
+        if event["event"] not in ("approval.required", "approval.partly_approved", "approval.resolved"):
             return b""
         pending = (await api.get("context", "summary"))["pending"]
         count = sse_frame("count", str(pending))
@@ -174,7 +177,16 @@ class Inbox:
             return sse_frame("resolved", event["data"]["approval_id"]) + count
         frame = {"static": static_url, "console": CONSOLE, "link": link, "bases": BASES}
         card = {**frame, "approval": event["data"], "decides": view.decides}
-        return sse_frame("approval", self._rendering.render("card.html", view.language, card)) + count
+        fresh = sse_frame("approval", self._rendering.render("card.html", view.language, card)) + count
+        # A card that is there already makes room for the one with its first approval.
+        return fresh if event["event"] == "approval.required" else sse_frame("resolved", event["data"]["id"]) + fresh
+
+
+def _waiting(approval: Json) -> Json:
+    """Return the arguments that would run."""
+    edited: Json | None = approval["edited_arguments"]
+    arguments: Json = approval["arguments"]
+    return arguments if edited is None else edited
 
 
 def _past(decision: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from gateway.config import Settings
 from gateway.keys.terms import caller_of
 from gateway.lanes.keys import Key, KeyRing, LentKeys, StoredKeys
+from gateway.tools.decision_rules import DecisionRules, Requirement
 from gateway.tools.rights import ClientRights, Refusal
 
 
@@ -22,6 +23,13 @@ def key_ring(
     """
     keys = [Key(bytes.fromhex(key.sha256), caller_of(key)) for key in settings.keys]
     return KeyRing(keys, lent=lent, stored=stored if settings.runtime_keys.enabled else None, now_s=now_s)
+
+
+def decision_rules(settings: Settings) -> DecisionRules:
+    """Return the rules of a configuration about who decides on calls."""
+    wanted = settings.approvals
+    requirements = [Requirement(approvals=one.approvals, tools=one.tools, levels=one.risk) for one in wanted.require]
+    return DecisionRules(refuses_self=wanted.self_ == "refuse", requirements=tuple(requirements))
 
 
 def barred(settings: Settings, keys: KeyRing) -> Refusal:

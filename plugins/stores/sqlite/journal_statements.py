@@ -145,7 +145,7 @@ STEPS = f"SELECT {', '.join(STEP)} FROM steps WHERE tenant = ? AND run_id = ? OR
 
 APPROVAL = _words("""id, tenant, caller, conversation, run_id, step, tool, arguments, sha256, definition_sha256,
     policy_sha256, basis, rule, reason, state, created_s, expires_s, decided_s, decided_by, via, comment, edited,
-    remember, secret, user, client""")
+    remember, secret, user, client, required, given""")
 ADD_APPROVAL = _insert("approvals", APPROVAL) + " ON CONFLICT (tenant, id) DO NOTHING"
 APPROVALS = f"SELECT {', '.join(APPROVAL)} FROM approvals WHERE tenant = ?"
 ONE_APPROVAL = APPROVALS + " AND id = ?"
@@ -171,7 +171,11 @@ MOVE = "UPDATE approvals SET state = ? WHERE tenant = ? AND id = ? AND state = ?
 #: The same where an earlier line may have moved it already, or its call may be on record as one that runs.
 MOVE_AGAIN = "UPDATE approvals SET state = ?1 WHERE tenant = ?2 AND id = ?3 AND state IN (?4, ?1, 'executing')"
 DECIDE = f"""UPDATE approvals
-    SET state = ?, decided_s = ?, decided_by = ?, via = ?, comment = ?, edited = ?, remember = ?
+    SET state = ?, decided_s = ?, decided_by = ?, via = ?, comment = ?, edited = ?, remember = ?,
+        given = coalesce(?, given)
+    WHERE tenant = ? AND id = ? AND state = 'pending' RETURNING {", ".join(APPROVAL)}"""
+#: One of several approvals, for the arguments that stand beside it.
+ENDORSE = f"""UPDATE approvals SET given = ?, edited = ?
     WHERE tenant = ? AND id = ? AND state = 'pending' RETURNING {", ".join(APPROVAL)}"""
 #: Those whose calls will not run any more.
 CANCEL_APPROVALS = f"""UPDATE approvals SET state = 'cancelled'
@@ -199,7 +203,7 @@ TALLY_RUNS = """SELECT CASE WHEN pending > 0 THEN 'awaiting_approval' ELSE 'runn
 # Grants, and conversations that ask before every call.
 
 GRANT = _words("""id, tenant, caller, run_id, conversation, tool, sha256, definition_sha256, policy_sha256, created_s,
-    granted_by, expires_s""")
+    granted_by, expires_s, approvals""")
 ADD_GRANT = _insert("grants", GRANT)
 _GRANTS = f"SELECT {', '.join(GRANT)} FROM grants WHERE tenant = ?"
 GRANT_BY_ID = f"{_GRANTS} AND id = ?"

@@ -135,15 +135,19 @@ def _may_decide(connection: sqlite3.Connection, write: DecisionWrite) -> tuple[D
     if approval.expires_s <= write.now_s:
         _undecided(connection, journal.EXPIRE_ONE, (*key, write.now_s), now_s=write.now_s)
         return "expired", replace(approval, state="expired")
-    return "decided", approval
+    return ("decided" if write.seen in (None, approval.given) else "moved"), approval
 
 
 def _decide(connection: sqlite3.Connection, write: DecisionWrite) -> Approval:
-    """Decide on a pending approval."""
+    """Decide on a pending approval, or endorse it."""
     key = (write.tenant, write.approval_id)
-    decision = (write.now_s, write.by, write.via, write.comment, write.edited, write.remember)
+    decision = (write.now_s, write.by, write.via, write.comment, write.edited, write.remember, write.given)
     state = "approved" if write.approve else "rejected"
-    decided = APPROVALS.fact(connection.execute(journal.DECIDE, (state, *decision, *key)).fetchone())
+    if write.settles:
+        row = connection.execute(journal.DECIDE, (state, *decision, *key)).fetchone()
+    else:
+        row = connection.execute(journal.ENDORSE, (write.given, write.edited, *key)).fetchone()
+    decided = APPROVALS.fact(row)
     if write.grant is not None:
         connection.execute(journal.ADD_GRANT, GRANTS.values(write.grant))
     _append(connection, write.events, write.audit)

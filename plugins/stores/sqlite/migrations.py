@@ -361,6 +361,12 @@ MIGRATIONS: Sequence[Migration] = (
             AND (hidden."before" <> '[]' OR hidden.behind <> '[]'))""",
         """DELETE FROM hidden WHERE "before" <> '[]' OR behind <> '[]'""",
     ),
+    (
+        # Calls that several keys must approve: how many, and the approvals so far.
+        "ALTER TABLE approvals ADD COLUMN required INTEGER NOT NULL DEFAULT 1",
+        "ALTER TABLE approvals ADD COLUMN given TEXT NOT NULL DEFAULT '[]'",
+        "ALTER TABLE grants ADD COLUMN approvals INTEGER NOT NULL DEFAULT 1",
+    ),
 )
 
 

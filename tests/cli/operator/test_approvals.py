@@ -87,6 +87,27 @@ async def test_approve_lets_the_call_run() -> None:
         assert (view["state"], view["decided_by"], view["remember"]) == ("approved", "bob", "run")
 
 
+async def test_the_first_of_two_approvals_is_told_as_that() -> None:
+    """In its outcome, in the list, and on the page of the call; a changed call is shown first."""
+    async with opened(parked(required=2)) as desk:
+        changed = {"command": "make -n"}
+        lines = await told(lambda: decided(remote(desk), ["ap_1"], decision="approve", arguments=changed))
+        assert lines == ['ap_1  pending (1 of 2, approved by bob)  execute_command {"command":"make -n"}']
+        assert "  approvals: 1 of 2, approved by bob" in await told(
+            lambda: listed(remote(desk), status="pending", as_json=False)
+        )
+        shown = await told(lambda: one(remote(desk), "ap_1", as_json=False))
+        assert "approvals     1 of 2, approved by bob" in shown
+        assert shown.index('    command: "make -n"') < shown.index('    command: "make"')
+        with pytest.raises(RemoteError, match="has approved this call already"):
+            await told(lambda: decided(remote(desk), ["ap_1"], decision="approve", sha256=shown_hash(shown)))
+
+
+def shown_hash(lines: list[str]) -> str:
+    (line,) = [line for line in lines if line.startswith("sha256 ")]
+    return line.split()[1]
+
+
 async def test_approve_with_other_arguments() -> None:
     """What is told is what runs."""
     async with opened() as desk:

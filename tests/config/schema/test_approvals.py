@@ -19,5 +19,7 @@ def test_the_defaults_of_risk_and_approvals_are_those_of_the_contract() -> None:
         "expires": 86400.0,
         "remembered": 2592000.0,
         "on_reject": "abort",
+        "self_": "allow",
+        "require": (),
         "notify": (),
     }

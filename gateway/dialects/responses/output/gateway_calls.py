@@ -113,7 +113,8 @@ class GatewayCalls:
         if approval["id"] in self._asked:
             return
         self._asked.add(approval["id"])
-        tool, service, arguments = approval["tool"], approval["service"], orjson.dumps(approval["arguments"]).decode()
+        tool, service, edited = approval["tool"], approval["service"], approval["edited_arguments"]
+        arguments = orjson.dumps(approval["arguments"] if edited is None else edited).decode()
         item = question_item(approval["id"], tool=tool, service=service, arguments=arguments)
         _, index = output.place("ap")
         output.add(WholeItem(item))

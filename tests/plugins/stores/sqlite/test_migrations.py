@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from gateway.contracts.ask_id import ask_id
+from gateway.contracts.remembered import ask_id
 from gateway.contracts.store import StoredPrompt, StoredService, WorkerService
 from gateway.plugins.stores.sqlite.migrations import MIGRATIONS, carry_out
 

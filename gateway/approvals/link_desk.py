@@ -1,0 +1,134 @@
+"""The decisions that come by links. To open a link shows its call and decides nothing: programs open links, too.
+
+1. What decides is the form of the page that showed the call, and only for a while.
+2. A link is used up by its own decision, and by any other that settles the call. It ends with the approval, and with a
+   change of the call, its tool or its policy.
+3. The name of the link's webhook decides, as a key of its own with the scope `approve` in the tenant of the run.
+"""
+
+import hmac
+import logging
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from gateway.approvals.approvals import Approvals, Decision
+from gateway.approvals.links import Linked, Links
+from gateway.approvals.view import approval_view
+from gateway.config.schema.approvals import LINK_PREFIX
+from gateway.contracts.caller import Caller
+from gateway.contracts.endorsements import endorsements_of, waiting_sha256
+from gateway.contracts.journal import Approval
+from gateway.contracts.plugin import Clock, Counters
+from gateway.contracts.store import Json, Store
+from gateway.errors import GatewayError
+
+log = logging.getLogger("gateway")
+
+#: How long the form of a page counts.
+FORM_S: Final = 3600
+#: open: it decides; used: it has; decided: somebody else has; changed: the call, its tool or its policy; ended: time.
+LinkState: TypeAlias = Literal["open", "used", "decided", "changed", "ended"]
+_FORM: Final = re.compile(r"([0-9]{1,12})\.[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedCall:
+    """The call of a link, as `approval_view` shows it, and what the link can still do.
+
+    `form_token` goes into the form; `name` is the name under which the decision will be on record.
+    """
+
+    view: Json
+    name: str
+    state: LinkState
+    form_token: str
+
+
+class LinkDesk:
+    """The links of one worker. `approvals` are those in use; `resume` lets the run of a decided call go on."""
+
+    def __init__(
+        self,
+        store: Store,
+        links: Links,
+        *,
+        approvals: Callable[[], Approvals],
+        resume: Callable[[str], Awaitable[None]],
+        counters: Counters,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._links = links
+        self._approvals = approvals
+        self._resume = resume
+        self._counters = counters
+        self._clock = clock
+
+    async def look(self, text: str) -> LinkedCall:
+        """Return the call of a link. Raises GatewayError (link_not_valid), StoreError."""
+        linked, approval = await self._opened(text)
+        state = self._state(linked, approval)
+        self._counters.count("approval_links", outcome="shown" if state == "open" else state)
+        form_token = self._links.form_token(text, shown_s=int(self._clock.time()))
+        return LinkedCall(approval_view(approval), linked.name, state, form_token)
+
+    async def decide(self, text: str, form_token: str, *, approve: bool, reason: str | None) -> Approval:
+        """Decide as the form of a link's page says, and let the run go on.
+
+        Raises GatewayError (link_not_valid, link_used, and those of a decision), StoreError.
+        """
+        linked, approval = await self._opened(text)
+        self._check_form(text, form_token)
+        state = self._state(linked, approval)
+        if state != "open":
+            self._counters.count("approval_links", outcome=state)
+            raise GatewayError("link_used", f"This link decides nothing any more ({state}): load its page again.")
+        caller = Caller(f"{LINK_PREFIX}{linked.name}", linked.tenant, frozenset(("approve",)))
+        wish = Decision(approve=approve, via="link", sha256=linked.sha256, comment=reason)
+        decided = await self._approvals().decide(linked.approval_id, wish, caller=caller)
+        self._counters.count("approval_links", outcome="decided")
+        log.info("%s: a link of %r decided: %s", decided.id, linked.name, "approve" if approve else "reject")
+        try:
+            await self._resume(decided.run_id)
+        except Exception:  # the decision stands, and the run goes on later
+            log.exception("run %s does not go on yet", decided.run_id)
+        return decided
+
+    async def _opened(self, text: str) -> tuple[Linked, Approval]:
+        await self._links.prepare()
+        linked = self._links.opened(text)
+        approval = None
+        if linked is not None:
+            approval = await self._store.approval(linked.approval_id, tenant=linked.tenant)
+            if approval is not None and approval.state == "pending" and approval.expires_s <= self._clock.time():
+                await self._approvals().expire()
+                approval = await self._store.approval(linked.approval_id, tenant=linked.tenant)
+        if linked is None or approval is None:
+            self._counters.count("approval_links", outcome="not_valid")
+            raise GatewayError(
+                "link_not_valid", "This link is not valid, or not any more: copy it whole, or use a newer notice."
+            )
+        return linked, approval
+
+    def _check_form(self, text: str, form_token: str) -> None:
+        found, now_s = _FORM.fullmatch(form_token), self._clock.time()
+        if found is not None and int(found[1]) <= now_s < int(found[1]) + FORM_S:
+            expected = self._links.form_token(text, shown_s=int(found[1]))
+            if hmac.compare_digest(expected, form_token):
+                return
+        raise GatewayError("link_not_valid", "The page of this link was open for too long: load it again.")
+
+    def _state(self, linked: Linked, approval: Approval) -> LinkState:
+        own = f"{LINK_PREFIX}{linked.name}"
+        if approval.decided_by == own or any(one.by == own for one in endorsements_of(approval)):
+            return "used"
+        if approval.state == "expired" or linked.ends_s <= self._clock.time():
+            return "ended"
+        if approval.state == "cancelled":
+            return "changed"
+        if approval.state != "pending":
+            return "decided"
+        is_same = linked.sha256 == waiting_sha256(approval) and self._approvals().holds(approval)
+        return "open" if is_same else "changed"

@@ -1,0 +1,52 @@
+"""The rules about who decides on calls."""
+
+import pytest
+
+from gateway.tools.decision_rules import DecisionRules, Requirement
+from tests.plugins.stores.records import approval
+
+RULES = DecisionRules(
+    requirements=(
+        Requirement(approvals=2, tools=("execute_*",)),
+        Requirement(approvals=3, tools=("execute_sql",), levels=("high",)),
+        Requirement(approvals=2, levels=("medium", "high")),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("tool", "level", "required"),
+    [
+        ("execute_command", None, 2),
+        ("execute_sql", "high", 3),
+        ("execute_sql", " HIGH ", 3),
+        ("execute_sql", "extreme", 3),
+        ("execute_sql", "medium", 2),
+        ("http_request", None, 1),
+        ("http_request", "low", 1),
+        ("http_request", "medium", 2),
+    ],
+)
+def test_the_highest_number_that_fits_counts(tool: str, level: str | None, required: int) -> None:
+    """A level in any spelling; one that is none counts as the highest."""
+    assert RULES.required(tool, level) == required
+
+
+def test_what_the_rules_say_of_a_tool_is_a_part_of_its_policy() -> None:
+    """So that an approval by other rules ends. Without rules it is nothing: stored approvals stay as they are."""
+    assert DecisionRules().policy("execute_sql") == ""
+    assert RULES.policy("http_request") == "+2:high,medium"
+    assert RULES.policy("execute_command") != RULES.policy("http_request")
+    assert DecisionRules(refuses_self=True).policy("http_request") == "+no_self"
+
+
+@pytest.mark.parametrize(
+    ("key", "user", "is_refused"),
+    [("ann", None, True), ("bob", "eve", True), ("bob", None, False), ("bob", "x", False)],
+)
+def test_a_call_is_of_the_key_that_began_its_run_and_of_its_end_user(
+    key: str, user: str | None, is_refused: bool
+) -> None:
+    asked = approval(user="eve")
+    assert DecisionRules(refuses_self=True).refuses(asked, key=key, user=user) is is_refused
+    assert not DecisionRules().refuses(asked, key=key, user=user)
