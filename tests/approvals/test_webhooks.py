@@ -158,7 +158,10 @@ async def test_a_new_approval_is_told_signed() -> None:
                 "reason": "make is not on the list.",
                 "rule": "unknown_command",
                 "expires": "1970-01-01T00:16:40Z",
+                "required_approvals": 1,
+                "approved_by": [],
                 "link": "https://gw.example/console/approvals/ap_1",
+                "decision_link": None,
             },
         }
         assert (headers["webhook-id"], headers["webhook-timestamp"]) == ("ap_1", "200")

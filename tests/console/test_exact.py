@@ -142,7 +142,7 @@ def test_a_card_of_long_arguments_is_small(arguments: dict[str, object]) -> None
     """Less than 64 kB of HTML, whatever the arguments are; those that are left out are counted."""
     approval = {
         "id": "ap_1", "tool": "write", "arguments": arguments, "basis": "llm", "reason": "", "rule": "", "user": "",
-        "client": None, "asked_by": "ann",
+        "client": None, "asked_by": "ann", "edited_arguments": None, "required_approvals": 1, "approved_by": [],
         "conversation": "", "run_id": "run_1", "created_at": 1, "expires_at": 2, "sha256": "0" * 64,
     }  # fmt: skip
     values = {"approval": approval, "decides": True, "bases": {}, "link": link, "console": "/console"}

@@ -159,6 +159,7 @@ def question(*ids: str, tool: str = "notes.drop", service: str | None = "notes")
             "service": service,
             "call_id": f"call_{one}",
             "arguments": {"id": 7},
+            "edited_arguments": None,
             "state": "pending",
         }
         for one in ids
