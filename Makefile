@@ -7,6 +7,7 @@ SERVERS_VENV := .venv-mcp-servers
 SITE_VENV := .venv-docs
 SERVERS := tests/mcp_servers/node/node_modules
 AXE := tests/console/node/node_modules
+NEWEST := tests/servers/postgres/node_modules
 ARGS   ?=
 
 PY  := $(VENV)/bin/python
@@ -41,7 +42,7 @@ test: $(VENV)/.dev ## run the tests (JOBS=6 processes; ARGS="tests/http -k name"
 test-fast: $(VENV)/.dev ## those that start no gateway: parsers, judges, configuration, stages
 	$(PY) -m pytest -n auto --dist worksteal -m "$(EVERYWHERE)" $(FAST) $(ARGS)
 
-test-postgres: $(VENV)/.dev ## the tests that start a PostgreSQL server (Debian: apt-get install postgresql)
+test-postgres: $(VENV)/.dev $(NEWEST)/.installed ## the tests that start a PostgreSQL server (Debian: apt-get install postgresql pgbouncer)
 	$(PY) -m pytest -m postgres $(ARGS)
 
 test-judged: $(VENV)/.dev ## run for real what the judges call harmless, and confined what they do not, 19,000 times
@@ -70,7 +71,7 @@ soak: $(VENV)/.dev ## reliability under load and faults; prints the figures (abo
 	TWOLANE_FUZZ=$${TWOLANE_FUZZ:-50} $(PY) -m pytest tests/http/test_differential.py
 	$(PY) -m pytest -n $(JOBS) -m "hypothesis and $(EVERYWHERE)" --hypothesis-profile soak
 
-soak-judge: $(VENV)/.dev ## the same 1,300,000 times (needs PostgreSQL; about an hour)
+soak-judge: $(VENV)/.dev $(NEWEST)/.installed ## the same 1,400,000 times (needs PostgreSQL; about an hour)
 	$(PY) -m pytest -m soak_judge -s $(ARGS)
 
 crash: $(VENV)/.dev ## kill gateways at 200 points of a run, 660 runs under faults, 200 disks that fail, 500 faults of the store at every door, 10,000 decisions at once (about three quarters of an hour)
@@ -124,6 +125,7 @@ lock: ## write the requirements and lock files anew (needs uv and npm)
 	npm run relock --prefix tests/clients/programs
 	npm run relock --prefix tests/mcp_servers/node
 	npm run relock --prefix tests/console/node
+	npm run relock --prefix tests/servers/postgres
 LOCK = uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --upgrade pyproject.toml
 
 clean: ## remove environments, caches and build results
@@ -168,6 +170,11 @@ $(SERVERS_VENV)/.servers $(SERVERS_VENV)-old/.servers: %/.servers: requirements-
 
 tests/clients/node/node_modules/.installed $(SERVERS)/.installed $(AXE)/.installed: %/node_modules/.installed: %/package-lock.json
 	npm ci --prefix $* --no-audit --no-fund --silent --ignore-scripts
+	@touch $@
+
+# With its script, which links the server's libraries.
+$(NEWEST)/.installed: %/node_modules/.installed: %/package-lock.json
+	npm ci --prefix $* --no-audit --no-fund --silent
 	@touch $@
 
 # Not `npm ci`: programs name packages for other systems that not every registry carries. Claude Code needs its script.

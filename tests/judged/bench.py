@@ -1,7 +1,7 @@
 """The judge's test bench: what it calls harmless runs for real, and must have done nothing."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -38,10 +38,17 @@ class Bench:
 
     async def judge(self, statements: Iterable[str]) -> None:
         """Each of them, and what became of the yards."""
+        await self._each(statements, self._one)
+
+    async def examine(self, statements: Iterable[str]) -> None:
+        """Each of them by the word of the database alone."""
+        await self._each(statements, self._examined)
+
+    async def _each(self, statements: Iterable[str], one: Callable[[str], Awaitable[bool]]) -> None:
         source = iter(statements)
         before = await self.bare.state(), await self.full.state()
         while batch := list(islice(source, BATCH)):
-            ran = [sql for sql in batch if await self._one(sql)]
+            ran = [sql for sql in batch if await one(sql)]
             if (after := (await self.bare.state(), await self.full.state())) != before:
                 what = [[new for new in now if new not in was] for was, now in zip(before, after, strict=True)]
                 self.slips.append(f"one of these changed something ({what!r:.500}): {ran!r}")
@@ -56,26 +63,39 @@ class Bench:
             return False
         await self.bare.run(sql)
         if known:
-            began = time.perf_counter()
-            call = ToolCall(id="c", tool="execute_sql", arguments={"sql": sql})
-            agreed = await self.tool.examine(call, EXCHANGE) is None
-            self.engine_s.append(time.perf_counter() - began)
-            self.harmless += agreed
-            self.doubted += not agreed
-            if agreed:
-                await self.full.run(sql)
+            await self._run_if_agreed(sql)
+        self._heard(sql)
+        return True
+
+    async def _examined(self, sql: str) -> bool:
+        self.statements += 1
+        agreed = await self._run_if_agreed(sql)
+        self._heard(sql)
+        return agreed
+
+    async def _run_if_agreed(self, sql: str) -> bool:
+        began = time.perf_counter()
+        call = ToolCall(id="c", tool="execute_sql", arguments={"sql": sql})
+        agreed = await self.tool.examine(call, EXCHANGE) is None
+        self.engine_s.append(time.perf_counter() - began)
+        self.harmless += agreed
+        self.doubted += not agreed
+        if agreed:
+            await self.full.run(sql)
+        return agreed
+
+    def _heard(self, sql: str) -> None:
         for yard in (self.bare, self.full):
             self.slips += [f"{told}: {sql!r}" for told in yard.told]
             yard.told.clear()
-        return True
 
     def figures(self) -> str:
         """One line for a person."""
         static, engine = (_p99_ms(times) for times in (self.static_s, self.engine_s))
         return (
-            f"{self.kind}: {self.statements} statements, {self.harmless} harmless and run, {self.doubted} stopped "
-            f"by the engine alone, {len(self.slips)} slips; p99 of a verdict: static {static:.3f} ms of CPU, "
-            f"engine {engine:.3f} ms"
+            f"{self.kind}: {self.statements} statements, {self.harmless} harmless and run, {self.full.executed} of "
+            f"them to the end, {self.doubted} stopped by the engine alone, {len(self.slips)} slips; "
+            f"p99 of a verdict: static {static:.3f} ms of CPU, engine {engine:.3f} ms"
         )
 
 

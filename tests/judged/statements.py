@@ -24,6 +24,17 @@ _TABLES: Final = (
     "(SELECT a, b FROM t) AS x",
     "t JOIN u ON t.a = u.a",
 )
+#: Beside those of `hostile`: values that a user's cast, operator or order could reach.
+_HOSTILE: Final = (
+    *("row_to_json(moody) FROM moody", "json_agg(m) FROM moody", "m || 'x' FROM moody", "quote_literal(m) FROM moody"),
+    *("c LIKE 'x' FROM tinted", "c NOT SIMILAR TO 'x' FROM tinted", "c BETWEEN SYMMETRIC 'red' AND 'blue' FROM tinted"),
+    *("* FROM ladder WHERE r = 'one'", "* FROM inline_index WHERE a > 5", "* FROM measured WHERE a + 1 = 5"),
+    *("effect_sum(a) FROM t", '(a)."do it" FROM t', "DISTINCT p FROM pairs", "p FROM pairs ORDER BY p USING <<<<"),
+    *("c FROM folded WHERE c = 'x'", "h FROM stored", "* FROM over_folded", "a % 2 FROM t", "b LIKE '%x%' FROM t"),
+    *("json_agg(t) FROM t", "row_to_json(x) FROM (SELECT a, b FROM t) AS x", "concat(b, a), quote_literal(b) FROM t"),
+    *("count(*) FROM pg_stat_activity", "relname FROM pg_class LIMIT 3", "to_jsonb(u) FROM u", "a::text || b FROM t"),
+    *("'[one,two]'::rung_range", "domain_in('5', (SELECT oid FROM pg_type WHERE typname = 'chec' || 'ked'), -1)"),
+)
 _COLUMNS: Final = (
     "a",
     "b",
@@ -325,6 +336,8 @@ class Statements:
         return place.format(q=query, b=before, h=hidden, e=behind)
 
     def _query(self, random: Random) -> str:
+        if self.kind == "postgresql" and random.random() < 0.15:
+            return f"SELECT {random.choice(_HOSTILE)}"
         columns = [random.choice(_COLUMNS) for _ in range(random.choice((1, 1, 2, 3)))]
         if random.random() < 0.15:
             columns.append(random.choice(_CALLS[self.kind]))

@@ -51,7 +51,8 @@ _POSTGRES_STATE: Final = """SELECT
     (SELECT string_agg(t::text, ',' ORDER BY a) FROM t), (SELECT string_agg(u::text, ',') FROM u),
     (SELECT last_value::text || is_called FROM s), (SELECT count(*) FROM pg_class), (SELECT count(*) FROM pg_proc),
     (SELECT count(*) FROM pg_largeobject_metadata), (SELECT count(*) FROM pg_description),
-    (SELECT count(*) FROM pg_attribute), (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'),
+    (SELECT count(*) FROM pg_attribute), (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
+        OR locktype = 'relation' AND relation >= 16384 AND pid <> pg_backend_pid()),
     (SELECT string_agg(name || '=' || setting, ',' ORDER BY name) FROM pg_settings WHERE source = 'session')"""
 _MOST_STEPS: Final = 200  # times 10,000 of SQLite's machine
 
@@ -60,6 +61,7 @@ class Yard(Protocol):
     """One database. What a statement did is in `told`, at once, or in a state that is another one."""
 
     told: list[str]
+    executed: int  # statements that ran to their end
 
     async def run(self, sql: str) -> None: ...
 
@@ -74,6 +76,7 @@ class SqliteYard:
         self.folder = folder
         self.place = folder / "data.db"
         self.told: list[str] = []
+        self.executed = 0
         self._connection = sqlite3.connect(self.place, isolation_level=None)
         for name in ("effect", "load_extension", "sqlite_log", "fts3_tokenizer", "optimize", "fsdir", "readfile"):
             for arguments in (-1, 1, 2):  # a built-in one with that many would go before
@@ -89,6 +92,7 @@ class SqliteYard:
         self._left = _MOST_STEPS
         with suppress(sqlite3.Error, sqlite3.Warning, ValueError):
             self._connection.executescript(sql)
+            self.executed += 1
         if self._connection.in_transaction:
             self.told.append("a transaction is open")
 
@@ -123,6 +127,7 @@ class PostgresYard:
         self._cancelled = cancelled
         self._failed = failed
         self.told: list[str] = []
+        self.executed = 0
         connection.add_log_listener(
             lambda _, notice: self.told.extend(["called"] if notice.message == "effect" else [])
         )
@@ -130,6 +135,7 @@ class PostgresYard:
     async def run(self, sql: str) -> None:
         try:
             await self._connection.execute(sql)
+            self.executed += 1
         except self._cancelled:
             self.told.append("it slept, or waited")
         except self._failed:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-#: backslash: `\\'` does not end a literal (MySQL). estring: nor does it in E'...' (PostgreSQL). dollar: $tag$...$tag$
-#: is a literal (PostgreSQL). hash: `#` begins a comment (MySQL). dash: so does `--` without white space after it (all
-#: but MySQL). nested: block comments nest (PostgreSQL, SQL Server).
-Trait: TypeAlias = Literal["backslash", "estring", "dollar", "hash", "dash", "nested"]
+#: backslash: `\\'` does not end a literal (MySQL; PostgreSQL where `standard_conforming_strings` is off). quotation:
+#: `\\"` does not end what stands in double quotes (MySQL). estring: `\\'` does not end an E'...' (PostgreSQL). dollar:
+#: $tag$...$tag$ is a literal (PostgreSQL). hash: `#` begins a comment (MySQL). dash: so does `--` without white space
+#: after it (all but MySQL). nested: block comments nest (PostgreSQL, SQL Server).
+Trait: TypeAlias = Literal["backslash", "quotation", "estring", "dollar", "hash", "dash", "nested"]
 #: What a text is read as: the SQL of one database, or that of each.
 Dialect: TypeAlias = Literal["any", "sqlite", "postgresql"]
 Kind: TypeAlias = Literal["word", "name", "string", "number", "param", "op", "punct", "error", "unterminated"]
@@ -280,7 +281,9 @@ class _Lexer:
         if quote == "'" and prefix in ("q", "nq"):
             return self._stop("Oracle's q-quoting")
         escapes = prefix == "e" and quote == "'"
-        trait: Trait = "estring" if escapes and "backslash" not in self._traits else "backslash"
+        trait: Trait = "backslash" if quote == "'" else "quotation"
+        if escapes and "backslash" not in self._traits:
+            trait = "estring"
         patterns = (_ESCAPED, _PLAIN) if trait in self._traits else (_PLAIN, _ESCAPED)
         match = patterns[0][quote].match(sql, start)
         end = match.end() if match else len(sql)

@@ -9,17 +9,19 @@
 
 import asyncio
 import importlib.util
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import Field, ValidationInfo, model_validator
 
 from gateway.plugin import Exchange, Host, Json, Plugin, Reach, ToolCall, ToolResult, ToolSpec, Verdict
-from gateway.plugin.settings import Duration, FilePath, Flag, PathLeaf, Secret, ToolConfig, counted, sized
+from gateway.plugin.settings import Duration, FilePath, Flag, PathLeaf, Secret, ToolConfig, Value, counted, sized
 from gateway.plugin.sql.statement import judge
-from gateway.plugin.templates import Value, Values, filled_object
+from gateway.plugin.templates import Value as Bound
+from gateway.plugin.templates import Values, filled_object
 
 from .engine import Doubt, Engine, Statement, StatementError
 from .rows import SqlRows
@@ -29,6 +31,7 @@ from .workflow_sql import Dialect, statement_with
 SQLITE, POSTGRES = "sqlite:///", ("postgresql://", "postgres://")
 MAX_SQL = 100_000  # characters
 MAX_PARAMS = 1000
+_EXTENSION = re.compile(r"[\w-]{1,63}")
 
 
 def _url(value: object, folder: Path) -> Secret:
@@ -46,6 +49,12 @@ def _url(value: object, folder: Path) -> Secret:
     return Secret(f"{SQLITE}{folder / file}")
 
 
+def _extension(value: object) -> str:
+    if not isinstance(value, str) or not _EXTENSION.fullmatch(value):
+        raise ValueError("expected the name of an extension, such as citext")
+    return value
+
+
 class Config(ToolConfig):
     """Asks a database."""
 
@@ -56,6 +65,11 @@ class Config(ToolConfig):
     )
     url_file: FilePath | None = Field(default=None, description="File that holds `url`.")
     read_only: Flag = Field(default=True, description="Open the database for reading only.")
+    trusted_extensions: tuple[Annotated[str, Value(kind="extension", parse=_extension)], ...] = Field(
+        default=(),
+        description="Extensions of PostgreSQL whose functions only read, as far as a superuser owns these: statements "
+        "that use them run without approval.",
+    )
     timeout: Duration = Field(default=30.0, description="Longest time for a statement.")
     max_rows: Annotated[int, counted(1, 10_000_000)] = Field(default=1000, description="Rows in a result.")
     max_bytes: Annotated[int, sized(1, 1 << 30)] = Field(
@@ -73,6 +87,12 @@ class Config(ToolConfig):
         ):
             raise ValueError("url_file is read at tools.execute_sql only: write url here")
         return tree
+
+    @model_validator(mode="after")
+    def _extensions_are_of_postgres(self) -> Self:
+        if self.trusted_extensions and not self.address.startswith(POSTGRES):
+            raise ValueError("trusted_extensions: only PostgreSQL has extensions, and url names SQLite")
+        return self
 
     @property
     def address(self) -> str:
@@ -99,7 +119,7 @@ class ExecuteSql:
         """Bind values to the statement: a value is never a part of it. See `Binder`. Raises ValueError."""
         bound: list[object] = []
 
-        def write(pieces: Sequence[str | Value]) -> str:
+        def write(pieces: Sequence[str | Bound]) -> str:
             statement, found = statement_with(pieces, dialect=self._dialect)
             bound.extend(found)
             return statement
@@ -155,7 +175,12 @@ def _engine(config: Config) -> Engine:
         return Sqlite(config.address.removeprefix(SQLITE), read_only=config.read_only)
     from .postgres import Postgres  # asyncpg is an optional dependency, of those who have PostgreSQL
 
-    return Postgres(config.address, read_only=config.read_only, timeout_s=config.timeout)
+    return Postgres(
+        config.address,
+        read_only=config.read_only,
+        timeout_s=config.timeout,
+        extensions=config.trusted_extensions,
+    )
 
 
 def _statement(call: ToolCall) -> Statement | str:

@@ -7,20 +7,23 @@
 import asyncio
 import math
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
 import asyncpg
 
 from .engine import Doubt, Statement, StatementError
-from .postgres_catalog import Catalogue, Fetch, Known
+from .postgres_catalog import Catalogue, Known
+from .postgres_facts import Fetch
 from .postgres_refusals import refused_by_postgres
 from .postgres_values import bound
 from .rows import SqlRows
 
 CLOSE_S: Final = 0.5  # for telling PostgreSQL to stop
 LOOK_S: Final = 2  # for one look, on the server
+LOCK_S: Final = 5  # a harmless statement waits no longer for a table that is being changed
 ROWS_AT_ONCE: Final = 10  # few, as each can be large
 MAX_RECEIVED_BYTES: Final = 32 << 20  # in one call
 
@@ -28,17 +31,28 @@ MAX_RECEIVED_BYTES: Final = 32 << 20  # in one call
 POWERS: Final = """SELECT rolsuper
     OR pg_has_role(oid, 'pg_read_server_files', 'MEMBER') OR pg_has_role(oid, 'pg_write_server_files', 'MEMBER')
     OR pg_has_role(oid, 'pg_execute_server_program', 'MEMBER') FROM pg_roles WHERE rolname = session_user"""
-#: How the server reads quotes, whatever its configuration or the role's says.
+#: What a connection begins with. A pooler (PgBouncer) takes few settings and passes on fewer: all others belong to one
+#: transaction.
+_CONNECTING: Final = {"application_name": "twolane", "standard_conforming_strings": "on"}
+#: Of each transaction: how the server reads quotes, whatever its configuration or the role's says.
 _READING: Final = {
-    "application_name": "twolane",
     "standard_conforming_strings": "on",
     "backslash_quote": "safe_encoding",
     "row_security": "on",
     # Compiling our questions to the catalogue takes a hundred times as long as answering them.
     "jit": "off",
 }
-#: Of the connection that looks: the same questions again and again, planned once.
-_LOOKING: Final = {"default_transaction_read_only": "on", "plan_cache_mode": "force_generic_plan"}
+#: Of a look: the same questions again and again, planned once.
+_LOOKING: Final = {
+    **_READING,
+    "statement_timeout": str(LOOK_S * 1000),
+    "lock_timeout": str(LOOK_S * 1000),
+    "idle_in_transaction_session_timeout": str(LOOK_S * 5000),
+    "plan_cache_mode": "force_generic_plan",
+}
+#: Settings that not every supported server has, and what they hold off: a table of another server, however it is
+#: reached (14.13, 15.8, 16.4, 17).
+_WHERE_KNOWN: Final = {"restrict_nonsystem_relation_kind": "foreign-table"}
 #: A setting's value, by a text that can be read in one way only.
 _SHOW: Final = re.compile(r"\s*+show\s++\w++(?:[. ]\w++)*+\s*+;?\s*+", re.IGNORECASE)
 #: EXPLAIN, and its options where they are none but words.
@@ -49,6 +63,8 @@ _ANALYZES: Final = re.compile(r"\banaly[sz]e\b(?!\s++(?:off|false|0)\b)", re.IGN
 _PLANNED: Final = re.compile(r"(?:insert|update|delete|merge)\b", re.IGNORECASE)
 #: A query that names a column, table, function or operator that is not there (SQLSTATE): it fails in any form.
 _NAMES_NOTHING: Final = ("42703", "42P01", "42883")
+#: The class of an error that says nothing about the statement: a lock or time that ran out, a server that ends.
+_NOT_OF_THE_TEXT: Final = ("08", "25", "40", "53", "55", "57", "58", "XX")
 _CURSOR: Final = "DECLARE looked_at CURSOR FOR "
 
 
@@ -82,47 +98,91 @@ class _Connection(Protocol):
 
     async def fetchval(self, sql: str) -> object: ...
 
-    async def prepare(self, sql: str, *, name: str | None = None) -> _Prepared: ...
+    async def prepare(self, sql: str, *, name: str) -> _Prepared: ...
 
-    def transaction(self, *, readonly: bool) -> Any: ...
+    async def execute(self, sql: str) -> str: ...
+
+    def get_server_pid(self) -> int: ...
 
     def is_closed(self) -> bool: ...
 
     async def close(self, *, timeout: float) -> None: ...
 
 
-class Postgres:
-    """The engine of one database. The connection that looks stays open. Each statement has one of its own."""
+@dataclass(slots=True)
+class _Looking:
+    """A connection that looks. Behind a pooler, each transaction may have another server, and begins with its settings.
 
-    def __init__(self, url: str, *, read_only: bool, timeout_s: float) -> None:
+    No lock and no time limit of the server's outlives a look: asyncpg prepares a statement without an end to the
+    server's own transaction around it.
+    """
+
+    connection: _Connection
+    pooled: bool
+
+    @asynccontextmanager
+    async def passing(self) -> AsyncIterator[_Connection]:
+        """Yield the connection for one look, in a transaction that has ended behind it."""
+        if self.pooled:
+            await self.connection.execute(_beginning(_LOOKING, reading=True))
+        try:
+            yield self.connection
+        except asyncpg.PostgresError:
+            await self._end()
+            raise
+        await self._end()
+
+    async def _end(self) -> None:
+        # Any simple query ends what is open, and asyncpg takes no empty one.
+        await self.connection.execute("ROLLBACK" if self.pooled else "SET jit = off")
+
+
+class Postgres:
+    """The engine of one database. The connection that looks stays open. Each statement has one of its own.
+
+    `extensions`: those whose functions a harmless statement may call.
+    """
+
+    def __init__(self, url: str, *, read_only: bool, timeout_s: float, extensions: Sequence[str] = ()) -> None:
         self._url = url
         self._read_only = read_only
-        self._settings = {
-            **_READING,
-            "default_transaction_read_only": "on" if read_only else "off",
-            "statement_timeout": str(math.ceil(timeout_s * 1000)),
+        self._extensions = extensions
+        timeout_ms = math.ceil(timeout_s * 1000)
+        self._approved = {**_READING, "statement_timeout": str(timeout_ms)}
+        #: The bounds of a statement that runs by a judge's word; `transaction_timeout` since 17.
+        self._harmless = {
+            **self._approved,
+            "lock_timeout": str(min(timeout_ms, LOCK_S * 1000)),
+            "idle_in_transaction_session_timeout": str(timeout_ms + LOOK_S * 1000),
+            "constraint_exclusion": "off",
         }
+        self._where_known = {**_WHERE_KNOWN, "transaction_timeout": str(timeout_ms + LOOK_S * 1000)}
         self._looks = asyncio.Lock()
-        self._looking: _Connection | None = None
+        self._looking: _Looking | None = None
         self._known = Known()
 
     async def run(self, statement: Statement, table: SqlRows) -> None:
         reading = self._read_only or statement.harmless
-        connection = await _connected(self._url, self._settings, cached=0)
+        connection = await _connected(self._url)
         meter = _Meter(connection._transport)  # asyncpg reads a row of 1 GB into memory: it has no limit of its own
         try:
             with _failures(meter):
-                transaction = connection.transaction(readonly=reading)
-                await transaction.start()
+                await connection.execute(
+                    _beginning(self._harmless, self._where_known, reading=True)
+                    if statement.harmless
+                    else _beginning(self._approved, reading=reading)
+                )
                 # Also the first query of the transaction: after it, no statement can make it writable again.
                 if await connection.fetchval(POWERS) is not False:
                     raise StatementError(
                         "the role of this database may leave it: the operator has to give one that may not"
                     )
-                if statement.harmless and (doubt := await _looked(connection, statement.sql, Known())) is not None:
-                    raise StatementError(f"it was let through as a statement that only reads, but: {doubt.reason}")
-                await self._step(await connection.prepare(statement.sql), statement, table)
-                await (transaction.rollback() if reading else transaction.commit())
+                if statement.harmless and (doubt := await self._looked(connection, statement.sql)) is not None:
+                    raise StatementError(
+                        f"it was let through as a statement that only reads, but: {doubt.reason.rstrip('.')}"
+                    )
+                await self._step(await connection.prepare(statement.sql, name=""), statement, table)
+                await connection.execute("ROLLBACK" if reading else "COMMIT")
         finally:
             # This makes the server stop, if that still works.
             await asyncio.shield(_ended(connection))
@@ -131,38 +191,56 @@ class Postgres:
         return refused_by_postgres(statement.sql, read_only=self._read_only)
 
     async def doubt(self, statement: Statement) -> Doubt | None:
-        async with self._look() as connection:
+        async with self._look() as looking:
             with _failures():
                 try:
-                    return await _looked(connection, statement.sql, self._known)
+                    async with looking.passing() as connection:
+                        return await self._looked(connection, statement.sql)
                 except asyncpg.PostgresError as error:
                     if error.sqlstate in _NAMES_NOTHING:
                         return None
+                    if error.sqlstate[:2] in _NOT_OF_THE_TEXT:
+                        raise
                 with suppress(asyncpg.PostgresError):  # what the server cannot analyse at all cannot run either
-                    await connection.prepare(statement.sql, name="")
+                    async with looking.passing() as connection:
+                        await connection.prepare(statement.sql, name="")
                     return Doubt("engine", "PostgreSQL does not read it as a query that changes nothing.")
                 return None
 
     async def close(self) -> None:
-        connection, self._looking = self._looking, None
-        if connection is not None:
-            await _ended(connection)
+        looking, self._looking = self._looking, None
+        if looking is not None:
+            await _ended(looking.connection)
 
     @asynccontextmanager
-    async def _look(self) -> AsyncIterator[_Connection]:
+    async def _look(self) -> AsyncIterator[_Looking]:
         """Yield the connection that looks, for one look at a time. If a look is cut short, the connection is closed."""
         async with self._looks:
-            connection, self._looking = self._looking, None
-            if connection is None or connection.is_closed():
-                settings = {**self._settings, **_LOOKING}
-                settings["statement_timeout"] = settings["lock_timeout"] = str(LOOK_S * 1000)
-                connection, self._known = await _connected(self._url, settings, cached=10), Known()
+            looking, self._looking = self._looking, None
+            if looking is None or looking.connection.is_closed():
+                looking = await _looking_at(self._url)
             try:
-                yield connection
-                self._looking, connection = connection, None
+                yield looking
+                self._looking, looking = looking, None
             finally:
-                if connection is not None:
-                    await asyncio.shield(_ended(connection))
+                if looking is not None:
+                    await asyncio.shield(_ended(looking.connection))
+
+    async def _looked(self, connection: _Connection, sql: str) -> Doubt | None:
+        """Return the server's doubt about the statement. Raises its error where it cannot analyse it as a query."""
+        doubt = await Catalogue(cast(Fetch, connection.fetch), self._known, self._extensions).doubt(sql)
+        if doubt is not None or _SHOW.fullmatch(sql):
+            return doubt
+        explained = _EXPLAIN.match(sql)
+        if explained is not None:
+            sql = sql[explained.end() :]
+            runs = explained["runs"] or _ANALYZES.search(explained["options"] or "")
+            if not runs and _PLANNED.match(sql):
+                await connection.prepare(f"EXPLAIN {sql}", name="")
+                return None
+        # A cursor reads: the grammar takes nothing but a query, its analysis no writing WITH. Nothing is opened.
+        await connection.prepare(_CURSOR + sql, name="")
+        return None
 
     async def _step(self, prepared: _Prepared, statement: Statement, table: SqlRows) -> None:
         params = _bound(prepared, statement.params)
@@ -178,21 +256,15 @@ class Postgres:
                 return
 
 
-async def _looked(connection: _Connection, sql: str, known: Known) -> Doubt | None:
-    """Return the server's doubt about the statement. Raises its error where it cannot analyse it as a query."""
-    doubt = await Catalogue(cast(Fetch, connection.fetch), known).doubt(sql)
-    if doubt is not None or _SHOW.fullmatch(sql):
-        return doubt
-    explained = _EXPLAIN.match(sql)
-    if explained is not None:
-        sql = sql[explained.end() :]
-        runs = explained["runs"] or _ANALYZES.search(explained["options"] or "")
-        if not runs and _PLANNED.match(sql):
-            await connection.prepare(f"EXPLAIN {sql}", name="")
-            return None
-    # A cursor reads: the grammar takes nothing but a query, its analysis no writing WITH. Nothing is opened.
-    await connection.prepare(_CURSOR + sql, name="")
-    return None
+def _beginning(settings: Mapping[str, str], where_known: Mapping[str, str] | None = None, *, reading: bool) -> str:
+    """Return the commands that begin a transaction with these settings. `where_known`: if the server has them."""
+    commands = ["BEGIN READ ONLY" if reading else "BEGIN READ WRITE"]
+    commands += [f"SET LOCAL {name} = '{value}'" for name, value in settings.items()]
+    commands += [
+        f"SELECT set_config('{name}', '{value}', true) WHERE current_setting('{name}', true) IS NOT NULL"
+        for name, value in (where_known or {}).items()
+    ]
+    return "; ".join(commands)
 
 
 def _bound(prepared: _Prepared, params: Sequence[object]) -> Sequence[object]:
@@ -209,13 +281,25 @@ def _bound(prepared: _Prepared, params: Sequence[object]) -> Sequence[object]:
     return found
 
 
-async def _connected(url: str, settings: dict[str, str], *, cached: int) -> _Connection:
-    """Connect to the server. Raises StatementError."""
+async def _connected(url: str, *, cached: int = 0) -> _Connection:
+    """Connect to the server. `cached`: prepared statements that are kept. Raises StatementError."""
     try:
-        connection: _Connection = await asyncpg.connect(url, statement_cache_size=cached, server_settings=settings)
+        connection: _Connection = await asyncpg.connect(url, statement_cache_size=cached, server_settings=_CONNECTING)
     except (OSError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         raise StatementError(f"the database cannot be reached ({type(error).__name__})") from None
     return connection
+
+
+async def _looking_at(url: str) -> _Looking:
+    """Connect in order to look. Raises StatementError."""
+    connection = await _connected(url, cached=10)
+    with _failures():
+        if await connection.fetchval("SELECT pg_backend_pid()") == connection.get_server_pid():
+            settings = {**_LOOKING, "default_transaction_read_only": "on"}
+            await connection.execute("; ".join(f"SET {name} = '{value}'" for name, value in settings.items()))
+            return _Looking(connection, pooled=False)
+    await _ended(connection)
+    return _Looking(await _connected(url), pooled=True)
 
 
 async def _ended(connection: _Connection) -> None:

@@ -4,7 +4,6 @@ A view, a policy, a constraint or an index holds such a tree. Numbers below 1638
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,9 +13,6 @@ _OPERATORS: Final = re.compile(r":(?:opno|eqop|sortop) (\d+)|:opnos \(o ([\d ]+)
 _RELATIONS: Final = re.compile(r":relid (\d+)")
 #: Types that a value is turned into; a column keeps the one it has (`vartype`).
 _TYPES: Final = re.compile(r":(?!vartype )[a-z_]*type[a-z]* (?:(\d+)|\(o ([\d ]+)\))")
-_CALL: Final = re.compile(r"\{(?:FUNCEXPR|OPEXPR|SCALARARRAYOPEXPR|DISTINCTEXPR|NULLIFEXPR) ")
-_BRACES: Final = re.compile(r"(?<!\\)[{}]")
-_VARIABLES: Final = ("{VAR ", "{PARAM ", "{COERCETODOMAINVALUE ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +33,6 @@ def named(trees: str) -> Named:
         relations=sorted(_numbers(_RELATIONS, trees)),
         types=frozenset(_numbers(_TYPES, trees)),
     )
-
-
-def constant_calls(tree: str) -> Named:
-    """Return the objects named by calls without variables: the planner may make such calls to simplify the tree."""
-    return named(" ".join(call for call in _calls(tree) if not any(variable in call for variable in _VARIABLES)))
-
-
-def _calls(tree: str) -> Iterator[str]:
-    """Yield each call from its opening brace to its closing one."""
-    ends: dict[int, int] = {}
-    opened: list[int] = []
-    for brace in _BRACES.finditer(tree):
-        if brace[0] == "{":
-            opened.append(brace.start())
-        elif opened:
-            ends[opened.pop()] = brace.end()
-    for call in _CALL.finditer(tree):
-        yield tree[call.start() : ends.get(call.start(), len(tree))]
 
 
 def _numbers(pattern: re.Pattern[str], trees: str) -> set[int]:

@@ -2,7 +2,8 @@
 
 1. A statement stops between two steps of SQLite's machine. One step takes about a second at most (`sqlite_bounds`). The
    rest of it continues alone, to no effect.
-2. A harmless statement runs under the rules under which it was examined: there is no gap between look and run.
+2. A harmless statement runs under the rules under which it was examined: there is no gap between look and run. Its file
+   is open for reading only, and its steps are counted.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from .sqlite_rules import ACTING_STEPS, READABLE, Authorize, reads, runs
 THREADS: Final = 8  # statements at the same time
 BUSY_S: Final = 2.0  # how long a locked file is waited for; nothing can interrupt that
 STEPS: Final = 1000  # of SQLite's machine between two looks at whether to stop: less than 1 ms
+MOST_STEPS: Final = 1_000_000_000  # of a harmless statement: ten seconds of one core, or more
 GRACE_S: Final = 0.5  # for a thread to end
 MAX_SQL_BYTES: Final = 400_000
 
@@ -42,9 +44,10 @@ _EXPLAINS: Final = re.compile(r"(?:\s|--[^\n]*+|/\*(?>.*?\*/))*+explain\b", re.I
 class Sqlite:
     """The engine of one file."""
 
-    def __init__(self, place: str, *, read_only: bool) -> None:
+    def __init__(self, place: str, *, read_only: bool, most_steps: int = MOST_STEPS) -> None:
         self._place = place
         self._read_only = read_only
+        self._most_steps = most_steps
         self._free = asyncio.Semaphore(THREADS)
 
     async def run(self, statement: Statement, table: SqlRows) -> None:
@@ -89,10 +92,11 @@ class Sqlite:
         if not Path(self._place).is_file():
             return StatementError(f"there is no database {self._place!r}: the operator can begin with an empty file")
         reading, denied, bound = self._read_only or statement.harmless, list[str](), Bound()
+        steps = _Steps(stop, self._most_steps if statement.harmless else None)
         try:
             with closing(self._connected(BUSY_S, reading=reading)) as connection:
                 authorize = self._rules(connection, statement, denied)
-                connection.set_progress_handler(stop.is_set, STEPS)
+                connection.set_progress_handler(steps.end, STEPS)
                 connection.execute("BEGIN" if reading else "BEGIN IMMEDIATE")
                 connection.execute("SELECT 1 FROM sqlite_schema").close()  # from here on the schema stays as it is
                 connection.set_authorizer(authorize)
@@ -105,7 +109,7 @@ class Sqlite:
         except _FAILURES as error:
             if denied:
                 return StatementError(f"it was let through as a statement that only reads, but it {denied[0]}")
-            return StatementError(bound.explained(_text(error)))
+            return StatementError(steps.explained(bound.explained(_text(error))))
         return None
 
     def _refused(self, statement: Statement) -> str | None:
@@ -144,7 +148,7 @@ class Sqlite:
         return runs(read_only=self._read_only)
 
     def _connected(self, busy_s: float, *, reading: bool) -> sqlite3.Connection:
-        uri = f"{Path(self._place).absolute().as_uri()}?mode={'ro' if self._read_only else 'rw'}"
+        uri = f"{Path(self._place).absolute().as_uri()}?mode={'ro' if reading else 'rw'}"
         connection = sqlite3.connect(uri, uri=True, timeout=busy_s, isolation_level=None)
         for limit, most in _LIMITS.items():
             connection.setlimit(limit, most)
@@ -154,6 +158,30 @@ class Sqlite:
         if reading:
             connection.execute("PRAGMA query_only = ON")
         return connection
+
+
+class _Steps:
+    """The steps of one statement, which end where it has to stop, or where it has had too many of them."""
+
+    def __init__(self, stop: threading.Event, most: int | None) -> None:
+        self._stop = stop
+        self._most = most
+        self._taken = 0
+
+    def end(self) -> bool:
+        """Count `STEPS` more. Return whether the statement ends here."""
+        self._taken += STEPS
+        return self._stop.is_set() or self._exceeded
+
+    def explained(self, message: str) -> str:
+        """Return SQLite's message, or the bound that it stands for."""
+        if not self._exceeded or self._stop.is_set():
+            return message
+        return f"it took more than {self._most} steps of SQLite's machine: only an approved call may take more"
+
+    @property
+    def _exceeded(self) -> bool:
+        return self._most is not None and self._taken > self._most
 
 
 def _prepared(connection: sqlite3.Connection, sql: str) -> frozenset[str]:

@@ -41,6 +41,7 @@ def test_the_pieces_of_sql(sql: str, expected: list[tuple[str, str]]) -> None:
     ("sql", "trait", "plain", "flipped"),
     [
         (r"'a\'; b --'", "backslash", 2, 1),
+        (r'"a\"; b --"', "quotation", 2, 1),
         (r"E'a\''; b --'", "estring", 3, 4),
         ("$$a$$", "dollar", 1, 1),
         ("a # b", "hash", 3, 1),
@@ -53,7 +54,7 @@ def test_where_dialects_differ(sql: str, trait: Trait, plain: int, flipped: int)
     assert trait in lex(sql).divergent
     both = readings(sql)
     assert both is not None and len(both) >= 2
-    assert len(lex(sql, traits=DEFAULT ^ {trait}).tokens) == flipped or trait in ("backslash", "estring")
+    assert len(lex(sql, traits=DEFAULT ^ {trait}).tokens) == flipped or trait in ("backslash", "quotation", "estring")
     assert len(lex(sql).tokens) >= plain or trait in ("estring", "nested")
 
 

@@ -276,3 +276,11 @@ def test_twice_the_text_is_at_most_twice_the_work(start: str, piece: str) -> Non
     """Below the limits, too, behind which nothing is read any more."""
     small, large = (start + piece * (count // len(piece.split())) for count in (200, 400))
     assert _lines_run(large) < 2.5 * _lines_run(small) + 500
+
+
+@pytest.mark.parametrize("before", [r'"\"', r'"a\"b"', r'"\\"', r'N"\"', r'"\" "\"', r"""'' "\""""])
+@pytest.mark.parametrize("string", [r"'\''", r"'a\'b'", r"N'\''", r"'\'' '\''"])
+def test_a_backslash_in_a_quoted_name_hides_nothing(before: str, string: str) -> None:
+    """Strings may escape a quote where names do not: PostgreSQL with `standard_conforming_strings` off."""
+    assert judge(f"SELECT {before}, {string}, pg_sleep(1) --'").doubt is not None
+    assert judge(f'SELECT {before}, {string}, pg_sleep(1) --"').doubt is not None

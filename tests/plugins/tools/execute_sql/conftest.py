@@ -22,10 +22,10 @@ def place(tmp_path: Path) -> Path:
     return place
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[False, True], ids=["system's", "newest"])
 def server(request: pytest.FixtureRequest) -> Iterator[str]:
     """A server on which the module's `PREPARED` has run."""
-    with postgres_server(request.module.PREPARED) as place:
+    with postgres_server(request.module.PREPARED, newest=request.param) as place:
         yield place
 
 

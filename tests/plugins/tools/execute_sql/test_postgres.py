@@ -44,13 +44,13 @@ async def test_what_changes_between_two_looks_is_looked_at_again(tool: ExecuteSq
     await changed(tool, "CREATE SEQUENCE moves")
     await changed(tool, "CREATE VIEW shown AS SELECT 1::bigint AS n")
     await changed(tool, "CREATE DOMAIN small AS int")
-    harmless, moved = calling("SELECT n FROM shown"), "A view or a row security policy in it calls 'nextval'."
+    harmless, moved = calling("SELECT n FROM shown"), "A view, a policy or an index in it calls 'nextval'"
     for _ in range(2):
         assert await tool.examine(harmless, EXCHANGE) is None
         assert await tool.examine(calling("SELECT '1'::small"), EXCHANGE) is None
     await changed(tool, "CREATE OR REPLACE VIEW shown AS SELECT nextval('moves') AS n")
     verdict = await tool.examine(harmless, EXCHANGE)
-    assert verdict is not None and verdict.reason == moved
+    assert verdict is not None and verdict.reason.startswith(moved)
     await changed(tool, "ALTER DOMAIN small ADD CHECK (nextval('moves') > 0) NOT VALID")
     assert await tool.examine(calling("SELECT '1'::small"), EXCHANGE) is not None
     await changed(tool, "CREATE OR REPLACE VIEW shown AS SELECT 2::bigint AS n")

@@ -68,7 +68,6 @@ async def content(tool: ExecuteSql) -> list[str]:
         "SELECT pid, state, query FROM pg_stat_activity",
         "SELECT pg_size_pretty(pg_total_relation_size('t'))",
         "SELECT pg_stat_get_live_tuples('t'::regclass)",
-        "SELECT similarity('abc', 'abd'), 'abc' % 'abd'",
         "SELECT to_tsvector('english', b) @@ plainto_tsquery('english', 'x') FROM t",
         "SELECT string_to_table('a,b', ',')",
         "SHOW server_version",
@@ -76,10 +75,6 @@ async def content(tool: ExecuteSql) -> list[str]:
         "EXPLAIN (ANALYZE, FORMAT JSON) SELECT * FROM t",
         "EXPLAIN DELETE FROM t",
         "SELECT E'a\\'b', $x$ 'c' $x$ -- d",
-        "SELECT one FROM holder",
-        "SELECT count(*) FROM holder GROUP BY one",
-        "SELECT * FROM reading",
-        "SELECT * FROM indexed WHERE b > 5",
         "SELECT * FROM written",
         "SELECT * FROM cut",
     ],
@@ -145,6 +140,12 @@ async def test_the_server_agrees_to_reading(tool: ExecuteSql, sql: str) -> None:
         'SELECT * FROM "quo""ted"',
         "SELECT * FROM BÉ",
         "SELECT * FROM planned WHERE a > 5",
+        "SELECT * FROM indexed WHERE b > 5",
+        "SELECT one FROM holder",
+        "SELECT count(*) FROM holder GROUP BY one",
+        "SELECT * FROM reading",
+        "SELECT similarity('abc', 'abd')",
+        "SELECT 'abc' % 'abd'",
         "EXPLAIN INSERT INTO written VALUES (DEFAULT)",
         "SELECT p FROM sorted ORDER BY p",
         "SELECT count(*) FROM (SELECT DISTINCT p FROM sorted) AS x",
@@ -177,7 +178,7 @@ async def test_a_cast_may_be_a_function_of_a_users(server: str, tool: ExecuteSql
         for target in ("int", "integer", "int4", "character varying", "varchar(3)", "counted_as"):
             for sql in (f"SELECT x::{target} FROM t x", f"SELECT CAST(x AS {target}) FROM t x"):
                 assert await tool.examine(calling(sql), EXCHANGE) is not None, sql
-        assert await tool.examine(calling("SELECT a FROM t WHERE b = 'x'"), EXCHANGE) is None
+        assert await tool.examine(calling("SELECT line FROM cut WHERE line = 'x'"), EXCHANGE) is None
     finally:
         await owner.execute("DROP CAST (t AS int); DROP CAST (t AS varchar); DROP DOMAIN counted_as")
         await owner.close()

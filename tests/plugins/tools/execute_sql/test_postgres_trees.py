@@ -1,6 +1,6 @@
 """Stored expressions, as PostgreSQL 15 writes them: what they name."""
 
-from gateway.plugins.tools.execute_sql.postgres_trees import constant_calls, named
+from gateway.plugins.tools.execute_sql.postgres_trees import named
 
 #: `small(b) AND small(1)`, shortened to what is read.
 CALL_OF_A_COLUMN = (
@@ -23,12 +23,3 @@ def test_functions_operators_relations_and_types() -> None:
     assert {16500, 16501, 16502} <= set(found.operators)
     assert found.relations == [16700]
     assert {16601, 16602} <= found.types and 16600 not in found.types
-
-
-def test_only_calls_without_a_variable_are_constant() -> None:
-    """The planner can make no other, and a brace in a name ends nothing."""
-    assert constant_calls(BOTH).functions == [16402]
-    outer = f"{{FUNCEXPR :funcid 16403 :name a\\}}b :args ({CALL_OF_A_COLUMN})}}"
-    assert constant_calls(outer).functions == []
-    assert constant_calls(f"{{FUNCEXPR :funcid 16403 :args ({CALL_OF_A_CONSTANT})}}").functions == [16402, 16403]
-    assert constant_calls("{FUNCEXPR :funcid 16404").functions == [16404]

@@ -11,6 +11,9 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.plugins.tools.execute_sql import Config, ExecuteSql
+from gateway.plugins.tools.execute_sql.engine import Statement, StatementError
+from gateway.plugins.tools.execute_sql.rows import SqlRows
+from gateway.plugins.tools.execute_sql.sqlite import Sqlite
 
 EXCHANGE = Exchange(id="x", body={}, caller=Caller("ann", "acme", frozenset()), chain="assistant")
 LONG_CHARACTERS = 2_000_000
@@ -89,3 +92,26 @@ async def test_two_megabytes_are_read_searched_and_left_where_they_are(place: Pa
     """A bound holds for the values that a statement touches, not for those of the table."""
     result = await ask(place, sql)
     assert result.ok and json.loads(result.content)["rows"] == [[value]], result
+
+
+ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
+
+
+async def test_a_harmless_statement_takes_a_bounded_number_of_steps(place: Path) -> None:
+    """Whatever its time is; an approved one takes as many as its time allows."""
+    engine, table = Sqlite(str(place), read_only=True, most_steps=100_000), SqlRows(10, 1000)
+    with pytest.raises(StatementError, match="more than 100000 steps of SQLite's machine: only an approved call"):
+        await engine.run(Statement(ENDLESS, harmless=True), table)
+    bounded = ENDLESS.replace("FROM c)", "FROM c WHERE x < 100000)")
+    await engine.run(Statement(bounded), table)
+    assert table.rows == ["[100000]"]
+
+
+async def test_a_harmless_statement_opens_the_file_for_reading_only(place: Path) -> None:
+    """Also where the tool may write: the file is never locked for a writer."""
+    engine = Sqlite(str(place), read_only=False)
+    with closing(sqlite3.connect(place, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        await engine.run(Statement("SELECT 1", harmless=True), SqlRows(10, 1000))
+    with pytest.raises(StatementError, match="inserts rows"):
+        await engine.run(Statement("INSERT INTO doc VALUES (1)", harmless=True), SqlRows(10, 1000))
