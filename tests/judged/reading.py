@@ -23,7 +23,8 @@ _SHAPES: Final = (
 )
 _TAILS: Final = ("", "", ";", " -- end", "\n", " /* c */")
 _SAMPLES: Final = {
-    **dict.fromkeys(("smallint", "integer", "bigint", "oid"), ("1", "2", "0", "16384", "NULL")),
+    **dict.fromkeys(("smallint", "integer", "bigint"), ("1", "2", "0", "NULL")),
+    "oid": ("1", "16384", "NULL"),
     **dict.fromkeys(("numeric", "real", "double precision", "money"), ("1.5", "2", "0")),
     **dict.fromkeys(("text", "character varying", "character", "name"), ("'x'", "'abc'", "''", "'t'", "'1'", "b")),
     **dict.fromkeys(("json", "jsonb"), ("'{\"a\": 1}'", "'[1, 2]'", "'null'")),

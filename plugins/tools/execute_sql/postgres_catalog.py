@@ -64,24 +64,25 @@ _STORED: Final = """(c.relam >= 16384
 _FOLLOWED: Final = f"""(c.relkind IN ('v', 'f') OR c.relrowsecurity OR c.relhassubclass OR {_STORED}
     OR EXISTS (SELECT FROM ({_PLANNED}) e WHERE e.owner = c.oid AND e.tree {_OF_USERS})
     OR $3 AND c.relhasrules)"""
-#: $1 all words; $2 those that are called; $3 it explains; $4 the text, where it has a double quote: only there can a
-#: name stand that is no word, with its quotes doubled. Returns kind, name, number, source, extension. Every transaction
-#: that writes changes the snapshot.
+#: $1 all words; $2 those that are called; $3 it explains. Returns kind, name, number, source, extension. Every
+#: transaction that writes changes the snapshot.
 _WORDS_MEAN: Final = f"""
-SELECT 'function', p.proname::text, p.oid, {SOURCE},
-        (SELECT e.extname::text FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
+SELECT 'function', p.proname::text, p.oid, {SOURCE}, CASE WHEN p.oid >= 16384 THEN (
+        SELECT e.extname::text FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
             WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
-                AND d.refclassid = 'pg_extension'::regclass LIMIT 1)
+                AND d.refclassid = 'pg_extension'::regclass LIMIT 1) END
     FROM pg_proc p WHERE p.proname = ANY($2::name[])
-UNION ALL SELECT 'function', p.proname, p.oid, '', NULL FROM pg_proc p
-    WHERE $4 <> '' AND p.oid >= 16384 AND p.proname ~ '[^[:alnum:]_$]'
-        AND position(replace(p.proname, '"', '""') IN $4) > 0
 UNION ALL SELECT 'relation', c.relname, c.oid, '', NULL FROM pg_class c
     WHERE c.oid >= 16384 AND c.relname = ANY($1::name[]) AND {_FOLLOWED}
-UNION ALL SELECT 'relation', c.relname, c.oid, '', NULL FROM pg_class c
-    WHERE $4 <> '' AND c.oid >= 16384 AND c.relname ~ '[^[:alnum:]_$]'
-        AND position(replace(c.relname, '"', '""') IN $4) > 0 AND {_FOLLOWED}
 UNION ALL SELECT 'snapshot', txid_current_snapshot()::text, 0, '', NULL
+"""  # noqa: S608 - as above
+#: The same for a text $4 with a double quote: only there can a name stand that is no word, with its quotes doubled.
+_NAMES_MEAN: Final = f"""{_WORDS_MEAN}
+UNION ALL SELECT 'function', p.proname, p.oid, '', NULL FROM pg_proc p
+    WHERE p.oid >= 16384 AND p.proname ~ '[^[:alnum:]_$]' AND position(replace(p.proname, '"', '""') IN $4) > 0
+UNION ALL SELECT 'relation', c.relname, c.oid, '', NULL FROM pg_class c
+    WHERE c.oid >= 16384 AND c.relname ~ '[^[:alnum:]_$]' AND position(replace(c.relname, '"', '""') IN $4) > 0
+        AND {_FOLLOWED}
 """  # noqa: S608 - as above
 #: All that stands behind relations $2, through views, row security and heirs: the expressions of their views and their
 #: row security, what of them the planner simplifies, and the relations themselves with the types of their rows.
@@ -146,7 +147,8 @@ class Catalogue:
         if not _COMMENT.search(sql):
             called = _spellings(name for pair in _CALLED.findall(sql) for name in pair)
         explains = "explain" in every
-        found = await self._fetch(_WORDS_MEAN, every, called, explains, sql if '"' in sql else "")
+        question, names = (_NAMES_MEAN, (sql,)) if '"' in sql else (_WORDS_MEAN, ())
+        found = await self._fetch(question, every, called, explains, *names)
         facts = await self._facts(next(row[1] for row in found if row[0] == "snapshot"))
         if facts.anywhere is not None:
             return facts.anywhere
