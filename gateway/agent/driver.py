@@ -167,9 +167,7 @@ class RunDriver:
                 await self._emit(chunk)
             self._outcome = self._state
         except Exception as failure:
-            error = await self._failed(failure)
-            await keep_cut_turn(self._loop, self._progress, self._record, self._parts, self._hidden)
-            raise error from None
+            raise await self._failed(failure) from None
         except asyncio.CancelledError as left:
             self._outcome = "cancelled"
             with suppress(GatewayError, StoreError):
@@ -426,6 +424,7 @@ class RunDriver:
                 await self._record.end("failed", error=error)
         except GatewayError:  # it is not ours any more, or goes on once our lease is over
             self._is_lost = True
+        await keep_cut_turn(self._loop, self._progress, self._record, self._parts, self._hidden)
         return error.after_effects() if self._record.run is not None and self._record.run.effects else error
 
     def drop(self) -> None:

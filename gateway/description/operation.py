@@ -62,7 +62,10 @@ OF_BODIES: Final = (
     "request_too_large",
     "unsupported_media_type",
 )
-OF_DECISIONS: Final = ("approval_not_found", "approval_expired", "approval_stale", "decision_conflict", "edit_refused")
+OF_DECISIONS: Final = (
+    *("own_call", "approval_not_found", "approval_expired", "approval_stale", "approved_already", "decision_conflict"),
+    "edit_refused",
+)
 OF_CHATS: Final = (
     *(code for code in OF_BODIES if code != "unknown_field"),
     *("unsupported_parameter", "content_blocked", "upstream_rejected", "upstream_refused", "prompt_not_found"),

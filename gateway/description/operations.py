@@ -47,8 +47,11 @@ COMMON: Final = (
 OF_KEYS: Final = (
     *("invalid_header", "missing_api_key", "invalid_api_key", "key_expired", "network_not_allowed", "scope_missing"),
 )
-#: Codes of no operation: paths and methods that are none, and requests that pass through.
-OF_NONE: Final = ("unknown_route", "unsupported_endpoint", "tool_not_found", "invalid_token", "issuer_unavailable")
+#: Codes of no operation: paths and methods that are none, requests that pass through, and the pages of links.
+OF_NONE: Final = (
+    *("unknown_route", "unsupported_endpoint", "tool_not_found", "invalid_token", "issuer_unavailable"),
+    *("link_not_valid", "link_used"),
+)
 
 _CONVERSATION: Final = Parameter("conversation", TEXT, "Only those of this conversation (`X-Context-Conversation`).")
 #: The ids of operations, by the order of `paths_of`.
@@ -268,7 +271,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
     _post("/context/runs/{id}/resume", "settleStep",
           "Continue a parked run with {}, or settle a call (`step` and `as`: scope `approve`)", "Runs",
           ref("Run"), scopes=_LOOKS, body="Finding",
-          errors=("run_not_found", "run_ended", "run_not_waiting", "scope_missing")),
+          errors=("run_not_found", "run_ended", "run_not_waiting", "scope_missing", "own_call")),
     _get("/context/summary", "getSummary", "Count what waits: pending approvals, and runs that have not ended", "Runs",
          ref("Summary")),
     _get("/context/audit", "listAudit", "Read the audit log", "Runs", paged("AuditLine"), scopes=_ADMIN,

@@ -11,12 +11,13 @@ from gateway.telemetry.metrics import DURATION_BUCKETS_S, OVERHEAD_BUCKETS_S, Fa
 from gateway.telemetry.shared_counts import Counted
 
 #: Beyond so many combinations of label values all share one, `other`. However many tools are configured, this makes
-#: at most 101 + 65 + 41 + 81 + 5 + 4 + 16 x 17 + 10 x (15 + 17 + 17 + 17) + 37 series beside those of
+#: at most 101 + 65 + 41 + 81 + 9 + 5 + 4 + 16 x 17 + 10 x (15 + 17 + 17 + 17) + 37 series beside those of
 #: `gateway.telemetry.metrics`.
 COUNTER_LIMIT, HISTOGRAM_LIMIT = 16, 9
 #: Of these there are more, or fewer.
 LIMITS: Mapping[str, int] = MappingProxyType(
     {
+        "approval_links": 8,
         "guardrail_findings": 64,
         "hidden_turns": 4,
         "limit_exceeded": 28,

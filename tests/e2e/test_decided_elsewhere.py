@@ -44,7 +44,7 @@ async def test_an_agent_is_told_who_may_decide(tmp_path: Path, *, stream: bool) 
         assert answer.text.startswith("Your message decided nothing.") and len(world.model.asked) == 1
         for told in (text, answer.text):
             assert "Keys that have it: `" in told and f"gateway approvals approve {waiting}" in told
-            assert f"\napprove {waiting}" not in told and "in the tenant `farm`" in told
+            assert f"\napprove {waiting}" not in told and "of the tenant `farm`" in told
         refused = await world.chat([*said[:2], user(f"approve {waiting}")], headers=AGENT)
         assert (refused.status, refused.error["code"]) == (403, "scope_missing")
         assert "Keys of its tenant that have it: '" in refused.error["message"] and born(tmp_path) == []

@@ -19,6 +19,7 @@ from .stored import Lane, running
 KILLED = """
 import os, sqlite3, sys
 connection = sqlite3.connect(sys.argv[1])
+connection.execute("PRAGMA journal_mode = WAL")
 connection.execute("UPDATE counters SET value = value + 1")
 connection.commit()
 os._exit(9)

@@ -150,7 +150,7 @@ async def test_a_budget_of_money_lets_nothing_through_once_prices_are_gone(tmp_p
     """A reload that takes them away does not see the keys of the store: these refuse, until there are prices again."""
     async with keyring(**prices_in(tmp_path, "USD")) as ring:
         made = await ring.made(limits={"cost_per_month": 5})
-        other = await ring.made("other", limits={"tokens_per_day": 10_000})
+        other = await ring.made("second", limits={"tokens_per_day": 10_000})
         await until_read(lambda: chat(ring, by=made["key"]), lambda answer: answer[0] == 200)
         await ring.gateway.reload({**ring.config, **USAGE})
         status, refused = await chat(ring, by=made["key"])
@@ -159,7 +159,7 @@ async def test_a_budget_of_money_lets_nothing_through_once_prices_are_gone(tmp_p
         assert (await chat(ring, by=other["key"]))[0] == 200
         async with ring.session.get("/context/limits", headers={"X-Gateway-Key": ROOT}) as response:
             limits = {one["name"]: one["obstacle"] for one in (await response.json())["data"]}
-        assert "set 'usage.prices', or take the budget away" in limits["ci"] and limits["other"] is None
+        assert "set 'usage.prices', or take the budget away" in limits["ci"] and limits["second"] is None
         lines = await told(lambda: listed(Remote(ring.gateway.base_url, ROOT), as_json=False))
         assert [line.partition("; ")[2] for line in lines] == [f"it cannot be counted: {limits['ci']}", ""]
         await ring.gateway.reload(ring.config)

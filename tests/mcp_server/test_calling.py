@@ -181,7 +181,7 @@ async def test_a_sealed_state_counts_for_its_call_and_its_caller_only() -> None:
                 state = asked.request_state
                 answers = {"approval": says("approve")}
                 for client, text, token in (
-                    (asking, "other", state),
+                    (asking, "second", state),
                     (agent, "ho", state),
                     (bob, "ho", state),
                     (asking, "ho", state[:-2] + "AA"),
@@ -319,12 +319,12 @@ async def test_an_answer_of_another_end_user_decides_nothing() -> None:
 
 async def test_a_long_result_is_read_on_by_its_owner_only(calm: dict[str, object]) -> None:
     """Not by another key or another end user of the tenant, who learn its id."""
-    async with world(**calm, keys=keys(agent=["tools"], other=["tools"])) as made:
+    async with world(**calm, keys=keys(agent=["tools"], second=["tools"])) as made:
         async with made.client(key="agent", user="ann") as client:
             cut = texts(await client.call_tool("here__big", {"bytes": 500_000}))
             name = cut.partition("; id ")[2].partition("]")[0]
             assert texts(await client.call_tool("read_result", {"id": name, "length": 5})) == "xxxxx"
-        for key, user in (("agent", "bob"), ("agent", None), ("other", "ann")):
+        for key, user in (("agent", "bob"), ("agent", None), ("second", "ann")):
             async with made.client(key=key, user=user) as client:
                 result = await client.call_tool("read_result", {"id": name})
                 assert result.is_error and "There is no such result" in texts(result)

@@ -73,12 +73,12 @@ async def test_a_request_has_a_largest_size() -> None:
 
 async def test_a_session_belongs_to_its_key_and_there_are_so_many() -> None:
     """Another key's request looks as if there were none; one too many gets 503."""
-    async with world({"sessions": {"most": 1}}, keys=keys(agent=["tools"], other=["tools"])) as made:
+    async with world({"sessions": {"most": 1}}, keys=keys(agent=["tools"], second=["tools"])) as made:
         async with made.client("legacy", key="agent") as client:
             assert (await client.list_tools()).tools
-            status, body = await made.post("/mcp", INITIALIZE, key="other", **ACCEPT)
+            status, body = await made.post("/mcp", INITIALIZE, key="second", **ACCEPT)
             assert (status, body["error"]["message"]) == (503, "Too many open sessions")
-        async with made.client("legacy", key="other") as client:  # the first one has ended
+        async with made.client("legacy", key="second") as client:  # the first one has ended
             assert (await client.list_tools()).tools
 
 

@@ -19,7 +19,7 @@ SLOW, OTHER = b"X-Gateway-Key: sk-slow", b"X-Gateway-Key: sk-other"
 BODY = b'{"model": "m", "messages": []}'
 KEYS: Sequence[dict[str, object]] = [
     {**key("sk-slow"), "name": "slow", "tenant": "t"},
-    {**key("sk-other"), "name": "other", "tenant": "t"},
+    {**key("sk-other"), "name": "second", "tenant": "t"},
 ]
 LENGTH = post(BODY, CHAT, SLOW)
 CHUNKED = post_chunked(chunk(BODY[:9]) + chunk(BODY[9:]) + LAST_CHUNK, CHAT, SLOW)

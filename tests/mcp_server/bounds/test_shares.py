@@ -37,27 +37,27 @@ async def pinged(made: World, key: str, session_id: str | None) -> int:
 
 async def test_the_oldest_unused_session_of_a_key_makes_room() -> None:
     """Sessions of other keys are not touched, and always find room."""
-    async with world({"sessions": {"most": 8}}, keys=keys(one=["tools"], other=["tools"])) as made:
-        others = await opened(made, "other")
+    async with world({"sessions": {"most": 8}}, keys=keys(one=["tools"], second=["tools"])) as made:
+        others = await opened(made, "second")
         first, second = await opened(made, "one"), await opened(made, "one")
         assert await pinged(made, "one", first[1]) == 200  # so the second one is the oldest now
         assert (await opened(made, "one"))[0] == 200
         assert [await pinged(made, "one", session[1]) for session in (first, second)] == [200, 404]
         for _ in range(20):
             assert (await opened(made, "one"))[0] == 200
-        assert await pinged(made, "other", others[1]) == 200 and (await opened(made, "other"))[0] == 200
+        assert await pinged(made, "second", others[1]) == 200 and (await opened(made, "second"))[0] == 200
 
 
 async def test_a_key_whose_sessions_are_all_in_use_gets_no_further_one() -> None:
     """The error names the share; another key gets in."""
-    async with world({"sessions": {"most": 4}}, keys=keys(one=["tools"], other=["tools"])) as made:
+    async with world({"sessions": {"most": 4}}, keys=keys(one=["tools"], second=["tools"])) as made:
         _, session_id = await opened(made, "one")
         fields = {**FIELDS, "Authorization": "Bearer one", "mcp-session-id": session_id or ""}
         async with aiohttp.ClientSession() as http, http.get(made.url, headers=fields) as stream:
             assert stream.status == 200
             status, body = await made.post("/mcp", INITIALIZE, key="one", **FIELDS)
             assert (status, body["error"]["code"]) == (503, "overloaded") and "1 open sessions" in str(body)
-            assert (await opened(made, "other"))[0] == 200
+            assert (await opened(made, "second"))[0] == 200
         while (await opened(made, "one"))[0] != 200:  # once the stream's end has been seen
             await asyncio.sleep(0)
 
@@ -65,9 +65,9 @@ async def test_a_key_whose_sessions_are_all_in_use_gets_no_further_one() -> None
 async def test_subscriptions_have_shares_too() -> None:
     """Another key subscribes."""
     config = {"sessions": {"most": 8}}
-    async with world(config, keys=keys(one=["tools"], other=["tools"])) as made, AsyncExitStack() as stack:
+    async with world(config, keys=keys(one=["tools"], second=["tools"])) as made, AsyncExitStack() as stack:
         one = await stack.enter_async_context(made.client(key="one"))
-        other = await stack.enter_async_context(made.client(key="other"))
+        other = await stack.enter_async_context(made.client(key="second"))
         for _ in range(2):
             await stack.enter_async_context(listen(one.session, tools_list_changed=True))
         with pytest.raises(MCPError, match="This key has 2 open subscriptions"):
@@ -83,5 +83,5 @@ def test_a_place_is_free_again() -> None:
         with suppress(KeyError), places.taken(("team", "one")):
             with pytest.raises(GatewayError, match="1 open streams"), places.taken(("team", "one")):
                 pass
-            with places.taken(("team", "other")):
+            with places.taken(("team", "second")):
                 raise KeyError

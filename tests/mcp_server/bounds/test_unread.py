@@ -15,7 +15,7 @@ from tests.mcp_server.serving import ACCEPT, World, keys, texts, world
 
 #: Pictures of 6 MiB that the share of a key has room for, of this many.
 FITTING, ALL = 5, 7
-KEYS = keys(agent=["tools"], other=["tools"], boss=["context"])
+KEYS = keys(agent=["tools"], second=["tools"], boss=["context"])
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 VERSION = "io.modelcontextprotocol/protocolVersion"
 
@@ -78,7 +78,7 @@ async def test_results_wait_for_room_and_none_is_lost(calm: dict[str, object]) -
     async with not_reading(calm) as (made, readers):
         async with made.client(key="agent") as client:
             assert texts(await client.call_tool("here__echo", {"text": "hi"})) == "hi"
-        async with made.client(key="other") as client:
+        async with made.client(key="second") as client:
             (block,) = (await client.call_tool("here__picture", {})).content
             assert block.type == "image" and len(block.data) == 6 << 20
         assert sum(reader.head.done() for reader in readers) == FITTING
