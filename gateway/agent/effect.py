@@ -21,6 +21,7 @@ from gateway.contracts.plugin import Counters
 from gateway.contracts.store import UnwrittenError
 from gateway.errors import GatewayError
 from gateway.runs.lease import LOST
+from gateway.runs.live_run import STOPPING
 from gateway.runs.recorder import RunRecorder
 from gateway.tools.catalog import CatalogEntry
 from gateway.tools.in_use import Equipment
@@ -106,11 +107,18 @@ class Effects:
         except BaseException as error:
             left = isinstance(error, asyncio.CancelledError) and LOST not in error.args
             grace_s = TOOL_GRACE_S if left else 0.0
-            await _to_its_end(self._stop(number, work, grace_s=grace_s, idempotent=entry.spec.idempotent))
+            stops = isinstance(error, asyncio.CancelledError) and STOPPING in error.args
+            again = entry.spec.idempotent
+            await _to_its_end(self._stop(number, work, grace_s=grace_s, again=again, goes_on=stops))
             raise
 
-    async def _stop(self, number: int, work: "asyncio.Task[CallOutcome]", *, grace_s: float, idempotent: bool) -> None:
-        """End a call, and write down its outcome if that is certain."""
+    async def _stop(
+        self, number: int, work: "asyncio.Task[CallOutcome]", *, grace_s: float, again: bool, goes_on: bool
+    ) -> None:
+        """End a call, and write down its outcome if that is certain.
+
+        `again`: it may run once more. `goes_on`: its run goes on in the next process, which needs its approval.
+        """
         if grace_s:
             await asyncio.wait({work}, timeout=grace_s)
         ended = work.done()
@@ -120,8 +128,8 @@ class Effects:
         outcome = None if work.cancelled() or work.exception() is not None else work.result()
         if outcome is not None and (ended or outcome.ok):  # a failure may be what stopping it led to
             await self._finish(number, outcome)
-        elif idempotent:
-            self.recorder.again(number, None)
+        elif again:
+            self.recorder.again(number, self.recorder.steps[number].approval_id if goes_on else None)
         else:
             await self._finish(number, None)
 

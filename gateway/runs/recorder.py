@@ -201,20 +201,19 @@ class RunRecorder:
         self._event("approval.resolved", {"approval_id": approval.id, "state": "cancelled"})
         self._note(self.steps[approval.step], "cancelled", decision="cancelled")
 
-    def again(self, number: int, approval_id: str | None) -> None:
-        """Reset a started call that may run once more, and its approval, to their state before."""
-        self._set(number, state="planned" if approval_id is None else "requested", started_s=None)
-        if approval_id is not None:
-            self._moves.append(Move(approval_id, "executing", "approved"))
+    def again(self, number: int, approval_id: str | None, **facts: object) -> None:
+        """Reset a started call that may run once more, and its approval. It keeps its start: it may have run."""
+        self._set(number, state="planned" if approval_id is None else "requested", **facts)
+        self._moves += [] if approval_id is None else [Move(approval_id, "executing", "approved")]
 
     def withdraw(self, number: int) -> None:
         """Reset the last started call, which certainly did not run. Its approval stays valid."""
         assert self._started is not None
-        step, approval_id = self._started
+        was, approval_id = self._started
         self._note(self.steps[number], "withdrawn")
-        self._event("tool.withdrawn", {"step": number, "tool": step.tool})
-        self.again(number, approval_id)
-        self._set(number, arguments=step.arguments, sha256=step.sha256, approval_id=step.approval_id)
+        self._event("tool.withdrawn", {"step": number, "tool": was.tool})
+        self.again(number, approval_id, started_s=was.started_s)
+        self._set(number, arguments=was.arguments, sha256=was.sha256, approval_id=was.approval_id)
 
     async def start(self, number: int, *, approval: Approval | None, tainted: bool = False) -> None:
         """Write that the call runs. `tainted`: strangers write its result. Raises GatewayError: it must not run."""
@@ -303,6 +302,8 @@ class RunRecorder:
         """End the run, if it was ever begun."""
         if self.run is None:
             return
+        for step in (step for step in self.steps if step.state == "planned" and step.started_s is not None):
+            self._set(step.number, state="unknown")  # it was to run once more, and does not
         code, message = (self.run.error_code, self.run.error) if error is None else (error.code, error.message)
         self.run = replace(self.run, answer=answer, error_code=code, error=message)
         self._event("run.finished", {"state": state})

@@ -1,11 +1,13 @@
 """A chat whose turn is cancelled in the middle of a call: the next turn's model sees the call."""
 
+import json
 from pathlib import Path
 
 from gateways import until
 
 from .models import native, says
-from .talking import talking
+from .serving import asks, behaving, serving, started
+from .talking import Streamed, World, talking
 
 
 async def test_a_call_that_was_cut_is_seen_by_the_next_turn(tmp_path: Path) -> None:
@@ -16,14 +18,34 @@ async def test_a_call_that_was_cut_is_seen_by_the_next_turn(tmp_path: Path) -> N
     async with talking(slow, says("I look first."), tools=tools) as world:
         async with world.streaming("Go.", headers={"X-Context-Conversation": "c"}) as events:
             await until(made.exists, timeout_s=120)
-            run_id = events.response.headers["X-Context-Run-Id"]
-            assert (await world.post({}, path=f"/context/runs/{run_id}/cancel")).status == 200
-            await events.rest()
-        history = [
-            {"role": "user", "content": "Go."},
-            {"role": "assistant", "content": events.text},
-            {"role": "user", "content": "And now?"},
-        ]
-        assert (await world.chat(history, headers={"X-Context-Conversation": "c"})).status == 200
-        (result,) = [message for message in world.model.asked[-1]["messages"] if message["role"] == "tool"]
-        assert "unknown: it may have run or not" in result["content"]
+            await cancel(world, events)
+        assert "unknown: it may have run or not" in await told_next(world, events.text)
+
+
+async def test_a_call_that_may_run_twice_is_not_told_as_one_that_did_not_run() -> None:
+    """Its run ended, so it is not called once more, and what it has done is done."""
+    async with serving(servers={"box": behaving(idempotent=["sleep"])}) as world:
+        world.model.then(asks("box.sleep", seconds=60), says("I look first."))
+        async with world.streaming("Go.", headers={"X-Context-Conversation": "c"}) as events:
+            await started(world, events)
+            await cancel(world, events)
+        assert "unknown: it may have run or not" in await told_next(world, events.text)
+
+
+async def cancel(world: World, events: Streamed) -> None:
+    """Cancel the run of an answer, and read what is left of that."""
+    run_id = events.response.headers["X-Context-Run-Id"]
+    assert (await world.post({}, path=f"/context/runs/{run_id}/cancel")).status == 200
+    await events.rest()
+
+
+async def told_next(world: World, text: str) -> str:
+    """Return the result that the model of the next turn reads, behind an answer with this text."""
+    history = [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": text},
+        {"role": "user", "content": "And now?"},
+    ]
+    assert (await world.chat(history, headers={"X-Context-Conversation": "c"})).status == 200
+    (result,) = [json.dumps(message) for message in world.model.asked[-1]["messages"] if message["role"] == "tool"]
+    return result
