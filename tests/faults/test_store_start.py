@@ -36,6 +36,16 @@ for right in (1, 2):
     ctypes.CDLL(None).prctl(24, right, 0, 0, 0)
 os.execv(sys.argv[1], sys.argv[1:])
 """
+#: Another process that opens a store, and gets no time for a moment behind the first of two steps.
+BEGINS_LOG = """
+import sqlite3, sys, time
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("PRAGMA journal_mode = WAL")
+print(flush=True)
+time.sleep(0.1)
+connection.execute("PRAGMA user_version").fetchone()
+sys.stdin.read()
+"""
 ANYBODY = (sys.executable, "-c", AS_ANYBODY, *GATEWAY)
 
 
@@ -254,3 +264,21 @@ async def test_a_copy_of_the_file_alone_is_told_and_a_backup_is_not(tmp_path: Pa
     for place, is_told in ((copy, True), (backup, False), (store, False)):
         async with GatewayProcess(json.dumps({"store": f"sqlite:///{place}"})) as gateway:
             assert ("was not closed in order" in gateway.stderr_text()) is is_told
+
+
+async def test_a_log_that_another_process_is_about_to_make_is_not_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Several workers open a store at once: between two steps of the first, the file looks like one without its log."""
+    place = str(tmp_path / "gateway.db")
+    first = SqliteStore(place)
+    await first.open()
+    await first.close()
+    with subprocess.Popen([sys.executable, "-c", BEGINS_LOG, place], stdin=-1, stdout=-1, text=True) as other:
+        assert other.stdin is not None and other.stdout is not None
+        other.stdout.readline()
+        store = SqliteStore(place)
+        await store.open()
+        await store.close()
+        other.stdin.close()
+    assert caplog.text == ""

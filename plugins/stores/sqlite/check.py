@@ -14,6 +14,7 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -30,6 +31,8 @@ FEW_PAGES = 20
 #: The versions of the format for writing and reading, in the head of a file, and those of one that has a log.
 #: https://www.sqlite.org/fileformat2.html#file_format_version_numbers
 _VERSIONS, _HAS_LOG = slice(18, 20), b"\x02\x02"
+#: A process that begins or ends the mode with a log is between two steps for a moment: looks for that, and pauses.
+_LOOKS, _LOOK_S = 50, 0.02
 #: How much the check gives way to others (see nice(2)).
 _NICENESS = 10
 
@@ -65,17 +68,28 @@ def note_end(place: str) -> None:
 
 
 def tell_lost_log(place: str) -> None:
-    """Log it if the store was not closed in order and its log is gone. To be called before the file is opened."""
+    """Log it if the store was not closed in order and its log is gone. To be called before the file is opened.
+
+    Of several processes that open such a store at once, the one tells it that makes the new log.
+    """
+    for _ in range(_LOOKS):
+        if not _lacks_log(place):
+            return
+        time.sleep(_LOOK_S)
+    log.error(
+        "the store %r was not closed in order, and its log %r is not there: what was written last is missing, "
+        "perhaps also decisions and results that were confirmed. If the log is elsewhere, stop the gateway and put "
+        "both files back; copy a store that is in use with 'gateway backup' only",
+        place,
+        f"{place}-wal",
+    )
+
+
+def _lacks_log(place: str) -> bool:
+    """Return whether a file is in the mode with a log now, and no log lies beside it."""
     with Path(place).open("rb") as file:
         versions = file.read(_VERSIONS.stop)[_VERSIONS]
-    if versions == _HAS_LOG and not Path(f"{place}-wal").exists():
-        log.error(
-            "the store %r was not closed in order, and its log %r is not there: what was written last is missing, "
-            "perhaps also decisions and results that were confirmed. If the log is elsewhere, stop the gateway and put "
-            "both files back; copy a store that is in use with 'gateway backup' only",
-            place,
-            f"{place}-wal",
-        )
+    return versions == _HAS_LOG and not Path(f"{place}-wal").exists()
 
 
 def finding_of(place: str) -> str | None:
