@@ -22,38 +22,51 @@ _PARAMETERS: Final = frozenset(
     (*(name.replace(b"-", b"") for name in CREDENTIALS), b"key", b"accesstoken", b"subscriptionkey")
 )
 _JOINTS: Final = b"-_."
-_PART: Final = re.compile(rb"[^\s,;&\"'<>]+")
-_WORD: Final = re.compile(rb"[^\s,;:=&?/\"'()<>]+")
 _BASIC: Final = b"basic "
+#: What divides a text into parts, and these into words.
+_BETWEEN_PARTS: Final = b",;&\"'<>"
+_IN_PARTS: Final = b":=?/()"
+#: Tables that make blanks of these.
+_AS_PARTS: Final = bytes.maketrans(_BETWEEN_PARTS, b" " * len(_BETWEEN_PARTS))
+_AS_WORDS: Final = bytes.maketrans(_BETWEEN_PARTS + _IN_PARTS, b" " * len(_BETWEEN_PARTS + _IN_PARTS))
 #: A key of so many characters is found as a part of a word, and in any field. A shorter one may be there by chance.
 _LONG_CHARS: Final = 16
-_LONG: Final = b"{%d,}" % _LONG_CHARS
-_LONG_PART: Final = re.compile(_PART.pattern[:-1] + _LONG)
-_LONG_WORD: Final = re.compile(_WORD.pattern[:-1] + _LONG)
 #: Fields in which short words are looked up, too.
 _LIKELY: Final = CREDENTIALS | {b"cookie", SUBPROTOCOLS}
 
 
 def words_of(head: RequestHead) -> set[bytes]:
     """Return the words of a head that may be keys: those of its fields, its target, and of what these encode."""
-    text = b"\n".join([field.value for field in head.fields])
+    long: list[bytes] = []
+    likely: list[bytes] = []
+    for field in head.fields:
+        name, value = field.name, field.value
+        if len(value) >= _LONG_CHARS:
+            long.append(value)
+        if name in _LIKELY or (b"_" in name and name.replace(b"_", b"-") in _LIKELY):
+            likely.append(value)
+    if b"?" in head.target:
+        likely.append(head.target.partition(b"?")[2])
+    text = b"\n".join(long)
     if b"%" in text:
-        text += b"\n" + unquote_to_bytes(text)
-    words = {*_LONG_PART.findall(text), *_LONG_WORD.findall(text)}
-    likely = [field.value for field in head.fields if field.name.replace(b"_", b"-") in _LIKELY]
-    for value in (*likely, head.target.partition(b"?")[2]):
+        text += b"\n" + unquote_to_bytes(b"\n".join([value for value in long if b"%" in value]))
+    words = {part for part in text.translate(_AS_PARTS).split() if len(part) >= _LONG_CHARS}
+    words.update([word for word in text.translate(_AS_WORDS).split() if len(word) >= _LONG_CHARS])
+    for value in likely:
         for reading in _readings(value.replace(_IN_SUBPROTOCOL, b" ")):
-            parts = _PART.findall(reading)
-            words.update(parts, _WORD.findall(reading), [part.partition(b"=")[2] for part in parts])
+            parts = reading.translate(_AS_PARTS).split()
+            words.update(parts, reading.translate(_AS_WORDS).split())
+            if b"=" in reading:
+                words.update([part.partition(b"=")[2] for part in parts])
     return words
 
 
 def fields_with(head: RequestHead, keys: Collection[bytes]) -> set[bytes]:
     """Return the names of the fields that hold one of these keys."""
     values = b"\n".join([field.value for field in head.fields])
-    if b"%" in values or _BASIC in values.lower():
-        return {field.name for field in head.fields if holds(field.value, keys)}
     found = [field for key in keys for field in head.fields if key in field.value]  # a head has many fields
+    if b"%" in values or _BASIC in values.lower():
+        found += [field for field in head.fields if b"%" in field.value or field.value[:6].lower() == _BASIC]
     return {field.name for field in found if holds(field.value, keys)}
 
 
