@@ -1,18 +1,26 @@
 """The access of others to files: one rule for the configuration, the files that it names, and stores.
 
 A file that everybody may write is refused. A file that its group may write gets a warning, since volumes of containers
-are like that. So does a file whose folder others may write, because another file can be put in its place. Code has a
+are like that. So does a file whose folder others may write, because another file can be put in its place, and a file
+that only seems to be everybody's: one that is mounted read-only, or whose file system keeps no modes. Code has a
 stricter rule (`gateway/config/trusted_file.py`).
 """
 
+import os
 import shlex
 import stat
 from pathlib import Path
+from typing import Final
+
+#: Every file of these has the modes of its mount (mount(8)): disks of Windows in WSL and in Docker Desktop, and shares.
+_WITHOUT_MODES: Final = frozenset(
+    ("9p", "cifs", "drvfs", "exfat", "fuseblk", "msdos", "ntfs", "ntfs3", "smb2", "smb3", "vfat")
+)
 
 
 def refused_access(place: Path, mode: int) -> str | None:
     """Return why a file of this mode (`st_mode`) is not used, with the next step; None: it may be."""
-    if mode & stat.S_IWOTH:
+    if mode & stat.S_IWOTH and _keeps_modes(place):
         return f"{str(place)!r} can be written by everybody, so it is not used: chmod o-w {shlex.quote(str(place))}"
     return None
 
@@ -24,6 +32,8 @@ def loose_access(place: Path) -> str | None:
         above = folder.stat().st_mode
     except OSError:
         return None
+    if file & stat.S_IWOTH and not _keeps_modes(place):
+        return f"{str(place)!r} looks as if everybody may write it, and its mount lets no mode say otherwise"
     if file & stat.S_IWGRP:
         return f"{str(place)!r} can be written by its group: unless you mean that, chmod g-w {shlex.quote(str(place))}"
     if above & (stat.S_IWGRP | stat.S_IWOTH) and not above & stat.S_ISVTX:
@@ -31,4 +41,24 @@ def loose_access(place: Path) -> str | None:
             f"{str(place)!r} can be replaced by others, who may write its folder: unless you mean that, "
             f"chmod go-w {shlex.quote(str(folder))}"
         )
+    return None
+
+
+def _keeps_modes(place: Path) -> bool:
+    """Return whether `chmod` can change the mode of a file where it lies; True if the machine does not tell."""
+    try:
+        if os.statvfs(place).f_flag & os.ST_RDONLY:
+            return False
+        device, mounts = place.stat().st_dev, Path("/proc/self/mountinfo").read_text()
+    except (OSError, ValueError):
+        return True
+    return file_system(device, mounts) not in _WITHOUT_MODES
+
+
+def file_system(device: int, mounts: str) -> str | None:
+    """Return the type of the file system of a device, by /proc/self/mountinfo (proc(5)); None: it is not there."""
+    number = f"{os.major(device)}:{os.minor(device)}"
+    for fields in map(str.split, mounts.splitlines()):
+        if fields[2] == number:
+            return fields[fields.index("-") + 1]
     return None

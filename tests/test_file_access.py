@@ -2,6 +2,9 @@
 
 import json
 import logging
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from gateways import ended
 
 from gateway.config import ConfigError, Loaded, load
 from gateway.contracts.store import StoreError
+from gateway.file_access import file_system
 from gateway.plugins.stores.sqlite import SqliteStore
 
 
@@ -91,3 +95,36 @@ async def test_check_config_says_it(folder: Path) -> None:
     (folder / "gateway.yaml").chmod(0o646)
     code, _, errors = await ended("check-config", "-c", str(folder / "gateway.yaml"))
     assert code != 0 and "can be written by everybody" in errors
+
+
+#: Mounts a folder read-only in namespaces of its own, and loads the configuration in it.
+READ_ONLY = """
+import sys
+from gateway.config import load
+from gateway.sandbox import namespaces
+from pathlib import Path
+folder = sys.argv[1]
+namespaces.enter(mounts_only=True)
+namespaces.make_read_only_except(f"{folder}/elsewhere")
+print(*load(Path(folder, "gateway.yaml"), environ={}, flags={}).warnings)
+"""
+
+
+def test_a_file_that_is_mounted_read_only_is_warned_about(folder: Path) -> None:
+    """Volumes of Kubernetes may have any modes, and no chmod changes them."""
+    for name in ("gateway.yaml", "secret", "prompt"):
+        (folder / name).chmod(0o777)
+    (folder / "elsewhere").mkdir()
+    run = subprocess.run([sys.executable, "-c", READ_ONLY, str(folder)], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count("looks as if everybody may write it, and its mount lets no mode say otherwise") == 2
+
+
+def test_the_file_system_of_a_device_is_found() -> None:
+    """Also behind optional fields; a device that is not mounted has none."""
+    mounts = (
+        "22 27 0:20 / /sys rw,nosuid shared:2 - sysfs sysfs rw\n"
+        "31 27 0:44 / /mnt/c rw,noatime - 9p C:\\134 rw,dirsync,aname=drvfs\n"
+    )
+    assert file_system(os.makedev(0, 44), mounts) == "9p" and file_system(os.makedev(0, 20), mounts) == "sysfs"
+    assert file_system(os.makedev(9, 9), mounts) is None
