@@ -122,7 +122,8 @@ class LinkDesk:
 
     def _state(self, linked: Linked, approval: Approval) -> LinkState:
         own = f"{LINK_PREFIX}{linked.name}"
-        if approval.decided_by == own or any(one.by == own for one in endorsements_of(approval)):
+        given = endorsements_of(approval)
+        if approval.decided_by == own or any((one.by, one.sha256) == (own, linked.sha256) for one in given):
             return "used"
         if approval.state == "expired" or linked.ends_s <= self._clock.time():
             return "ended"

@@ -77,6 +77,20 @@ async def test_a_link_counts_once_also_if_its_call_was_changed_and_changed_back(
     assert (await desk.state(link), await desk.refused(link)) == ("used", "link_used")
 
 
+async def test_a_reader_who_approved_a_call_that_was_changed_since_approves_by_the_newer_link(room: Room) -> None:
+    """What they approved first counts no more, and so does not use up the link to the call that waits now."""
+    room.judges.rules = DecisionRules(requirements=(Requirement(approvals=2),))
+    await room.ask(1, required=2)
+    desk = Desk(room)
+    link = await desk.link()
+    assert await desk.decide(link) == "pending"
+    edit = Decision(approve=True, via="rest", arguments={"command": "make -n"})
+    assert (await room.approvals.decide("ap_1", edit, caller=BOSS)).state == "pending"
+    newer = await desk.link()
+    assert (await desk.state(link), await desk.state(newer)) == ("used", "open")
+    assert (await desk.decide(newer), await desk.state(newer)) == ("approved", "used")
+
+
 async def test_a_link_is_of_the_call_that_was_shown(room: Room) -> None:
     """Somebody changes it, or the tool changes: the link decides nothing, also if its page was open."""
     room.judges.rules = DecisionRules(requirements=(Requirement(approvals=2),))
