@@ -190,10 +190,10 @@ class World:
             {"decision": decision, **fields}, path=f"/context/approvals/{approval_id}", headers=headers
         )
 
-    async def run(self, run_id: str, *, state: str | None = None) -> Json:
+    async def run(self, run_id: str, *, state: str | None = None, **headers: str) -> Json:
         """The run with all that is on record of it, once it is in this state."""
         path = f"/context/runs/{run_id}"
-        found = await until_read(lambda: self.get(path), lambda found: state in (None, found.json["state"]))
+        found = await until_read(lambda: self.get(path, **headers), lambda found: state in (None, found.json["state"]))
         run: Json = found.json
         return run
 

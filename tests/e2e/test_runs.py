@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gateways import key, until, until_read
@@ -166,21 +167,27 @@ SLOW = "touch begun; until test -e go; do sleep 0.02; done; echo Di is born | te
 
 
 @asynccontextmanager
-async def lost(folder: Path, monkeypatch: pytest.MonkeyPatch, *answers: str) -> AsyncIterator[tuple[World, Completed]]:
-    """A gateway that takes up a run whose approved call was stopped in the middle together with another gateway."""
+async def lost(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *answers: str, asker: str = "", decider: str = "", **more: Any
+) -> AsyncIterator[tuple[World, Completed]]:
+    """A gateway that takes up a run whose approved call was stopped in the middle together with another gateway.
+
+    `asker` and `decider` are the keys that began it and approved the call, "" without keys. `more` are settings.
+    """
     monkeypatch.setattr(effect, "TOOL_GRACE_S", 0.01)
     work = folder / "work"
     work.mkdir()
     tools: Json = {"execute_command": {"cwd": str(work), "sandbox": "none"}}
-    settings: Json = {"tools": tools, "store": f"sqlite:///{folder}/gateway.db"}
+    settings: Json = {"tools": tools, "store": f"sqlite:///{folder}/gateway.db", **more}
+    own = {"X-Gateway-Key": asker} if asker else {}
     async with talking(calls("execute_command", command=SLOW, risk_level="high"), **settings) as world:
-        first = await world.chat(GO)
-        await world.decide(first.asks[0]["id"])
+        first = await world.chat(GO, headers=own)
+        await world.decide(first.asks[0]["id"], key=decider)
         await until((work / "begun").exists)
         await world.gateway.gateway.close()
     (work / "go").touch()
     async with talking(*map(says, answers), **settings) as world:
-        await world.run(first.asks[0]["run_id"], state="unknown")
+        await world.run(first.asks[0]["run_id"], state="unknown", **own)
         yield world, first
 
 

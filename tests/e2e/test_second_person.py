@@ -12,6 +12,7 @@ from .asking import GO, answering, asks, birth, born, line, pending, ranch, user
 from .models import Json, says
 from .talking import Completed, World, talking
 from .test_approval_bounds import by
+from .test_runs import lost
 
 DONE = says("Di is here.")
 RESPONSES = "/context/v1/responses"
@@ -144,6 +145,28 @@ async def test_a_grant_of_ones_own_ends_when_it_is_forbidden(tmp_path: Path) -> 
         await world.reload(approvals={"self": "refuse"})
         second = await world.chat("Once more.", headers={**AGENT, "X-Context-Conversation": "c1"})
         assert second.asks and born(tmp_path) == ["Di"]
+
+
+@pytest.mark.parametrize(("outcome", "births"), [("done", False), ("retry", True)])
+async def test_a_key_vouches_for_no_call_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: str, *, births: bool
+) -> None:
+    """It settles a call of which nobody knows as failed at most; another key says what became of it."""
+    async with lost(tmp_path, monkeypatch, "I see.", asker="agent", decider="anna", **REFUSE) as (world, first):
+        path, finding = f"/context/runs/{first.asks[0]['run_id']}/resume", {"step": 0, "as": outcome}
+        own = await world.post(finding, path=path, headers=AGENT)
+        assert (own.status, own.error["code"]) == (403, "own_call") and "'failed'" in own.error["message"]
+        assert (await world.post(finding, path=path, headers=by("ben"))).status == 200
+        await ended(world, first.asks[0])
+        assert (tmp_path / "work/born.txt").exists() == births
+
+
+async def test_a_key_gives_its_own_call_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with lost(tmp_path, monkeypatch, "I see.", asker="agent", decider="anna", **REFUSE) as (world, first):
+        path = f"/context/runs/{first.asks[0]['run_id']}/resume"
+        assert (await world.post({"step": 0, "as": "failed"}, path=path, headers=AGENT)).status == 200
+        await ended(world, first.asks[0])
+        assert not (tmp_path / "work/born.txt").exists()
 
 
 async def test_by_the_responses_api_nobody_approves_their_own_call(tmp_path: Path) -> None:
