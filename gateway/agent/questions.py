@@ -95,10 +95,12 @@ class Questions:
         """Return whether the same call in two runs shares one approval.
 
         A stored run requests its own approval, because it brings an answer of its own. Calls of MCP clients share the
-        run itself (`gateway.context.tool_calls`).
+        run itself (`gateway.context.tool_calls`). Requests that name neither an end user nor a conversation may be of
+        different people, and an approval shows what its run is about.
         """
         exchange = self.exchange
-        return exchange.workflow is None and exchange.call is None and exchange.resume is None
+        is_named = exchange.user is not None or exchange.conversation is not None
+        return is_named and exchange.workflow is None and exchange.call is None and exchange.resume is None
 
     async def already(self, steps: Sequence[StoredStep]) -> tuple[str, Json] | None:
         """Return the question of another run that waits for one of these calls, and its facts. None: no run does.

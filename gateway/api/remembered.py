@@ -93,6 +93,7 @@ def _grant_view(grant: Grant) -> Json:
         "caller": grant.caller,
         "run_id": grant.run_id,
         "conversation": grant.conversation,
+        "user": grant.user,
         "tool": grant.tool,
         "sha256": grant.sha256,
         "created_at": grant.created_s,
@@ -107,6 +108,7 @@ def _ask_view(ask: AskBefore) -> Json:
         "object": "ask",
         "caller": ask.caller,
         "conversation": ask.conversation,
+        "user": ask.user,
         "created_at": ask.created_s,
         "expires_at": ask.expires_s,
     }

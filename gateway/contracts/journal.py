@@ -341,9 +341,17 @@ class Journal(ToolRuns, Protocol):
         """Return unexpired grants, oldest first; `after`: behind this id, expired or not; none if it is not there."""
 
     async def grant(
-        self, *, tenant: str, caller: str, run_id: str, conversation: str | None, sha256: str, now_s: float
+        self,
+        *,
+        tenant: str,
+        caller: str,
+        user: str | None,
+        run_id: str,
+        conversation: str | None,
+        sha256: str,
+        now_s: float,
     ) -> Grant | None:
-        """Return the newest grant for this call in this run or conversation that has not expired."""
+        """Return the newest unexpired grant for this call in this run, or of this end user in this conversation."""
 
     async def grant_by_id(self, grant_id: str, *, tenant: str) -> Grant | None:
         """Return the grant of this id, also one that has expired and is not pruned yet."""
@@ -352,13 +360,10 @@ class Journal(ToolRuns, Protocol):
         """Delete a grant; return whether there was one. The lines are written if there was."""
 
     async def ask_before(self, ask: AskBefore) -> None:
-        """Require approval of every call in this conversation from now on; a repeat ends later and keeps its id."""
+        """Require approval of every call of this user in this conversation from now on; a repeat ends later."""
 
     async def asks(self, *, tenant: str, now_s: float, after: str | None = None, limit: int) -> Sequence[AskBefore]:
         """Return unexpired asks, oldest first; `after`: behind this id, expired or not; none if it is not there."""
-
-    async def ask(self, *, tenant: str, caller: str, conversation: str, now_s: float) -> AskBefore | None:
-        """Return the ask of this conversation unless it has expired."""
 
     async def ask_by_id(self, ask_id: str, *, tenant: str) -> AskBefore | None:
         """Return the ask of this id, also one that has expired and is not pruned yet."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 class Grant:
     """A remembered approval: the same call, with the same definition and policy, in this run or conversation.
 
-    So many keys gave it as `approvals` says.
+    One for a conversation is of the end user whom its requests name; None: of those that name no user. So many keys
+    gave it as `approvals` says.
     """
 
     id: str
@@ -24,11 +25,12 @@ class Grant:
     granted_by: str
     expires_s: float | None = None  # None: it ends with its run
     approvals: int = 1
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskBefore:
-    """A conversation whose user wants to approve each call."""
+    """A conversation in which an end user wants to approve each call; None: the requests of it that name no user."""
 
     id: str
     tenant: str
@@ -36,9 +38,10 @@ class AskBefore:
     conversation: str
     created_s: float
     expires_s: float
+    user: str | None = None
 
 
-def ask_id(tenant: str, caller: str, conversation: str) -> str:
+def ask_id(tenant: str, caller: str, conversation: str, user: str | None = None) -> str:
     """Return the id of a conversation that asks, which is safe in a URL path and always the same."""
-    parts = "\0".join((tenant, caller, conversation))
+    parts = "\0".join((tenant, caller, conversation, *(() if user is None else (user,))))
     return "ask_" + hashlib.sha256(parts.encode()).hexdigest()[:24]

@@ -166,12 +166,16 @@ def _answers() -> dict[str, Schema]:
         "Grant": record(
             object=only("grant"),
             **texts("id", "caller", "tool", "sha256", "granted_by"),
-            **some("run_id", "conversation"),
+            **some("run_id", "conversation", "user"),
             created_at=TIME,
             expires_at=maybe(TIME),
         ),
         "Ask": record(
-            object=only("ask"), **texts("id", "caller", "conversation"), created_at=TIME, expires_at=maybe(TIME)
+            object=only("ask"),
+            **texts("id", "caller", "conversation"),
+            **some("user"),
+            created_at=TIME,
+            expires_at=maybe(TIME),
         ),
         "AuditLine": _audit_line(),
         "Workflow": _workflow(),

@@ -71,6 +71,7 @@ class Remembered:
         grant = await self._store.grant(
             tenant=step.tenant,
             caller=exchange.caller.name,
+            user=exchange.user,
             run_id=step.run_id,
             conversation=exchange.conversation,
             sha256=step.sha256,
@@ -104,6 +105,7 @@ class Remembered:
             granted_by=by.name,
             expires_s=None if of_run else now_s + self._kept_s,
             approvals=approval.required,
+            user=approval.user,
         )
 
     async def ask_before(self, exchange: Exchange) -> None:
@@ -114,12 +116,13 @@ class Remembered:
         if exchange.conversation is not None:
             caller, now_s = exchange.caller, self._clock.time()
             ask = AskBefore(
-                id=ask_id(caller.tenant, caller.name, exchange.conversation),
+                id=ask_id(caller.tenant, caller.name, exchange.conversation, exchange.user),
                 tenant=caller.tenant,
                 caller=caller.name,
                 conversation=exchange.conversation,
                 created_s=now_s,
                 expires_s=now_s + self._kept_s,
+                user=exchange.user,
             )
             await self._store.ask_before(ask)
 
@@ -132,17 +135,16 @@ class Remembered:
             return True
 
     async def ask_of(self, exchange: Exchange) -> str | None:
-        """Return the id of this conversation's stored ask; None: there is none.
+        """Return the id of the stored ask of this end user and conversation; None: there is none.
 
         Raises StoreError.
         """
         if exchange.conversation is None:
             return None
-        caller, now_s = exchange.caller, self._clock.time()
-        ask = await self._store.ask(
-            tenant=caller.tenant, caller=caller.name, conversation=exchange.conversation, now_s=now_s
-        )
-        return None if ask is None else ask.id
+        caller = exchange.caller
+        own = ask_id(caller.tenant, caller.name, exchange.conversation, exchange.user)
+        ask = await self._store.ask_by_id(own, tenant=caller.tenant)
+        return None if ask is None or self._has_expired(ask) else ask.id
 
     async def grants(self, *, tenant: str, after: str | None = None, limit: int) -> Sequence[Grant] | None:
         """Return the unexpired grants, oldest first, behind the one of the id `after`; None: there is no such one.

@@ -237,9 +237,9 @@ async def test_a_rejected_call(on_reject: str) -> None:
 async def test_a_call_that_another_run_waits_with_has_its_approval() -> None:
     """The event is about that run, whose call it is."""
     bench = Bench([answer(risky()), answer(risky())])
-    await bench.run(shows_calls=True)
+    await bench.run(shows_calls=True, conversation="c1")
     (approval,), (step,) = await bench.pending_approvals(), await bench.steps()
-    told = await bench.run(shows_calls=True, id="run_2")
+    told = await bench.run(shows_calls=True, id="run_2", conversation="c1")
     (asked,) = events(told, "approval.required")
     assert asked["run_id"] == "run_1" and texts(told) == ""
     assert [(one["id"], one["call_id"]) for one in asked["approvals"]] == [(approval.id, step.call_id)]

@@ -45,10 +45,10 @@ class Failing(SqliteStore):
             raise StoreError("disk I/O error")
         await super().ask_before(ask)
 
-    async def ask(self, *, tenant: str, caller: str, conversation: str, now_s: float) -> AskBefore | None:
+    async def ask_by_id(self, ask_id: str, *, tenant: str) -> AskBefore | None:
         if self.unreadable:
             raise StoreError("disk I/O error")
-        return await super().ask(tenant=tenant, caller=caller, conversation=conversation, now_s=now_s)
+        return await super().ask_by_id(ask_id, tenant=tenant)
 
 
 def results(bench: Bench, index: int = -1) -> list[str]:
@@ -119,8 +119,8 @@ async def test_who_wants_to_be_asked_before_is() -> None:
     (asked,) = await bench.pending_approvals()
     assert (asked.basis, asked.rule) == ("operator", "asked_for")
     await bench.store.cancel("run_1", tenant="t", now_s=0.0, events=(), audit=())
-    for conversation in ("c2", None):
-        assert not await bench.store.ask(tenant="t", caller="c", conversation=conversation or "", now_s=0.0)
+    (kept,) = await bench.store.asks(tenant="t", now_s=0.0, limit=9)
+    assert (kept.conversation, kept.user) == ("c1", None)
     await bench.close()
 
 
@@ -138,7 +138,7 @@ async def test_an_explanation_makes_nobody_ask() -> None:
     """A dry run stores nothing."""
     bench = Bench([answer("Hi.")])
     await bench.run(intent=ASK, conversation="c1", dry=True)
-    assert not await bench.store.ask(tenant="t", caller="c", conversation="c1", now_s=0.0)
+    assert await bench.store.asks(tenant="t", now_s=0.0, limit=9) == []
     await bench.close()
 
 

@@ -45,13 +45,14 @@ async def test_a_key_that_may_not_decide_takes_nothing_back(bench: Bench) -> Non
 
 @pytest.mark.parametrize("text", ["Go on.", f"{STOP} {'x' * 300}", f"`{STOP}`", "Ask me first."])
 async def test_other_messages_change_nothing(bench: Bench, text: str) -> None:
-    """Nor does another conversation's, or another caller's."""
+    """Nor does another conversation's, another caller's, or another end user's."""
     remembered = bench.approvals.remembered
     for run, said in (
         (RUN, text),
         (replace(RUN, conversation="other"), STOP),
         (replace(RUN, conversation=None), STOP),
         (replace(RUN, caller=replace(ANN, name="bob")), STOP),
+        (replace(RUN, user="bob"), STOP),
     ):
         assert await cancel_ask_before(said, run, remembered) == ""
     assert await remembered.asks_before(RUN)

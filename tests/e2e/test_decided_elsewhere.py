@@ -18,6 +18,7 @@ KEYS: Json = {
     ]
 }
 AGENT, ANNA = {"X-Gateway-Key": "agent"}, {"X-Gateway-Key": "anna"}
+TALK = {"X-Context-Conversation": "talk"}
 MEANWHILE = "It was decided meanwhile. What came of it:\n\n"
 
 
@@ -129,8 +130,8 @@ async def test_a_run_that_is_cancelled_begins_anew(tmp_path: Path) -> None:
 async def test_an_idempotency_key_says_what_is_the_same(tmp_path: Path) -> None:
     """Another one is another request; its call is the same, and so is the approval."""
     async with talking(asks(), asks(), DONE, tools=ranch(tmp_path)) as world:
-        (first,) = (await world.chat(GO, headers={"Idempotency-Key": "one"})).asks
-        second = await world.chat(GO, headers={"Idempotency-Key": "two"})
+        (first,) = (await world.chat(GO, headers={**TALK, "Idempotency-Key": "one"})).asks
+        second = await world.chat(GO, headers={**TALK, "Idempotency-Key": "two"})
         assert second.json["context"]["approvals"] == [first] and len(world.model.asked) == 2
         assert "was asked for before and still waits" in second.text and line(first) in second.text
 
@@ -141,26 +142,26 @@ async def test_an_idempotency_key_says_what_is_the_same(tmp_path: Path) -> None:
 async def test_the_same_call_is_one_approval(tmp_path: Path) -> None:
     """An agent that asks in other words: one question, one effect, and each of its requests can be answered."""
     async with talking(asks(), asks(), asks(), DONE, tools=ranch(tmp_path)) as world:
-        first = await world.chat(GO)
-        second = await world.stream("Once more: a dog is born.")
-        third = await world.chat("It was born, I said.")
+        first = await world.chat(GO, headers=TALK)
+        second = await world.stream("Once more: a dog is born.", headers=TALK)
+        third = await world.chat("It was born, I said.", headers=TALK)
         (waiting,) = first.asks
         for text, context in ((second.text, second.frames[-1]["context"]), (third.text, third.json["context"])):
             assert text.startswith("This call was asked for before and still waits") and line(waiting) in text
             assert (context["run_id"], context["approvals"]) == (waiting["run_id"], [waiting])
         assert await pending(world) == [waiting["id"]]
-        approved = await world.chat(answering(third, line(waiting), question="It was born, I said."))
+        approved = await world.chat(answering(third, line(waiting), question="It was born, I said."), headers=TALK)
         assert (approved.text, born(tmp_path)) == ("Di is here.", ["Di"])
 
 
 async def test_a_repeat_of_a_request_that_joined_an_approval_brings_its_answer(tmp_path: Path) -> None:
     """It was the other request's call that ran."""
     async with talking(asks(), asks(), DONE, tools=ranch(tmp_path)) as world:
-        (waiting,) = (await world.chat(GO)).asks
-        await world.chat("Once more.")
+        (waiting,) = (await world.chat(GO, headers=TALK)).asks
+        await world.chat("Once more.", headers=TALK)
         await world.decide(waiting["id"])
         await world.run(waiting["run_id"], state="completed")
-        assert (await world.chat("Once more.")).text == "Di is here." and born(tmp_path) == ["Di"]
+        assert (await world.chat("Once more.", headers=TALK)).text == "Di is here." and born(tmp_path) == ["Di"]
 
 
 @pytest.mark.parametrize("what", ["conversation", "caller", "arguments"])
@@ -179,7 +180,7 @@ async def test_another_call_is_another_approval(tmp_path: Path, what: str) -> No
 async def test_the_other_calls_of_a_group_are_named(tmp_path: Path) -> None:
     """What is not asked for is not lost without a word."""
     async with talking(asks(), asks(birth(), birth("Ed")), tools=ranch(tmp_path)) as world:
-        (waiting,) = (await world.chat(GO)).asks
-        second = await world.chat("Once more, and Ed.")
+        (waiting,) = (await world.chat(GO, headers=TALK)).asks
+        second = await world.chat("Once more, and Ed.", headers=TALK)
         assert "Other calls of this answer were not asked for (`execute_sql`)" in second.text
         assert await pending(world) == [waiting["id"]]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from gateways import key
 
-from .asking import GO, answering, asks, born, line, pending, ranch, user
+from .asking import GO, answering, asks, birth, born, line, pending, ranch, user
 from .models import Json, says
 from .talking import talking
 
@@ -16,14 +16,15 @@ KEYS: Json = {"keys": [{**key("anna", "context", "approve"), "tenant": "farm"}]}
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_requests_of_one_moment_ask_once(tmp_path: Path, *, stream: bool) -> None:
-    """Whoever comes second is shown the question of the first, whichever that is; one decision, one effect."""
+    """Of one conversation. The second is shown the question of the first, whichever that is: one decision."""
     there = asyncio.Event()
     store = f"sqlite:///{tmp_path / 'gateway.db'}"
     async with talking(
         *[asks().but(before=there)] * 6, says("Di is here."), tools=ranch(tmp_path), store=store
     ) as world:
         ask = world.stream if stream else world.chat
-        asked = [asyncio.create_task(ask(f"{GO} ({n})")) for n in range(6)]
+        talk = {"X-Context-Conversation": "one"}
+        asked = [asyncio.create_task(ask(f"{GO} ({n})", headers=talk)) for n in range(6)]
         await world.model.upstream.wait_requests(6)
         there.set()
         answers = await asyncio.gather(*asked)
@@ -60,6 +61,40 @@ async def test_another_end_user_is_asked_for_itself(tmp_path: Path, *, by_header
         assert line(first) in again.text and second["id"] not in again.text
         assert await pending(world, **ann) == [first["id"], second["id"]]
         assert len(world.model.asked) == 3
+
+
+async def test_a_request_that_names_nobody_is_asked_for_itself(tmp_path: Path) -> None:
+    """Another conversation may lead to the same call: its person sees nothing of the run that asks already."""
+    async with talking(asks(), asks(), says("Di is here."), tools=ranch(tmp_path)) as world:
+        (first,) = (await world.chat(f"Zoe is ill. {GO}")).asks
+        other = await world.chat(GO)
+        (second,) = other.asks
+        assert first["id"] != second["id"] and first["id"] not in other.text
+        assert await pending(world) == [first["id"], second["id"]]
+        own = await world.chat(answering(other, line(second)))
+        assert own.text == "Di is here." and "Zoe" not in str(world.model.asked[-1]["messages"])
+
+
+async def test_a_remembered_call_and_a_wish_to_be_asked_are_one_end_users(tmp_path: Path) -> None:
+    """Another user of the same key and conversation name is asked by the gate alone, and takes nothing of it back."""
+    talk = {"X-Context-Conversation": "main"}
+    ann, bob = ({"X-Gateway-Key": "anna", "X-Context-User": name, **talk} for name in ("ann", "bob"))
+    low = asks(birth(risk_level="low"))
+    answers = (asks(), says("Di is here."), asks(), says("I will."), says("Fine."), low, low, says("Di is here."))
+    async with talking(*answers, tools=ranch(tmp_path), **KEYS) as world:
+        first = await world.chat(GO, headers=ann)
+        await world.decide(first.asks[0]["id"], key="anna", remember="conversation")
+        await world.run(first.asks[0]["run_id"], state="completed", **ann)
+        (theirs,) = (await world.chat(GO, headers=bob)).asks
+        assert theirs["user"] == "bob" and born(tmp_path) == ["Di"]
+        (grant,) = (await world.get("/context/grants", **ann)).json["data"]
+        await world.decide(theirs["id"], "reject", key="anna")
+        await world.chat("Ask me before you do anything.", headers=ann)
+        assert (await world.chat("You need not ask me any more.", headers=bob)).text == "Fine."
+        (wish,) = (await world.get("/context/asks", **ann)).json["data"]
+        assert (grant["user"], wish["user"]) == ("ann", "ann")
+        (again,) = (await world.chat("Once more.", headers=ann)).asks
+        assert again["rule"] == "asked_for"
 
 
 @pytest.mark.parametrize("stream", [False, True])

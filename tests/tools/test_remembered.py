@@ -45,7 +45,7 @@ async def store() -> AsyncIterator[SqliteStore]:
 
 
 async def test_a_wish_to_be_asked_ends_and_is_prolonged_when_it_is_said_again(store: SqliteStore) -> None:
-    """It holds for its conversation alone, and is taken back for it alone."""
+    """It holds for its conversation and end user alone, and is taken back for them alone."""
     clock = ManualClock()
     remembered = Remembered(store, Judges(), clock=Clock(clock), kept_s=100.0)
     await remembered.ask_before(replace(ASKED, conversation=None))
@@ -55,7 +55,8 @@ async def test_a_wish_to_be_asked_ends_and_is_prolonged_when_it_is_said_again(st
     await remembered.ask_before(ASKED)
     clock.advance(99.0)
     assert await remembered.asks_before(ASKED)
-    assert not await remembered.asks_before(replace(ASKED, conversation="c2"))
+    for other in (replace(ASKED, conversation="c2"), replace(ASKED, user="bob")):
+        assert not await remembered.asks_before(other)
     clock.advance(1.0)
     assert not await remembered.asks_before(ASKED)
     await remembered.ask_before(ASKED)

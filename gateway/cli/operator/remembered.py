@@ -37,6 +37,8 @@ def _summary(view: View) -> Iterator[str]:
         yield f"  sha256        {word(view, 'sha256')}"
     kind = "run" if view.get("run_id") is not None else "conversation"
     yield f"  {kind:12}  {word(view, 'run_id' if kind == 'run' else kind)}, of {word(view, 'caller')}"
+    if view.get("user") is not None:
+        yield f"  user          {word(view, 'user')}"
     if view.get("granted_by") is not None:
         yield f"  granted by    {word(view, 'granted_by')}, {time_of(view, 'created_at')}"
     ends = "with its run" if view.get("expires_at") is None else time_of(view, "expires_at")

@@ -229,7 +229,7 @@ class SqliteStore(SqliteMemories, SqliteResponses, SqliteKeys, SqliteUsage):
     # Runs.
 
     async def write(self, change: Change) -> None:
-        await self._write(partial(transactions.write, change=change), lasts=_lasts(change))
+        await self._write(partial(transactions.write, change=change), lasts=transactions.lasts_of(change))
 
     async def run(self, run_id: str, *, tenant: str) -> StoredRun | None:
         return await self._first(RUNS, journal.RUN, (tenant, run_id))
@@ -338,9 +338,18 @@ class SqliteStore(SqliteMemories, SqliteResponses, SqliteKeys, SqliteUsage):
         return await self._all(GRANTS, journal.GRANTS_BEHIND, (tenant, now_s, tenant, after, limit))
 
     async def grant(
-        self, *, tenant: str, caller: str, run_id: str, conversation: str | None, sha256: str, now_s: float
+        self,
+        *,
+        tenant: str,
+        caller: str,
+        user: str | None,
+        run_id: str,
+        conversation: str | None,
+        sha256: str,
+        now_s: float,
     ) -> Grant | None:
-        return await self._first(GRANTS, journal.ONE_GRANT, (tenant, now_s, caller, sha256, run_id, conversation))
+        which = (tenant, now_s, caller, sha256, run_id, conversation, user)
+        return await self._first(GRANTS, journal.ONE_GRANT, which)
 
     async def grant_by_id(self, grant_id: str, *, tenant: str) -> Grant | None:
         return await self._first(GRANTS, journal.GRANT_BY_ID, (tenant, grant_id))
@@ -356,14 +365,11 @@ class SqliteStore(SqliteMemories, SqliteResponses, SqliteKeys, SqliteUsage):
             return await self._all(ASKS, journal.ASKS, (tenant, now_s, limit))
         return await self._all(ASKS, journal.ASKS_BEHIND, (tenant, now_s, tenant, after, limit))
 
-    async def ask(self, *, tenant: str, caller: str, conversation: str, now_s: float) -> AskBefore | None:
-        return await self._first(ASKS, journal.ONE_ASK, (tenant, now_s, caller, conversation))
-
     async def ask_by_id(self, ask_id: str, *, tenant: str) -> AskBefore | None:
         return await self._first(ASKS, journal.ASK_BY_ID, (tenant, ask_id))
 
     async def delete_ask(self, ask: AskBefore, *, audit: Sequence[AuditLine]) -> bool:
-        return await self._revoke(journal.DELETE_ASK, (ask.tenant, ask.caller, ask.conversation), audit)
+        return await self._revoke(journal.DELETE_ASK, (ask.tenant, ask.id), audit)
 
     async def _revoke(self, statement: str, values: Values, audit: Sequence[AuditLine]) -> bool:
         revoke = partial(transactions.audited, statement=statement, values=values, audit=audit)
@@ -385,16 +391,6 @@ class SqliteStore(SqliteMemories, SqliteResponses, SqliteKeys, SqliteUsage):
         return await self._read(
             lambda c: [AuditRow(n, AUDIT.fact(line), hash_) for n, *line, hash_ in c.execute(journal.AUDIT_ROWS, which)]
         )
-
-
-def _lasts(change: Change) -> Lasts:
-    """Return how durable a change must be. A question or a person's word whose write failed must be undone for good.
-
-    A step without an approval whose write failed is only examined again.
-    """
-    if not change.durable:
-        return Lasts.AS_LONG_AS_THE_SYSTEM
-    return Lasts.FOR_SURE if change.approvals or change.passes_on else Lasts.ON_DISK
 
 
 def build(config: Config, _host: Host) -> SqliteStore:

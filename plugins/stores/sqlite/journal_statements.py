@@ -203,7 +203,7 @@ TALLY_RUNS = """SELECT CASE WHEN pending > 0 THEN 'awaiting_approval' ELSE 'runn
 # Grants, and conversations that ask before every call.
 
 GRANT = _words("""id, tenant, caller, run_id, conversation, tool, sha256, definition_sha256, policy_sha256, created_s,
-    granted_by, expires_s, approvals""")
+    granted_by, expires_s, approvals, user""")
 ADD_GRANT = _insert("grants", GRANT)
 _GRANTS = f"SELECT {', '.join(GRANT)} FROM grants WHERE tenant = ?"
 GRANT_BY_ID = f"{_GRANTS} AND id = ?"
@@ -212,23 +212,23 @@ GRANTS = f"{_VALID_GRANTS} ORDER BY {OLDEST_FIRST} LIMIT ?"
 GRANTS_BEHIND = f"""{_VALID_GRANTS}
     AND (created_s, rowid) > (SELECT created_s, rowid FROM grants WHERE tenant = ? AND id = ?)
     ORDER BY {OLDEST_FIRST} LIMIT ?"""
-#: A grant for a run is not one for its conversation.
-ONE_GRANT = f"""{_VALID_GRANTS} AND caller = ? AND sha256 = ? AND (run_id = ? OR (run_id IS NULL AND conversation = ?))
+#: A grant for a run is not one for its conversation. One for a conversation is its end user's.
+ONE_GRANT = f"""{_VALID_GRANTS} AND caller = ? AND sha256 = ?
+    AND (run_id = ? OR (run_id IS NULL AND conversation = ? AND user IS ?))
     ORDER BY {NEWEST_FIRST} LIMIT 1"""
 DELETE_GRANT = "DELETE FROM grants WHERE tenant = ? AND id = ?"
-ASK = _words("id, tenant, caller, conversation, created_s, expires_s")
+ASK = _words("id, tenant, caller, conversation, created_s, expires_s, user")
 ADD_ASK = f"""{_insert("asks", ASK)}
-    ON CONFLICT (tenant, caller, conversation) DO UPDATE SET expires_s = excluded.expires_s"""
+    ON CONFLICT (tenant, id) DO UPDATE SET expires_s = excluded.expires_s"""
 _ASKS = f"SELECT {', '.join(ASK)} FROM asks WHERE tenant = ?"
 ASK_BY_ID = f"{_ASKS} AND id = ?"
 _VALID_ASKS = f"{_ASKS} AND expires_s > ?"
-#: The table has no rowid: of those of the same moment the order is that of its key.
-_ASKS_ORDER = "created_s, caller, conversation"
+#: The table has no rowid: of those of the same moment the order is that of their conversations.
+_ASKS_ORDER = "created_s, caller, conversation, id"
 ASKS = f"{_VALID_ASKS} ORDER BY {_ASKS_ORDER} LIMIT ?"
 ASKS_BEHIND = f"""{_VALID_ASKS} AND ({_ASKS_ORDER}) > (SELECT {_ASKS_ORDER} FROM asks WHERE tenant = ? AND id = ?)
     ORDER BY {_ASKS_ORDER} LIMIT ?"""
-ONE_ASK = f"{_VALID_ASKS} AND caller = ? AND conversation = ?"
-DELETE_ASK = "DELETE FROM asks WHERE tenant = ? AND caller = ? AND conversation = ?"
+DELETE_ASK = "DELETE FROM asks WHERE tenant = ? AND id = ?"
 
 # Events.
 
@@ -258,7 +258,7 @@ PRUNE_OLD = tuple(
         ("hidden_keys", "tenant, key", "created_s"),
         ("hidden", "rowid", "created_s"),
         ("grants", "rowid", "expires_s"),
-        ("asks", "tenant, caller, conversation", "expires_s"),
+        ("asks", "tenant, id", "expires_s"),
         ("undelivered", "tenant, fingerprint", "created_s"),
         ("awaited", "tenant, run_id, waiter", "until_s"),
         # What workers that are long gone said of services.

@@ -35,6 +35,7 @@ from gateway.plugin import (
 )
 
 from . import journal_statements as journal
+from .commits import Lasts
 from .rows import Rows
 
 RUNS, STEPS = Rows(StoredRun), Rows(StoredStep)
@@ -42,6 +43,16 @@ APPROVALS, GRANTS, EVENTS, AUDIT = Rows(Approval), Rows(Grant), Rows(RunEvent), 
 ASKS = Rows(AskBefore)
 _ASKED = attrgetter(*journal.ASKED)
 _NEW_RUN, _CHANGED_RUN = attrgetter(*journal.NEW_RUN), attrgetter(*journal.CHANGED_RUN)
+
+
+def lasts_of(change: Change) -> Lasts:
+    """Return how durable a change must be. A question or a person's word whose write failed must be undone for good.
+
+    A step without an approval whose write failed is only examined again.
+    """
+    if not change.durable:
+        return Lasts.AS_LONG_AS_THE_SYSTEM
+    return Lasts.FOR_SURE if change.approvals or change.passes_on else Lasts.ON_DISK
 
 
 def write(connection: sqlite3.Connection, *, change: Change) -> None:

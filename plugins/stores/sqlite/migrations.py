@@ -367,6 +367,21 @@ MIGRATIONS: Sequence[Migration] = (
         "ALTER TABLE approvals ADD COLUMN given TEXT NOT NULL DEFAULT '[]'",
         "ALTER TABLE grants ADD COLUMN approvals INTEGER NOT NULL DEFAULT 1",
     ),
+    (
+        # Grants and asks of a conversation belong to an end user. Grants of before, which name none, are deleted.
+        "ALTER TABLE grants ADD COLUMN user TEXT",
+        "DELETE FROM grants WHERE run_id IS NULL",
+        "ALTER TABLE asks RENAME TO asks_without_users",
+        """CREATE TABLE asks (
+            id TEXT NOT NULL, tenant TEXT NOT NULL, caller TEXT NOT NULL, conversation TEXT NOT NULL,
+            created_s REAL NOT NULL, expires_s REAL NOT NULL, user TEXT, PRIMARY KEY (tenant, id)) WITHOUT ROWID""",
+        """INSERT INTO asks SELECT id, tenant, caller, conversation, created_s, expires_s, NULL
+            FROM asks_without_users""",
+        "DROP TABLE asks_without_users",
+        "CREATE INDEX asks_by_end ON asks (expires_s)",
+        # With all columns: a list passes over those that have expired without a look at the table.
+        "CREATE INDEX asks_by_begin ON asks (tenant, created_s, caller, conversation, id, expires_s, user)",
+    ),
 )
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from gateway.contracts.journal import (
     AskBefore,
+    Grant,
 )
 from gateway.contracts.store import Store
 from tests.plugins.stores.contract import Reopen
@@ -42,7 +43,7 @@ async def test_a_grant_is_found_for_the_same_call_in_its_run_or_conversation(sto
 
     async def found(**changes: str | None) -> str | None:
         asked: dict[str, str | None] = {"run_id": "run_1", "conversation": None, "sha256": "a" * 64, "caller": "ann"}
-        kept = await store.grant(**{"tenant": "acme", "now_s": 5.0, **asked, **changes})  # type: ignore[arg-type]
+        kept = await store.grant(**{"tenant": "acme", "user": None, "now_s": 5.0, **asked, **changes})  # type: ignore[arg-type]
         return kept.id if kept is not None else None
 
     assert await found() == "gr_run"
@@ -54,6 +55,24 @@ async def test_a_grant_is_found_for_the_same_call_in_its_run_or_conversation(sto
     assert await found(caller="bob", conversation="c1") is None
     assert await found(tenant="other") is None
     assert await found(sha256="0" * 64, conversation="c1") is None
+
+
+async def test_a_grant_of_a_conversation_is_its_end_users(store: Store) -> None:
+    """It is none for another user of this key and name, nor for a request without one. One of a run is the run's."""
+    anna = grant("gr_anna", run_id=None, conversation="c1", user="anna")
+    unnamed = grant("gr_unnamed", run_id=None, conversation="c2")
+    in_run = grant("gr_run", run_id="run_1", user="anna", sha256="e" * 64)
+    await granted(store, anna, unnamed, in_run)
+
+    async def found(user: str | None, conversation: str, sha256: str = "a" * 64) -> Grant | None:
+        return await store.grant(
+            tenant="acme", caller="ann", user=user, run_id="run_1", conversation=conversation, sha256=sha256, now_s=5.0
+        )
+
+    assert await found("anna", "c1") == anna
+    assert await found("bob", "c1") is await found(None, "c1") is await found("anna", "c2") is None
+    assert await found(None, "c2") == unnamed
+    assert await found("bob", "c1", "e" * 64) == in_run
 
 
 async def test_a_deleted_grant_holds_no_more(store: Store) -> None:
@@ -73,7 +92,14 @@ async def test_a_grant_of_a_conversation_ends(store: Store) -> None:
     await granted(store, grant("gr_talk", run_id=None, conversation="c1", expires_s=50.0), grant("gr_run"))
     for now_s, ids in ((49.0, {"gr_talk", "gr_run"}), (50.0, {"gr_run"}), (1e12, {"gr_run"})):
         assert {g.id for g in await store.grants(tenant="acme", now_s=now_s, limit=9)} == ids
-    asked = {"tenant": "acme", "caller": "ann", "run_id": "run_9", "conversation": "c1", "sha256": "a" * 64}
+    asked = {
+        "tenant": "acme",
+        "caller": "ann",
+        "user": None,
+        "run_id": "run_9",
+        "conversation": "c1",
+        "sha256": "a" * 64,
+    }
     assert await store.grant(**asked, now_s=49.0) is not None  # type: ignore[arg-type]
     assert await store.grant(**asked, now_s=50.0) is None  # type: ignore[arg-type]
 
@@ -116,22 +142,21 @@ def asking(conversation: str, *, tenant: str = "acme", caller: str = "ann", at_s
 
 async def test_a_conversation_asks_before_every_call_until_it_ends(store: Store) -> None:
     """Said once or twice, the later end holds; of this caller in this tenant only; taken back it is gone at once."""
-    whose = {"tenant": "acme", "caller": "ann", "conversation": "c1"}
-    assert await store.ask(**whose, now_s=1.0) is None
     first, again = (asking("c1", at_s=at_s, lasts_s=10.0) for at_s in (1.0, 5.0))
-    for ask in (first, replace(again, id="ask_again")):
+    assert await store.ask_by_id(first.id, tenant="acme") is None
+    for ask in (first, again):
         await store.ask_before(ask)
     kept = replace(first, expires_s=15.0)
     assert await store.asks(tenant="acme", now_s=14.9, limit=9) == [kept]
     assert await store.asks(tenant="other", now_s=1.0, limit=9) == []
-    assert await store.ask(**whose, now_s=14.9) == kept
-    assert await store.ask(**whose, now_s=15.0) is None
-    for other in ({"tenant": "other"}, {"caller": "bob"}, {"conversation": "c2"}):
-        assert await store.ask(**{**whose, **other}, now_s=5.0) is None
+    assert await store.asks(tenant="acme", now_s=15.0, limit=9) == []
+    assert await store.ask_by_id(first.id, tenant="acme") == kept
+    theirs = replace(first, id="ask_of_bob", user="bob")
+    await store.ask_before(theirs)
     line = audit_line("revoked")
-    assert await store.delete_ask(replace(first, caller="bob"), audit=[line]) is False
+    assert await store.delete_ask(replace(first, tenant="other"), audit=[line]) is False
     assert await store.delete_ask(first, audit=[line]) is True
-    assert await store.ask(**whose, now_s=5.0) is None
+    assert await store.asks(tenant="acme", now_s=5.0, limit=9) == [theirs]
     assert [row.line for row in await store.audit(after=0, limit=9)] == [line]
 
 

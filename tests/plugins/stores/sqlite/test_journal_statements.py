@@ -59,7 +59,6 @@ def names(fact: type) -> list[str]:
         (journal_sql.STEPS, StoredStep),
         (journal_sql.APPROVALS, Approval),
         (journal_sql.ONE_GRANT, Grant),
-        (journal_sql.ONE_ASK, AskBefore),
         (journal_sql.EVENTS, RunEvent),
     ],
 )
@@ -122,12 +121,11 @@ def test_looking_up_goes_through_an_index(connection: sqlite3.Connection, name: 
         ("GRANTS", "grants_by_begin (tenant=?)"),
         ("GRANTS_BEHIND", "grants_by_begin (tenant=? AND created_s>?)"),
         ("GRANTS_BEHIND", "sqlite_autoindex_grants_1 (tenant=? AND id=?)"),
-        ("ONE_ASK", "PRIMARY KEY (tenant=? AND caller=? AND conversation=?)"),
-        ("ASK_BY_ID", "asks_by_id (tenant=? AND id=?)"),
+        ("ASK_BY_ID", "PRIMARY KEY (tenant=? AND id=?)"),
         ("ASKS", "COVERING INDEX asks_by_begin (tenant=?)"),
         ("ASKS_BEHIND", "COVERING INDEX asks_by_begin (tenant=? AND created_s>?)"),
-        ("ASKS_BEHIND", "asks_by_id (tenant=? AND id=?)"),
-        ("DELETE_ASK", "PRIMARY KEY (tenant=? AND caller=? AND conversation=?)"),
+        ("ASKS_BEHIND", "PRIMARY KEY (tenant=? AND id=?)"),
+        ("DELETE_ASK", "PRIMARY KEY (tenant=? AND id=?)"),
     ],
 )
 def test_what_is_asked_often_has_the_index_for_it(connection: sqlite3.Connection, name: str, index: str) -> None:
