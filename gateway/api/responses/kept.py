@@ -232,7 +232,11 @@ class KeptResponses:
         goes_on = run_id_of(row.id) != row.run_id  # the same request may join its answer
         if goes_on or row.output is None or await self._of_run(row.id, tenant=row.tenant) is not None:
             nothing = replace(row, state="cancelled", previous_id=None, conversation=None, request=b"{}", input=b"[]")
-            await self.put(replace(nothing, created_s=self.clock.time(), output=b"", idempotency_key=None))
+            nothing = replace(nothing, created_s=self.clock.time(), output=b"", idempotency_key=None)
+            await self.put(nothing)
+            while (found := await self.store.response(row.id, tenant=row.tenant)) is not None and not is_hidden(found):
+                await self.store.delete_response(row.id, tenant=row.tenant)  # its worker stored the end meanwhile
+                await self.put(nothing)
         one = self.under_way.find(row.id, tenant=row.tenant)
         if one is not None and not one.run.recorded:  # one on record was cancelled there
             one.run.cancel(error=GatewayError("run_cancelled", "The response was deleted."))
