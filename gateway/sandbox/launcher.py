@@ -8,6 +8,7 @@ descriptor named by its last argument. Standard output and error belong to the c
 2. When the launcher has told the outcome, no process of the command is left.
 """
 
+import dataclasses
 import json
 import os
 import select
@@ -44,7 +45,11 @@ def main() -> None:
         if not piece:
             return  # the gateway changed its mind, or is gone
         line += piece
-    outcome = carry_out(Order.from_line(line))
+    order = Order.from_line(line)
+    if order.read_only:  # what is read of a FIFO or a device is gone
+        files = (path for path in order.readable if os.path.isfile(path) or os.path.isdir(path))  # noqa: PTH112, PTH113
+        order = dataclasses.replace(order, readable=tuple(files))
+    outcome = carry_out(order)
     with suppress(BrokenPipeError):
         os.write(answer, outcome.to_line())
 

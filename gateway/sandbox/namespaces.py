@@ -1,6 +1,7 @@
 """Namespaces of Linux for a command: no network, no foreign processes, everything read-only but one folder."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -42,11 +43,12 @@ def make_read_only_except(folder: str) -> None:
     set_mount_attributes(folder, clear=_MOUNT_ATTR_RDONLY)
 
 
-def cover(folder: str, *, scratch: str, size_bytes: int, overlay: bool) -> None:
-    """Put an overlay, which is read-only, over the folder, and an empty folder in memory over `scratch`.
+def cover(folders: Sequence[str], *, scratch: str, size_bytes: int, overlay: bool) -> None:
+    """Put an overlay, which is read-only, over each folder, and an empty folder in memory over `scratch`.
 
     Beneath the overlay FIFOs and sockets lead nowhere, and locks on files are locks on other files. Where this kernel
-    cannot do that, or mounts lie beneath the folder, it stays as it is, unless `overlay` is required.
+    cannot do that, or mounts lie beneath a folder, it stays as it is, unless `overlay` is required. A folder in another
+    one comes behind that.
     """
     mount("none", "/", flags=_MS_REC | _MS_PRIVATE)
     options = f"size={size_bytes},nr_inodes={SCRATCH_INODES},mode=0755"
@@ -55,21 +57,33 @@ def cover(folder: str, *, scratch: str, size_bytes: int, overlay: bool) -> None:
     for path, mode in ((inner, 0o1777), (empty, 0o555)):
         os.mkdir(path)  # noqa: PTH102
         os.chmod(path, mode)  # noqa: PTH101 (whatever the umask is)
+    covered: list[str] = []
+    for folder in folders:
+        try:
+            if not any(folder.startswith(f"{outer}/") for outer in covered):
+                _overlay(folder, empty)
+                covered.append(folder)
+                continue
+        except OSError:
+            if overlay:
+                raise
+        mount(folder, folder, flags=_MS_BIND | _MS_REC)
+    mount(inner, scratch, flags=_MS_BIND)
+
+
+def _overlay(folder: str, empty: str) -> None:
     os.chdir(folder)
     try:
         # An overlay without an upper layer needs two lower ones. A relative path needs no quotes.
         flags = _MS_RDONLY | _MS_NODEV | _MS_NOSUID
         mount("overlay", folder, kind="overlay", flags=flags, options=f"lowerdir=.:{empty}")
-    except OSError:
-        if overlay:
-            raise
-        mount(folder, folder, flags=_MS_BIND | _MS_REC)
-    os.chdir("/")
-    mount(inner, scratch, flags=_MS_BIND)
+    finally:
+        os.chdir("/")
 
 
-def make_read_only(folder: str, *, scratch: str) -> None:
-    """Make every mount of this namespace read-only, but for `scratch`; the folder has no devices."""
+def make_read_only(folders: Sequence[str], *, scratch: str) -> None:
+    """Make every mount of this namespace read-only, but for `scratch`; the folders have no devices."""
     set_mount_attributes("/", add=_MOUNT_ATTR_RDONLY, recursive=True)
-    set_mount_attributes(folder, add=_MOUNT_ATTR_NODEV | _MOUNT_ATTR_NOSUID, recursive=True)
+    for folder in folders:
+        set_mount_attributes(folder, add=_MOUNT_ATTR_NODEV | _MOUNT_ATTR_NOSUID, recursive=True)
     set_mount_attributes(scratch, clear=_MOUNT_ATTR_RDONLY)

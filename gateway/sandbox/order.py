@@ -22,7 +22,7 @@ SYSTEM: Final = (
     *("/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime"),
 )
 #: Where a command that may write nothing else finds a folder of its own: the first that is
-#: neither above a path of the order nor in its folder.
+#: neither above a path of the order nor in one.
 _SCRATCHES: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 (an empty folder lies over it)
 _SCRATCH_BYTES: Final = 64 << 20
 DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
@@ -72,7 +72,7 @@ class Order:
             return None
         named = [f"{path}/" for path in (self.cwd, *self.readable)]
         for place in map(os.path.realpath, _SCRATCHES):
-            if not any(path.startswith(f"{place}/") for path in named) and not place.startswith(named[0]):
+            if not any(path.startswith(f"{place}/") or f"{place}/".startswith(path) for path in named):
                 return place
         return None
 

@@ -124,6 +124,16 @@ ALWAYS: Final = (
     Refused("semget", 64, 190),
     Refused("msgget", 68, 186),
     Refused("mq_open", 240, 180),
+    # The number of another process's segment, set or queue is easily guessed, and is all that these need.
+    Refused("shmat", 30, 196),
+    Refused("shmctl", 31, 195),
+    Refused("semop", 65, 193),
+    Refused("semtimedop", 220, 192),
+    Refused("semctl", 66, 191),
+    Refused("msgsnd", 69, 189),
+    Refused("msgrcv", 70, 188),
+    Refused("msgctl", 71, 187),
+    Refused("mq_unlink", 241, 181),
     Refused("mmap", 9, 222, when=(Bits(3, all=_MAP_SHARED | _MAP_ANONYMOUS),)),
     # In a namespace of users of its own a process has every right: to mount a tmpfs, whose pages no process has mapped,
     # and to reach parts of the kernel that only root reaches. Programs that get ENOSYS for clone3 use clone.

@@ -73,7 +73,7 @@ def in_namespaces(order: Order, program: str, *, base_processes: int, report: in
     with _step("read-only mounts"):
         if order.read_only:
             scratch = _cover(order, overlay=False)
-            namespaces.make_read_only(order.cwd, scratch=scratch)
+            namespaces.make_read_only(_covered(order), scratch=scratch)
         else:
             namespaces.make_read_only_except(order.cwd)
 
@@ -118,8 +118,20 @@ def _cover(order: Order, *, overlay: bool) -> str:
     scratch = order.scratch
     if scratch is None:
         raise OSError("`cwd` and `readable` leave no folder for temporary files")
-    namespaces.cover(order.cwd, scratch=scratch, size_bytes=order.scratch_bytes, overlay=overlay)
+    if overlay and (folder := next(filter(_holds_devices, order.readable), None)) is not None:
+        raise OSError(f"the readable folder {folder!r} holds devices and cannot be covered")
+    namespaces.cover(_covered(order), scratch=scratch, size_bytes=order.scratch_bytes, overlay=overlay)
     return scratch
+
+
+def _covered(order: Order) -> tuple[str, ...]:
+    """Return the work folder and the readable ones, outer ones first."""
+    folders = {path for path in order.readable if Path(path).is_dir() and not _holds_devices(path)}
+    return tuple(sorted({order.cwd, *folders}))
+
+
+def _holds_devices(folder: str) -> bool:
+    return any(device.startswith(f"{folder.rstrip('/')}/") for device in DEVICES)
 
 
 def _landlocked(order: Order) -> None:

@@ -1,5 +1,6 @@
 """Commands that may have no effect, at every level that this machine has: each way to have one is tried."""
 
+import ctypes
 import dataclasses
 import os
 import socket
@@ -143,6 +144,60 @@ async def test_no_fifo_of_the_folder_is_read(level: Level, cwd: Path) -> None:
         finished = await shell(cwd, "timeout 0.2 cat fifo", level=level, read_only=True)
         assert (finished.outcome.code, finished.stdout) == (124, "")
         assert os.read(fifo, 99) == b"waits"
+
+
+@every_level
+async def test_no_fifo_of_a_readable_folder_is_written(level: Level, cwd: Path) -> None:
+    """Nor one that `readable` names itself, or that lies behind a link."""
+    await _reached_in_a_readable_folder(cwd, level, "sh -c 'echo x >{fifo}'")
+
+
+@with_mounts
+async def test_no_fifo_of_a_readable_folder_is_read(level: Level, cwd: Path) -> None:
+    """What waits for its reader goes on waiting, while files are read as they are."""
+    await _reached_in_a_readable_folder(cwd, level, "cat {fifo}")
+
+
+async def _reached_in_a_readable_folder(cwd: Path, level: Level, command: str) -> None:
+    """Try the command in a folder, in one below it, in one around the work folder, and where the FIFO is named."""
+    other = cwd.parent / "other"
+    (other / "sub").mkdir(parents=True)
+    (other / "sub/file").write_text("text\n")
+    with filled_fifo(other / "sub/fifo") as fifo:
+        script = f"cat {other}/sub/file; timeout 0.2 {command.format(fifo=other / 'sub/fifo')}"
+        for folders in ([other], [other / "sub"], [other, other / "sub"], [cwd.parent]):
+            wanted = order(cwd, "/bin/sh", "-c", script, level=level, read_only=True)
+            wanted = dataclasses.replace(wanted, readable=(*wanted.readable, *map(str, folders)))
+            assert (await run_order(wanted)).stdout == "text\n"
+        named = dataclasses.replace(wanted, readable=(str(other / "sub/fifo"), str(other / "sub/file")))
+        assert (await run_order(named)).stdout == "text\n"
+        assert os.read(fifo, 99) == b"waits"
+
+
+QUEUE = """
+import ctypes
+libc = ctypes.CDLL(None)
+print([libc.msgctl(QUEUE, 0, None), libc.msgsnd(QUEUE, b"x" * 16, 1, 0o4000), libc.shmctl(SEGMENT, 0, None)])
+libc.shmat.restype = ctypes.c_void_p
+print(libc.shmat(SEGMENT, None, 0) == ctypes.c_void_p(-1).value)
+"""
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+@every_level
+async def test_no_message_and_no_memory_of_others_is_reached(level: Level, read_only: bool, cwd: Path) -> None:
+    """The number of a queue or of a segment is easily guessed, and is all that it takes: at approved commands, too."""
+    libc = ctypes.CDLL(None)
+    queue, segment = libc.msgget(0, 0o1600), libc.shmget(0, 4096, 0o1600)
+    try:
+        assert min(queue, segment) >= 0
+        code = QUEUE.replace("QUEUE", str(queue)).replace("SEGMENT", str(segment))
+        finished = await python(cwd, code, level=level, read_only=read_only)
+        assert finished.stdout == "[-1, -1, -1]\nTrue\n", finished.stderr
+        assert libc.msgctl(queue, 0, None) == libc.shmctl(segment, 0, None) == 0  # they go only now
+    finally:
+        libc.msgctl(queue, 0, None)
+        libc.shmctl(segment, 0, None)
 
 
 SOCKETS = """
@@ -302,6 +357,8 @@ async def test_no_scratch_folder_is_above_what_the_order_names(level: Level) -> 
     assert taken == ["/var/tmp", "/tmp", "/tmp", "/var/tmp", "/tmp"]
     wide = dataclasses.replace(order(Path("/var"), "true", level=level, read_only=True), readable=("/tmp/x",))
     assert wide.scratch == "/dev/shm"
+    above = dataclasses.replace(wide, cwd="/srv", readable=("/tmp/x", "/var"))
+    assert above.scratch == "/dev/shm"
     everywhere = dataclasses.replace(wide, readable=("/tmp/x", "/dev/shm"))
     assert everywhere.scratch is None
     assert (await run_order(everywhere)).outcome.end == "unconfined"
@@ -326,8 +383,8 @@ mount("tmpfs", folder + "/sub", kind="tmpfs", flags=0)
 open(folder + "/sub/beneath", "w").close()
 namespaces.enter()
 if os.fork() == 0:
-    namespaces.cover(folder, scratch="/var/tmp", size_bytes=1 << 20, overlay=False)
-    namespaces.make_read_only(folder, scratch="/var/tmp")
+    namespaces.cover([folder], scratch="/var/tmp", size_bytes=1 << 20, overlay=False)
+    namespaces.make_read_only([folder], scratch="/var/tmp")
     for name in ("a", "new", "sub/beneath", "sub/new"):
         print(tried(lambda: open(folder + "/" + name, "a")))
     print(os.listdir(folder + "/sub"), flush=True)

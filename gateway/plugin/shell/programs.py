@@ -21,16 +21,23 @@ _PIP_READS = (
     rf"|list --format(?:=| )(?:columns|freeze|json)|show(?: -f| --files)?(?: {_NAME})+|check"
 )
 _PIP = _line(_PIP_READS)
-#: Without -I a Python before 3.11 takes the module from the work folder. A second file of json.tool is written.
+#: Without -I a Python before 3.11 takes the module from the work folder: PYTHON_FUNCTION adds it. `-I m` is a file. A
+#: second file of json.tool is written.
 _PYTHON = _line(
-    rf"-V|--version|-I ?-?m pip (?:{_PIP_READS})"
-    r"|-I ?-?m json\.tool(?: --(?:sort-keys|no-ensure-ascii|json-lines|tab|compact|indent [0-9]))*(?: [^-\s]\S*)?"
+    rf"-V|--version|(?:(?:-I )?-m|-Im) pip (?:{_PIP_READS})"
+    r"|(?:(?:-I )?-m|-Im) json\.tool(?: --(?:sort-keys|no-ensure-ascii|json-lines|tab|compact|indent [0-9]))*"
+    r"(?: [^-\s]\S*)?"
 )
+PYTHON_NAMES: Final = frozenset({"python", "python3"})
+#: Python that takes no module from the work folder, under the names that the judge reads without -I.
+PYTHON_FUNCTION: Final = """python() { command python -I "$@"; }
+python3() { command python3 -I "$@"; }
+"""
 
 #: What a version needs to be read from system folders alone is in `shell_environment`.
 PROGRAMS: Mapping[str, Listed] = MappingProxyType(
     {
-        **dict.fromkeys(("python", "python3"), _PYTHON),
+        **dict.fromkeys(PYTHON_NAMES, _PYTHON),
         **dict.fromkeys(("cargo", "rustc", "bash"), _VERSION),
         **dict.fromkeys(("node", "npm", "ruby", "perl"), _VERSION_OR_V),
         **dict.fromkeys(("gcc", "g++", "cc", "make", "cmake"), _line("--version")),
