@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Final
 
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.options import Listed, Use, long_names, read_use

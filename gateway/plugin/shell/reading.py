@@ -9,7 +9,7 @@ from gateway.plugin.shell.grammars import read_find, read_lookup, read_sed, read
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.options import Listed, Use, read_use
 from gateway.plugin.shell.parser import Script, Step, parse
-from gateway.plugin.shell.programs import WIDE, read_awk, read_jq, read_line, read_printf, read_tar, read_xargs
+from gateway.plugin.shell.programs import PYTHON_NAMES, WIDE, read_awk, read_jq, read_line, read_printf, read_tar, read_xargs
 from gateway.plugin.shell.words import Word
 
 #: Where programs come from that nobody but root can have planted.
@@ -46,6 +46,8 @@ def _read(step: Step) -> Reading:
         raise Objection("command", f"{step.words[0].text!r} is not on the list of harmless commands.")
     if listed.grammar == "git" and step.words[0].text != name:
         raise Objection("command", "git is known to be harmless only by its bare name.")
+    if name in PYTHON_NAMES and step.words[0].text != name and step.words[1:2] and step.words[1].text == "-m":
+        raise Objection("command", f"{name} -m is known to be harmless only by its bare name, or with -I.")
     for word in step.inputs:
         if _NETWORK.match(word.text):
             raise Objection("redirection", f"The command opens {word.text!r}.")

@@ -24,6 +24,7 @@ from gateway.plugin.settings import Duration, FilePath, ToolConfig, counted, siz
 from gateway.plugin.shell.git import GIT_FUNCTION
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.parser import parse
+from gateway.plugin.shell.programs import PYTHON_FUNCTION, PYTHON_NAMES
 from gateway.plugin.shell.reading import read_command
 from gateway.plugin.templates import Values, filled_object
 from gateway.sandbox.levels import Choice, Sandbox, at, strongest
@@ -208,7 +209,9 @@ def way_to_run(command: str) -> Way:
     except Objection:
         return Way(_arguments(command, prelude=""), ALWAYS)
     git = any(step.words[0].text == "git" for step in script.steps)
-    return Way(_arguments(command, prelude=GIT_FUNCTION if git else ""), HARMLESS)
+    module = any(step.words[0].text in PYTHON_NAMES and step.words[1].text == "-m" for step in script.steps)
+    prelude = (GIT_FUNCTION if git else "") + (PYTHON_FUNCTION if module else "")
+    return Way(_arguments(command, prelude=prelude), HARMLESS)
 
 
 def _arguments(command: str, *, prelude: str) -> tuple[str, ...]:

@@ -102,11 +102,15 @@ def test_jq_has_named_values_and_a_filter_that_is_written_out() -> None:
             read_jq(arguments(f"jq {text}"), COMMANDS["jq"])
 
 
-@pytest.mark.parametrize("text", ["-I -m json.tool", "-I -m json.tool --indent 2 a", "-Im pip list", "--version"])
+@pytest.mark.parametrize(
+    "text", ["-I -m json.tool", "-m json.tool a", "-I -m json.tool --indent 2 a", "-Im pip list", "--version"]
+)
 def test_python_runs_two_modules_of_its_own(text: str) -> None:
-    """With -I, which takes no module from the work folder."""
+    """With -I, which takes no module from the work folder. What looks like -m and is none is a file."""
     read_line("python3", arguments(f"python3 {text}"), PROGRAMS["python3"])
-    for other in ("-m json.tool", "-I -m json.tool a b", "-I -m http.server", "-I -m pip install a", "-I x", "-I -c 1"):
+    modules = ("-m json.tool a b", "-I -m json.tool a b", "-I -m http.server", "-m pip install a")
+    files = ("-I x", "-I -c 1", "-I m json.tool", "-I m pip list", "-I-m json.tool", "m json.tool", "-m -I json.tool")
+    for other in (*modules, *files):
         with pytest.raises(Objection):
             read_line("python3", arguments(f"python3 {other}"), PROGRAMS["python3"])
 

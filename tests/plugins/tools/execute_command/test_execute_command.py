@@ -169,6 +169,20 @@ async def test_long_output_is_cut_in_the_middle(tmp_path: Path) -> None:
     assert "[... 99243 bytes omitted ...]" in answer.content
 
 
+async def test_a_module_of_python_comes_from_the_system(tmp_path: Path) -> None:
+    """Behind a pipe, in a list and under each name; every Python gets the option that keeps it so."""
+    (tmp_path / "json").mkdir()
+    for name in ("json/__init__.py", "json/tool.py"):
+        (tmp_path / name).write_text("print('a module of the work folder')")
+    (tmp_path / "x.json").write_text('{"a":1}')
+    tool = built(tmp_path)
+    for command in ("python3 -m json.tool --compact x.json", "cat x.json | python3 -m json.tool --compact | head -n 9"):
+        assert await ask(tool, command) == ToolResult('exit code 0\nstdout:\n{"a":1}\n')
+    await ask(tool, "mkdir bin; printf '#!/bin/sh\\necho $*' >bin/python3; chmod +x bin/python3")
+    text = way_to_run("python3 -m json.tool x.json").argv[-1]
+    assert await ask(tool, f"PATH=$PWD/bin; {text}") == ToolResult("exit code 0\nstdout:\n-I -m json.tool x.json\n")
+
+
 async def test_there_is_no_input(tmp_path: Path) -> None:
     """Who reads it finds its end at once."""
     assert await ask(built(tmp_path), "cat") == ToolResult("exit code 0\n(no output)")
