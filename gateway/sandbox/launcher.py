@@ -32,6 +32,7 @@ _CONTROL: Final = 0
 _WATCH_S, _WATCH_PART = 0.05, 0.05
 #: Generations of processes that belong to the sandbox and not to the command.
 _FRAME: Final = {"bubblewrap": 2, "namespaces": 1, "landlock": 0, "none": 0}
+_SIGNALLED: Final = 128
 #: More than bubblewrap ever tells about itself.
 _STATUS_BYTES: Final = 1 << 16
 
@@ -87,7 +88,7 @@ def carry_out(order: Order) -> Outcome:
     grace_s = 0.0 if end == "exited" else order.grace_s
     codes |= family.end(grace_s=grace_s, spared=1 if order.level == "bubblewrap" else 0)
     if order.level == "bubblewrap" and end == "exited":
-        return _bubblewrap_outcome(status)
+        return _bubblewrap_outcome(status, codes.get(pid, 0))
     return Outcome(end, codes.get(pid, 0))
 
 
@@ -155,13 +156,16 @@ def _on_signal(_number: int, _frame: FrameType | None) -> None:
     """Do nothing: a signal needs a handler to wake anybody."""
 
 
-def _bubblewrap_outcome(status: int) -> Outcome:
-    """Return the outcome that bubblewrap reports.
+def _bubblewrap_outcome(status: int, own_code: int) -> Outcome:
+    """Return the outcome that bubblewrap reports; `own_code` is its own exit code.
 
-    Its own failures have an exit code, too; the command's is the one that it wrote down.
+    Its own failures have an exit code, too; the command's is the one that it wrote down. It writes none if a signal
+    ends it, for example when memory runs out.
     """
     lines = os.read(status, _STATUS_BYTES).splitlines()
     codes = [told["exit-code"] for told in map(json.loads, lines) if "exit-code" in told]
+    if not codes and own_code > _SIGNALLED:
+        return Outcome("lost", detail=f"bubblewrap was ended by signal {own_code - _SIGNALLED}")
     if not codes:
         return Outcome("unconfined", detail="bubblewrap could not set up the sandbox")
     return Outcome("exited", codes[0])

@@ -34,13 +34,18 @@ class Choice:
 
 
 async def strongest(sandbox: Sandbox, order: Order) -> Choice:
-    """Try the accepted levels with a command that does nothing, in the folder and with the limits of `order`."""
+    """Try the accepted levels with a command that does nothing, in the folder and with the limits of `order`.
+
+    A trial that was stopped says nothing about its level, so that none weaker takes its place.
+    """
     reasons: list[str] = []
     for level in READ_ONLY if order.read_only else ACCEPTED[sandbox]:
-        reason = await _tried(at(order, level=level))
+        reason, decided = await _tried(at(order, level=level))
         if reason is None:
             return Choice(level)
         reasons.append(f"{level}: {reason}")
+        if not decided:
+            break
     return Choice(None, "; ".join(reasons))
 
 
@@ -50,12 +55,13 @@ def at(order: Order, *, level: Level) -> Order:
     return dataclasses.replace(order, level=level, bubblewrap=bubblewrap)
 
 
-async def _tried(order: Order) -> str | None:
+async def _tried(order: Order) -> tuple[str | None, bool]:
+    """Return why the level cannot be used, or None, and whether that is certain."""
     if order.level == "bubblewrap" and not order.bubblewrap:
-        return "the program bwrap is not installed"
+        return "the program bwrap is not installed", True
     trial = dataclasses.replace(order, argv=("/bin/sh", "-c", ":"), timeout_s=_TRIAL_S)
     finished = await run(trial, stdout_bytes=_TRIAL_BYTES, stderr_bytes=_TRIAL_BYTES, flood_bytes=_TRIAL_BYTES)
     if finished.outcome.end == "exited" and finished.outcome.code == 0:
-        return None
+        return None, True
     said = " ".join((finished.outcome.detail or finished.outcome.end, finished.stderr.strip()[-200:]))
-    return said.strip()
+    return said.strip(), finished.outcome.end in ("exited", "unconfined", "not_started")

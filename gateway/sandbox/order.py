@@ -12,8 +12,9 @@ from gateway.sandbox.programs import PATH
 #: How much a command is confined, strongest first.
 Level = Literal["bubblewrap", "namespaces", "landlock", "none"]
 
-#: How a command ended: by itself; by one of the limits; never begun, since the confinement or the program failed.
-End = Literal["exited", "timeout", "cancelled", "processes", "memory", "output", "unconfined", "not_started"]
+#: How a command ended: by itself; by one of the limits; never begun, since the confinement or the program failed; lost,
+#: since what watched it was killed.
+End = Literal["exited", "timeout", "cancelled", "processes", "memory", "output", "unconfined", "not_started", "lost"]
 
 #: What commands may read and run besides their folder: programs and what those need, and nothing that is configured.
 SYSTEM: Final = (
@@ -94,7 +95,10 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`code` as shells count: 128 and the signal for what a signal ended. `detail` says why it could not begin."""
+    """`code` as shells count: 128 and the signal for what a signal ended.
+
+    `detail` says why it could not begin, or what was killed.
+    """
 
     end: End
     code: int = 0

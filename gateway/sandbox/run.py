@@ -123,7 +123,7 @@ async def run(order: Order, *, stdout_bytes: int, stderr_bytes: int, flood_bytes
         finally:
             await asyncio.shield(asyncio.create_task(_end(transport, launcher)))
         line = told.readline()
-    outcome = Outcome.from_line(line) if line else Outcome("unconfined", detail="the launcher gave no answer")
+    outcome = Outcome.from_line(line) if line else Outcome("lost", detail="the launcher gave no answer")
     if launcher.flooded:
         outcome = Outcome("output")
     return Finished(outcome, launcher.excerpts[1].text(), launcher.excerpts[2].text())

@@ -67,6 +67,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("gateway")
 
 DATA, ADMIN = "listen", "admin.listen"
+#: How long a start or a reload waits until tools have tried what they need of the machine, in place of a first call.
+_TRIALS_S = 10.0
 
 
 class Gateway:
@@ -321,6 +323,7 @@ class Gateway:
         warning = asyncio.get_running_loop().create_task(note_obstacles(assembled))
         self._tasks.append(warning)
         warning.add_done_callback(self._tasks.remove)
+        await asyncio.wait({warning}, timeout=_TRIALS_S)
         return assembled
 
     def _current(self) -> Assembled:

@@ -241,7 +241,7 @@ async def build_context_lane(
 
 
 async def note_obstacles(assembled: Assembled) -> None:
-    """Find why tools of this configuration cannot run on this machine, and log it. The start does not wait for it."""
+    """Find why tools of this configuration cannot run on this machine, and log it."""
     async for obstacle in obstacles_of(assembled.explainer.judge.catalog.sources):
         assembled.obstacles.append(obstacle)
         log.warning("%s", obstacle)

@@ -1,11 +1,12 @@
 """The choice of a level, on this machine and on machines that have less."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from gateway.sandbox import landlock, seccomp
-from gateway.sandbox.levels import ACCEPTED, Sandbox, strongest
+from gateway.sandbox.levels import ACCEPTED, Choice, Sandbox, strongest
 from tests.sandbox.machine import CONFINED, READ_ONLY_LEVELS, in_child, order
 
 #: Takes away what a machine may lack, then asks for the strongest level.
@@ -49,6 +50,13 @@ def test_without_anything_nothing_runs(tmp_path: Path) -> None:
     said = poorer(tmp_path, NO_NAMESPACES, NO_LANDLOCK)
     assert said.startswith("None | bubblewrap: the program bwrap is not installed; namespaces: ")
     assert "; landlock: " in said
+
+
+async def test_a_trial_without_an_end_weakens_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is too busy, or short of memory for a moment, has the same means as before."""
+    monkeypatch.setattr(sys, "executable", "/bin/false")  # the launcher is gone before it answers
+    choice = await strongest("auto", order(tmp_path, level="none", read_only=True))
+    assert choice == Choice(None, "namespaces: the launcher gave no answer")
 
 
 def test_landlock_is_needed_beside_namespaces(tmp_path: Path) -> None:

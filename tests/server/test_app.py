@@ -15,12 +15,15 @@ from functional.through import ask, client_of, get, through
 from gateways import exchange, fetch, scrape, until
 
 from gateway.config import ConfigError, Loaded, Problem, Settings
+from gateway.plugins.tools.execute_command import ExecuteCommand
+from gateway.sandbox.order import Level
 from gateway.server.app import ADMIN, DATA, Gateway
 from gateway.telemetry.logs import LogSink
 from gateway.telemetry.metrics import Metrics
 from gateway.testing.local import LocalGateway
 from gateway.testing.scripts import answer, serve
 from gateway.testing.upstream import FakeUpstream
+from tests.sandbox.machine import READ_ONLY_LEVELS
 
 
 def loaded(upstream_url: str, **sections: object) -> Loaded:
@@ -284,5 +287,24 @@ async def test_what_cannot_be_confined_is_logged_at_the_start(
     await until(lambda: len(warnings()) == 1)
     gateway.reload_soon()
     await until(lambda: len(warnings()) == 2)
+    await gateway.close()
+    sink.close()
+
+
+async def test_commands_have_been_tried_when_the_gateway_is_ready(tmp_path: Path) -> None:
+    """And after a reload: the first one that nobody is asked about has no trial to wait for."""
+    now = loaded("http://127.0.0.1:1", tools={"execute_command": {"sandbox": "none", "cwd": str(tmp_path)}})
+    metrics = Metrics()
+    sink = LogSink(io.StringIO(), as_json=True, secrets=(), dropped=metrics.log_line_dropped)
+    gateway = Gateway(now, load=lambda: now, sink=sink, metrics=metrics)
+
+    def tried() -> Level | None:
+        sources = gateway._context.explainer.judge.catalog.sources
+        return next(source.read_only_sandbox for source in sources if isinstance(source, ExecuteCommand))
+
+    await gateway.start()
+    assert tried() == READ_ONLY_LEVELS[0]
+    await gateway.reload()
+    assert tried() == READ_ONLY_LEVELS[0]
     await gateway.close()
     sink.close()

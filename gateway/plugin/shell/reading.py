@@ -9,7 +9,16 @@ from gateway.plugin.shell.grammars import read_find, read_lookup, read_sed, read
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.options import Listed, Use, read_use
 from gateway.plugin.shell.parser import Script, Step, parse
-from gateway.plugin.shell.programs import PYTHON_NAMES, WIDE, read_awk, read_jq, read_line, read_printf, read_tar, read_xargs
+from gateway.plugin.shell.programs import (
+    PYTHON_NAMES,
+    WIDE,
+    read_awk,
+    read_jq,
+    read_line,
+    read_printf,
+    read_tar,
+    read_xargs,
+)
 from gateway.plugin.shell.words import Word
 
 #: Where programs come from that nobody but root can have planted.

@@ -284,20 +284,24 @@ def _result(finished: Finished, order: Order) -> ToolResult:
     if outcome.end == "unconfined":
         said = " ".join((outcome.detail, finished.stderr[-500:].strip())).strip()
         return ToolResult(f"The command was not run: its sandbox failed ({said}).", ok=False)
+    if outcome.end == "lost":
+        told = f"It is not known how far the command ran: {outcome.detail}. Look at what it did before you repeat it."
+        return ToolResult("\n".join([told, *_printed(finished)]), ok=False)
     if outcome.end == "not_started":
         return ToolResult(f"The command was not run: {outcome.detail}.", ok=False)
     if outcome.end == "exited":
         first, ok = f"exit code {outcome.code}{_meaning(outcome.code)}", outcome.code < _NOT_EXECUTABLE
     else:
         first, ok = f"stopped: {_excess(finished, order)}", False
-    parts = [first]
-    if finished.stdout:
-        parts.append(f"stdout:\n{finished.stdout}")
-    if finished.stderr:
-        parts.append(f"stderr:\n{finished.stderr}")
+    parts = [first, *_printed(finished)]
     if order.read_only and first != "exit code 0" and any(words in finished.stderr for words in _DENIED):
         parts.append(_READ_ONLY_NOTE)
     return ToolResult("\n".join(parts if len(parts) > 1 else [first, "(no output)"]), ok=ok)
+
+
+def _printed(finished: Finished) -> list[str]:
+    streams = ("stdout", finished.stdout), ("stderr", finished.stderr)
+    return [f"{name}:\n{text}" for name, text in streams if text]
 
 
 def _meaning(code: int) -> str:

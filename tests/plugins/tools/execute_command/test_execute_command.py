@@ -146,6 +146,17 @@ async def test_a_command_that_is_killed_is_told(tmp_path: Path) -> None:
     assert answer == ToolResult("exit code 137 (killed by SIGKILL)\n(no output)", ok=False)
 
 
+async def test_a_command_is_not_said_not_to_have_run_when_its_launcher_is_gone(tmp_path: Path) -> None:
+    """Memory may run out for the launcher, too. What was printed is told."""
+    answer = await ask(built(tmp_path), "echo begun | tee ran; kill -9 $PPID")
+    assert (tmp_path / "ran").read_text() == "begun\n"
+    assert answer.content == (
+        "It is not known how far the command ran: the launcher gave no answer. Look at what it did before you repeat "
+        "it.\nstdout:\nbegun\n"
+    )
+    assert answer.ok is False
+
+
 async def test_an_endless_command_is_stopped(tmp_path: Path) -> None:
     """With what it printed until then, and all that it started."""
     answer = await ask(built(tmp_path, timeout="300ms"), "echo begun; sleep 61")
