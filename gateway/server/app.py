@@ -67,8 +67,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("gateway")
 
 DATA, ADMIN = "listen", "admin.listen"
-#: How long a start or a reload waits until tools have tried what they need of the machine, in place of a first call.
-_TRIALS_S = 10.0
 
 
 class Gateway:
@@ -320,10 +318,7 @@ class Gateway:
         assembled = await build_context_lane(
             loaded.settings, groups=router.groups, keys=router.keys, shared=self._shared
         )
-        warning = asyncio.get_running_loop().create_task(note_obstacles(assembled))
-        self._tasks.append(warning)
-        warning.add_done_callback(self._tasks.remove)
-        await asyncio.wait({warning}, timeout=_TRIALS_S)
+        await note_obstacles(assembled)
         return assembled
 
     def _current(self) -> Assembled:

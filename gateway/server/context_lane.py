@@ -1,5 +1,6 @@
 """The context lane of one configuration: its tools, gate, stages and chains, and the services for plugins."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -61,6 +62,9 @@ from gateway.workflows.definition import Workflow
 from gateway.workflows.folder import offered_workflows
 
 log = logging.getLogger("gateway")
+
+#: How long a start or a reload waits until tools have tried what they need of the machine, in place of a first call.
+TRIALS_S = 10.0
 
 #: The plugin that makes a service of an MCP server.
 MCP = "mcp"
@@ -241,10 +245,14 @@ async def build_context_lane(
 
 
 async def note_obstacles(assembled: Assembled) -> None:
-    """Find why tools of this configuration cannot run on this machine, and log it."""
-    async for obstacle in obstacles_of(assembled.explainer.judge.catalog.sources):
-        assembled.obstacles.append(obstacle)
-        log.warning("%s", obstacle)
+    """Find why tools of this configuration cannot run on this machine, and log it. A start waits at most TRIALS_S."""
+    try:
+        async with asyncio.timeout(TRIALS_S):
+            async for obstacle in obstacles_of(assembled.explainer.judge.catalog.sources):
+                assembled.obstacles.append(obstacle)
+                log.warning("%s", obstacle)
+    except Exception as error:  # TimeoutError, too
+        log.warning("what the tools need of this machine was not found out: %s", type(error).__name__)
 
 
 def _bare(runs: Runs) -> Handler:
