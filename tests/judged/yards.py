@@ -97,6 +97,7 @@ class SqliteYard:
             self.told.append("a transaction is open")
 
     async def state(self) -> Sequence[object]:
+        self._left = _MOST_STEPS  # the last statement may have taken all of its own
         pragmas = ("user_version", "schema_version", "journal_mode", "query_only", "foreign_keys")
         settings = [self._connection.execute(f"PRAGMA {name}").fetchall() for name in pragmas]
         files = sorted(path.name for path in self.folder.iterdir())
