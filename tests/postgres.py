@@ -42,6 +42,8 @@ def postgres_server(prepared: str, *, newest: bool = False) -> Iterator[str]:
     folder, port = Path(tempfile.mkdtemp()), free_port()
     if user is not None:
         shutil.chown(folder, user)
+        if newest:  # that user may have no way to a checkout of root's
+            bin_dir = shutil.copytree(bin_dir.parent, folder / "server", symlinks=True) / "bin"
     run = {"user": user, "cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     subprocess.run([bin_dir / "initdb", "-D", "data", "-U", "owner", "--auth=trust", "-N"], check=True, **run)  # type: ignore[call-overload]
     options = ["-c", "listen_addresses=127.0.0.1", "-p", str(port), "-k", str(folder), "-F"]
