@@ -11,7 +11,8 @@ NEWEST := tests/servers/postgres/node_modules
 ARGS   ?=
 
 PY  := $(VENV)/bin/python
-PIP  = -m pip install --quiet --disable-pip-version-check --require-hashes
+# Not compiled: most modules are never imported, and the others are compiled when they are.
+PIP  = -m pip install --quiet --no-compile --disable-pip-version-check --require-hashes
 
 # Bytecode is kept, whatever the shell says: without it every start compiles everything.
 export PYTHONDONTWRITEBYTECODE :=
