@@ -27,10 +27,10 @@ LOCK_S: Final = 5  # a harmless statement waits no longer for a table that is be
 ROWS_AT_ONCE: Final = 10  # few, as each can be large
 MAX_RECEIVED_BYTES: Final = 32 << 20  # in one call
 
-#: What lets a role of PostgreSQL out of the database, whatever the transaction.
-POWERS: Final = """SELECT rolsuper
-    OR pg_has_role(oid, 'pg_read_server_files', 'MEMBER') OR pg_has_role(oid, 'pg_write_server_files', 'MEMBER')
-    OR pg_has_role(oid, 'pg_execute_server_program', 'MEMBER') FROM pg_roles WHERE rolname = session_user"""
+#: What lets a role of PostgreSQL out of the database, whatever the transaction: also by a role that it may take on.
+POWERS: Final = """SELECT EXISTS (SELECT FROM pg_roles r WHERE pg_has_role(session_user, r.oid, 'MEMBER')
+    AND (r.rolsuper
+        OR r.rolname IN ('pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program')))"""
 #: What a connection begins with. A pooler (PgBouncer) takes few settings and passes on fewer: all others belong to one
 #: transaction.
 _CONNECTING: Final = {"application_name": "twolane", "standard_conforming_strings": "on"}

@@ -28,13 +28,14 @@ from .postgres_trees import named
 
 #: A word to PostgreSQL, and what it cuts a longer one to.
 _WORD: Final = re.compile(r"[A-Za-z0-9_$\u0080-\U0010ffff]+")
-_NAME_BYTES: Final = 63
+_NAME_BYTES: Final = 63  # in the encoding of the database
 #: Words with a parenthesis behind them, or a dot before: only so can a statement call a function.
 _CALLED: Final = re.compile(
     r"(?<![A-Za-z0-9_$\u0080-\U0010ffff])([A-Za-z0-9_$\u0080-\U0010ffff]++)\"?[ \t\n\r\f\v]*+\("
     r"|\.[ \t\n\r\f\v]*+\"?([A-Za-z0-9_$\u0080-\U0010ffff]++)"
 )
 _COMMENT: Final = re.compile(r"--|/\*")
+_CALLS_TYPE: Final = "treat"  # TREAT(x AS f) calls the server's own function f
 _ESCAPED_NAME: Final = re.compile(r"u&[\"']", re.IGNORECASE)
 #: What lets a quote begin or end elsewhere than at a quote: comments, escapes, dollar quotes.
 _ODD_QUOTES: Final = re.compile(r"--|/\*|\\|\$[^0-9]")
@@ -50,6 +51,8 @@ _PLANNED: Final = """
     UNION ALL SELECT partexprs::text, partrelid FROM pg_partitioned_table WHERE partexprs IS NOT NULL
     UNION ALL SELECT adbin::text, adrelid FROM pg_attrdef WHERE $3 OR EXISTS (SELECT FROM pg_attribute v
         WHERE v.attrelid = adrelid AND v.attnum = adnum AND v.attgenerated = 'v')
+    UNION ALL SELECT d.typdefaultbin::text, v.attrelid FROM pg_attribute v JOIN pg_type d ON d.oid = v.atttypid
+        WHERE $3 AND d.typdefaultbin IS NOT NULL
     UNION ALL SELECT conbin::text, conrelid FROM pg_constraint WHERE $3 AND conbin IS NOT NULL AND conrelid <> 0
     UNION ALL SELECT ev_action::text, ev_class FROM pg_rewrite WHERE $3 AND ev_type <> '1'
 """
@@ -71,10 +74,11 @@ SELECT 'function', p.proname::text, p.oid, {SOURCE}, CASE WHEN p.oid >= 16384 TH
         SELECT e.extname::text FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
             WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
                 AND d.refclassid = 'pg_extension'::regclass LIMIT 1) END
-    FROM pg_proc p WHERE p.proname = ANY($2::name[])
+    FROM pg_proc p WHERE p.proname = ANY($2::text[]::name[])
 UNION ALL SELECT 'relation', c.relname, c.oid, '', NULL FROM pg_class c
-    WHERE c.oid >= 16384 AND c.relname = ANY($1::name[]) AND {_FOLLOWED}
-UNION ALL SELECT 'snapshot', txid_current_snapshot()::text, 0, '', NULL
+    WHERE c.oid >= 16384 AND c.relname = ANY($1::text[]::name[]) AND {_FOLLOWED}
+UNION ALL SELECT 'snapshot', concat(txid_current_snapshot(), ' ', extract(epoch FROM pg_postmaster_start_time())),
+    0, '', NULL
 """  # noqa: S608 - as above
 #: The same for a text $4 with a double quote: only there can a name stand that is no word, with its quotes doubled.
 _NAMES_MEAN: Final = f"""{_WORDS_MEAN}
@@ -144,7 +148,7 @@ class Catalogue:
             return Doubt("engine", "Names in it may be written with escapes.")
         every = _spellings(_WORD.findall(sql))
         called = every
-        if not _COMMENT.search(sql):
+        if not _COMMENT.search(sql) and _CALLS_TYPE not in every:
             called = _spellings(name for pair in _CALLED.findall(sql) for name in pair)
         explains = "explain" in every
         question, names = (_NAMES_MEAN, (sql,)) if '"' in sql else (_WORDS_MEAN, ())
@@ -217,12 +221,15 @@ _ASCII_LOWER: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 def _spellings(found: Iterable[str]) -> list[str]:
-    """Return the words as the server may read them: in lower case (of ASCII, or of all), cut, and behind a number."""
+    """Return the words as the server may read them: in lower case (of ASCII, or of all), cut, and behind a number.
+
+    A database may have an encoding of one byte a letter, so words are also cut at letters.
+    """
     names = set[str]()
     for word in set(found):
         for name in (word, word.lstrip("0123456789")):
             names.update((name, name.lower()) if name.isascii() else (name, name.lower(), name.translate(_ASCII_LOWER)))
-    return sorted({_cut(name) for name in names})
+    return sorted({cut for name in names for cut in (_cut(name), name[:_NAME_BYTES])})
 
 
 def _cut(name: str) -> str:

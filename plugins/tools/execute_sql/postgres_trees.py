@@ -7,12 +7,13 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-_FUNCTIONS: Final = re.compile(r":(?:funcid|opfuncid|aggfnoid|winfnoid|hashfuncid) (\d+)")
+#: The server's own ways to take a sample (TABLESAMPLE) have smaller numbers.
+_FUNCTIONS: Final = re.compile(r":(?:funcid|opfuncid|aggfnoid|winfnoid|hashfuncid) (\d+)|:tsmhandler (\d{5,})")
 #: Comparing rows, sorting and grouping name operators only.
 _OPERATORS: Final = re.compile(r":(?:opno|eqop|sortop) (\d+)|:opnos \(o ([\d ]+)\)")
 _RELATIONS: Final = re.compile(r":relid (\d+)")
-#: Types that a value is turned into; a column keeps the one it has (`vartype`).
-_TYPES: Final = re.compile(r":(?!vartype )[a-z_]*type[a-z]* (?:(\d+)|\(o ([\d ]+)\))")
+#: Types that a value is turned into; a column keeps the one it has (`vartype`). RETURNING of JSON writes `typid`.
+_TYPES: Final = re.compile(r":(?!vartype )(?:[a-z_]*type[a-z]*|typid) (?:(\d+)|\(o ([\d ]+)\))")
 
 
 @dataclass(frozen=True, slots=True)

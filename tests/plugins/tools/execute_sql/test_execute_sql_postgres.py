@@ -17,7 +17,7 @@ pytestmark = pytest.mark.postgres
 Ask = Callable[..., Awaitable[ToolResult]]
 #: What the fixture `server` prepares.
 PREPARED = """CREATE ROLE writer LOGIN; CREATE TABLE t (a int PRIMARY KEY, b text);
-    CREATE ROLE files LOGIN IN ROLE pg_read_server_files;
+    CREATE ROLE files LOGIN IN ROLE pg_read_server_files; CREATE ROLE deputy LOGIN NOINHERIT IN ROLE owner;
     CREATE SEQUENCE s; GRANT ALL ON t, s TO writer; INSERT INTO t VALUES (1, 'x'), (2, 'y')"""
 
 
@@ -106,7 +106,7 @@ async def test_what_changes_only_its_own_call_is_gone_after_it(ask: Ask, sql: st
     assert json.loads((await ask("SELECT count(*) FROM pg_largeobject_metadata")).content)["rows"] == [[0]]
 
 
-@pytest.mark.parametrize("role", ["owner", "files"])
+@pytest.mark.parametrize("role", ["owner", "files", "deputy"])
 @pytest.mark.parametrize("read_only", [True, False])
 async def test_a_role_that_can_leave_the_database_is_refused(ask: Ask, role: str, read_only: bool) -> None:
     """A superuser could run programs and read files of the server, in a read-only transaction, too."""

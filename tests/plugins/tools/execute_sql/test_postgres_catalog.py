@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.plugins.tools.execute_sql import ExecuteSql
+from gateway.plugins.tools.execute_sql import Config, ExecuteSql
+from gateway.plugins.tools.execute_sql.postgres_catalog import Catalogue, Known
+from tests.postgres import postgres_server
 
 from .asking import EXCHANGE, calling
 
@@ -34,6 +36,9 @@ PREPARED = """CREATE ROLE writer LOGIN; CREATE TABLE t (a int PRIMARY KEY, b tex
     CREATE TABLE planned (a int); CREATE INDEX ON planned (a) WHERE a > 1 AND small(1);
     CREATE FUNCTION today() RETURNS date LANGUAGE sql STABLE AS 'SELECT current_date';
     CREATE TABLE written (a date DEFAULT today(), b boolean DEFAULT counting(1));
+    CREATE DOMAIN dated AS date DEFAULT today(); CREATE TABLE of_dated (a int, at dated);
+    CREATE VIEW over_dated AS SELECT * FROM of_dated;
+    CREATE EXTENSION tsm_system_rows; CREATE VIEW sampled AS SELECT * FROM t TABLESAMPLE system_rows(1);
     CREATE TYPE spot AS (x int, y int);
     CREATE FUNCTION compared(spot, spot) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 0';
     CREATE OPERATOR CLASS spot_ops DEFAULT FOR TYPE spot USING btree AS FUNCTION 1 compared(spot, spot);
@@ -77,6 +82,8 @@ async def content(tool: ExecuteSql) -> list[str]:
         "SELECT E'a\\'b', $x$ 'c' $x$ -- d",
         "SELECT * FROM written",
         "SELECT * FROM cut",
+        "SELECT * FROM of_dated",
+        "SELECT a AS treatment FROM t",
     ],
 )
 async def test_the_server_agrees_to_reading(tool: ExecuteSql, sql: str) -> None:
@@ -121,6 +128,12 @@ async def test_the_server_agrees_to_reading(tool: ExecuteSql, sql: str) -> None:
         "SELECT digit('10')",
         "SELECT digit(10)",
         "SELECT pair '(1,2)'",
+        "SELECT treat(9 AS pg_sleep)",
+        "SELECT treat('s' AS nextval)",
+        "SELECT * FROM sampled",
+        "EXPLAIN INSERT INTO of_dated (a) VALUES (1)",
+        "EXPLAIN UPDATE of_dated SET at = DEFAULT",
+        "EXPLAIN INSERT INTO over_dated (a) VALUES (1)",
         "SELECT * FROM counted",
         'SELECT * FROM "over counted"',
         "SELECT * FROM purged",
@@ -182,3 +195,41 @@ async def test_a_cast_may_be_a_function_of_a_users(server: str, tool: ExecuteSql
     finally:
         await owner.execute("DROP CAST (t AS int); DROP CAST (t AS varchar); DROP DOMAIN counted_as")
         await owner.close()
+
+
+async def test_a_name_is_as_long_as_the_encoding_of_the_database_lets_it_be(server: str) -> None:
+    """LATIN1 has one byte for a letter that takes two in UTF-8, so that it cuts a name later."""
+    import asyncpg
+
+    owner, name = await asyncpg.connect(f"postgresql://owner@{server}"), "\u00e9" * 40
+    await owner.execute("CREATE DATABASE latin ENCODING LATIN1 TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
+    place = f"{server.rpartition('/')[0]}/latin"
+    inside = await asyncpg.connect(f"postgresql://owner@{place}")
+    await inside.execute(f"CREATE SEQUENCE s; CREATE VIEW {name} AS SELECT nextval('s'); CREATE VIEW b AS SELECT 1")
+    tool = ExecuteSql(Config(url=f"postgresql://writer@{place}", read_only=False, timeout=5.0))
+    try:
+        assert await tool.examine(calling(f"SELECT * FROM {name}"), EXCHANGE) is not None
+        assert await tool.examine(calling(f"SELECT * FROM b AS {name}s"), EXCHANGE) is None
+    finally:
+        await tool.close()
+        await inside.close()
+        await owner.execute("DROP DATABASE latin WITH (FORCE)")
+        await owner.close()
+
+
+async def test_what_is_known_of_a_server_does_not_outlive_it(server: str) -> None:
+    """A new server on the same address begins to count its transactions anew, and may come to the same number."""
+    import asyncpg
+
+    known = Known()
+    with postgres_server("SELECT 1") as other:
+        plain = await asyncpg.connect(f"postgresql://owner@{other}")
+        acting = await asyncpg.connect(f"postgresql://owner@{server}")
+        counts = [await each.fetchval("SELECT txid_current()") for each in (plain, acting)]
+        behind = plain if counts[0] < counts[1] else acting
+        for _ in range(abs(counts[0] - counts[1])):
+            await behind.execute("SELECT txid_current()")
+        assert await Catalogue(plain.fetch, known, ()).doubt("SELECT 1 ==> 2") is None
+        assert await Catalogue(acting.fetch, known, ()).doubt("SELECT 1 ==> 2") is not None
+        await plain.close()
+        await acting.close()

@@ -23,3 +23,10 @@ def test_functions_operators_relations_and_types() -> None:
     assert {16500, 16501, 16502} <= set(found.operators)
     assert found.relations == [16700]
     assert {16601, 16602} <= found.types and 16600 not in found.types
+
+
+def test_a_sample_by_an_extension_and_a_type_that_json_returns() -> None:
+    """PostgreSQL 17 writes RETURNING with a word of its own. The server's own ways to take a sample do not count."""
+    found = named("{TABLESAMPLECLAUSE :tsmhandler 16403} {TABLESAMPLECLAUSE :tsmhandler 3314}")
+    assert found.functions == [16403]
+    assert named("{JSONRETURNING :format <> :typid 16603 :typmod 7}").types == {16603}
