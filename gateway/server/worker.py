@@ -51,6 +51,8 @@ class Worker:
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
+        # Tools try at the start what they need of the machine, with processes whose ends the loop has to hear of.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGCHLD,))
         await self._gateway.start()
         servers = []
         for name, sock in self._sockets.items():

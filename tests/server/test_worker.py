@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+from pathlib import Path
 
 import pytest
 from functional.through import get
@@ -166,3 +167,11 @@ async def test_reloads_lose_no_request() -> None:
                 statuses.append((await fetch(gateway)).status)
             await until(lambda n=n: gateway.stderr_text().count("configuration reloaded") > n)
         assert statuses == [200] * 400
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_start_hears_of_the_ends_of_its_trials(tmp_path: Path, workers: int) -> None:
+    """Tools try the machine with processes of their own before the gateway is ready, while other signals wait."""
+    tools = {"execute_command": {"cwd": str(tmp_path)}}
+    async with GatewayProcess(config(None, tools=tools, workers=workers)) as gateway:
+        assert "what the tools need of this machine was not found out" not in gateway.stderr_text()
