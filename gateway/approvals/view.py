@@ -49,6 +49,13 @@ def approval_view(approval: Approval) -> Json:
     }
 
 
+def get_waiting_arguments(view: Json) -> Json:
+    """Return the arguments that would run, of an approval as `approval_view` shows it."""
+    edited: Json | None = view["edited_arguments"]
+    arguments: Json = view["arguments"]
+    return arguments if edited is None else edited
+
+
 def _approved_by(approval: Approval) -> list[Json]:
     """Return who has approved it so far, in their order."""
     if approval.required == 1:

@@ -14,6 +14,7 @@ import orjson
 
 from gateway.approvals.escaping import NAME_CHARS, shown, shown_arguments
 from gateway.approvals.texts import REASON_CHARS, utc
+from gateway.approvals.view import get_waiting_arguments
 from gateway.contracts.store import Json
 
 EVENT: Final = "approval.required"
@@ -66,7 +67,7 @@ def approval_notice(view: Json, *, link: str | None, decision_link: str | None) 
     `decision_link` the one without. The time is that of the question, or of the last approval of several, so that the
     notice is always the same.
     """
-    given, edited = view["approved_by"], view["edited_arguments"]
+    given = view["approved_by"]
     return orjson.dumps(
         {
             "type": PARTLY_APPROVED if given else EVENT,
@@ -75,7 +76,7 @@ def approval_notice(view: Json, *, link: str | None, decision_link: str | None) 
                 "id": view["id"],
                 "run_id": view["run_id"],
                 "tool": shown(view["tool"], NAME_CHARS),
-                "arguments": shown_arguments(view["arguments"] if edited is None else edited),
+                "arguments": shown_arguments(get_waiting_arguments(view)),
                 "sha256": view["sha256"],
                 "reason": shown(view["reason"], REASON_CHARS),
                 "rule": shown(view["rule"], REASON_CHARS),

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from gateway.approvals.escaping import NAME_CHARS, Language, shown, shown_name
 from gateway.approvals.texts import utc
+from gateway.approvals.view import get_waiting_arguments
 from gateway.console.exact import exact_arguments, exact_json, exact_text, exact_value
 from gateway.console.translation import translator
 
@@ -59,6 +60,7 @@ class Rendering:
             value=exact_value,
             pretty=pretty_json,
             editable=exact_json,
+            waiting=get_waiting_arguments,
         )
         self._environment.globals.update(exact_arguments=exact_arguments)
 

@@ -146,7 +146,8 @@ def _tool_entries(steps: Sequence[Json], approvals: Mapping[str, Json], *, now_s
             result = excerpt(step["result"], lines=most, chars=max(min(CHARS, left), LEAST_CHARS))
             left -= min(CHARS, len(step["result"]))
             lines_left -= result.shown
-        arguments = step["arguments"] if approval is None else approval["edited_arguments"] or step["arguments"]
+        edited = None if approval is None else approval["edited_arguments"]
+        arguments = step["arguments"] if edited is None else edited
         arguments_chars = len(canonical(arguments))
         arguments_left -= min(arguments_chars, ARGUMENTS_CHARS)
         yield Entry(

@@ -137,16 +137,27 @@ EXPENSIVE: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.mark.parametrize("arguments", EXPENSIVE.values(), ids=EXPENSIVE)
-def test_a_card_of_long_arguments_is_small(arguments: dict[str, object]) -> None:
-    """Less than 64 kB of HTML, whatever the arguments are; those that are left out are counted."""
+def card_of(arguments: dict[str, object], *, edited: dict[str, object] | None = None) -> str:
+    """Return the HTML of the card of a call, also of one whose arguments a person has changed."""
     approval = {
         "id": "ap_1", "tool": "write", "arguments": arguments, "basis": "llm", "reason": "", "rule": "", "user": "",
-        "client": None, "asked_by": "ann", "edited_arguments": None, "required_approvals": 1, "approved_by": [],
+        "client": None, "asked_by": "ann", "edited_arguments": edited, "required_approvals": 1, "approved_by": [],
         "conversation": "", "run_id": "run_1", "created_at": 1, "expires_at": 2, "sha256": "0" * 64,
     }  # fmt: skip
     values = {"approval": approval, "decides": True, "bases": {}, "link": link, "console": "/console"}
-    html = Rendering().render("card.html", "en", values)
+    return Rendering().render("card.html", "en", values)
+
+
+@pytest.mark.parametrize(("edited", "is_shown"), [(None, True), ({}, False), ({"path": "b"}, False)])
+def test_a_card_shows_the_arguments_that_would_run(edited: dict[str, object] | None, is_shown: bool) -> None:
+    """Also where a person has taken all of them away."""
+    assert ("model-wrote-this" in card_of({"path": "model-wrote-this"}, edited=edited)) is is_shown
+
+
+@pytest.mark.parametrize("arguments", EXPENSIVE.values(), ids=EXPENSIVE)
+def test_a_card_of_long_arguments_is_small(arguments: dict[str, object]) -> None:
+    """Less than 64 kB of HTML, whatever the arguments are; those that are left out are counted."""
+    html = card_of(arguments)
     assert len(html.encode()) < 64_000 and html.count("<") < 3_000
     shown_here = exact_arguments(arguments, brief=True)
     missing = len(arguments) - len(shown_here.entries)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from gateway.approvals.view import get_waiting_arguments
 from gateway.console.client import Api, ApiError
 from gateway.console.exact import exact_arguments, exact_difference
 from gateway.console.live import Live, View, sse_frame
@@ -80,7 +81,7 @@ class Inbox:
         problem: str | None = None,
         form: Mapping[str, str] = {},
     ) -> web.Response:
-        arguments = _waiting(approval)
+        arguments = get_waiting_arguments(approval)
         fields = fields_of(approval["parameters"], arguments)
         # In a thread: some of a million characters take seconds.
         shown_arguments = await asyncio.to_thread(exact_arguments, arguments, language=visit.language)
@@ -144,7 +145,7 @@ class Inbox:
         approval = await visit.api.get("context", "approvals", approval_id)
         if WHOLE in visit.form:
             return object_in(WHOLE, visit.form[WHOLE])
-        return values_of(fields_of(approval["parameters"], _waiting(approval)), visit.form)
+        return values_of(fields_of(approval["parameters"], get_waiting_arguments(approval)), visit.form)
 
     async def _decide_all(self, visit: Visit) -> web.Response:
         chosen = [entry.partition(" ") for entry in visit.lists.get("approval", ())]
@@ -180,13 +181,6 @@ class Inbox:
         fresh = sse_frame("approval", self._rendering.render("card.html", view.language, card)) + count
         # A card that is there already makes room for the one with its first approval.
         return fresh if event["event"] == "approval.required" else sse_frame("resolved", event["data"]["id"]) + fresh
-
-
-def _waiting(approval: Json) -> Json:
-    """Return the arguments that would run."""
-    edited: Json | None = approval["edited_arguments"]
-    arguments: Json = approval["arguments"]
-    return arguments if edited is None else edited
 
 
 def _past(decision: str) -> str:
