@@ -43,7 +43,7 @@ async def found(room: Room) -> Approval:
 
 
 async def tried(room: Room, wish: Decision, caller: Caller) -> str:
-    """What becomes of a decision: the state afterwards, or the error."""
+    """Decide, and return the state afterwards or the code of the error."""
     try:
         return (await room.approvals.decide("ap_1", wish, caller=caller)).state
     except GatewayError as error:

@@ -188,7 +188,7 @@ class Bench:
             self._writes[door] = max(self.disk.written - written, 1)
 
     async def _told(self, door: str, answer: Answer) -> tuple[Told, str]:
-        """What a client is told while the store fails, and where that was."""
+        """Return the answer that a client gets while the store fails, and the place of the fault."""
         what = self.chance.choice((SYNC, WRITE, WRITE, SYNC | WRITE))
         error = self.chance.choice(ERRORS)
         skip = self.chance.randrange(self._writes[door] if what & WRITE else SYNCS)
@@ -215,7 +215,7 @@ class Bench:
         return str((await client.get(f"/context/approvals/{question.id}"))["state"])
 
     async def _until_begun(self, name: str, since_s: float, where: str) -> None:
-        """What was approved begins soon after there is room."""
+        """Wait until an approved call has begun, which it must soon after there is room."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LONG_S):
                 while not self._done(name):

@@ -43,7 +43,7 @@ _META: Final[Json] = {
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a client was told; `status` None: nothing. `settled`: that another try is of no use."""
+    """An answer as its client read it. `status` None: it got none. `settled`: another try is of no use."""
 
     status: int | None
     text: str = ""

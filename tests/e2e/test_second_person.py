@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateways import key
+from gateways import key, until_read
 
 from .asking import GO, answering, asks, birth, born, line, pending, ranch, user
 from .models import Json, says
@@ -60,8 +60,9 @@ async def by_websocket(world: World, approval: Json, name: str, **more: str) -> 
 
 
 async def ended(world: World, approval: Json, state: str = "completed") -> None:
-    while (await world.get(f"/context/runs/{approval['run_id']}", **by("anna"))).json["state"] != state:
-        await asyncio.sleep(0.01)
+    await until_read(
+        lambda: world.get(f"/context/runs/{approval['run_id']}", **by("anna")), lambda run: run.json["state"] == state
+    )
 
 
 async def audited(world: World) -> list[tuple[str, str, str]]:

@@ -19,6 +19,7 @@ from gateways import ended
 
 from gateway.contracts.store import StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
+from gateway.plugins.stores.sqlite.check import tell_lost_log
 from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
 from gateway.testing.peer import connect
 from gateway.testing.ports import free_port
@@ -36,14 +37,15 @@ for right in (1, 2):
     ctypes.CDLL(None).prctl(24, right, 0, 0, 0)
 os.execv(sys.argv[1], sys.argv[1:])
 """
-#: Another process that opens a store, and gets no time for a moment behind the first of two steps.
+#: Another process that opens a store, and waits for a line behind the first of two steps.
 BEGINS_LOG = """
-import sqlite3, sys, time
+import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1])
 connection.execute("PRAGMA journal_mode = WAL")
 print(flush=True)
-time.sleep(0.1)
+sys.stdin.readline()
 connection.execute("PRAGMA user_version").fetchone()
+print(flush=True)
 sys.stdin.read()
 """
 ANYBODY = (sys.executable, "-c", AS_ANYBODY, *GATEWAY)
@@ -277,6 +279,13 @@ async def test_a_log_that_another_process_is_about_to_make_is_not_lost(
     with subprocess.Popen([sys.executable, "-c", BEGINS_LOG, place], stdin=-1, stdout=-1, text=True) as other:
         assert other.stdin is not None and other.stdout is not None
         other.stdout.readline()
+
+        def go_on(_: float) -> None:
+            other.stdin.write("\n")
+            other.stdin.flush()
+            other.stdout.readline()
+
+        tell_lost_log(place, pause=go_on)
         store = SqliteStore(place)
         await store.open()
         await store.close()

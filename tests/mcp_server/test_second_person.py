@@ -2,6 +2,7 @@
 
 import asyncio
 
+from gateways import until_read
 from mcp_types import ElicitResult
 
 from gateway.contracts.store import Json
@@ -51,9 +52,12 @@ async def test_the_answer_of_a_client_is_one_of_two_approvals(era: Era) -> None:
         made.client(era, key="agent", elicitation_callback=accept) as client,
     ):
         call = asyncio.create_task(client.call_tool("here__echo", {"text": "hello"}))
-        while [one["by"] for found in await made.approvals(key="anna") for one in found["approved_by"]] != ["agent"]:
+
+        async def endorsers() -> list[str]:
             assert not call.done(), texts(await call)
-            await asyncio.sleep(0.01)
+            return [one["by"] for found in await made.approvals(key="anna") for one in found["approved_by"]]
+
+        await until_read(endorsers, lambda names: names == ["agent"])
         await made.decide("approve", key="anna")
         done = await call
         assert not done.is_error and "hello" in texts(done)

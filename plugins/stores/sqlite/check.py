@@ -67,7 +67,7 @@ def note_end(place: str) -> None:
         os.close(log)
 
 
-def tell_lost_log(place: str) -> None:
+def tell_lost_log(place: str, *, pause: Callable[[float], object] = time.sleep) -> None:
     """Log it if the store was not closed in order and its log is gone. To be called before the file is opened.
 
     Of several processes that open such a store at once, the one tells it that makes the new log.
@@ -75,7 +75,7 @@ def tell_lost_log(place: str) -> None:
     for _ in range(_LOOKS):
         if not _lacks_log(place):
             return
-        time.sleep(_LOOK_S)
+        pause(_LOOK_S)
     log.error(
         "the store %r was not closed in order, and its log %r is not there: what was written last is missing, "
         "perhaps also decisions and results that were confirmed. If the log is elsewhere, stop the gateway and put "

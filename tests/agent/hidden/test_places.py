@@ -53,7 +53,7 @@ def test_what_was_done_in_a_run_stands_once() -> None:
 
 
 def test_hidden_messages_stand_around_their_answer() -> None:
-    """What came of a question stands in its place; where the run asks once more, the question stands behind that."""
+    """Messages that follow a question stand in its place. Another question of the run stands behind them."""
     around = HiddenTurn(id="t", run_id="r", start=0, end=2, before=[OURS], behind=[TOLD])
     role = "assistant" if TOLD["role"] == "tool" else "tool"
     other = HiddenTurn(id="t", run_id="r", start=0, end=2, before=[OURS], behind=[{**TOLD, "role": role}])

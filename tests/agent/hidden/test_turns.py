@@ -132,7 +132,7 @@ async def test_the_same_words_of_another_person_or_conversation_bring_nothing(st
 
 
 async def test_a_turn_without_names_is_known_by_ids_alone(store: Watched) -> None:
-    """What it hid is lost if there is none, and counted; nothing is written then."""
+    """A turn without an id is counted as lost, and the store writes nothing of it."""
     unnamed = turns(store, replace(RUN, user=None), "Done.")
     n_put = store.put
     await unnamed.store(SECOND, ())
