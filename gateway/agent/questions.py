@@ -87,7 +87,7 @@ class Questions:
             return ""
         if is_new:
             return self._question(pending)
-        may_decide = self._answering(pending).may_decide
+        may_decide = self._find_ways(pending).may_decide
         return texts.still_undecided_text(may_decide=may_decide, language=self.language)
 
     @property
@@ -134,10 +134,10 @@ class Questions:
         return None if other is None or other.id == exchange.id else ("", spoken.waiting(other.id, ()))
 
     def _question(self, pending: Sequence[Approval], *, held_s: float | None = None) -> str:
-        answering = self._answering(pending, held_s=held_s)
+        answering = self._find_ways(pending, held_s=held_s)
         return spoken.turn_text(pending, language=self.language, answering=answering)
 
-    def _answering(self, pending: Sequence[Approval], *, held_s: float | None = None) -> texts.Answering:
+    def _find_ways(self, pending: Sequence[Approval], *, held_s: float | None = None) -> texts.Answering:
         exchange = self.exchange
         return self.parts.approvals.answering(exchange.caller, pending, user=exchange.user, held_s=held_s)
 

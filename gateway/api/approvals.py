@@ -13,7 +13,7 @@ from aiohttp import web
 from pydantic import Field
 
 from gateway.api.decisions import ApiContext, DecisionBody, carried_out, go_on
-from gateway.api.request import VIEWING, Body, body_of, gone, limit_of, query_of, user_of, via_of, word_of
+from gateway.api.request import VIEWING, Body, body_of, gone, limit_of, query_of, read_user, via_of, word_of
 from gateway.api.site import Route, readable
 from gateway.api.views import decided_view, error_view, json_answer, list_answer, page_answer, preview_view
 from gateway.approvals.approvals import Decision, not_found
@@ -111,7 +111,7 @@ class ApprovalPages:
         caller = self._api.authorise(request, *VIEWING)
         query_of(request)
         decision = await body_of(request, DecisionBody, caller)
-        wish = decision.to_decision(via_of(request), user=user_of(request))
+        wish = decision.to_decision(via_of(request), user=read_user(request))
         approval = await carried_out(self._api.decide_and_go_on(request.match_info["id"], wish, caller=caller))
         return json_answer(decided_view(approval))
 
@@ -120,7 +120,7 @@ class ApprovalPages:
         query_of(request)
         batch = await body_of(request, Batch, caller)
         same = Decision(
-            approve=batch.decision == "approve", via=via_of(request), comment=batch.reason, user=user_of(request)
+            approve=batch.decision == "approve", via=via_of(request), comment=batch.reason, user=read_user(request)
         )
         wishes = [(one.id, replace(same, sha256=one.sha256)) for one in batch.approvals]
         made = await carried_out(self._all_made(wishes, caller))

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway import strict_json
 from gateway.api.content import content_of
-from gateway.context.steering import end_user, steering_of
+from gateway.context.steering import read_end_user
 from gateway.contracts.caller import CLI_AGENT, Caller
 from gateway.contracts.journal import Via
 from gateway.contracts.store import Json
@@ -83,9 +83,9 @@ def via_of(request: web.Request) -> Via:
     return "cli" if request.headers.get("User-Agent") == CLI_AGENT else "rest"
 
 
-def user_of(request: web.Request) -> str | None:
+def read_user(request: web.Request) -> str | None:
     """Return the end user whom a request names (`X-Context-User`). Raises GatewayError (invalid_header)."""
-    return end_user(steering_of(head_of(request)), {})
+    return read_end_user(head_of(request))
 
 
 def limit_of(query: Mapping[str, str], *, default: int = LIMIT) -> int:

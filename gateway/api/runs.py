@@ -19,8 +19,8 @@ from gateway.api.request import (
     limit_of,
     number_of,
     query_of,
+    read_user,
     time_of,
-    user_of,
     via_of,
     word_of,
 )
@@ -146,7 +146,7 @@ class RunPages:
             via=via_of(request),
             result=body.result,
             trusted=body.trusted,
-            user=user_of(request),
+            user=read_user(request),
         )
         run = await carried_out(self._settled(request.match_info["id"], settlement, caller))
         pending = 0

@@ -14,7 +14,15 @@ import orjson
 
 from gateway.approvals.answering import Answering, Hindrance
 from gateway.approvals.check_word import new_approval_id, new_secret
-from gateway.approvals.decision import PARTLY, Outcome, decision_write, edited_by, event_of, others_of, outcome_of
+from gateway.approvals.decision import (
+    PARTLY,
+    Outcome,
+    apply_edit,
+    decision_write,
+    event_of,
+    list_others,
+    weigh_decision,
+)
 from gateway.approvals.decision import Decision as Decision
 from gateway.approvals.decision import Remember as Remember
 from gateway.approvals.view import approval_view
@@ -206,7 +214,7 @@ class Approvals:
         if approval is None:
             raise not_found()
         if "approve" not in caller.scopes:
-            who = others_of(self._deciders(caller.tenant), besides=caller.name)
+            who = list_others(self._deciders(caller.tenant), besides=caller.name)
             raise GatewayError(
                 "scope_missing",
                 f"Your key may not decide on approvals: it needs the scope 'approve'. Keys of its tenant that have it: "
@@ -247,7 +255,7 @@ class Approvals:
         wanted = [(await self.find(approval_id, caller=caller), wish) for approval_id, wish in wishes]
         for approval, wish in wanted:
             self._check_decider(approval, wish, caller)
-        edits = [edited_by(approval, wish, self._judges) for approval, wish in wanted]
+        edits = [apply_edit(approval, wish, self._judges) for approval, wish in wanted]
         for approval, wish in wanted:
             if wish.approve and approval.state == "pending":
                 if (obstacle := await self.obstacle(approval)) is not None:
@@ -273,11 +281,11 @@ class Approvals:
         """Check that somebody else began the run of a call that is to be approved. Raises GatewayError (own_call)."""
         if wish.approve and self.rules.refuses(approval, key=caller.name, user=wish.user):
             yours = "Your key" if approval.caller == caller.name else f"The user {approval.user!r}"
+            others = list_others(self._deciders(caller.tenant), besides=caller.name)
             raise GatewayError(
                 "own_call",
                 f"{yours} began the run of this call, and `approvals.self` is `refuse`: somebody else must approve it. "
-                f"Other keys of the tenant that may: {others_of(self._deciders(caller.tenant), besides=caller.name)}. "
-                "To withdraw the call, reject it.",
+                f"Other keys of the tenant that may: {others}. To withdraw the call, reject it.",
             )
 
     async def _rejected_with(
@@ -298,7 +306,7 @@ class Approvals:
 
     def _decision_write(self, approval: Approval, wish: Decision, edited: str | None, caller: Caller) -> DecisionWrite:
         now_s = self._clock.time()
-        outcome = outcome_of(approval, wish, edited, caller, now_s=now_s)
+        outcome = weigh_decision(approval, wish, edited, caller, now_s=now_s)
         grant = self._grant(approval, wish, outcome, caller)
         return decision_write(approval, wish, outcome, caller, now_s=now_s, grant=grant)
 

@@ -63,7 +63,7 @@ class Outcome:
     remember: Remember
 
 
-def edited_by(approval: Approval, wish: Decision, judges: Judges) -> str | None:
+def apply_edit(approval: Approval, wish: Decision, judges: Judges) -> str | None:
     """Return the arguments that would run as canonical JSON, None for the model's.
 
     Raises GatewayError (approval_stale, edit_refused).
@@ -96,7 +96,7 @@ def edited_by(approval: Approval, wish: Decision, judges: Judges) -> str | None:
     return edited
 
 
-def outcome_of(approval: Approval, wish: Decision, edited: str | None, caller: Caller, *, now_s: float) -> Outcome:
+def weigh_decision(approval: Approval, wish: Decision, edited: str | None, caller: Caller, *, now_s: float) -> Outcome:
     """Return what an approve makes of an approval. Raises GatewayError (approved_already).
 
     `edited` are the arguments that would run, None for the model's.
@@ -179,6 +179,6 @@ def event_of(approval: Approval, kind: str, facts: Json, *, now_s: float) -> Run
     return RunEvent(tenant=approval.tenant, run_id=approval.run_id, type=kind, data=data, created_s=now_s)
 
 
-def others_of(names: Sequence[str], *, besides: str) -> str:
+def list_others(names: Sequence[str], *, besides: str) -> str:
     """Return names as an error lists them, without one of them."""
     return ", ".join(repr(name) for name in names if name != besides) or "none so far"

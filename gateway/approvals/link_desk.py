@@ -47,7 +47,10 @@ class LinkedCall:
 
 
 class LinkDesk:
-    """The links of one worker. `approvals` are those in use; `resume` lets the run of a decided call go on."""
+    """The links of one worker. `approvals` are those in use.
+
+    `go_on` lets the run of a decided call go on. It never fails.
+    """
 
     def __init__(
         self,
@@ -55,14 +58,14 @@ class LinkDesk:
         links: Links,
         *,
         approvals: Callable[[], Approvals],
-        resume: Callable[[str], Awaitable[None]],
+        go_on: Callable[[Approval], Awaitable[None]],
         counters: Counters,
         clock: Clock,
     ) -> None:
         self._store = store
         self._links = links
         self._approvals = approvals
-        self._resume = resume
+        self._go_on = go_on
         self._counters = counters
         self._clock = clock
 
@@ -90,10 +93,7 @@ class LinkDesk:
         decided = await self._approvals().decide(linked.approval_id, wish, caller=caller)
         self._counters.count("approval_links", outcome="decided")
         log.info("%s: a link of %r decided: %s", decided.id, linked.name, "approve" if approve else "reject")
-        try:
-            await self._resume(decided.run_id)
-        except Exception:  # the decision stands, and the run goes on later
-            log.exception("run %s does not go on yet", decided.run_id)
+        await self._go_on(decided)
         return decided
 
     async def _opened(self, text: str) -> tuple[Linked, Approval]:

@@ -62,6 +62,11 @@ def end_user(steering: Mapping[str, str], body: Json) -> str | None:
     return given.strip()
 
 
+def read_end_user(head: RequestHead) -> str | None:
+    """Return the end user whom the head of a request names (X-Context-User). Raises GatewayError (invalid_header)."""
+    return end_user(steering_of(head), {})
+
+
 def narrowed(text: str, known: Collection[str]) -> tuple[str, ...]:
     """Return the names and globs of X-Context-Tools.
 

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from gateway.approvals.texts import Answering
 from gateway.context.call_runs import CallRun, Done, Held, WantedCall
+from gateway.context.steering import read_end_user
 from gateway.context.tool_calls import ToolCalls
 from gateway.contracts.caller import Caller
 from gateway.contracts.endorsements import waiting_sha256
@@ -35,7 +36,7 @@ from gateway.mcp_server.bounds.unread import Unread, result_bytes
 from gateway.mcp_server.listing import Offer
 from gateway.mcp_server.progress import Progress
 from gateway.mcp_server.results import call_result, run_mark, text_result
-from gateway.mcp_server.visit import Visit, user_of, visit_of
+from gateway.mcp_server.visit import Visit, visit_of
 from gateway.workflows.folder import MAX_STEPS
 
 log = logging.getLogger("gateway")
@@ -243,7 +244,7 @@ class Calling:
             log.warning("an answer about %s decides nothing: nobody knows who sent it", state.approval_id)
             return 0.0
         try:
-            identity, sender = await self.identify(head), user_of(head)
+            identity, sender = await self.identify(head), read_end_user(head)
         except GatewayError as error:  # its token has ended meanwhile, or its key is gone
             log.warning("an answer about %s decides nothing: %s", state.approval_id, error.message)
             return 0.0

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from gateway.context.steering import end_user, steering_of
+from gateway.context.steering import read_end_user
 from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identity
 from gateway.lanes.local import note
@@ -42,16 +42,11 @@ class Visit:
     @property
     def user(self) -> str | None:
         """Return the end user whom the request names. Raises GatewayError (invalid_header)."""
-        return user_of(self.head)
+        return read_end_user(self.head)
 
     def note(self, **facts: object) -> None:
         """Add facts to the request's line in the access log."""
         note(self.request, **facts)
-
-
-def user_of(head: RequestHead) -> str | None:
-    """Return the end user whom the head of a request names. Raises GatewayError (invalid_header)."""
-    return end_user(steering_of(head), {})
 
 
 def visit_of(ctx: Any) -> Visit:

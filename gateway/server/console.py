@@ -5,10 +5,12 @@ import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from gateway.api.decisions import go_on
 from gateway.config import Settings
 from gateway.context.lane import ContextLane
 from gateway.contracts.plugin import Clock
@@ -172,7 +174,7 @@ class ConsoleEntry:
             shared.store,
             Links(shared.store, lambda: in_use().settings.approvals.notify),
             approvals=lambda: in_use().lane.approvals,
-            resume=self._resume,
+            go_on=partial(go_on, self._resume),
             counters=shared.counters,
             clock=shared.clock,
         )

@@ -1,7 +1,10 @@
-"""What a link does when it is opened and used: it shows, decides once, and counts as one key."""
+"""A link shows its call when it is opened, decides once, and counts as one key."""
+
+from functools import partial
 
 import pytest
 
+from gateway.api.decisions import go_on
 from gateway.approvals.approvals import Decision
 from gateway.approvals.link_desk import FORM_S, LinkDesk
 from gateway.approvals.links import Links
@@ -28,7 +31,7 @@ class Desk:
             room.store,
             self.links,
             approvals=lambda: room.approvals,
-            resume=self.resume,
+            go_on=partial(go_on, self.resume),
             counters=room.counters,
             clock=Clock(room.clock),
         )
@@ -78,7 +81,7 @@ async def test_a_link_counts_once_also_if_its_call_was_changed_and_changed_back(
 
 
 async def test_a_reader_who_approved_a_call_that_was_changed_since_approves_by_the_newer_link(room: Room) -> None:
-    """What they approved first counts no more, and so does not use up the link to the call that waits now."""
+    """The approval of the first call counts no more, so the link to the call that waits now is not used up."""
     room.judges.rules = DecisionRules(requirements=(Requirement(approvals=2),))
     await room.ask(1, required=2)
     desk = Desk(room)

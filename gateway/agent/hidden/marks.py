@@ -47,7 +47,7 @@ class TaintMarks:
             marks += await read_text_marks([{"content": text} for text in self._run.thoughts], self._scope)
         return marks
 
-    def are_in(self, known: Mapping[str, HiddenTurn | None]) -> bool:
+    def find_any(self, known: Mapping[str, HiddenTurn | None]) -> bool:
         """Return whether one of these turns, which were found by their keys, is a mark."""
         marks_id = self._scope.marks_id
         return any(turn is not None and turn.id in (key, marks_id) for key, turn in known.items())

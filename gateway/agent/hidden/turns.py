@@ -67,11 +67,11 @@ class HiddenTurns:
             known = await self._store.hidden(asked, tenant=run.caller.tenant)
         except StoreError as error:
             log.warning("hidden turns are not remembered: %s", error)
-            progress.read_tainted = True  # the answers are there, whoever wrote what led to them
+            progress.read_tainted = True  # the answers are there, and strangers may have led to them
             return messages
         places = find_places(keys, known, conversation=run.conversation) if known else Places()
         self._note(places, is_asked=bool(keys))
-        if self.marks.are_in(known) or any(turn.tainted for turns in places.turns.values() for turn in turns):
+        if self.marks.find_any(known) or any(turn.tainted for turns in places.turns.values() for turn in turns):
             progress.read_tainted = True
             await self.marks.mark()
         return put_back(messages, places.turns) if places.turns else messages
@@ -87,7 +87,7 @@ class HiddenTurns:
             return
         if self._run.shows_calls:
             hidden, progress.asked_behind = (), with_results(steps)
-        keys = await self._answered((), has_prefix=True)
+        keys = await self._read_answer((), has_prefix=True)
         if progress.question is None:
             start = min(progress.start, len(hidden))
             ids = issued_keys(self._scope, "".join(progress.said), tool_calls=(), answer_id=self._run.answer_id)
@@ -114,7 +114,7 @@ class HiddenTurns:
         if not (self._scope.has_meaning or progress.tainted):
             await self._put("answer", ids, (), hidden, start=start, split=len(hidden))
             return
-        keys = await self._answered(tool_calls)
+        keys = await self._read_answer(tool_calls)
         await self._put("answer", ids, keys.by_meaning, hidden, start=start, split=len(hidden))
         await self.marks.mark_answer(keys, tool_calls)
 
@@ -192,7 +192,7 @@ class HiddenTurns:
         self._n_read = len(answered)
         return await read_keys(answered, self._scope, reader=reader, answer_ids=self._run.answer_ids)
 
-    async def _answered(self, tool_calls: Sequence[Json], *, has_prefix: bool = False) -> Keys:
+    async def _read_answer(self, tool_calls: Sequence[Json], *, has_prefix: bool = False) -> Keys:
         """Return the keys of the answer of this turn."""
         resume = self._run.resume
         messages, reader = self._run.body["messages"], self._reader

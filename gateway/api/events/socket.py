@@ -16,7 +16,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from gateway.api.decisions import ApiContext, DecisionBody, carried_out
 from gateway.api.events.audience import WAITING_MOST, Audience, Outbox, words_of
-from gateway.api.request import VIEWING, Body, number_of, parsed, query_of, user_of, value_of
+from gateway.api.request import VIEWING, Body, number_of, parsed, query_of, read_user, value_of
 from gateway.api.site import Route
 from gateway.api.views import decided_view, error_view
 from gateway.contracts.store import Json
@@ -144,7 +144,7 @@ class SocketPages:
         try:
             caller = self._api.caller(request)
             message = parsed(Decide, value)
-            wish = message.to_decision("websocket", user=user_of(request))
+            wish = message.to_decision("websocket", user=read_user(request))
             approval = await carried_out(self._api.decide_and_go_on(message.id, wish, caller=caller))
         except GatewayError as error:
             return {**told, "status": error.facts.status, "error": error_view(error)}

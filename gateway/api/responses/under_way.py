@@ -69,7 +69,7 @@ class UnderWay:
         try:
             yield
         except GatewayError:
-            self._answered(one, end)
+            self._close_answered(one, end)
             raise
         except BaseException:
             if one.is_stored or one.clients > 1:
@@ -77,7 +77,7 @@ class UnderWay:
             else:
                 self._end_later(one, end, then=self._leave)
             raise
-        self._answered(one, end)
+        self._close_answered(one, end)
 
     async def close(self) -> None:
         """Wait until the ends of responses whose clients have left are stored, or the store has taken them for once.
@@ -91,7 +91,7 @@ class UnderWay:
         if self._ending:
             await asyncio.wait(self._ending)
 
-    def _answered(self, one: Open, end: End) -> None:
+    def _close_answered(self, one: Open, end: End) -> None:
         """Leave a response whose client was answered. One whose answer the store did not take stays open until then."""
         if one.run.untold and one.run.done and not one.is_stored and one.clients == 1:
             self._end_later(one, end, then=self._leave)

@@ -101,18 +101,19 @@ class ExecuteCommand:
     def __init__(self, config: Config, *, cwd: Path) -> None:
         self._config = config
         self._cwd = cwd
-        self._choice = self._read_only = Choice(None, "not tried yet")
+        #: By whether the command is read-only.
+        self._choices = dict.fromkeys((False, True), Choice(None, "not tried yet"))
         self._choosing = asyncio.Lock()
 
     @property
     def sandbox(self) -> Level | None:
         """Return the confinement of the commands. None: there is none, so no command runs, or it was not tried yet."""
-        return self._choice.level
+        return self._choices[False].level
 
     @property
     def read_only_sandbox(self) -> Level | None:
         """Return the same for commands that run because they were judged harmless."""
-        return self._read_only.level
+        return self._choices[True].level
 
     async def list_tools(self) -> Sequence[ToolSpec]:
         return (_spec(self._config),)
@@ -175,16 +176,12 @@ class ExecuteCommand:
     async def choose(self, *, read_only: bool = False) -> Choice:
         """Choose the confinement once. If the machine had none, try again at the next call."""
         async with self._choosing:
-            choice = self._read_only if read_only else self._choice
-            if choice.level is None:
+            if self._choices[read_only].level is None:
                 with suppress(OSError):
                     self._cwd.mkdir(mode=0o755, exist_ok=True)
-                choice = await strongest(self._config.sandbox, self._order(Way((), ALWAYS), read_only=read_only))
-                if read_only:
-                    self._read_only = choice
-                else:
-                    self._choice = choice
-            return choice
+                order = self._order(Way((), ALWAYS), read_only=read_only)
+                self._choices[read_only] = await strongest(self._config.sandbox, order)
+            return self._choices[read_only]
 
     async def close(self) -> None:
         """Do nothing: every command ends with its call."""
