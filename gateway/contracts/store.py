@@ -232,13 +232,20 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, Protocol):
     async def put_hidden(self, turn: HiddenTurn, *, keys: Sequence[str], tenant: str, now_s: float) -> None:
         """Store a hidden turn under keys by which its answer is recognised (`gateway.agent.hidden.keys`).
 
-        It replaces the turn of its id. A key that comes to mean two turns means none from then on. Of an empty turn
-        only the keys are stored.
+        It replaces the turn of its id. A key that comes to mean two turns means none from then on.
+        """
+        ...
+
+    async def record_answer(self, turn_id: str, *, keys: Sequence[str], tenant: str, now_s: float) -> None:
+        """Record the keys of an answer without a hidden part, as `put_hidden` does: they may come to mean two turns.
+
+        The keys are on their way when this returns: `hidden` of this store knows them, and within a tenth of a second
+        everybody. A failure is logged.
         """
         ...
 
     async def hidden(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn | None]:
-        """Return the hidden turns of these keys, by key. None: the key means two. Empty turns are left out."""
+        """Return the hidden turns of these keys, by key. None: the key means two. Answers without one are left out."""
         ...
 
     async def prune(self, *, before_s: float, limit: int) -> int:

@@ -32,6 +32,7 @@ _THOUGHTS: Final = (
     ("◁think▷", "◁/think▷"),
 )
 _SHOWN: Final = (('<details type="reasoning"', "</details>"), ('<details type="tool_calls"', "</details>"))
+_ASIDE_MARKS: Final = ("<", "◁")  # an opening or a closing of an aside has one
 _ROLES: Final[Mapping[object, bytes]] = {"user": b"u", "assistant": b"a", "tool": b"t", "function": b"t"}
 
 
@@ -105,6 +106,8 @@ def solid(text: str) -> bytes:
 
 def without_asides(text: str) -> str:
     """Return a text without the parts that clients take out of answers or put into them."""
+    if not any(mark in text for mark in _ASIDE_MARKS):
+        return text
     for opening, closing in _THOUGHTS:
         if closing in text:
             head = text.find(closing)

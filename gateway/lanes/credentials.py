@@ -4,14 +4,16 @@ Providers read a key from several headers, parameters of the query and, for brow
 """
 
 import binascii
+import hashlib
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from gateway.errors import GatewayError
-from gateway.http.fields import CREDENTIALS
+from gateway.http.fields import CREDENTIALS, Field
 from gateway.http.request_head import RequestHead
 
 #: The field in which browsers send a key, as `openai-insecure-api-key.KEY`: they can set no other one.
@@ -31,33 +33,58 @@ _AS_PARTS: Final = bytes.maketrans(_BETWEEN_PARTS, b" " * len(_BETWEEN_PARTS))
 _AS_WORDS: Final = bytes.maketrans(_BETWEEN_PARTS + _IN_PARTS, b" " * len(_BETWEEN_PARTS + _IN_PARTS))
 #: A key of so many characters is found as a part of a word, and in any field. A shorter one may be there by chance.
 _LONG_CHARS: Final = 16
+#: Fields of at most so many characters are remembered, and the words in them.
+_USUAL_CHARS: Final = 256
 #: Fields in which short words are looked up, too.
 _LIKELY: Final = CREDENTIALS | {b"cookie", SUBPROTOCOLS}
 
 
-def words_of(head: RequestHead) -> set[bytes]:
-    """Return the words of a head that may be keys: those of its fields, its target, and of what these encode."""
-    long: list[bytes] = []
-    likely: list[bytes] = []
+def words_of(head: RequestHead) -> list[tuple[bytes, bytes]]:
+    """Return the words of a head that may be keys, with their SHA-256: of its fields, its target, and what they encode.
+
+    A word may be there several times.
+    """
+    words: list[tuple[bytes, bytes]] = []
     for field in head.fields:
-        name, value = field.name, field.value
-        if len(value) >= _LONG_CHARS:
-            long.append(value)
-        if name in _LIKELY or (b"_" in name and name.replace(b"_", b"-") in _LIKELY):
-            likely.append(value)
+        if len(field.value) <= _USUAL_CHARS:
+            words += _usual_words(field)
+        else:
+            words += _words_in(field)
     if b"?" in head.target:
-        likely.append(head.target.partition(b"?")[2])
-    text = b"\n".join(long)
-    if b"%" in text:
-        text += b"\n" + unquote_to_bytes(b"\n".join([value for value in long if b"%" in value]))
-    words = {part for part in text.translate(_AS_PARTS).split() if len(part) >= _LONG_CHARS}
-    words.update([word for word in text.translate(_AS_WORDS).split() if len(word) >= _LONG_CHARS])
-    for value in likely:
-        for reading in _readings(value.replace(_IN_SUBPROTOCOL, b" ")):
-            parts = reading.translate(_AS_PARTS).split()
-            words.update(parts, reading.translate(_AS_WORDS).split())
-            if b"=" in reading:
-                words.update([part.partition(b"=")[2] for part in parts])
+        words += _digests(_likely_words(head.target.partition(b"?")[2]))
+    return words
+
+
+def _words_in(field: Field) -> Sequence[tuple[bytes, bytes]]:
+    name, value = field.name, field.value
+    if name in _LIKELY or (b"_" in name and name.replace(b"_", b"-") in _LIKELY):
+        return _digests(_likely_words(value))
+    return _digests(_long_words(value)) if len(value) >= _LONG_CHARS else ()
+
+
+#: Most fields come again with each request of a client.
+_usual_words = lru_cache(maxsize=1024)(_words_in)
+
+
+def _digests(words: Iterable[bytes]) -> Sequence[tuple[bytes, bytes]]:
+    return [(word, hashlib.sha256(word).digest()) for word in words]
+
+
+def _long_words(value: bytes) -> set[bytes]:
+    """Return the words of a value that are so long that they are no key by chance."""
+    text = value + b"\n" + unquote_to_bytes(value) if b"%" in value else value
+    words = {*text.translate(_AS_PARTS).split(), *text.translate(_AS_WORDS).split()}
+    return {word for word in words if len(word) >= _LONG_CHARS}
+
+
+def _likely_words(value: bytes) -> set[bytes]:
+    """Return the words of a value that often is a key, short ones, too."""
+    words = set[bytes]()
+    for reading in _readings(value.replace(_IN_SUBPROTOCOL, b" ")):
+        parts = reading.translate(_AS_PARTS).split()
+        words.update(parts, reading.translate(_AS_WORDS).split())
+        if b"=" in reading:
+            words.update([part.partition(b"=")[2] for part in parts])
     return words
 
 

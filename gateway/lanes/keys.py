@@ -208,10 +208,8 @@ class KeyRing:
                 "scope_missing",
                 f"This gateway key lacks the scope {scope!r}: use another key, or have the scope added to this one.",
             )
-        words = words_of(head)
-        words.update([sent for name, value in credentials.items() if (sent := _token(name, value)) is not None])
-        words.discard(token)
-        texts = frozenset((token, *self._ours(words)))
+        sent = {text for name, value in credentials.items() if (text := _token(name, value)) is not None}
+        texts = frozenset((token, *filter(self._find, sent - {token}), *self._ours(head)))
         return Identity(key.caller, frozenset((GATEWAY_HEADER, *fields_with(head, texts))), key, texts)
 
     def named(self, name: str) -> Sequence[Key]:
@@ -297,12 +295,15 @@ class KeyRing:
             return now if now is not None and _identity(now) == _identity(lent) else None
         return self._of_text(token)
 
-    def _ours(self, words: Iterable[bytes]) -> list[bytes]:
-        """Return those of many words that are keys of the gateway: a head has hundreds, and few or none are."""
-        keys, sha256 = self._keys, hashlib.sha256
+    def _ours(self, head: RequestHead) -> list[bytes]:
+        """Return the words of a head that are keys of the gateway: it has dozens, and few or none are."""
+        keys, lent = self._keys, self._lent
         stored: Mapping[bytes, Key] = {} if self._stored is None else self._stored.by_digest
-        found = [word for word in words if (digest := sha256(word).digest()) in keys or digest in stored]
-        return found if self._lent is None else [*found, *filter(self._lent.key_of, words)]
+        return [
+            word
+            for word, digest in words_of(head)
+            if digest in keys or digest in stored or (lent is not None and lent.key_of(word) is not None)
+        ]
 
     def _of_text(self, token: bytes) -> Key | None:
         digest = hashlib.sha256(token).digest()

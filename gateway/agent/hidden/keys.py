@@ -97,7 +97,7 @@ class Keys:
     ids: tuple[str, ...]
     prefix: str
     place: str | None
-    words: str
+    words: str = ""
     marks: Sequence[str] = ()
 
     @property
@@ -110,21 +110,22 @@ class KeyReader:
     """The reading of one conversation, message by message.
 
     `has_prefixes`: whether answers get the key of the conversation up to them, which nothing needs where answers are
-    recognised by ids alone.
+    recognised by ids alone. `has_marks`: whether they get the keys of their marks.
     """
 
-    __slots__ = ("_asked", "_digest", "_name", "_scope", "has_prefixes")
+    __slots__ = ("_asked", "_digest", "_name", "_scope", "has_marks", "has_prefixes")
 
-    def __init__(self, scope: Scope, *, has_prefixes: bool = True) -> None:
+    def __init__(self, scope: Scope, *, has_prefixes: bool = True, has_marks: bool = True) -> None:
         self._scope = scope
         self.has_prefixes = has_prefixes
+        self.has_marks = has_marks
         self._digest = scope.digest()
         self._asked = b""
         self._name: Sequence[str] | None = None if scope.conversation is None else [scope.conversation]
 
     def copy(self) -> "KeyReader":
         """Return a reader that goes on from here."""
-        other = KeyReader(self._scope, has_prefixes=self.has_prefixes)
+        other = KeyReader(self._scope, has_prefixes=self.has_prefixes, has_marks=self.has_marks)
         other._digest, other._asked, other._name = self._digest.copy(), self._asked, self._name
         return other
 
@@ -147,12 +148,12 @@ class KeyReader:
             self._name = ["", ids[0]]
         behind = _behind(meant, self._asked)
         place = None if self._name is None else scope.place(self._name, behind, told)
-        words = scope.words_mark(behind, told)
         own = tuple(scope.id_keys(calls=ids, asks=asks, answer=answer_id)) if ids or asks or answer_id else ()
-        marks = [words, *scope.text_marks(message)]
-        if ids:
-            marks += map(scope.call_mark, ids)
-        return Keys(own, self._digest.hexdigest() if self.has_prefixes else "", place, words, marks)
+        keys = Keys(own, self._digest.hexdigest() if self.has_prefixes else "", place)
+        if self.has_marks:
+            keys.words = scope.words_mark(behind, told)
+            keys.marks = [keys.words, *scope.text_marks(message), *map(scope.call_mark, ids)]
+        return keys
 
 
 def keys_of(

@@ -139,7 +139,7 @@ class HiddenTurns:
         return ""
 
     async def _store_question(self, hidden: Sequence[Json], question: Question, told: Sequence[Json]) -> None:
-        keys = Keys(tuple(question.ids), question.prefix, question.place, words="")
+        keys = Keys(tuple(question.ids), question.prefix, question.place)
         await self._put(
             question.prefix, keys.ids, keys.by_meaning, hidden, start=question.start, split=question.split, told=told
         )
@@ -155,7 +155,7 @@ class HiddenTurns:
         split: int,
         told: Sequence[Json] = (),
     ) -> None:
-        """Store a turn: under its ids if it has a hidden part, and by its meaning in any case.
+        """Store a turn under its ids and its meaning. Of one without a hidden part, the meaning is recorded.
 
         `which` names the turn among those of its run.
         """
@@ -177,9 +177,12 @@ class HiddenTurns:
             if turn.before or turn.behind:
                 self._counters.count("hidden_turns", outcome="unnamed")
             return
-        now_s = self._clock.time()
+        tenant, now_s = run.caller.tenant, self._clock.time()
         try:
-            await self._store.put_hidden(turn, keys=keys, tenant=run.caller.tenant, now_s=now_s)
+            if turn.is_empty:
+                await self._store.record_answer(turn.id, keys=keys, tenant=tenant, now_s=now_s)
+            else:
+                await self._store.put_hidden(turn, keys=keys, tenant=tenant, now_s=now_s)
         except StoreError as error:
             log.warning("hidden turns of run %s are not kept: %s", run.id, error)
 
@@ -202,6 +205,7 @@ class HiddenTurns:
             rest, reader = messages, KeyReader(self._scope)
         else:
             rest, reader = messages[self._n_read :], reader.copy()
+        reader.has_marks = self._progress.tainted
         answer = {"role": "assistant", "content": "".join(self._progress.said), "tool_calls": tool_calls}
         return (await read_keys([*rest, answer], self._scope, reader=reader))[len(rest)]
 

@@ -27,7 +27,6 @@ from gateway.plugin import (
     DecisionResult,
     DecisionWrite,
     Grant,
-    HiddenTurn,
     Host,
     NarrowedApprovals,
     NarrowedRuns,
@@ -53,6 +52,7 @@ from .address import SqliteAddress
 from .check import SqliteCheck
 from .commits import Lasts, LoggedTransactions, PlainTransactions
 from .file import IN_MEMORY, connect, open_file
+from .hidden import SqliteHiddenTurns
 from .journal_statements import chosen
 from .journal_transactions import APPROVALS, ASKS, AUDIT, EVENTS, GRANTS, RUNS, STEPS
 from .keys import SqliteKeys, prune_keys
@@ -69,7 +69,6 @@ BATCH = 256  # writes in one transaction
 CHECK_ENDS_S = 0.5  # for a check in the background, once the store is closed
 
 PROMPTS, SERVICES, TOLD = Rows(StoredPrompt), Rows(StoredService), Rows(WorkerService)
-HIDDEN = Rows(HiddenTurn)
 
 T = TypeVar("T")
 
@@ -87,7 +86,7 @@ class Config(BaseModel):
         raise ValueError("a SQLite store is named sqlite:///FILE, for example sqlite:///./gateway.db")
 
 
-class SqliteStore(SqliteMemories, SqliteResponses, SqliteKeys, SqliteUsage):
+class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys, SqliteUsage):
     """The `gateway.contracts.store.Store` on one file, or in memory. Call `open` first."""
 
     def __init__(self, place: str, *, migrations: Sequence[Migration] = MIGRATIONS) -> None:
@@ -129,6 +128,7 @@ class SqliteStore(SqliteMemories, SqliteResponses, SqliteKeys, SqliteUsage):
         return None if self._watch is None else self._watch.lost()
 
     async def close(self) -> None:
+        await self.close_hidden()
         self.close_memories()
         if self._checking is not None:
             await asyncio.to_thread(self._checking.close, wait_s=CHECK_ENDS_S)
@@ -203,16 +203,6 @@ class SqliteStore(SqliteMemories, SqliteResponses, SqliteKeys, SqliteUsage):
 
     async def ended_sessions(self, digests: Collection[str]) -> Collection[str]:
         return await self._read(partial(kept.ended_sessions, digests=digests))
-
-    # Hidden turns; memories are those of `SqliteMemories`, responses those of `SqliteResponses`.
-
-    async def put_hidden(self, turn: HiddenTurn, *, keys: Sequence[str], tenant: str, now_s: float) -> None:
-        row = None if turn.is_empty else HIDDEN.values(turn)
-        await self._write(lambda c: kept.put_hidden(c, row, turn_id=turn.id, keys=keys, tenant=tenant, now_s=now_s))
-
-    async def hidden(self, keys: Sequence[str], *, tenant: str) -> Mapping[str, HiddenTurn | None]:
-        rows = await self._read(lambda c: kept.hidden(c, keys, tenant=tenant))
-        return {key: None if row is None else HIDDEN.fact(row) for key, row in rows.items()}
 
     async def prune(self, *, before_s: float, limit: int) -> int:
         def prune(connection: sqlite3.Connection) -> int:

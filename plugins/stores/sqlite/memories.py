@@ -101,6 +101,7 @@ class SqliteMemories(SqliteWork):
     """The part of a store for memories, in the file `place`."""
 
     def __init__(self, place: str) -> None:
+        super().__init__()
         self._memories = SqliteCache[Recalled](
             place, version=sql.VERSION, limit=KEPT_CHARS, size_of=lambda found: 200 + len(found.memory.text)
         )

@@ -49,16 +49,6 @@ TELL = "INSERT OR REPLACE INTO worker_services (worker, name, state, error, upda
 TOLD = """SELECT worker, name, state, error, updated_s FROM worker_services WHERE updated_s >= ?
     ORDER BY name, worker"""
 
-PUT_HIDDEN = """INSERT OR REPLACE INTO hidden
-    (id, run_id, "start", "end", "before", behind, tainted, conversation, tenant, created_s)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-PUT_KEY = """INSERT INTO hidden_keys (tenant, key, turn, created_s) VALUES (?, ?, ?, ?)
-    ON CONFLICT (tenant, key) DO UPDATE SET turn = CASE WHEN turn = excluded.turn THEN turn END,
-    created_s = excluded.created_s"""
-HIDDEN_KEYS = """SELECT key, turn FROM hidden_keys
-    WHERE tenant = ? AND key IN (SELECT value FROM json_each(?))"""
-HIDDEN = """SELECT id, run_id, "start", "end", "before", behind, tainted, conversation FROM hidden
-    WHERE tenant = ? AND id IN (SELECT value FROM json_each(?))"""
 
 ADD_SIGNING = "INSERT INTO secrets (name, value) VALUES (?, randomblob(32)) ON CONFLICT (name) DO NOTHING"
 SIGNING = "SELECT value FROM secrets WHERE name = ?"
@@ -125,33 +115,3 @@ def _counted(connection: sqlite3.Connection, statement: str, values: Row) -> boo
     if changed:
         connection.execute(NEXT_GENERATION)
     return changed
-
-
-def put_hidden(
-    connection: sqlite3.Connection,
-    turn: Row | None,
-    *,
-    turn_id: str,
-    keys: Iterable[str],
-    tenant: str,
-    now_s: float,
-) -> None:
-    """Store the keys of a hidden turn, and the turn: a row as `hidden` returns it. None: it is empty."""
-    if turn is not None:
-        _, run_id, start, end, before, behind, tainted, conversation = turn
-        about = (run_id, start, end, json.dumps(before), json.dumps(behind), tainted, conversation)
-        connection.execute(PUT_HIDDEN, (turn_id, *about, tenant, now_s))
-    connection.executemany(PUT_KEY, [(tenant, key, turn_id, now_s) for key in keys])
-
-
-def hidden(connection: sqlite3.Connection, keys: Sequence[str], *, tenant: str) -> dict[str, Row | None]:
-    """Return the rows of hidden turns by the keys that mean one, and None for those that mean two.
-
-    Each turn is read once.
-    """
-    meant = dict(connection.execute(HIDDEN_KEYS, (tenant, json.dumps(keys))))
-    if not meant:
-        return {}
-    found = connection.execute(HIDDEN, (tenant, json.dumps(sorted({turn for turn in meant.values() if turn}))))
-    turns = {row[0]: (*row[:4], json.loads(row[4]), json.loads(row[5]), *row[6:]) for row in found}
-    return {key: turns.get(turn) for key, turn in meant.items() if turn is None or turn in turns}

@@ -199,15 +199,30 @@ async def test_hidden_turns_come_back_for_the_keys_that_are_known(store: Store) 
 
 
 async def test_a_key_that_came_to_mean_two_turns_means_none(store: Store) -> None:
-    """From then on, also if one of them is put again; an empty turn is one of two, and nothing else."""
-    one, two, empty = turn("a", {"role": "tool"}), turn("b", {"role": "user"}), turn("c")
+    """From then on, also if one of them is put again; an answer without a hidden part is one of two."""
+    one, two = turn("a", {"role": "tool"}), turn("b", {"role": "user"})
+    await store.record_answer("d", keys=["z"], tenant="other", now_s=1.0)
     await store.put_hidden(one, keys=["x", "y", "z"], tenant="acme", now_s=1.0)
     await store.put_hidden(two, keys=["x"], tenant="acme", now_s=2.0)
-    await store.put_hidden(empty, keys=["y", "e"], tenant="acme", now_s=2.0)
+    await store.record_answer("c", keys=["y", "e"], tenant="acme", now_s=2.0)
     for again in (one, two):
         assert await store.hidden(["x", "y", "z", "e"], tenant="acme") == {"x": None, "y": None, "z": one}
         await store.put_hidden(again, keys=["x"], tenant="acme", now_s=3.0)
     assert await store.hidden(["x"], tenant="acme") == {"x": None}
+
+
+async def test_a_turn_behind_recorded_answers_is_ambiguous_and_equal_answers_are_one(store: Store) -> None:
+    """In whatever order they were put; a thousand answers are recorded."""
+    for number in range(1000):
+        await store.record_answer(f"t{number}", keys=[f"k{number}", "all"], tenant="acme", now_s=1.0)
+    await store.record_answer("again", keys=["again"], tenant="acme", now_s=1.0)
+    found = turn("a", {"role": "tool"})
+    await put_turn(store, found, "k7", "k999", "all", "again")
+    await store.record_answer("a", keys=["a"], tenant="acme", now_s=1.0)
+    assert await store.hidden(["a", "k7", "k999", "all", "again", "k8"], tenant="acme") == {
+        "a": found,
+        **dict.fromkeys(["k7", "k999", "all", "again"]),
+    }
 
 
 async def test_sessions_that_ended_are_found_among_others_until_their_time_is_over(store: Store) -> None:

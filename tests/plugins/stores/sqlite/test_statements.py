@@ -25,7 +25,7 @@ def test_rows_come_in_the_order_of_the_fields(connection: sqlite3.Connection, st
     assert [column[0] for column in cursor.description] == [field.name for field in fields(fact)]
 
 
-@pytest.mark.parametrize("name", ["PROMPT", "HIDDEN", "TOLD", "FORGET_TOLD", "DEFINITIONS", "FORGET_DEFINITIONS"])
+@pytest.mark.parametrize("name", ["PROMPT", "TOLD", "FORGET_TOLD", "DEFINITIONS", "FORGET_DEFINITIONS"])
 def test_looking_up_goes_through_an_index(connection: sqlite3.Connection, name: str) -> None:
     """However many rows there are."""
     statement = getattr(kept_sql, name)
