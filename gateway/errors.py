@@ -136,13 +136,20 @@ class GatewayError(Exception):
         self.message = message
         self.param = param
         self.retry_after_s = retry_after_s
+        self.upstream_code: str | None = None  # the code in the upstream's own error, which clients know
         self.settled = False  # true: trying again would do something twice, or is of no use
         self.fields: Mapping[str, str] = {}  # further header fields of the answer, by name
+
+    @property
+    def shown_code(self) -> str:
+        """Return the code that clients get: the upstream's own where it has one, which they act on."""
+        return self.upstream_code or self.code
 
     def after_effects(self) -> "GatewayError":
         """Return the same error for a run that has had effects already, with a status that no client retries."""
         error = GatewayError(self.code, self.message, param=self.param)
         error.facts, error.settled, error.fields = self.facts, True, self.fields
+        error.upstream_code = self.upstream_code
         if self.facts.status in _SENT_AGAIN or self.facts.status >= 500:
             error.facts = replace(self.facts, status=422, type=_INVALID, retryable=False)
         return error
@@ -157,6 +164,7 @@ class GatewayError(Exception):
         """Return the same error as a new object that has not been raised yet."""
         error = type(self)(self.code, self.message, param=self.param, retry_after_s=self.retry_after_s)
         error.facts, error.settled, error.fields = self.facts, self.settled, self.fields
+        error.upstream_code = self.upstream_code
         return error
 
     def __repr__(self) -> str:

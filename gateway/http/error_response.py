@@ -19,17 +19,15 @@ def new_request_id() -> str:
 
 def error_body(error: GatewayError, *, request_id: str) -> bytes:
     """Return the JSON body; openai-python shows only `message`, so cause, next step and request id are all in there."""
-    return json.dumps(
-        {
-            "error": {
-                "message": f"{error.message} (request id: {request_id})",
-                "type": error.facts.type,
-                "param": error.param,
-                "code": error.code,
-            }
-        },
-        ensure_ascii=False,
-    ).encode()
+    told = {
+        "message": f"{error.message} (request id: {request_id})",
+        "type": error.facts.type,
+        "param": error.param,
+        "code": error.shown_code,
+    }
+    if error.upstream_code is not None:
+        told["gateway_code"] = error.code
+    return json.dumps({"error": told}, ensure_ascii=False).encode()
 
 
 def error_answer(

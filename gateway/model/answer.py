@@ -4,6 +4,8 @@ An answer that ends without a finish reason was cut.
 """
 
 import re
+from collections.abc import Callable
+from contextlib import suppress
 
 import orjson
 
@@ -13,7 +15,9 @@ from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.http.sse import EventError, EventReader
 from gateway.json_values import VALUES_LIMIT, holds_more
-from gateway.model.refusal import message_of, outcome_of, status_of
+from gateway.model.error_words import is_error
+from gateway.model.mending import Mender, mend_answer
+from gateway.model.refusal import error_in_answer, outcome_of
 from gateway.model.target import Target
 from gateway.model.text_events import TextEvents
 from gateway.upstream.call import UpstreamCall
@@ -35,23 +39,25 @@ _ABOUT_CHOICE = frozenset(("index", "delta", "finish_reason", "logprobs"))
 
 async def stream(call: UpstreamCall, target: Target, emit: Emit) -> None:
     """Emit the chunks of one answer. Raises GatewayError if it breaks off."""
-    events, texts = EventReader(), TextEvents(_text_in)
+    events, texts, mender = EventReader(), TextEvents(_text_in), Mender()
     finished, empty = False, True
 
     def take(piece: bytes) -> Pause | None:
         nonlocal finished, empty
-        if not events.held and (text := texts.text_of(piece, framed=True)) is not None:
+        if not (events.held or mender.waits) and (text := texts.text_of(piece, framed=True)) is not None:
             return emit(text)  # a piece is mostly one event
         pause = None
         for data in events.feed(piece):
-            if (text := texts.text_of(data)) is not None:
+            if not mender.waits and (text := texts.text_of(data)) is not None:
                 pause = emit(text) or pause
                 continue
-            if data == _DONE:
+            if data.strip() == _DONE:
                 finished = not empty
                 call.leave(within_s=END_S)
                 return pause
-            chunk = _chunk(data, target)
+            chunk = _chunk_of(data, target, mender)
+            if chunk is None:
+                continue
             if (text := _text_of(chunk)) is not None:
                 empty = False
                 texts.learn(data, text)
@@ -90,7 +96,7 @@ async def whole(call: UpstreamCall, target: Target, emit: Emit) -> None:
         content = await call.within(WHOLE_LIMIT_BYTES)
         if len(content) > WHOLE_LIMIT_BYTES:
             raise target.broken(f"its answer is longer than {WHOLE_LIMIT_BYTES} bytes")
-        chunk = as_chunk(_chunk(content, target))
+        chunk = as_chunk(_completion_of(content, target))
         if chunk is None or _finishes(chunk["choices"]) is None:
             raise target.broken("its answer is no chat completion")
         if _ARGUMENTS.search(content) is not None:
@@ -124,19 +130,51 @@ def as_chunk(completion: Json) -> Json | None:
     return {**completion, "choices": told}
 
 
-def _chunk(data: bytes, target: Target) -> Json:
+def _chunk_of(data: bytes, target: Target, mender: Mender) -> Json | None:
+    """Return an event as a chunk, or None for one that is none, such as a sign of life. Raises GatewayError."""
+    if not data.lstrip().startswith((b"{", b"[")):
+        return None
+    chunk = _value_of(data, target, mender.mend, is_badly_written=mender.waits)
+    if isinstance(chunk, list):  # as Google answers with an error
+        chunk = next((one for one in chunk if isinstance(one, dict) and is_error(one)), None)
+    if not isinstance(chunk, dict):
+        return None
+    if is_error(chunk):
+        raise error_in_answer(chunk, target)
+    choices = chunk.get("choices")
+    if isinstance(choices, list) and len(choices) == 1:
+        if choices[0] is None:
+            return {**chunk, "choices": []}
+        if isinstance(choices[0], dict) and choices[0].get("index", 0) != 0:  # one choice was asked for
+            return {**chunk, "choices": [{**choices[0], "index": 0}]}
+    return chunk
+
+
+def _completion_of(content: bytes, target: Target) -> Json:
+    """Return an answer that is no stream. Raises GatewayError if it is an error, or no object."""
+    completion = _value_of(content, target, mend_answer)
+    if isinstance(completion, list) and len(completion) == 1:
+        completion = completion[0]
+    if not isinstance(completion, dict):
+        raise target.broken("its answer is no object")
+    if is_error(completion):
+        raise error_in_answer(completion, target)
+    return completion
+
+
+def _value_of(
+    data: bytes, target: Target, mend: Callable[[bytes], object], *, is_badly_written: bool = False
+) -> object:
+    """Return the value of JSON. Raises GatewayError if it has too many values, or is none."""
     if holds_more(data, VALUES_LIMIT):
         raise target.broken(f"an event of its answer holds more than {VALUES_LIMIT} values")
+    if not is_badly_written:
+        with suppress(orjson.JSONDecodeError):
+            return orjson.loads(data)
     try:
-        chunk: Json = orjson.loads(data)
-    except orjson.JSONDecodeError:
+        return mend(data)
+    except ValueError:
         raise target.broken("an event of its answer is not JSON") from None
-    if not isinstance(chunk, dict):
-        raise target.broken("an event of its answer is no object")
-    if (error := chunk.get("error")) is not None:
-        target.error_status = status_of(error)
-        raise target.broken(message_of(error, target) or "it sent an error in its answer")
-    return chunk
 
 
 def _check(data: bytes, target: Target) -> None:

@@ -152,7 +152,8 @@ class Answering:
         if tries is not None and tries.member is not None:  # it was sent
             tries.failure = error.copy()  # what it went through refers to us
             pause_s = None if tries.group.plain else error.retry_after_s  # without rules it is the client's affair
-            if tries.again(self._reason, told_not=error.settled or is_last, pause_s=pause_s):
+            told_not, excused = error.settled or is_last, self._target.is_excused
+            if tries.again(self._reason, excused=excused, told_not=told_not, pause_s=pause_s):
                 await asyncio.sleep(tries.pause_s)
                 return True
             if is_last:

@@ -4,12 +4,12 @@ import re
 from http import HTTPStatus
 from typing import Final
 
-import orjson
-
+from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.http.redact import maskable
 from gateway.http.response_head import ResponseHead
 from gateway.http.retry_after import wanted_pause_s
+from gateway.model.error_words import words_of, words_of_answer
 from gateway.model.target import Target
 
 #: The path that models are called under.
@@ -18,8 +18,6 @@ CHAT = b"/chat/completions"
 ERROR_LIMIT_BYTES = 65536
 #: Longest wait that is passed on; openai-node waits literally for whatever it is told.
 RETRY_AFTER_S = 60
-#: So much of the message goes to the client.
-MESSAGE_CHARS = 2000
 _TYPE_CHARS = 100
 #: Codes of failures that pass, or that another upstream may not have: a limit, a broken server, a silence.
 PASSING: Final = frozenset(
@@ -35,24 +33,20 @@ PASSING: Final = frozenset(
 )
 #: Status of a path that is not there: mostly the base URL is wrong.
 _NOT_THERE = frozenset((HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED))
-_ERROR_STATUS = re.compile("[45][0-9][0-9]")
 _VERSION = re.compile(rb"/v[0-9]+(?:alpha|beta)?[0-9]*(?:/|\Z)")
 
 
 def refusal(head: ResponseHead, content: bytes, target: Target) -> GatewayError:
     """Return the error for an upstream's error answer, with its status and its Retry-After."""
-    try:
-        parsed = orjson.loads(content)
-    except orjson.JSONDecodeError:
-        parsed = None
-    message = message_of(parsed.get("error") if isinstance(parsed, dict) else None, target)
-    text = f"Upstream {target.name!r} answered {head.status}" + (f": {message}" if message else ".")
-    if not message and head.status in _NOT_THERE:
+    words = words_of_answer(content, secret=_secret_of(target))
+    text = f"Upstream {target.name!r} answered {head.status}" + (f": {words.message}" if words.message else ".")
+    if not words.message and head.status in _NOT_THERE:
         text += f" It was asked for {target.url(CHAT)}; {_hint(target)}."
     code = {401: "upstream_refused", 403: "upstream_refused", 429: "upstream_limited"}.get(head.status)
     if code is None:
         code = "upstream_rejected" if 400 <= head.status < 500 else "upstream_error"
-    error = GatewayError(code, text, retry_after_s=_wait_s(head))
+    error = GatewayError(code, text, param=words.param, retry_after_s=_wait_s(head))
+    error.upstream_code = words.code
     error.settled = (head.value(b"x-should-retry") or b"").lower() == b"false"
     return error.with_status(head.status) if 400 <= head.status < 600 else error
 
@@ -86,19 +80,23 @@ def _wait_s(head: ResponseHead) -> float | None:
     return None if wanted_s is None else min(wanted_s, RETRY_AFTER_S)
 
 
-def message_of(error: object, target: Target) -> str:
-    """Return the upstream's own message without its key (some upstreams repeat it), or ""."""
-    message = error.get("message") if isinstance(error, dict) else error
-    if not isinstance(message, str):
-        return ""
+def error_in_answer(event: Json, target: Target) -> GatewayError:
+    """Return the error that an upstream sent as its answer, behind a head that says 200.
+
+    One that names no status counts as 502: another upstream may answer. It opens no breaker, as the request may be at
+    fault.
+    """
+    words = words_of(event.get("error") or event, secret=_secret_of(target))
+    target.error_status, target.is_excused = words.status or HTTPStatus.BAD_GATEWAY, not words.status
+    error = target.broken(words.message or "it sent an error in its answer")
+    error.param, error.upstream_code = words.param, words.code
+    return error
+
+
+def _secret_of(target: Target) -> str:
+    """Return the upstream's key, which some upstreams repeat, or ""."""
     secret = maskable(target.pool.endpoint.api_key)
-    return (message if secret is None else message.replace(secret.decode(), "***"))[:MESSAGE_CHARS]
-
-
-def status_of(error: object) -> int:
-    """Return the status of an error in an event; 500, which may be the fault of the request, if it has none."""
-    said = [str(error.get(name)) for name in ("status", "code")] if isinstance(error, dict) else []
-    return next((int(status) for status in said if _ERROR_STATUS.fullmatch(status)), 500)
+    return "" if secret is None else secret.decode()
 
 
 def outcome_of(error: BaseException) -> str:

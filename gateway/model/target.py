@@ -31,11 +31,13 @@ class Target:
     """One endpoint of an upstream, whose counts are in `tally`, for one call.
 
     `error_status` is that of an error that it sent as its answer, behind a head that says 200; None: it sent none.
+    `is_excused`: that error names no status, so that the request may be at fault.
     """
 
     pool: Pool
     tally: UpstreamTally
     error_status: int | None = None
+    is_excused: bool = False
 
     @property
     def name(self) -> str:

@@ -64,7 +64,6 @@ async def test_a_chunk_with_nothing_but_a_text_comes_as_the_text(about: Json) ->
         {"choices": [{"index": 0, "delta": {"content": ["a"]}, "finish_reason": None}]},
         {"choices": [{"index": 0, "delta": {"reasoning_content": "a"}, "finish_reason": None}]},
         {"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}]},
-        {"choices": [{"index": 1, "delta": {"content": "a"}, "finish_reason": None}]},
         {"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": []}}]},
         {"choices": [{"index": 0, "delta": {"content": "a"}, "citations": [1]}]},
         {"choices": [{"index": 0, "delta": {"content": "a"}}, {"index": 1, "delta": {"content": "b"}}]},
@@ -101,9 +100,7 @@ async def test_a_whole_answer_is_one_that_says_that_it_ends(raw: bytes) -> None:
 
 BROKEN_CHUNKS: list[Json | bytes] = [
     b"{",
-    b"no json",
-    b"[]",
-    b'"text"',
+    b"{no json}",
     b'{"choices": {}}',
     b'{"choices": [1]}',
     b'{"choices": [{"delta": []}]}',
@@ -112,7 +109,7 @@ BROKEN_CHUNKS: list[Json | bytes] = [
     b'{"choices": [{"delta": {"tool_calls": 5}}]}',
     b'{"choices": [{"delta": {"tool_calls": [null]}}]}',
     b'{"choices": [{"delta": {"tool_calls": [{"function": "f"}]}}]}',
-    b"\xff\xfe",
+    b"{\xff\xfe",
     b'{"a":' * 3000,
 ]
 
@@ -126,6 +123,76 @@ async def test_an_event_of_too_many_values_is_the_upstreams_fault() -> None:
     text = "[1, 2], " * VALUES_LIMIT
     async with models(serve(stream(chunk(text), chunk(finish="stop")))) as answering:
         assert await answering.ask() == [text, chunk(finish="stop")]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"null",
+        b"[]",
+        b'"text"',
+        b"7",
+        b"",
+        b"keepalive",
+        b": comment",
+        b"{}",
+        b'{"choices": [null]}',
+        b'{"type": "ping"}',
+    ],
+)
+async def test_what_is_no_chunk_is_passed_over(data: bytes) -> None:
+    """Servers send signs of life as events; the answer goes on behind them."""
+    async with models(serve(stream(chunk("Hi"), data, chunk(" there"), chunk(finish="stop")))) as answering:
+        told = await answering.ask()
+    assert [one for one in told if isinstance(one, str) or one.get("choices")] == ["Hi", " there", chunk(finish="stop")]
+
+
+async def test_an_answer_may_end_with_blanks_around_its_last_word() -> None:
+    raw = stream(chunk("Hi"), chunk(finish="stop"), b" [DONE]  ", done=False)
+    async with models(serve(raw)) as answering:
+        assert await answering.ask() == ["Hi", chunk(finish="stop")]
+
+
+@pytest.mark.parametrize("index", [1, "0", None])
+async def test_a_lone_choice_is_the_first_one_whatever_its_number(index: object) -> None:
+    """No more than one is ever asked for."""
+    said = {"choices": [{"index": index, "delta": {"content": "a", "role": "assistant"}}]}
+    async with models(serve(stream(said, chunk(finish="stop")))) as answering:
+        (first, _) = await answering.ask()
+    assert isinstance(first, dict) and first["choices"][0] == {**said["choices"][0], "index": 0}
+
+
+HALVES = b'{"choices": [{"index": 0, "delta": {"content": "%b"}}]}'
+
+
+@pytest.mark.parametrize(
+    ("texts", "whole"),
+    [
+        ((rb"a \ud83d", rb"\ude00 b"), "a \U0001f600 b"),
+        ((rb"\ud83d", rb"\ude00\ud83d", rb"\ude01"), "\U0001f600\U0001f601"),
+        ((rb"a\ud83d", rb"b"), "a\ufffdb"),
+        ((rb"a\ude00b", b"c"), "a\ufffdbc"),
+        ((rb"a\ud83d",), "a\ufffd"),
+        ((b"a\xe2\x82b",), "a\ufffdb"),
+    ],
+)
+async def test_halves_of_characters_are_put_together(texts: tuple[bytes, ...], whole: str) -> None:
+    """A half that stays alone is shown as one that nobody can read."""
+    raw = stream(*(HALVES % text for text in texts), chunk(finish="stop"))
+    async with models(serve(raw)) as answering:
+        told = await answering.ask()
+    assert (
+        "".join(one if isinstance(one, str) else one["choices"][0]["delta"].get("content") or "" for one in told)
+        == whole
+    )
+
+
+async def test_an_answer_that_is_no_stream_is_mended_too() -> None:
+    """Halves of characters, and a number that JSON does not have."""
+    said = b'{"choices": [{"index": 0, "logprobs": NaN, "message": {"content": "a\\ud83d"}, "finish_reason": "stop"}]}'
+    async with models(serve(answer(200, said, [("Content-Type", "application/json")]))) as answering:
+        (told,) = await answering.ask()
+    assert isinstance(told, dict) and told["choices"][0]["delta"]["content"] == "a\ufffd"
 
 
 @pytest.mark.parametrize("piece", ["tool_calls", "function_call"])

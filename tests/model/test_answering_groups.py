@@ -183,7 +183,8 @@ async def test_an_answer_that_is_cut_counts_against_its_endpoint() -> None:
     ("error", "requests", "state"),
     [
         ({"message": "bad grammar", "code": 400}, [1, 0, 0], "closed"),
-        ({"message": "it failed"}, [1, 0, 1], "closed"),
+        ({"message": "it failed"}, [1, 1, 1], "closed"),
+        ({"message": "bad grammar", "type": "invalid_request_error"}, [1, 0, 0], "closed"),
         ({"message": "busy", "code": "503"}, [1, 1, 1], "open"),
         ({"message": "too many", "status": 429}, [1, 1, 1], "closed"),
     ],

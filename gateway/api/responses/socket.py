@@ -142,7 +142,7 @@ class _Connection:
     async def complain(self, error: GatewayError, request_id: str) -> None:
         """Send an error. Its text names what to do next, and the request id."""
         text = f"{error.message} (request id: {request_id})"
-        told = {"type": error.facts.type, "code": error.code, "message": text, "param": error.param}
+        told = {"type": error.facts.type, "code": error.shown_code, "message": text, "param": error.param}
         await self._send(orjson.dumps({"type": "error", "status": error.facts.status, "error": told}))
 
     async def _turn(self, content: bytes | None) -> bool:

@@ -142,7 +142,7 @@ class ResponseAnswer:
     def _tell_error(self, error: GatewayError, *, request_id: str) -> str:
         """Add the event of an error, and return its message with the id of the request."""
         message = f"{error.message} (request id: {request_id})" if request_id else error.message
-        told = {"code": error.code, "message": message, "param": error.param}
+        told = {"code": error.shown_code, "message": message, "param": error.param}
         # The SDKs read these fields at the top, the Open Responses schemas within `error`.
         self._output.events.add("error", {**told, "error": {"type": error.facts.type, **told}})
         return message

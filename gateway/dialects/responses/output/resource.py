@@ -105,9 +105,13 @@ def usage_of(usage: Json | None) -> Json:
 
 
 def error_of(error: GatewayError, message: str) -> Json:
-    """Return the error of a failed response: the nearest of OpenAI's codes, with the gateway's own as its type."""
+    """Return the error of a failed response, with the gateway's own code as its type.
+
+    Its code is the upstream's own, else the nearest of OpenAI's.
+    """
     facts = CODES[error.code]
-    code = {429: "rate_limit_exceeded", 400: "invalid_prompt"}.get(facts.status, "server_error")
+    nearest = {429: "rate_limit_exceeded", 400: "invalid_prompt"}.get(facts.status, "server_error")
+    code = error.upstream_code or nearest
     return {"code": code, "message": message, "type": error.code, "param": error.param}
 
 
