@@ -16,6 +16,7 @@ from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import Json
 from gateway.dialects.chat_request import not_forced
 from gateway.dialects.meaning import is_random
+from gateway.dialects.neighbours import join
 from gateway.errors import GatewayError
 
 #: The same call with the same arguments so often in a row: a note goes to the model; the run is stopped.
@@ -94,7 +95,13 @@ class Loop:
     def request(self, body: Json, conversation: Sequence[Json]) -> Json:
         """Return the body of the next model call."""
         changed = not_forced(body) if self.hidden else {}
-        return {**body, **changed, "messages": [*conversation, *self.messages]}
+        messages = [*conversation, *self.hidden]
+        for complaint in self._complaints:  # no two of the user in a row: many templates refuse that
+            if messages and messages[-1].get("role") == "user":
+                messages[-1] = join(messages[-1], complaint)
+            else:
+                messages.append(complaint)
+        return {**body, **changed, "messages": messages}
 
     def answered(self, content: str, outcome: Outcome, *, finish_reason: str | None) -> Action:
         """Return the action that follows from one answer. `content` is its text without the call."""

@@ -12,6 +12,8 @@ from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall
 from gateway.dialects.chat_request import client_tools, wants_text, whole_text
 from gateway.model.call import ModelCall
+from gateway.model.candidates import Candidate
+from gateway.model.quirks import ordered
 from gateway.records import replace
 from gateway.tools.gate import RiskClaim
 from gateway.tools.judge import Judge
@@ -71,8 +73,13 @@ class Explainer:
             "model": self.model or body.get("model"),
             "upstream": candidates.upstream,
             # What is tried, in this order.
-            "candidates": [{"model": one.named(body), "upstream": one.upstream.name} for one in candidates.models],
+            "candidates": [self._described_candidate(one, body) for one in candidates.models],
         }
+
+    def _described_candidate(self, candidate: Candidate, body: Json) -> Json:
+        """Return a model that is tried, and what is left out or changed for it."""
+        model, upstream = candidate.named(body), candidate.upstream
+        return {"model": model, "upstream": upstream.name, "quirks": ordered(self.core.quirks_of(upstream, model))}
 
     async def verdict(self, call: Json, exchange: Exchange) -> Json:
         """Return the verdict on one call of a run that has read nothing yet. Its schema is checked before the gate."""

@@ -20,9 +20,10 @@ from gateway.model.call_limits import CallLimits
 from gateway.model.candidates import Candidate, Candidates
 from gateway.model.held import Held
 from gateway.model.metering import CallMeter, Metering
+from gateway.model.quirks import NONE, Asked, LearntQuirks, Quirks, find_quirk, ordered
 from gateway.model.refusal import CHAT, ERROR_LIMIT_BYTES, no_answer, outcome_of, passes, refusal
-from gateway.model.styles import Styles, without
 from gateway.model.target import Target
+from gateway.model.tool_names import restoring
 from gateway.model.wire import chat_request, trace_lines
 from gateway.trace_context import CURRENT
 from gateway.tracing.tracer import Attribute, Span, Tracer
@@ -54,7 +55,7 @@ class Answering:
         exchange: Exchange,
         candidates: Candidates,
         *,
-        styles: Styles,
+        quirks: LearntQuirks,
         clock: Callable[[], float],
         metering: Metering,
         limits: CallLimits | None = None,
@@ -66,7 +67,7 @@ class Answering:
         turn = exchange.again % len(candidates.models)
         self._left = [*candidates.models[turn:], *candidates.models[:turn]]
         self._first = candidates.models[0].upstream.group
-        self._styles = styles
+        self._quirks = quirks
         self._clock = clock
         self._limits = limits
         self._meter = CallMeter(metering, exchange, self.by, limits)
@@ -78,6 +79,7 @@ class Answering:
         self._target: Target
         self._call: UpstreamCall | None = None
         self._head: ResponseHead
+        self._taken: Quirks = NONE  # with which the request was taken
         self._reason = ""  # the last failure, in the words of `RetryRules.on`
 
     async def begin(self) -> None:
@@ -213,15 +215,16 @@ class Answering:
         tries.answered()
 
     async def _send(self, member: Member, *, is_first: bool) -> None:
-        """Send the request to one endpoint, in the style that it takes. Raises GatewayError if it does not answer."""
+        """Send the request to one endpoint, as that takes it. Raises GatewayError if it does not answer."""
         target, endpoint, model = self._target, member.pool.endpoint, self.by.model
         # The client's own credential is meant for the first upstream, and for its fallbacks by the operator's word.
         credential = self._exchange.credential if is_first else b""
-        style = first = self._styles.of(endpoint.name, model, configured=endpoint.stream)
+        asked = Asked(self.by.upstream, member.name, model)
+        quirks = first = self._quirks.of(asked, configured=endpoint.quirks)
         trace = b"" if self._span is None or self._tracer is None else trace_lines(self._span.context, self._tracer)
         while True:
             named = self._candidate.model
-            request = chat_request(self._exchange, target, style, model=named, credential=credential, trace=trace)
+            request = chat_request(self._exchange, target, quirks, model=named, credential=credential, trace=trace)
             if len(request) >= _LARGE_BYTES:
                 await asyncio.sleep(0)  # others go on between writing a request and sending it
             call = self._call = UpstreamCall(target.pool)
@@ -230,11 +233,11 @@ class Answering:
                 refused = await self._sent(call, request)
                 if refused is None:
                     break
-                lesser = without(style, status=self._head.status, refusal=refused)
-                if lesser is None:
+                more = find_quirk(quirks, self._exchange.body, status=self._head.status, refusal=refused)
+                if more is None:
                     self._reason = str(self._head.status)
                     raise refusal(self._head, refused, target)
-                style = lesser
+                quirks = more
             except BaseException as error:
                 outcome = "cancelled" if call.given_up else outcome_of(error)
                 if not call.given_up:
@@ -244,13 +247,14 @@ class Answering:
                 raise
             call.close()
             target.tally.outcomes["ok"] += 1
-        if style != first:
-            self._styles.learn(endpoint.name, model, style)
+        self._taken = quirks
+        if quirks != first:
+            self._quirks.learn(asked, quirks)
             log.warning(
-                "upstream %r refused how model %r was asked so far: it is asked with %r now",
+                "upstream %r refused how model %r was asked so far: its quirks are %s now",
                 endpoint.name,
                 model,
-                style,
+                ", ".join(ordered(quirks)),
             )
 
     def _begin_span(self, member: Member, *, count: int) -> None:
@@ -294,6 +298,8 @@ class Answering:
         """Read an answer. Log a failure, unless the call was given up before."""
         assert self._call is not None
         read = stream if self._head.event_stream else whole
+        if "plain_tool_names" in self._taken:
+            emit = restoring(emit, self._exchange.body)
         try:
             await read(self._call, self._target, self._meter.reading(emit))
         except GatewayError as error:

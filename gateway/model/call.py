@@ -1,6 +1,6 @@
 """The core of the chain: one call of the model, as chat completion chunks.
 
-The body is sent as the stages left it, and requests a stream (gateway/model/styles.py). An answer that is neither
+The body is sent as the stages left it, and requests a stream (gateway/model/quirks.py). An answer that is neither
 a stream of chunks nor a chat completion is an upstream error.
 """
 
@@ -15,7 +15,8 @@ from gateway.model.call_limits import CallLimits
 from gateway.model.candidates import Candidates, ModelTable
 from gateway.model.listing import Asking, ModelLists
 from gateway.model.metering import Metering
-from gateway.model.styles import Styles
+from gateway.model.quirks import LearntQuirks, Quirks
+from gateway.model.target import Upstream
 from gateway.tracing.tracer import Tracer
 from gateway.usage.tokens import Usage
 
@@ -38,7 +39,7 @@ class ModelCall:
         self._metering = metering or Metering()
         self._limiter = limiter
         self._tracer = tracer
-        self._styles = Styles()
+        self.quirks = LearntQuirks()
         self._lists = ModelLists(table, clock, merged=lists_all)
 
     @cached_property
@@ -50,6 +51,11 @@ class ModelCall:
     def needs_model(self) -> bool:
         """Return whether a request must name its model, because the configuration names none."""
         return self._table.model is None
+
+    def quirks_of(self, upstream: Upstream, model: str) -> Quirks:
+        """Return the quirks of a model at an upstream, as configured and as learnt."""
+        configured = (member.pool.endpoint.quirks for member in upstream.group.members)
+        return self.quirks.of_model(upstream.name, model).union(*configured)
 
     def candidates(self, body: Mapping[str, object]) -> Candidates:
         """Return what may answer a request. Raises GatewayError (invalid_field, upstream_unavailable)."""
@@ -69,7 +75,7 @@ class ModelCall:
         answering = Answering(
             exchange,
             candidates,
-            styles=self._styles,
+            quirks=self.quirks,
             clock=self._clock,
             metering=self._metering,
             limits=limits,

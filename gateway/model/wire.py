@@ -4,8 +4,8 @@ import orjson
 
 from gateway.approvals.check_word import masked
 from gateway.contracts.exchange import Exchange
+from gateway.model.quirks import Quirks, adapted_request
 from gateway.model.refusal import CHAT
-from gateway.model.styles import Style, completed_request
 from gateway.model.target import Target
 from gateway.trace_context import TraceContext
 from gateway.tracing.tracer import Tracer
@@ -19,7 +19,7 @@ MODELS = b"/models"
 def chat_request(
     exchange: Exchange,
     target: Target,
-    style: Style,
+    quirks: Quirks,
     *,
     model: str | None = None,
     credential: bytes,
@@ -31,7 +31,7 @@ def chat_request(
     trace context, in place of the client's.
     """
     endpoint = target.pool.endpoint
-    body = completed_request(exchange.body, style)
+    body = adapted_request(exchange.body, quirks)
     if model is not None:
         body["model"] = model
     content = masked(orjson.dumps(body))
@@ -41,7 +41,7 @@ def chat_request(
             _without_trace(exchange.header) + trace if trace else exchange.header,
             own_credential(credential, endpoint, header=exchange.credential_header),
             b"Accept: %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-            % (b"application/json" if style.streams == "never" else b"text/event-stream", len(content)),
+            % (b"application/json" if "no_stream" in quirks else b"text/event-stream", len(content)),
             content,
         )
     )

@@ -240,7 +240,11 @@ class _Writer:
 
 def ended(now_s: float, error: GatewayError | None) -> Json:
     """Return the last entry of a log."""
-    told = None if error is None else {"code": error.code, "message": error.message, "param": error.param}
+    told: Json | None = None
+    if error is not None:
+        told = {"code": error.code, "message": error.message, "param": error.param}
+        if error.upstream_code is not None:
+            told["upstream_code"] = error.upstream_code
     return {"choices": [], "context": {"type": _ENDED, "at": now_s, "error": told}}
 
 
@@ -253,7 +257,9 @@ def end_of(chunk: Chunk) -> tuple[float, GatewayError | None] | None:
     if error is None:
         return told["at"], None
     code = error["code"] if error["code"] in CODES else "internal_error"
-    return told["at"], GatewayError(code, error["message"], param=error["param"])
+    failure = GatewayError(code, error["message"], param=error["param"])
+    failure.upstream_code = error.get("upstream_code")
+    return told["at"], failure
 
 
 def has_end(entries: Sequence[Chunk]) -> bool:

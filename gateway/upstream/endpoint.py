@@ -2,7 +2,22 @@
 
 import ssl
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
+
+#: The names that `upstreams[].quirks` takes.
+QuirkName: TypeAlias = Literal[
+    "no_usage_in_stream",
+    "no_stream",
+    "max_completion_tokens",
+    "one_system_message",
+    "no_system_role",
+    "no_developer_role",
+    "alternating_roles",
+    "no_reasoning",
+    "no_parallel_tool_calls",
+    "no_strict_tools",
+    "plain_tool_names",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -10,8 +25,8 @@ class Endpoint:
     """Facts about one upstream, built once from configuration.
 
     `authority` is the Host it is sent; `base_path` ("" or "/x/y") replaces the matched prefix of a target; `api_key`
-    replaces the client's credential. `tls` is None for plain HTTP. Times are seconds. `stream` is how the context lane
-    asks models for their answers.
+    replaces the client's credential. `tls` is None for plain HTTP. Times are seconds. `quirks` are what its models
+    refuse in the context lane (gateway/model/quirks.py).
     """
 
     name: str
@@ -26,7 +41,7 @@ class Endpoint:
     connect_s: float = 5.0
     first_byte_s: float = 600.0
     idle_s: float = 300.0
-    stream: Literal["usage", "plain", "never"] = "usage"
+    quirks: frozenset[QuirkName] = frozenset()
 
     def path(self, path: bytes) -> bytes:
         """Return a path of the API at this endpoint: its base path replaces `/v1`."""

@@ -219,7 +219,7 @@ async def test_an_answer_of_one_object_that_breaks_off_counts_by_its_bytes() -> 
         await peer.send(head(200, [("Content-Type", "application/json"), ("Content-Length", "9000")]) + half)
 
     async with FakeUpstream(breaks_off) as upstream:
-        never = {"name": "up", "base_url": upstream.base_url, "stream": "never"}
+        never = {"name": "up", "base_url": upstream.base_url, "quirks": ["no_stream"]}
         async with counting(upstreams=[never]) as world:
             assert (await world.chat()).status == 502
             expected = (ceil(len(upstream.requests[0].payload) / 4), ceil(len(half) / 4))

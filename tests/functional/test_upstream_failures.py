@@ -125,7 +125,7 @@ async def test_a_silent_name_server_stops_no_other_upstream(lane: str) -> None:
         names = {"silent.example": None, "up.example": ["127.0.0.2", "127.0.0.1"]}
         config = {
             "upstreams": [
-                {"name": "up", "base_url": f"http://up.example:{port}", "stream": "never"},
+                {"name": "up", "base_url": f"http://up.example:{port}", "quirks": ["no_stream"]},
                 {"name": "silent", "base_url": f"http://silent.example:{port}", "paths": ["/silent/v1/"]},
             ],
             "allowed_hosts": HOSTS,

@@ -2,7 +2,6 @@
 
 import orjson
 
-from gateway.model.styles import Style
 from gateway.model.wire import chat_request, list_request
 from tests.agent.models import SECRET, exchange
 from tests.model.test_target import target
@@ -14,7 +13,7 @@ def test_a_candidate_is_asked_for_its_own_model() -> None:
     """The rest of the body stays; without a name of its own, the one of the request stays, too."""
     asked = exchange(b"X-One: 1\r\n", model="fast", temperature=0.5)
     for name, sent in (("big", "big"), (None, "fast")):
-        request = chat_request(asked, target(), Style("plain"), model=name, credential=CREDENTIAL)
+        request = chat_request(asked, target(), frozenset({"no_usage_in_stream"}), model=name, credential=CREDENTIAL)
         head, _, body = request.partition(b"\r\n\r\n")
         assert head.startswith(
             b"POST /v1/chat/completions HTTP/1.1\r\nHost: h.example\r\nX-One: 1\r\nAuthorization: Bearer sk-c"
@@ -25,7 +24,7 @@ def test_a_candidate_is_asked_for_its_own_model() -> None:
 def test_an_upstream_with_a_key_is_sent_that() -> None:
     """In the header where the client put its own credential."""
     mine = target(api_key=SECRET)
-    request = chat_request(exchange(), mine, Style("never"), credential=CREDENTIAL)
+    request = chat_request(exchange(), mine, frozenset({"no_stream"}), credential=CREDENTIAL)
     assert b"Authorization: Bearer " + SECRET + b"\r\nAccept: application/json\r\n" in request
     assert b"sk-client" not in request
 

@@ -1,7 +1,7 @@
 """The page of upstreams: which endpoints get requests, why others do not, and how their requests ended."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, get_args
 
 from aiohttp import web
@@ -30,7 +30,8 @@ class EndpointFacts:
     `retry_in_s`: when breaker or pause let a request through, in seconds; None: at once, or once its health checks
     pass. `under_way` are requests now, of which each worker sends it `most` at a time (None: any number). `tries` are
     counted by outcome, `ejections` by reason, since the gateway started. Both, and `under_way`, are None for the
-    single endpoint of an upstream without rules: the numbers of the upstream are its own.
+    single endpoint of an upstream without rules: the numbers of the upstream are its own. `quirks` are those that the
+    configuration names, and `learnt` those that this worker learnt, by model.
     """
 
     name: str
@@ -43,6 +44,8 @@ class EndpointFacts:
     models: Sequence[str]
     tries: Mapping[str, int] | None
     ejections: Mapping[str, int] | None
+    quirks: Sequence[str] = ()
+    learnt: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +126,8 @@ def upstream_view(upstream: UpstreamFacts) -> Json:
                 "models": list(one.models),
                 "tries": None if one.tries is None else dict(one.tries),
                 "ejections": None if one.ejections is None else dict(one.ejections),
+                "quirks": list(one.quirks),
+                "learnt_quirks": {model: list(names) for model, names in one.learnt.items()},
             }
             for one in upstream.endpoints
         ],

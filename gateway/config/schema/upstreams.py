@@ -11,6 +11,7 @@ from gateway.config.values.addresses import BaseUrl, Credential, CredentialHeade
 from gateway.config.values.scalars import ExistingFile, FilePath, Flag, Name, Text, counted
 from gateway.config.values.units import Duration, Share, sized
 from gateway.config.values.value import Value
+from gateway.upstream.endpoint import QuirkName
 
 _STATUS = re.compile(r"[45][0-9][0-9]\Z")
 
@@ -145,10 +146,10 @@ class Upstream(Section):
     paths: tuple[PathPrefix, ...] = Field(
         default=(), description="Path prefixes that it serves; empty: those of `passthrough.paths`."
     )
-    stream: Literal["usage", "plain", "never"] = Field(
-        default="usage",
-        description="How the context lane asks its models to answer: `usage` streams and asks for tokens, `plain` only "
-        "streams, `never` asks for whole answers. What a model refuses is learnt and left out.",
+    quirks: tuple[QuirkName, ...] = Field(
+        default=(),
+        description="What its models refuse in requests of the context lane, as far as it is known. The gateway learns "
+        "the rest from refusals.",
     )
     timeouts: Timeouts = Field(default_factory=Timeouts, description="Longest waits for this upstream.")
     tls: Tls = Field(default_factory=Tls, description="TLS with this upstream.")

@@ -113,7 +113,7 @@ def _endpoint(upstream: Upstream, given: schema.Endpoint, tls: ssl.SSLContext | 
         connect_s=upstream.timeouts.connect,
         first_byte_s=upstream.timeouts.first_byte,
         idle_s=upstream.timeouts.idle,
-        stream=upstream.stream,
+        quirks=frozenset(upstream.quirks),
     )
 
 

@@ -49,7 +49,8 @@ class StatusFacts:
     async def upstreams(self) -> Sequence[UpstreamFacts]:
         """Return the facts of upstreams of this moment."""
         numbers = UpstreamNumbers(*await self.exposition.numbers())
-        return tuple(upstream_facts(self.loaded().settings, demo_url=self.demo_url, numbers=numbers))
+        settings, learnt = self.loaded().settings, self.assembled().core.quirks
+        return tuple(upstream_facts(settings, demo_url=self.demo_url, numbers=numbers, learnt=learnt))
 
     def _problems(self, loaded: Loaded) -> Iterator[str]:
         """Yield the warnings of the configuration, and why tools cannot run on this machine."""

@@ -7,6 +7,7 @@ from typing import Final
 from gateway.api.operating.upstreams import EndpointFacts, EndpointState, UpstreamFacts
 from gateway.config import Settings
 from gateway.config.schema import upstreams as schema
+from gateway.model.quirks import LearntQuirks
 from gateway.server.lanes.upstreams import given_endpoints, name_of, upstreams_in_use
 from gateway.telemetry.metrics import EJECTIONS, OUTCOMES, REFUSED, RETRIES, TRIES
 from gateway.telemetry.page_text import Gauge
@@ -41,7 +42,9 @@ class UpstreamNumbers:
         return self._counts[family, *whose]
 
 
-def upstream_facts(settings: Settings, *, demo_url: str | None, numbers: UpstreamNumbers) -> Iterator[UpstreamFacts]:
+def upstream_facts(
+    settings: Settings, *, demo_url: str | None, numbers: UpstreamNumbers, learnt: LearntQuirks
+) -> Iterator[UpstreamFacts]:
     """Yield each upstream of a configuration. `demo_url`: the address of the demo model, for one without any."""
     for upstream in upstreams_in_use(settings, demo_url=demo_url):
         name = upstream.name
@@ -55,13 +58,15 @@ def upstream_facts(settings: Settings, *, demo_url: str | None, numbers: Upstrea
             requests=numbers.counted(OUTCOMES, name),
             retries=numbers.counted(RETRIES, name),
             refused=numbers.counted(REFUSED, name),
-            endpoints=[_endpoint(one, name, numbers) for one in given_endpoints(upstream)],
+            endpoints=[_endpoint(one, upstream, numbers, learnt) for one in given_endpoints(upstream)],
         )
 
 
-def _endpoint(endpoint: schema.Endpoint, upstream: str, numbers: UpstreamNumbers) -> EndpointFacts:
+def _endpoint(
+    endpoint: schema.Endpoint, upstream: schema.Upstream, numbers: UpstreamNumbers, learnt: LearntQuirks
+) -> EndpointFacts:
     name = name_of(endpoint)
-    place = upstream, name
+    place = upstream.name, name
     under_way = numbers.gauge("endpoint_requests", *place)
     is_counted = under_way is not None
     return EndpointFacts(
@@ -75,6 +80,8 @@ def _endpoint(endpoint: schema.Endpoint, upstream: str, numbers: UpstreamNumbers
         models=endpoint.models,
         tries=numbers.counted(TRIES, *place) if is_counted else None,
         ejections=numbers.counted(EJECTIONS, *place) if is_counted else None,
+        quirks=upstream.quirks,
+        learnt=learnt.at(*place),
     )
 
 

@@ -1,0 +1,294 @@
+"""What model servers refuse in a request, and how they are asked without it: the one place for it.
+
+A refusal that names such a thing is answered with the same request without it. What helped is remembered by endpoint
+and model, and is done from then on. An operator who knows names it under `upstreams[].quirks`. Nothing is concluded
+from the name of a model or of a server.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final, TypeAlias, get_args
+
+from gateway.contracts.store import Json
+from gateway.dialects.neighbours import SYSTEM_ROLES, join, join_neighbours, lead_with_one
+from gateway.model.tool_names import plain_names
+from gateway.upstream.endpoint import QuirkName
+
+NAMES: Final[tuple[QuirkName, ...]] = get_args(QuirkName)
+#: The quirks of one model at one endpoint.
+Quirks: TypeAlias = frozenset[QuirkName]
+NONE: Final[Quirks] = frozenset()
+#: So many models are remembered; clients can name any.
+MODELS: Final = 256
+
+_FIELD: Final = frozenset((HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.NOT_IMPLEMENTED))
+#: Servers that run a template answer what it refuses with 500, too.
+_TEMPLATE: Final = _FIELD | {HTTPStatus.INTERNAL_SERVER_ERROR}
+_OLD_LIMIT, _LIMIT = "max_tokens", "max_completion_tokens"
+_REASONING: Final = ("reasoning_content", "reasoning", "reasoning_details")
+_STREAM = rb"(?<![a-z])stream"
+_CANNOT = (
+    rb"(?:not|n't|no longer|cannot) (?:\w+ ){0,2}(?:support|implement|allow|permit|available|enabled|possible|accept)"
+    rb"|unsupported|unknown|unrecogni[sz]ed|unexpected|unavailable|disabled|must be false|no such|extra (?:input|field)"
+    rb"|(?:invalid|bad) (?:value|parameter|field|argument|option)"
+)
+#: Says of streams that there are none: names the field, or has the refusal in the same sentence.
+_NO_STREAM = (
+    rb'"param"\s*:\s*"stream(?:_options)?"'
+    rb"|(?:cannot|can not|can't) (?:be )?%(stream)b"
+    rb"|%(stream)b[^.\n]{0,80}?(?:%(cannot)b)"
+    rb"|(?:%(cannot)b)[^.\n]{0,80}?%(stream)b" % {b"stream": _STREAM, b"cannot": _CANNOT}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Quirk:
+    """One quirk: whether a request could be refused for it, the refusal, and the request without it.
+
+    `refusal` is searched for in the error answer, whose status is one of `statuses`.
+    """
+
+    name: QuirkName
+    concerns: Callable[[Json], bool]
+    refusal: re.Pattern[bytes]
+    change: Callable[[Json], Json]
+    statuses: Collection[int] = _FIELD
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A model at one endpoint of an upstream."""
+
+    upstream: str
+    endpoint: str
+    model: str
+
+
+class LearntQuirks:
+    """The quirks that were learnt of models at endpoints, by this worker since the last reload."""
+
+    def __init__(self) -> None:
+        self._learnt: dict[Asked, Quirks] = {}
+
+    def of(self, asked: Asked, *, configured: Quirks = NONE) -> Quirks:
+        """Return the quirks of a model at an endpoint."""
+        learnt = self._learnt.get(asked)
+        return configured if learnt is None else configured | learnt
+
+    def learn(self, asked: Asked, quirks: Quirks) -> None:
+        """Remember the quirks with which a request was taken that was refused before."""
+        self._learnt.pop(asked, None)
+        self._learnt[asked] = quirks
+        if len(self._learnt) > MODELS:
+            del self._learnt[next(iter(self._learnt))]
+
+    def at(self, upstream: str, endpoint: str) -> Mapping[str, Sequence[QuirkName]]:
+        """Return what was learnt of an endpoint, by model."""
+        return {
+            asked.model: ordered(quirks)
+            for asked, quirks in self._learnt.items()
+            if (asked.upstream, asked.endpoint) == (upstream, endpoint)
+        }
+
+    def of_model(self, upstream: str, model: str) -> Quirks:
+        """Return what was learnt of a model at any endpoint of an upstream."""
+        found = (quirks for asked, quirks in self._learnt.items() if (asked.upstream, asked.model) == (upstream, model))
+        return NONE.union(*found)
+
+
+def ordered(quirks: Quirks) -> list[QuirkName]:
+    """Return quirks in the order in which documentation lists them."""
+    return [name for name in NAMES if name in quirks]
+
+
+def find_quirk(quirks: Quirks, body: Json, *, status: int, refusal: bytes) -> Quirks | None:
+    """Return the quirks to try after this error answer to a request, or None if it is about something else."""
+    for quirk in _QUIRKS:
+        if quirk.name in quirks or status not in quirk.statuses:
+            continue
+        if quirk.refusal.search(refusal) and quirk.concerns(body):
+            return quirks | {quirk.name}
+    if (
+        status == HTTPStatus.NOT_IMPLEMENTED
+        and "no_stream" not in quirks
+        and re.search(_STREAM, refusal, re.IGNORECASE)
+    ):
+        return quirks | {"no_stream"}
+    return None
+
+
+def adapted_request(body: Json, quirks: Quirks) -> Json:
+    """Return the body of a request for a model: a stream with usage, without what its quirks name."""
+    messages = lead_with_one(body["messages"]) if body.get("messages") else None
+    if messages is not None and messages is not body["messages"]:
+        body = {**body, "messages": messages}
+    if not quirks:
+        return {**body, "stream": True, "stream_options": {"include_usage": True}}
+    body = {**body, "stream": True, "stream_options": {"include_usage": True}}
+    for quirk in _QUIRKS:
+        if quirk.name in quirks:
+            body = quirk.change(body)
+    return body
+
+
+def _roles(body: Json) -> list[object]:
+    return [message.get("role") for message in body.get("messages") or ()]
+
+
+def _has_field(name: str) -> Callable[[Json], bool]:
+    return lambda body: body.get(name) is not None
+
+
+def _without(*names: str) -> Callable[[Json], Json]:
+    return lambda body: {key: value for key, value in body.items() if key not in names}
+
+
+def _with_messages(change: Callable[[list[Json]], list[Json]]) -> Callable[[Json], Json]:
+    return lambda body: {**body, "messages": change(body["messages"])} if body.get("messages") else body
+
+
+def _has_neighbours(body: Json) -> bool:
+    messages = body.get("messages") or []
+    return len(join_neighbours(messages)) < len(messages)
+
+
+def _has_later_system(body: Json) -> bool:
+    return any(role in SYSTEM_ROLES for role in _roles(body)[1:])
+
+
+def _lead_with_all(messages: list[Json]) -> list[Json]:
+    """Return messages with all system messages at the beginning, as one."""
+    system = [message for message in messages if message.get("role") in SYSTEM_ROLES]
+    return lead_with_one([*system, *(message for message in messages if message.get("role") not in SYSTEM_ROLES)])
+
+
+def _say_as_user(messages: list[Json]) -> list[Json]:
+    """Return messages whose system messages are the user's, the first ones a part of the first that is."""
+    said = [{**one, "role": "user"} if one.get("role") in SYSTEM_ROLES else one for one in messages]
+    if len(said) > 1 and messages[0].get("role") in SYSTEM_ROLES and said[1].get("role") == "user":
+        return [join(said[0], said[1]), *said[2:]]
+    return said
+
+
+def _say_as_system(messages: list[Json]) -> list[Json]:
+    return [{**one, "role": "system"} if one.get("role") == "developer" else one for one in messages]
+
+
+def _leave_reasoning_out(messages: list[Json]) -> list[Json]:
+    return [{name: value for name, value in one.items() if name not in _REASONING} for one in messages]
+
+
+def _has_reasoning(body: Json) -> bool:
+    return any(one.get(name) is not None for one in body.get("messages") or () for name in _REASONING)
+
+
+def _rename_limit(body: Json) -> Json:
+    if _OLD_LIMIT not in body:
+        return body
+    return {_LIMIT if key == _OLD_LIMIT else key: value for key, value in body.items() if key != _LIMIT}
+
+
+def _functions(body: Json) -> list[Json]:
+    tools = body.get("tools") or ()
+    return [tool["function"] for tool in tools if isinstance(tool, dict) and isinstance(tool.get("function"), dict)]
+
+
+def _leave_strict_out(body: Json) -> Json:
+    if not body.get("tools"):
+        return body
+    tools = []
+    for tool in body["tools"]:
+        function = tool.get("function") if isinstance(tool, dict) else None
+        if isinstance(function, dict):
+            tool = {**tool, "function": {name: value for name, value in function.items() if name != "strict"}}
+        tools.append(tool)
+    return {**body, "tools": tools}
+
+
+def _compiled(pattern: bytes) -> re.Pattern[bytes]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+#: In the order in which they are looked for, and applied.
+_QUIRKS: Final = (
+    _Quirk(
+        "max_completion_tokens",
+        _has_field(_OLD_LIMIT),
+        _compiled(rb"max_tokens.*max_completion_tokens|max_completion_tokens.*max_tokens"),
+        _rename_limit,
+    ),
+    _Quirk(
+        "no_usage_in_stream",
+        lambda _: True,
+        _compiled(rb"stream_options|include_usage"),
+        _without("stream_options"),
+    ),
+    _Quirk(
+        "no_stream",
+        lambda _: True,
+        _compiled(_NO_STREAM),
+        lambda body: {**_without("stream_options")(body), "stream": False},
+    ),
+    _Quirk(
+        "no_developer_role",
+        lambda body: "developer" in _roles(body),
+        _compiled(rb"developer"),
+        _with_messages(_say_as_system),
+        _TEMPLATE,
+    ),
+    _Quirk(
+        "no_system_role",
+        lambda body: not SYSTEM_ROLES.isdisjoint(_roles(body)),
+        _compiled(
+            rb"(?:system|developer) (?:role|message|prompt|instruction)s?[^.\n]{0,20} not (?:supported|enabled)"
+            rb"|(?:not|n't) support[^.\n]{0,30}(?:system|developer)[^.\n]{0,12} (?:role|message|prompt|instruction)"
+            rb"|role'? does not support '(?:system|developer)'"
+        ),
+        _with_messages(_say_as_user),
+        _TEMPLATE,
+    ),
+    _Quirk(
+        "one_system_message",
+        _has_later_system,
+        _compiled(
+            rb"system (?:message|prompt|role)s?[^.\n]{0,60}(?:beginning|first|start|only one|once)"
+            rb"|(?:multiple|several|more than one|only one|two|single) (?:'|\")?system"
+            rb"|(?:unexpected|invalid)[^.\n]{0,40}['\"`]?system['\"`]?"
+        ),
+        _with_messages(_lead_with_all),
+        _TEMPLATE,
+    ),
+    _Quirk(
+        "alternating_roles",
+        _has_neighbours,
+        _compiled(rb"alternat|consecutive|roles? in a row|(?:unexpected|expected)[^.\n]{0,40}role"),
+        _with_messages(join_neighbours),
+        _TEMPLATE,
+    ),
+    _Quirk(
+        "no_reasoning",
+        _has_reasoning,
+        _compiled(rb"reasoning(?:_content|_details)?"),
+        _with_messages(_leave_reasoning_out),
+    ),
+    _Quirk(
+        "no_parallel_tool_calls",
+        _has_field("parallel_tool_calls"),
+        _compiled(rb"parallel_tool_calls"),
+        _without("parallel_tool_calls"),
+    ),
+    _Quirk(
+        "no_strict_tools",
+        lambda body: any("strict" in function for function in _functions(body)),
+        _compiled(rb"\bstrict\b"),
+        _leave_strict_out,
+    ),
+    _Quirk(
+        "plain_tool_names",
+        lambda body: plain_names(body) is not body,
+        _compiled(rb"(?:function|tool)[^\n]{0,80}name|name[^\n]{0,80}(?:function|tool)"),
+        lambda body: plain_names(body),
+    ),
+)

@@ -1,0 +1,70 @@
+"""Names of tools that every model server takes: letters, digits, `_` and `-`, a letter first, at most 64."""
+
+import hashlib
+import re
+from typing import Final
+
+from gateway.contracts.exchange import Chunk, Emit, Pause
+from gateway.contracts.store import Json
+
+_PLAIN: Final = re.compile(r"[A-Za-z_][0-9A-Za-z_-]{0,63}")
+_OTHER: Final = re.compile(r"[^0-9A-Za-z_-]")
+_KEPT_CHARS: Final = 55
+
+
+def plain_name(name: str) -> str:
+    """Return a name that every server takes: it stays, or ends in eight hex digits of its hash."""
+    if _PLAIN.fullmatch(name):
+        return name
+    digits = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{_OTHER.sub('_', name)[:_KEPT_CHARS]}_{digits}" if name[:1].isalpha() else f"t_{digits}"
+
+
+def plain_names(body: Json) -> Json:
+    """Return the body of a request in which tools have such names, wherever they are named: itself if all do."""
+    names = {name: short for name in _names(body) if (short := plain_name(name)) != name}
+    if not names:
+        return body
+    changed = {**body, "tools": [_renamed(tool, names) for tool in body.get("tools") or ()]}
+    if isinstance(choice := body.get("tool_choice"), dict):
+        changed["tool_choice"] = _renamed(choice, names)
+    changed["messages"] = [
+        {**message, "tool_calls": [_renamed(call, names) for call in message["tool_calls"]]}
+        if isinstance(message.get("tool_calls"), list)
+        else {**message, "name": names.get(str(message["name"]), message["name"])}
+        if message.get("role") == "tool" and message.get("name") is not None
+        else message
+        for message in body.get("messages") or ()
+    ]
+    return changed
+
+
+def restoring(emit: Emit, body: Json) -> Emit:
+    """Return an emitter that gives the tools of a model's calls their own names again."""
+    names = {plain_name(name): name for name in _names(body)}
+
+    def restore(chunk: Chunk) -> Pause | None:
+        if isinstance(chunk, str) or not chunk.get("choices"):
+            return emit(chunk)
+        choices = []
+        for choice in chunk["choices"]:
+            delta = choice.get("delta")
+            if isinstance(delta, dict) and delta.get("tool_calls"):
+                calls = [_renamed(call, names) for call in delta["tool_calls"]]
+                choice = {**choice, "delta": {**delta, "tool_calls": calls}}
+            choices.append(choice)
+        return emit({**chunk, "choices": choices})
+
+    return restore
+
+
+def _names(body: Json) -> list[str]:
+    functions = [tool.get("function") for tool in body.get("tools") or () if isinstance(tool, dict)]
+    return [one["name"] for one in functions if isinstance(one, dict) and isinstance(one.get("name"), str)]
+
+
+def _renamed(tool: Json, names: dict[str, str]) -> Json:
+    function = tool.get("function") if isinstance(tool, dict) else None
+    if not isinstance(function, dict) or function.get("name") not in names:
+        return tool
+    return {**tool, "function": {**function, "name": names[function["name"]]}}

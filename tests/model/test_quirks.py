@@ -1,0 +1,151 @@
+"""What servers refuse, in the words of those that were seen to, and the request that they take then."""
+
+import pytest
+
+from gateway.contracts.store import Json
+from gateway.model.quirks import MODELS, NAMES, NONE, Asked, LearntQuirks, QuirkName, adapted_request, find_quirk
+
+STREAMED: Json = {"stream": True, "stream_options": {"include_usage": True}}
+HI: Json = {"role": "user", "content": "Hi"}
+BODY: Json = {
+    "model": "m",
+    "messages": [
+        {"role": "developer", "content": "Be brief."},
+        HI,
+        {"role": "user", "content": [{"type": "text", "text": "there"}]},
+        {"role": "assistant", "content": "Hello.", "reasoning_content": "Hm."},
+        {"role": "system", "content": "It is late."},
+        {"role": "user", "content": "Bye"},
+    ],
+    "max_tokens": 5,
+    "parallel_tool_calls": False,
+    "tools": [{"type": "function", "function": {"name": "files.read", "strict": True, "parameters": {}}}],
+}
+
+
+@pytest.mark.parametrize(
+    ("status", "refusal", "found"),
+    [
+        (400, b"Unknown field: stream_options", "no_usage_in_stream"),
+        (422, b"include_usage is not permitted", "no_usage_in_stream"),
+        (400, b"Streaming is not supported", "no_stream"),
+        (501, b"no STREAM here", "no_stream"),
+        (400, b'{"error": {"message": "Bad value", "param": "stream"}}', "no_stream"),
+        (422, b'{"detail": [{"loc": ["body", "stream"], "msg": "Extra inputs are not permitted"}]}', "no_stream"),
+        (400, b"This model can't be streamed: streaming isn't available.", "no_stream"),
+        (400, b"'max_tokens' is not supported with this model. Use 'max_completion_tokens'.", "max_completion_tokens"),
+        (400, b"messages[0].role: unknown variant `developer`, expected one of `system`, `user`", "no_developer_role"),
+        (500, b"Jinja Exception: System message must be at the beginning.", "one_system_message"),
+        (400, b"Only one system message is allowed", "one_system_message"),
+        (500, b"Conversation roles must alternate user/assistant/user/assistant/...", "alternating_roles"),
+        (
+            400,
+            b'roles must alternate between "user" and "assistant", but found multiple "user" roles',
+            "alternating_roles",
+        ),
+        (400, b"System role not supported", "no_system_role"),
+        (400, b"Unsupported value: 'messages[0].role' does not support 'system' with this model.", "no_system_role"),
+        (400, b"property 'reasoning_content' is unsupported", "no_reasoning"),
+        (400, b"Unrecognized request argument supplied: parallel_tool_calls", "no_parallel_tool_calls"),
+        (422, b'{"detail": [{"loc": ["body", "tools", 0, "function", "strict"]}]}', "no_strict_tools"),
+        (400, b"Invalid 'tools[0].function.name': string does not match pattern.", "plain_tool_names"),
+        (400, b"Your text about a stream is too long.", None),
+        (400, b"The image is not supported. It ended in mid-stream.", None),
+        (400, b'{"error": {"message": "Bad body", "param": "messages"}, "request": {"stream": true}}', None),
+        (500, b"stream_options", None),
+        (429, b"stream", None),
+        (400, b"max_tokens must be at most 4096", None),
+        (400, b"The upstream is broken", None),
+        (400, b"", None),
+    ],
+)
+def test_the_quirk_that_a_refusal_names(status: int, refusal: bytes, found: QuirkName | None) -> None:
+    """Nothing where the error is about something else. It is found once."""
+    expected = None if found is None else frozenset({found})
+    quirks = find_quirk(NONE, BODY, status=status, refusal=refusal)
+    assert quirks == expected
+    if quirks is not None:
+        again = find_quirk(quirks, BODY, status=status, refusal=refusal)
+        assert again is None or again > quirks
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [b"developer", b"roles must alternate", b"reasoning_content", b"strict", b"max_tokens max_completion_tokens"],
+)
+def test_a_request_without_it_is_refused_for_something_else(refusal: bytes) -> None:
+    assert find_quirk(NONE, {"model": "m", "messages": [HI]}, status=400, refusal=refusal) is None
+
+
+@pytest.mark.parametrize(
+    ("quirk", "changed"),
+    [
+        ("no_usage_in_stream", {"stream": True}),
+        ("no_stream", {"stream": False}),
+        ("max_completion_tokens", {"max_completion_tokens": 5}),
+        ("no_parallel_tool_calls", {"tools": BODY["tools"]}),
+    ],
+)
+def test_fields_are_left_out_or_renamed(quirk: QuirkName, changed: Json) -> None:
+    """The client's own words about streams do not count."""
+    sent = adapted_request({**BODY, "stream": "yes", "stream_options": {}}, frozenset({quirk}))
+    assert {name: sent.get(name) for name in changed} == changed
+    gone = {
+        "no_usage_in_stream": "stream_options",
+        "no_stream": "stream_options",
+        "max_completion_tokens": "max_tokens",
+    }
+    assert gone.get(quirk, "parallel_tool_calls") not in sent
+
+
+@pytest.mark.parametrize(
+    ("quirks", "roles"),
+    [
+        ((), "developer user user assistant system user"),
+        (("no_developer_role",), "system user user assistant system user"),
+        (("one_system_message",), "developer user user assistant user"),
+        (("no_system_role",), "user user assistant user user"),
+        (("alternating_roles",), "developer user assistant system user"),
+        (("no_system_role", "alternating_roles"), "user assistant user"),
+        (NAMES, "user assistant user"),
+    ],
+)
+def test_messages_are_put_together(quirks: tuple[QuirkName, ...], roles: str) -> None:
+    """No text is lost, whatever a server refuses."""
+    sent = adapted_request(BODY, frozenset(quirks))
+    assert " ".join(message["role"] for message in sent["messages"]) == roles
+    assert all(text in str(sent["messages"]) for text in ("Be brief.", "Hi", "there", "Hello.", "It is late.", "Bye"))
+
+
+def test_reasoning_and_strictness_are_left_out() -> None:
+    sent = adapted_request(BODY, frozenset({"no_reasoning", "no_strict_tools"}))
+    assert "Hm." not in str(sent) and sent["tools"][0]["function"] == {"name": "files.read", "parameters": {}}
+    assert "Hm." in str(BODY) and "strict" in str(BODY)
+
+
+def test_system_messages_at_the_beginning_are_one_for_every_server() -> None:
+    """Of texts and of parts; the body of the client is not changed."""
+    parts = [{"type": "text", "text": "b", "cache_control": {"type": "ephemeral"}}]
+    messages = [{"role": "system", "content": "a"}, {"role": "developer", "content": parts}, HI]
+    body = {"model": "m", "messages": messages}
+    sent = adapted_request(body, NONE)
+    assert sent["messages"] == [{"role": "system", "content": [{"type": "text", "text": "a"}, *parts]}, HI]
+    assert body["messages"] is messages and len(messages) == 3
+    two = [{"role": "system", "content": "a"}, {"role": "system", "content": "b"}, HI]
+    assert adapted_request({"messages": two}, NONE)["messages"] == [{"role": "system", "content": "a\n\nb"}, HI]
+
+
+def test_a_request_without_quirks_asks_for_a_stream() -> None:
+    assert adapted_request({"model": "m", "messages": [HI]}, NONE) == {"model": "m", "messages": [HI], **STREAMED}
+
+
+def test_so_many_models_are_remembered() -> None:
+    """Clients can name any: the oldest are forgotten."""
+    learnt = LearntQuirks()
+    for n in range(MODELS + 1):
+        learnt.learn(Asked("up", "one", f"model-{n}"), frozenset({"no_stream"}))
+    assert learnt.of(Asked("up", "one", "model-0")) == NONE
+    first = Asked("up", "one", "model-1")
+    assert learnt.of(first, configured=frozenset({"no_reasoning"})) == {"no_stream", "no_reasoning"}
+    assert learnt.of(Asked("up", "two", "model-1")) == NONE and learnt.of_model("up", "model-1") == {"no_stream"}
+    assert learnt.at("up", "one")["model-1"] == ["no_stream"] and learnt.at("up", "two") == {}

@@ -1,0 +1,44 @@
+"""Names of tools that a server refuses, there and back."""
+
+from gateway.contracts.exchange import Chunk
+from gateway.contracts.store import Json
+from gateway.model.tool_names import plain_name, plain_names, restoring
+
+ODD = "files.read/天气"
+
+
+def test_a_plain_name_stays_and_others_differ() -> None:
+    """Names that become alike in their letters have another hash."""
+    assert plain_name("get_weather-2") == "get_weather-2"
+    names = {
+        plain_name(name) for name in (ODD, "files_read", "files.read", "files/read", "天气", "气天", "x" * 65, "x" * 66)
+    }
+    assert len(names) == 8 and all(len(name) <= 64 and name.isascii() for name in names)
+
+
+def test_a_tool_is_renamed_wherever_it_is_named() -> None:
+    """And gets its name back in the model's call."""
+    function = {"name": ODD, "arguments": "{}"}
+    call = {"id": "c", "type": "function", "function": function}
+    body: Json = {
+        "messages": [
+            {"role": "user", "content": ODD},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "name": ODD, "content": "x"},
+        ],
+        "tools": [{"type": "function", "function": {"name": ODD}}, {"type": "function", "function": {"name": "fine"}}],
+        "tool_choice": {"type": "function", "function": {"name": ODD}},
+    }
+    sent = plain_names(body)
+    assert str(sent).count(plain_name(ODD)) == 4 and sent["messages"][0] == body["messages"][0]
+    told: list[Chunk] = []
+    chunk = {"choices": [{"index": 0, "delta": {"tool_calls": [sent["messages"][1]["tool_calls"][0]]}}]}
+    emit = restoring(lambda one: told.append(one), body)
+    emit("text")
+    emit(chunk)
+    assert told == ["text", {"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}]
+
+
+def test_a_body_with_plain_names_is_itself() -> None:
+    body: Json = {"messages": [], "tools": [{"type": "function", "function": {"name": "fine"}}]}
+    assert plain_names(body) is body
