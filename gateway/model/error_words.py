@@ -47,7 +47,7 @@ _STATUS_OF_TYPE: Final[Mapping[object, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class ErrorWords:
-    """What an upstream says of an error. `message` is "" if it says nothing.
+    """The words of an upstream about an error. `message` is "" if it says nothing.
 
     `code` and `param` are the upstream's own; None: it has none. `status` is the one that its fields name, 0 for none.
     """

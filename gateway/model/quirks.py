@@ -1,4 +1,4 @@
-"""What model servers refuse in a request, and how they are asked without it: the one place for it.
+"""The quirks of model servers: parts of a request that they refuse, and the request without them. The one place for it.
 
 A refusal that names such a thing is answered with the same request without it. What helped is remembered by endpoint
 and model, and is done from then on. An operator who knows names it under `upstreams[].quirks`. Nothing is concluded

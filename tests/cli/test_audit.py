@@ -12,7 +12,7 @@ from gateway.cli.audit import PAGE, AuditError, Noted, listed, store_file, verif
 from gateway.config import Loaded, Settings
 from gateway.contracts.audit_chain import link
 from gateway.plugins.stores.sqlite import SqliteStore
-from gateway.plugins.stores.sqlite.beside import SqliteBeside
+from gateway.plugins.stores.sqlite.address import SqliteBeside
 from gateway.plugins.stores.sqlite.migrations import AUDIT_TRIGGERS
 from tests.plugins.stores.records import audit_line, new, run
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.cli.audit import AuditError, verified
-from gateway.plugins.stores.sqlite.beside import SqliteBeside
+from gateway.plugins.stores.sqlite.address import SqliteBeside
 
 Json = dict[str, Any]
 

@@ -162,39 +162,6 @@ async def test_a_lone_choice_is_the_first_one_whatever_its_number(index: object)
     assert isinstance(first, dict) and first["choices"][0] == {**said["choices"][0], "index": 0}
 
 
-HALVES = b'{"choices": [{"index": 0, "delta": {"content": "%b"}}]}'
-
-
-@pytest.mark.parametrize(
-    ("texts", "whole"),
-    [
-        ((rb"a \ud83d", rb"\ude00 b"), "a \U0001f600 b"),
-        ((rb"\ud83d", rb"\ude00\ud83d", rb"\ude01"), "\U0001f600\U0001f601"),
-        ((rb"a\ud83d", rb"b"), "a\ufffdb"),
-        ((rb"a\ude00b", b"c"), "a\ufffdbc"),
-        ((rb"a\ud83d",), "a\ufffd"),
-        ((b"a\xe2\x82b",), "a\ufffdb"),
-    ],
-)
-async def test_halves_of_characters_are_put_together(texts: tuple[bytes, ...], whole: str) -> None:
-    """A half that stays alone is shown as one that nobody can read."""
-    raw = stream(*(HALVES % text for text in texts), chunk(finish="stop"))
-    async with models(serve(raw)) as answering:
-        told = await answering.ask()
-    assert (
-        "".join(one if isinstance(one, str) else one["choices"][0]["delta"].get("content") or "" for one in told)
-        == whole
-    )
-
-
-async def test_an_answer_that_is_no_stream_is_mended_too() -> None:
-    """Halves of characters, and a number that JSON does not have."""
-    said = b'{"choices": [{"index": 0, "logprobs": NaN, "message": {"content": "a\\ud83d"}, "finish_reason": "stop"}]}'
-    async with models(serve(answer(200, said, [("Content-Type", "application/json")]))) as answering:
-        (told,) = await answering.ask()
-    assert isinstance(told, dict) and told["choices"][0]["delta"]["content"] == "a\ufffd"
-
-
 @pytest.mark.parametrize("piece", ["tool_calls", "function_call"])
 async def test_arguments_as_an_object_have_one_reading(piece: str) -> None:
     """They are passed on as they are; with a key that is there twice the upstream has failed."""
