@@ -223,6 +223,16 @@ class KeptResponses:
         await self._end_log(row, run, entries, [ended(self.clock.time(), failure)])
         await self._finished(row, await self.logs.entries(row.id, tenant=row.tenant))
 
+    async def stop(self, row: StoredResponse) -> None:
+        """End the run of a response that is answered here, unless the run is on record.
+
+        Its first line may be under way: whether it is on record, and asks a person, the store says afterwards.
+        """
+        one = self.under_way.find(row.id, tenant=row.tenant)
+        if one is not None and not one.run.recorded:
+            one.run.cancel(error=GatewayError("run_cancelled", "The response was deleted."))
+            await one.run.ended()
+
     async def delete(self, row: StoredResponse) -> None:
         """Delete a response with its log. Raises GatewayError, StoreError.
 
@@ -237,9 +247,6 @@ class KeptResponses:
             while (found := await self.store.response(row.id, tenant=row.tenant)) is not None and not is_hidden(found):
                 await self.store.delete_response(row.id, tenant=row.tenant)  # its worker stored the end meanwhile
                 await self.put(nothing)
-        one = self.under_way.find(row.id, tenant=row.tenant)
-        if one is not None and not one.run.recorded:  # one on record was cancelled there
-            one.run.cancel(error=GatewayError("run_cancelled", "The response was deleted."))
 
     def answer_of(self, row: StoredResponse, *, now_s: Callable[[], float] | None = None) -> ResponseAnswer:
         """Return the writer of a stored response's answer."""

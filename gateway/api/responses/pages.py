@@ -118,6 +118,7 @@ class ResponsePages:
     async def _delete(self, request: web.Request) -> web.Response:
         row = await self._found(request)
         query_of(request)
+        await self.kept.stop(row)  # before the look at the record: what it still writes is seen there
         if row.output is None or await self.kept.waits(row):
             await self._end(request, row)
         with _behind_cancel(row):

@@ -1,5 +1,8 @@
 """Responses that are cancelled or deleted while their question waits, or in the middle of a call."""
 
+import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,7 @@ from gateway.contracts.store import Json
 from tests.e2e.models import calls, says
 from tests.e2e.talking import desk
 
-from .answering import GATEWAY, RESPONSES, Client, answering
+from .answering import GATEWAY, RESPONSES, Client, answering, folder_store
 from .test_decisions import asked, decision, write
 
 
@@ -50,6 +53,33 @@ async def test_a_response_whose_question_was_answered_withdraws_nothing(tmp_path
         assert await state_of(client, second["output"][-1]["id"]) == "pending"
         done = await client.create([decision(second["output"][-1])], tools=[GATEWAY])
         assert done.status == 200 and (tmp_path / "work" / "2.txt").exists()
+
+
+@pytest.mark.parametrize("call", ["a question", "a call that needs none"])
+async def test_a_line_that_is_being_written_is_withdrawn_with_its_response(tmp_path: Path, call: str) -> None:
+    """Another process holds the store: the first line of the run waits there, and the record knows of no run yet."""
+    made, loose = tmp_path / "work" / "new.txt", {"execute_command": {"cwd": str(tmp_path), "sandbox": "none"}}
+    asks = write() if call == "a question" else calls("execute_command", command=f"touch {made}", risk_level="low")
+    tools = {**desk(tmp_path, write=True), **loose}
+    async with answering(says("Hi."), asks, says("Never."), tools=tools, **folder_store(tmp_path)) as client:
+        await client.create("Hi.")  # a first response stores the secret of its tenant
+        with closing(sqlite3.connect(tmp_path / "gateway.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            async with client.streaming("Write.", tools=[GATEWAY]) as events:
+                response_id = (await events.until("response.created"))["response"]["id"]
+                await events.until("response.output_item.added")
+                gone = asyncio.create_task(client.delete(response_id))
+                await until(lambda: len(client.world.model.asked) == 2)
+                await asyncio.wait({gone}, timeout=0.5)  # as long as the store is held it cannot end
+                other.execute("ROLLBACK")
+                assert (await gone).json["deleted"]
+                await events.rest()
+        assert (await client.get(response_id)).status == 404
+        runs = (await client.world.get("/context/runs")).json["data"]
+        assert {run["state"] for run in runs} <= {"cancelled", "interrupted"}
+        asked = (await client.world.get("/context/approvals")).json["data"]
+        assert {approval["state"] for approval in asked} <= {"cancelled"}
+        assert not made.exists() and len(client.world.model.asked) == 2
 
 
 async def test_a_call_that_was_cut_is_seen_by_the_next_turn(tmp_path: Path) -> None:
