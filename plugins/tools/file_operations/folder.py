@@ -24,6 +24,8 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY
 _SPECIAL: Final = frozenset(
     (0x9FA0, 0x62656572, 0x64626720, 0x74726163, 0x73636673, 0x27E0EB, 0x63677270, 0xCAFE4A11, 0x6E736673, 0x1CD1)
 )
+#: What the kernel says of the descriptors of this process.
+_DESCRIPTORS, _FACTS = Path("/proc/self/fd"), Path("/proc/self/fdinfo")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,10 @@ class Folder:
     def read(self, names: Sequence[str], *, limit_bytes: int) -> Content:
         root = self._existing()
         try:
-            # Looked at before it is opened: opening a device can do something.
-            _ordinary(_closing(open_beneath(root, names, os.O_PATH)))
+            # Looked at before it is opened: opening a device can do something, and closing a locked file does.
+            found = _closing(open_beneath(root, names, os.O_PATH))
+            _ordinary(found)
+            _not_locked_here(found)
             descriptor = open_beneath(root, names, os.O_RDONLY)
         finally:
             os.close(root)
@@ -202,6 +206,25 @@ def _ordinary(facts: os.stat_result) -> None:
         raise RefusedError("that is a folder, not a file")
     if not stat.S_ISREG(facts.st_mode):
         raise RefusedError("that is not an ordinary file")
+
+
+def _not_locked_here(facts: os.stat_result) -> None:
+    """Raise RefusedError for a file on which this process has POSIX locks, such as the database of the gateway's store.
+
+    A process loses such locks as soon as it closes any descriptor of the file (fcntl(2)), whoever opened it. Another
+    process then takes the database for unused, and ends its log.
+    """
+    for descriptor in _DESCRIPTORS.iterdir():
+        with suppress(OSError):  # closed since
+            held = os.fstat(int(descriptor.name))
+            if (held.st_dev, held.st_ino) == (facts.st_dev, facts.st_ino) and _has_posix_lock(descriptor.name):
+                raise RefusedError("the gateway uses this file as a database, so it cannot be read as a file")
+
+
+def _has_posix_lock(descriptor: str) -> bool:
+    """Return whether this process has a POSIX lock by way of a descriptor (proc_pid_fdinfo(5))."""
+    with (_FACTS / descriptor).open("rb") as facts:
+        return any(line.startswith(b"lock:") and b" POSIX " in line for line in facts)
 
 
 def _not_special(descriptor: int) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.plugins.tools.file_operations.beneath import RefusedError
 from gateway.plugins.tools.file_operations.folder import Content, Entry, Folder
 from tests.sandbox.machine import ROOT
@@ -68,6 +69,34 @@ def test_a_write_that_does_not_fit_changes_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
     assert (tmp_path / "x").read_text() == "old"
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 4096
+
+
+@pytest.mark.parametrize("name", ["g.db", "g.db-shm", "second name"])
+async def test_a_database_that_the_gateway_uses_keeps_its_locks(tmp_path: Path, name: str) -> None:
+    """Else another program that reads the store ends its log, and the gateway takes nothing until its next start."""
+    place = tmp_path / "g.db"
+    store = SqliteStore(str(place))
+    await store.open()
+    try:
+        await store.put_prompt("p", "text", tenant="t", now_s=1.0)
+        (tmp_path / "second name").hardlink_to(place)
+        before = read_locks()
+        with pytest.raises(RefusedError, match="uses this file as a database"):
+            Folder(tmp_path, may_make=False).read((name,), limit_bytes=1)
+        assert read_locks() == before != []
+        code = f"import sqlite3; print(*sqlite3.connect({str(place)!r}).execute('SELECT id FROM prompts').fetchone())"
+        assert subprocess.check_output([sys.executable, "-c", code], text=True) == "p\n"
+        await store.put_prompt("q", "text", tenant="t", now_s=1.0)
+        assert store.lost() is None
+    finally:
+        await store.close()
+    assert Folder(tmp_path, may_make=False).read(("g.db",), limit_bytes=6).data == b"SQLite"
+
+
+def read_locks() -> list[str]:
+    """The POSIX locks of this process."""
+    lines = Path("/proc/locks").read_text().splitlines()
+    return sorted(line.split(maxsplit=1)[1] for line in lines if f" {os.getpid()} " in line and " POSIX " in line)
 
 
 def test_a_missing_folder_is_made_only_where_it_may(tmp_path: Path) -> None:
