@@ -352,7 +352,9 @@ class UnwrittenError(GatewayError):
 
 
 class UntoldError(GatewayError):
-    """The answer to a request behind whose run the store failed. What the run did stays done, and is on record.
+    """The answer to a request behind whose run the store failed, or the process stops.
+
+    What the run did stays done, and is on record.
 
     Its status is 422: clients send a 507 again, and it would refuse a decision in the request.
     """

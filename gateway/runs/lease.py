@@ -4,6 +4,7 @@ import time
 from typing import Final
 
 from gateway.contracts.plugin import Clock
+from gateway.contracts.store import UntoldError
 from gateway.errors import GatewayError
 
 #: A run belongs to its owner for so long after the last renewal.
@@ -50,6 +51,12 @@ def interrupted(run_id: str) -> GatewayError:
         f"The run {run_id} lost its client and was stopped; what its tools had done stays done. Look at what there is "
         "before you ask again.",
     ).after_effects()
+
+
+def handed_on(run_id: str) -> UntoldError:
+    """Return the error of an answer that ends with its process, whose run is on record, or may be."""
+    text = f"The gateway stops, and the run {run_id} goes on with its next start: do not send the request again, look"
+    return UntoldError("run_interrupted", f"{text} at it with its id.")
 
 
 def stopping() -> GatewayError:

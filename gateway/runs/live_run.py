@@ -11,7 +11,7 @@ from gateway.contracts.exchange import AnsweredBy, CacheResult, Chunk, Exchange,
 from gateway.contracts.store import Json, StoreError, UnwrittenError, untold
 from gateway.errors import ExitError, GatewayError, contained
 from gateway.runs.asking import RequestKey, begins_with_record
-from gateway.runs.lease import interrupted, lost
+from gateway.runs.lease import handed_on, interrupted, lost
 from gateway.runs.transcript import Transcript
 
 log = logging.getLogger("gateway")
@@ -234,4 +234,6 @@ class LiveRun:
     def _interrupt(self) -> GatewayError:
         """Return the error of a cancelled run: its client left, its process stops, or it has another owner."""
         self.interrupted = True
+        if self.effects and self._cancelled is not None and STOPPING in self._cancelled.args:
+            return handed_on(self.exchange.id)  # it may have come on record since it was cancelled
         return self._ends_with or (interrupted if self._cancelled is not None else lost)(self.exchange.id)

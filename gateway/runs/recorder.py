@@ -110,6 +110,11 @@ class RunRecorder:
         """Return whether the run is in the store."""
         return not self._is_new
 
+    @property
+    def may_be_stored(self) -> bool:
+        """Return whether the run is in the store, or may be there although its first line failed."""
+        return self.begun or self._is_doubtful
+
     def hold(self) -> None:
         """Hold the lease of this stored run for the current task, which ends when another owner takes the run."""
         task = self._task = asyncio.current_task()

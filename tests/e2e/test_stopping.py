@@ -1,12 +1,26 @@
 """The gateway stops, and its time for draining is over: what clients of the context lane get then."""
 
 import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import orjson
+import pytest
 from gateways import until
 
-from tests.api.responses.answering import CONVERSATIONS, KEYS, Client, answering, text_of
+from tests.api.responses.answering import (
+    CONVERSATIONS,
+    GATEWAY,
+    KEYS,
+    Client,
+    answering,
+    elsewhere,
+    folder_store,
+    text_of,
+)
 from tests.e2e.models import calls, says
 from tests.e2e.talking import desk
 
@@ -70,3 +84,55 @@ async def test_a_run_on_record_is_cut_and_goes_on(tmp_path: Path) -> None:
         assert await client.store.response(created["response"]["id"], tenant="acme") is None
         run = await client.store.run(events.response.headers["X-Context-Run-Id"], tenant="acme")
         assert run is not None and run.state == "running"
+
+
+@pytest.mark.parametrize("door", ["chat", "response", "stream"])
+async def test_a_run_that_comes_on_record_meanwhile_is_not_to_be_asked_for_again(tmp_path: Path, door: str) -> None:
+    """Its first line was being written: the next start makes the call, and a repeat would make it once more."""
+    made, tools = tmp_path / "made", {"execute_command": {"cwd": str(tmp_path), "sandbox": "none"}}
+    once = calls("execute_command", command=f"echo once >> {made}", risk_level="low")
+    answers = (says("Hi."), once, says("Done."))
+    async with answering(*answers, limits=AT_ONCE, tools=tools, **folder_store(tmp_path)) as client:
+        await client.create()  # stores the secret of its tenant
+        async with holding(client) as (line_waits, go):
+            asking = asyncio.create_task(asked_at(door, client))
+            await until(line_waits)
+            stopping = asyncio.create_task(stop(client))
+            await until(lambda: any(run._cancelled for run in client.world.gateway.gateway._runs._runs.values()))
+            go()
+            assert await asking == ("run_interrupted", "false" if door != "stream" else None)
+            await stopping
+        assert not made.exists()
+        await client.world.gateway.gateway.close()
+        async with elsewhere(client):
+            await until(lambda: len(client.world.model.asked) == 3)
+        assert made.read_text() == "once\n"
+
+
+async def asked_at(door: str, client: Client) -> tuple[str, str | None]:
+    """Ask for the call. Return the code of the error, and what the answer says of sending the request again."""
+    if door == "stream":
+        events = await client.stream("Go.", tools=[GATEWAY])
+        assert "response.failed" not in events.kinds, "the next start would contradict it"
+        return events.read[-1]["code"], None
+    body = {"model": "m", "messages": [{"role": "user", "content": "Go."}]}
+    path = "/context/v1/chat/completions"
+    refused = await (client.post(body, path) if door == "chat" else client.create("Go.", tools=[GATEWAY]))
+    assert refused.status == 422
+    return refused.error["code"], refused.headers["x-should-retry"]
+
+
+@asynccontextmanager
+async def holding(client: Client) -> AsyncIterator[tuple[Callable[[], bool], Callable[[], None]]]:
+    """Hold the thread that writes the store, as a disk that hangs does.
+
+    Yields the functions that return whether a line waits for it, and that let it go.
+    """
+    store: Any = client.store
+    held = threading.Event()
+    holds = asyncio.ensure_future(store._write(lambda _: held.wait()))
+    try:
+        yield lambda: store._writer._jobs.qsize() > 0, held.set
+    finally:
+        held.set()
+        await holds
