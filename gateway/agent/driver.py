@@ -170,10 +170,11 @@ class RunDriver:
             raise await self._failed(failure) from None
         except asyncio.CancelledError as left:
             self._outcome = "cancelled"
-            if (stops := STOPPING in left.args) and self._record.may_be_stored:
-                self._begun()  # its first line was being written, and it goes on from that
+            stops = STOPPING in left.args
             with suppress(GatewayError, StoreError):
                 await self._record.leave(stopping=stops)
+            if stops and self._record.may_go_on:  # perhaps since a moment ago: its first line was being written
+                self._begun()
             await keep_cut_turn(self._loop, self._progress, self._record, self._parts, self._hidden)
             raise
         finally:

@@ -111,9 +111,9 @@ class RunRecorder:
         return not self._is_new
 
     @property
-    def may_be_stored(self) -> bool:
-        """Return whether the run is in the store, or may be there although its first line failed."""
-        return self.begun or self._is_doubtful
+    def may_go_on(self) -> bool:
+        """Return whether the run is in the store, or may be, and has not ended there."""
+        return self._is_doubtful or (self.begun and self.run is not None and self.run.state not in ENDED)
 
     def hold(self) -> None:
         """Hold the lease of this stored run for the current task, which ends when another owner takes the run."""
@@ -294,6 +294,8 @@ class RunRecorder:
 
     async def leave(self, *, stopping: bool) -> None:
         """Release a run without readers, or one whose process stops. Raises GatewayError, StoreError."""
+        if self._is_new and self._is_doubtful:  # what its first line was for did not happen
+            await self.end("interrupted")
         if self.run is None or self._is_new or self.run.owner is None:
             return
         if stopping or self.run.state != "running":  # it was taken up, and nothing has come of that yet
@@ -304,13 +306,14 @@ class RunRecorder:
             await self.end("interrupted")
 
     async def end(self, state: RunState, *, answer: bytes | None = None, error: GatewayError | None = None) -> None:
-        """End the run, if it was ever begun."""
-        if self.run is None:
+        """End the run, if it was ever begun, or may be in the store though nobody was told so."""
+        if self.run is None and not self._is_doubtful:
             return
         for step in (step for step in self.steps if step.state == "planned" and step.started_s is not None):
             self._set(step.number, state="unknown")  # it was to run once more, and does not
-        code, message = (self.run.error_code, self.run.error) if error is None else (error.code, error.message)
-        self.run = replace(self.run, answer=answer, error_code=code, error=message)
+        run = self.run or first_of(self.exchange, now_s=self.clock.time())
+        code, message = (run.error_code, run.error) if error is None else (error.code, error.message)
+        self.run = replace(run, answer=answer, error_code=code, error=message)
         self._event("run.finished", {"state": state})
         with suppress(*([GatewayError] if state == "cancelled" else [])):  # whoever cancelled the run was first
             await self._later(state)

@@ -54,6 +54,17 @@ class Failing(SqliteStore):
         raise self.error()
 
 
+class Doubtful(Failing):
+    """A store that says of its next writes that nobody knows about them, though each is there."""
+
+    async def write(self, change: Change) -> None:
+        fails, self.fails = self.fails, 0
+        await super().write(change)
+        if fails:
+            self.fails = fails - 1
+            self._fail()
+
+
 def risky(x: int = 1) -> str:
     return call(risk_level="high", x=x)
 
@@ -89,6 +100,28 @@ async def test_an_approved_call_waits_for_the_store(error: Error, times: int) ->
     assert xs(bench) == [1] and (await bench.stored()).state == "completed"
     assert [one.state for one in await bench.pending_approvals()] == ["done"]
     assert waits(bench) == {"begun": 1, "resumed": 1}
+    await bench.close()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("is_stopped", [False, True])
+async def test_a_call_that_was_told_not_to_run_never_does(times: int, *, is_stopped: bool) -> None:
+    """Its run may be on record by the line that nobody knows about: it ends there, and no process goes on with it."""
+    store = Doubtful(error=uncertain)
+    bench = Bench([answer(call("peek", x=1)), answer("Never.")], store=store)
+    store.fails = times
+    if is_stopped:
+        running = asyncio.ensure_future(bench.run())
+        store.failed = lambda: store.fails or running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    else:
+        with pytest.raises(GatewayError) as told:
+            await bench.run()
+        assert told.value.code == "store_uncertain"
+        await bench.leases.close()  # an end that the store did not take is owed
+    assert (await bench.stored()).state in ("failed", "interrupted")
+    assert [step.state for step in await bench.steps()] == ["planned"] and bench.calls == []
     await bench.close()
 
 
