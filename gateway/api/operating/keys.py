@@ -6,7 +6,7 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.api.decisions import written
+from gateway.api.decisions import still_answered, written
 from gateway.api.request import (
     BODY_LIMIT_BYTES,
     Authorise,
@@ -89,7 +89,7 @@ class KeyPages:
         terms = terms_in(await _body_of(request, caller))
         with written(_UNWRITTEN):
             issued = await self._issuer.create(terms, by=caller, via=via_of(request))
-            await self._refresh()
+        await self._accept()
         return self._issued(issued)
 
     async def _rotate(self, request: web.Request) -> web.Response:
@@ -99,7 +99,7 @@ class KeyPages:
             issued = await self._issuer.rotate(
                 self._id_of(request), tenant=caller.tenant, grace_s=_grace_of(body), by=caller, via=via_of(request)
             )
-            await self._refresh()
+        await self._accept()
         return self._issued(issued)
 
     async def _revoke(self, request: web.Request) -> web.Response:
@@ -108,8 +108,13 @@ class KeyPages:
         with written(_UNWRITTEN):
             key_id = self._id_of(request)
             await self._issuer.revoke(key_id, tenant=caller.tenant, by=caller, via=via_of(request))
-            await self._refresh()
+        await self._accept()
         return web.Response(status=HTTPStatus.NO_CONTENT)
+
+    async def _accept(self) -> None:
+        """Accept the keys that the store has now: behind a change, which stands whether or not they can be read."""
+        with still_answered(_UNWRITTEN):
+            await self._refresh()
 
     def _id_of(self, request: web.Request) -> str:
         """Return the id in the path. Raises GatewayError (key_is_configured) for the name of a configured key."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from gateways import key, until_read
 
+from gateway.contracts.store import StoreError
 from tests.keys.keyring import EVERYTHING, ROOT, START_S, keyring
 
 
@@ -36,6 +37,25 @@ async def test_a_key_is_made_used_and_revoked() -> None:
         assert await ring.refused("DELETE", path) == (409, "key_ended", None)
         assert await ring.audited() == [("key_created", "ci", "root", "rest"), ("key_revoked", "ci", "root", "rest")]
         assert text not in ring.gateway.logged()
+
+
+async def test_a_change_stands_although_the_keys_cannot_be_read_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is on disk by then: an error would say that nothing has changed."""
+
+    async def fails() -> int:
+        raise StoreError("the disk is gone")
+
+    async with keyring() as ring:
+        with monkeypatch.context() as broken:
+            broken.setattr(ring.gateway.gateway._shared.store, "key_changes", fails)
+            made = await ring.made("ci")
+            path = f"/context/keys/{made['id']}"
+            status, rotated = await ring.ask("POST", f"{path}/rotate", {"grace": "1h"})
+            assert status == 201
+            assert await ring.ask("DELETE", path) == (204, {})
+            assert (await ring.ask("GET", path))[1]["state"] == "revoked"
+        await until_read(lambda: ring.opens(rotated["key"]), lambda status: status == 200)
+        assert await ring.opens(made["key"]) == 401
 
 
 async def test_a_list_has_all_keys_of_the_tenant_and_no_secret() -> None:
