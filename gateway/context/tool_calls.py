@@ -187,7 +187,10 @@ class ToolCalls:
             raise settle.not_found()
         if run.live is not None and run.live.clients:  # of this worker
             return
-        with suppress(GatewayError):  # it has ended, or is not on record yet: then nothing is withdrawn
+        if run.live is not None and not run.live.recorded:  # its first line, a question perhaps, may be under way
+            run.live.cancel(LOST)
+            await run.live.ended()
+        with suppress(GatewayError):  # it has ended, or is not on record: then nothing is withdrawn
             stored = await settle.cancel(
                 self.store,
                 run.id,

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -268,6 +269,29 @@ async def test_a_cancelled_call_withdraws_its_question(era: Era) -> None:
             calling.cancel()
             await until_read(lambda: made.approvals(key="anna"), lambda found: not found)
             assert len(await made.approvals(key="anna", state="cancelled")) == 1
+        assert await effects(made) == 0
+
+
+@both_eras
+async def test_a_question_that_is_being_written_is_withdrawn_with_its_call(era: Era, tmp_path: Path) -> None:
+    """The record knows of no run yet when the client cancels."""
+    async with world(keys=TEAM, metrics={"public": True}, store=f"sqlite:///{tmp_path}/gateway.db") as made:
+        store: Any = made.gateway.gateway._shared.store
+        async with made.client(era, key="agent") as client:
+            await client.list_tools()
+            held, before = threading.Event(), await cancelled(made)
+            holds = asyncio.ensure_future(store._write(lambda _: held.wait()))
+            calling = asyncio.create_task(client.call_tool("here__echo", {"text": "hi"}))
+            try:
+                await until(lambda: store._writer._jobs.qsize() > 0)
+                calling.cancel()
+                await until_read(lambda: cancelled(made), lambda found: found > before)
+            finally:
+                held.set()
+            await holds
+            await until_read(lambda: made.approvals(key="anna", state="cancelled"))
+            (run,) = (await made.get("/context/runs", key="anna"))["data"]
+            assert run["state"] == "cancelled" and await made.approvals(key="anna") == []
         assert await effects(made) == 0
 
 
