@@ -163,7 +163,7 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
         return PROMPTS.fact(await self._write(lambda c: kept.put_prompt(c, (prompt_id, tenant, text, now_s))))
 
     async def delete_prompt(self, prompt_id: str, *, tenant: str) -> bool:
-        return await self._write(lambda c: kept.delete_prompt(c, prompt_id, tenant=tenant))
+        return await self._write(lambda c: kept.delete_prompt(c, prompt_id, tenant=tenant), lasts=Lasts.FOR_SURE)
 
     async def generation(self) -> int:
         return int(await self._read(lambda c: c.execute(kept.GENERATION).fetchone()[0]))

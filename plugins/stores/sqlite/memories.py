@@ -19,6 +19,7 @@ from gateway.plugin import Memory, MemoryPage, Recalled, StoreError
 from gateway.plugin.text import COMPARED_CHARS
 
 from . import memory_statements as sql
+from .commits import Lasts
 from .file import IN_MEMORY, SqliteError, connect
 from .rows import Rows
 from .thread import SqliteWork
@@ -154,13 +155,14 @@ class SqliteMemories(SqliteWork):
         forgotten = 0
         for i in range(0, len(memory_ids), sql.STEP):
             ids = memory_ids[i : i + sql.STEP]
-            forgotten += await self._write(partial(sql.forget, ids=ids, tenant=tenant, owner=owner))
+            forget = partial(sql.forget, ids=ids, tenant=tenant, owner=owner)
+            forgotten += await self._write(forget, lasts=Lasts.FOR_SURE)
         return forgotten
 
     async def forget_all(self, *, tenant: str, owner: str, conversation: str | None, elsewhere: bool) -> int:
         places = None if elsewhere else ("", conversation or "")
         step = partial(sql.forget_step, tenant=tenant, owner=owner, places=places)
         forgotten = 0
-        while gone := await self._write(step):
+        while gone := await self._write(step, lasts=Lasts.FOR_SURE):
             forgotten += gone
         return forgotten

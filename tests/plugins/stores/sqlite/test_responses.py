@@ -11,7 +11,7 @@ import pytest
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.plugins.stores.sqlite.commits import Lasts
 from tests.plugins.stores.contract_responses import converse, opened, response
-from tests.plugins.stores.records import new, run
+from tests.plugins.stores.records import memory, new, run
 
 T = TypeVar("T")
 
@@ -49,6 +49,18 @@ async def test_only_deletions_wait_for_the_disk(store: Watched) -> None:
     assert await store.delete_item("conv_1", "a", tenant="acme", now_s=1.0)
     assert await store.delete_conversation("conv_1", tenant="acme")
     assert store.lasts == [Lasts.FOR_SURE] * 3
+
+
+async def test_prompts_and_memories_are_gone_for_good(store: Watched) -> None:
+    """A power cut brings nothing back that was to be forgotten."""
+    await store.put_prompt("p", "text", tenant="acme", now_s=1.0)
+    for number in (1, 2):
+        await store.remember(memory(number), limit=5)
+    store.lasts.clear()
+    assert await store.delete_prompt("p", tenant="acme")
+    assert await store.forget(["m1"], tenant="acme", owner="user:ann") == 1
+    assert await store.forget_all(tenant="acme", owner="user:ann", conversation=None, elsewhere=True) == 1
+    assert set(store.lasts) == {Lasts.FOR_SURE}
 
 
 async def test_others_are_answered_in_between(store: Watched) -> None:
