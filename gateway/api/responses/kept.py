@@ -229,7 +229,7 @@ class KeptResponses:
         Its first line may be under way: whether it is on record, and asks a person, the store says afterwards.
         """
         one = self.under_way.find(row.id, tenant=row.tenant)
-        if one is not None and not one.run.recorded:
+        if one is not None and not one.run.may_act:
             one.run.cancel(error=GatewayError("run_cancelled", "The response was deleted."))
             await one.run.ended()
 
