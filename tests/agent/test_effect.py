@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.agent import effect
 from gateway.contracts.journal import Change
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import GatewayError
@@ -54,6 +55,35 @@ async def test_a_call_that_was_approved_outlives_the_stop_of_its_process(tmp_pat
     assert texts(await bench.resumed()) == "Done." and xs(bench) == [1]
     (approval,) = await bench.pending_approvals()
     assert approval.state == "done"
+    await bench.close()
+
+
+@pytest.mark.parametrize("edited", [None, {"x": 7}])
+async def test_an_approved_call_that_may_run_twice_outlives_the_stop_in_its_midst(
+    edited: dict[str, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next process makes exactly the approved call again, and asks nobody anew."""
+    monkeypatch.setattr(effect, "TOOL_GRACE_S", 0.01)
+    began, ends = asyncio.Event(), asyncio.Event()
+
+    async def works(asked: ToolCall) -> ToolResult:
+        began.set()
+        await ends.wait()
+        return ToolResult(f"did {asked.arguments}")
+
+    bench = Bench([answer(risky(1, "peek")), answer("Done.")], does=works)
+    await bench.run()
+    await bench.decide(arguments=edited)
+    going = asyncio.ensure_future(bench.resumed())
+    await began.wait()
+    going.cancel(STOPPING)
+    await asyncio.wait({going})
+    (step,), (approval,) = await bench.steps(), await bench.pending_approvals()
+    assert (step.state, approval.state, (await bench.stored()).state) == ("requested", "approved", "running")
+    ends.set()
+    assert texts(await bench.resumed()) == "Done." and xs(bench) == [(edited or {"x": 1})["x"]] * 2
+    (step,), (approval,) = await bench.steps(), await bench.pending_approvals()
+    assert (step.state, approval.state) == ("finished", "done")
     await bench.close()
 
 
