@@ -15,7 +15,7 @@ from gateway.api.request import Authorise, Body, object_of, page_of, parsed, que
 from gateway.api.site import Route, readable
 from gateway.api.views import json_answer, list_answer, page_answer
 from gateway.contracts.caller import Caller
-from gateway.contracts.store import Json, StoredService
+from gateway.contracts.store import Json, StoredService, StoreError, UntoldError
 from gateway.contracts.tools import model_name
 from gateway.errors import GatewayError
 from gateway.mcp.registration import SettingsError, checked, checked_name, shown, with_stored_secrets
@@ -173,7 +173,13 @@ class ServicePages:
         await mcp_servers.change(name, change)
         log.info("the service %r was %s by %r", name, done, caller.name)
         await mcp_servers.settled(name)
-        return json_answer(service_view(await self._found(name)), status=status)
+        try:
+            seen = await self._found(name)
+        except StoreError as error:
+            log.error("the store failed behind a change of the service %r: %s", name, error)
+            text = f"The service {name!r} was {done}, and that is stored: look at it once the store works."
+            raise UntoldError("store_full", text) from None
+        return json_answer(service_view(seen), status=status)
 
     def _admin(self, request: web.Request) -> Caller:
         caller = self._authorise(request, SCOPE)

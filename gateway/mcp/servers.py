@@ -148,7 +148,7 @@ class McpServers:
                 return
             wanted = replace(wanted, updated_s=self._clock.time())
             if await self._store.put_service(wanted, expected=kept.version):
-                await self.refresh()
+                await self._apply()
                 return
         raise StoreError(f"the service {name!r} is changed by others all the time")
 
@@ -190,8 +190,15 @@ class McpServers:
     async def delete(self, name: str) -> bool:
         """Delete a service; return whether there was one. Raises StoreError."""
         deleted = await self._store.delete_service(name)
-        await self.refresh()
+        await self._apply()
         return deleted
+
+    async def _apply(self) -> None:
+        """Apply a change that is stored: now, or with the next look where the store fails behind it."""
+        try:
+            await self.refresh()
+        except StoreError as error:
+            log.error("the store failed behind a change of the services, which stands: %s", error)
 
     async def settled(self, name: str) -> None:
         """Wait until the desired state is applied here: the service is stopped, or its start has begun."""

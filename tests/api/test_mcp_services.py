@@ -7,7 +7,7 @@ import orjson
 import pytest
 from gateways import until_read
 
-from gateway.contracts.store import Json, StoredService
+from gateway.contracts.store import Json, StoredService, StoreError
 
 from .mcp_pages import ServedMcp, moored
 
@@ -24,6 +24,34 @@ async def registered(harbour: ServedMcp, name: str = "time", **settings: object)
 
 async def until_pinned(harbour: ServedMcp, name: str = "time") -> None:
     await until_read(harbour.store.services, lambda services: any(one.pins for one in services if one.name == name))
+
+
+async def test_a_change_that_is_stored_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the store cannot be read behind it: the worker applies it once that works."""
+
+    async def fails() -> int:
+        raise StoreError("the disk is gone")
+
+    async with moored() as harbour:
+        for name, method, path, answered in (
+            ("put_service", "POST", "", (422, "time")),
+            ("delete_service", "DELETE", "/time", (200, "time")),
+        ):
+            written = getattr(harbour.store, name)
+            with monkeypatch.context() as broken:
+
+                async def writes(*what: object, **how: object) -> object:
+                    done = await written(*what, **how)  # noqa: B023 - of this round
+                    broken.setattr(harbour.store, "generation", fails)
+                    return done
+
+                broken.setattr(harbour.store, name, writes)
+                status, told = await harbour.ask(method, path, {"name": "time", **TIME} if path == "" else None)
+            assert (status, told.get("name", "time")) == answered
+            if status == 422:
+                assert "'time' was registered, and that is stored" in told["error"]["message"]
+                assert [one["name"] for one in (await harbour.get())["data"]] == ["time"]
+        assert (await harbour.get())["data"] == []
 
 
 async def test_a_service_is_registered_and_runs() -> None:
