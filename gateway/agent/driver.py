@@ -66,7 +66,7 @@ from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.approvals.chat_texts import run_of_question
 from gateway.contracts.calls import CallOutcome, PlannedCall
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Reply
-from gateway.contracts.journal import RunState
+from gateway.contracts.journal import ENDED, RunState
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import Json, StoreError
 from gateway.dialects import chat_chunks as chunks
@@ -170,11 +170,10 @@ class RunDriver:
             raise await self._failed(failure) from None
         except asyncio.CancelledError as left:
             self._outcome = "cancelled"
-            stops = STOPPING in left.args
             with suppress(GatewayError, StoreError):
-                await self._record.leave(stopping=stops)
-            if stops and self._record.may_go_on:  # perhaps since a moment ago: its first line was being written
-                self._begun()
+                await self._record.leave(stopping=STOPPING in left.args)
+            if STOPPING in left.args and (run := self._record.run) is not None and run.state not in ENDED:
+                self._begun()  # perhaps on record since a moment ago only: its first line was being written
             await keep_cut_turn(self._loop, self._progress, self._record, self._parts, self._hidden)
             raise
         finally:

@@ -187,18 +187,11 @@ class ToolCalls:
             raise settle.not_found()
         if run.live is not None and run.live.clients:  # of this worker
             return
-        if run.live is not None and not run.live.recorded:  # its first line, a question perhaps, may be under way
-            run.live.cancel(LOST)
-            await run.live.ended()
+        if run.live is not None:
+            await run.live.end_unless_recorded(LOST)
         with suppress(GatewayError):  # it has ended, or is not on record: then nothing is withdrawn
             stored = await settle.cancel(
-                self.store,
-                run.id,
-                caller=caller,
-                via="mcp",
-                clock=self.clock,
-                tracer=self.tracer,
-                waiter=run.waiter,
+                self.store, run.id, caller=caller, via="mcp", clock=self.clock, tracer=self.tracer, waiter=run.waiter
             )
             if stored.state not in ENDED:
                 return

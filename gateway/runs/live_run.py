@@ -156,6 +156,12 @@ class LiveRun:
             self._cancelled = asyncio.CancelledError(reason)
             self._task.cancel(reason)
 
+    async def end_unless_recorded(self, reason: str | None = None, *, error: GatewayError | None = None) -> None:
+        """End a run that is not on record. Its first line may be under way: afterwards it is there, or it is not."""
+        if not self.may_act:
+            self.cancel(reason, error=error)
+            await self.ended()
+
     async def ended(self) -> None:
         if self._task is not None:
             await asyncio.wait({self._task})

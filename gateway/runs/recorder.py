@@ -110,11 +110,6 @@ class RunRecorder:
         """Return whether the run is in the store."""
         return not self._is_new
 
-    @property
-    def may_go_on(self) -> bool:
-        """Return whether the run is in the store, or may be, and has not ended there."""
-        return self._is_doubtful or (self.begun and self.run is not None and self.run.state not in ENDED)
-
     def hold(self) -> None:
         """Hold the lease of this stored run for the current task, which ends when another owner takes the run."""
         task = self._task = asyncio.current_task()
@@ -228,8 +223,7 @@ class RunRecorder:
                 self._moves.append(Move(approval.id, "approved", "executing"))
                 self._set(number, approval_id=approval.id)
                 if approval.edited is not None:
-                    sha256 = call_sha256(approval.tool, approval.edited)
-                    self._set(number, arguments=approval.edited, sha256=sha256)
+                    self._set(number, arguments=approval.edited, sha256=call_sha256(approval.tool, approval.edited))
             self._set(number, state="started", started_s=self.clock.time(), tainted=tainted)
             self._note(self.steps[number], "started")
             self._event("tool.started", {"step": number, "tool": self.steps[number].tool})
@@ -260,8 +254,7 @@ class RunRecorder:
             after: ApprovalState = "unknown" if outcome is None else "done" if ok else "failed"
             self._moves.append(Move(step.approval_id, "executing", after))
         self._note(self.steps[number], "finished", decision=state)
-        report = "It was stopped; how far it came is not known." if outcome is None else outcome.whole
-        self._last = number, report
+        self._last = number, "It was stopped; how far it came is not known." if outcome is None else outcome.whole
         if not is_last:
             await self._later()
 
@@ -323,11 +316,10 @@ class RunRecorder:
         self._unwritten.add(number)
 
     def _note(self, step: StoredStep, event: str, *, by: str = "", decision: str | None = None) -> None:
-        caller = self.exchange.caller
         self._audit.append(
             AuditLine(
-                tenant=caller.tenant,
-                caller=caller.name,
+                tenant=self.exchange.caller.tenant,
+                caller=self.exchange.caller.name,
                 run_id=step.run_id,
                 step=step.number,
                 event=event,

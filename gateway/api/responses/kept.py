@@ -229,9 +229,8 @@ class KeptResponses:
         Its first line may be under way: whether it is on record, and asks a person, the store says afterwards.
         """
         one = self.under_way.find(row.id, tenant=row.tenant)
-        if one is not None and not one.run.may_act:
-            one.run.cancel(error=GatewayError("run_cancelled", "The response was deleted."))
-            await one.run.ended()
+        if one is not None:
+            await one.run.end_unless_recorded(error=GatewayError("run_cancelled", "The response was deleted."))
 
     async def delete(self, row: StoredResponse) -> None:
         """Delete a response with its log. Raises GatewayError, StoreError.
