@@ -172,7 +172,7 @@ class RunDriver:
             self._outcome = "cancelled"
             with suppress(GatewayError, StoreError):
                 await self._record.leave(stopping=STOPPING in left.args)
-            if STOPPING in left.args and (run := self._record.run) is not None and run.state not in ENDED:
+            if STOPPING in left.args and (stored := self._record.run) is not None and stored.state not in ENDED:
                 self._begun()  # perhaps on record since a moment ago only: its first line was being written
             await keep_cut_turn(self._loop, self._progress, self._record, self._parts, self._hidden)
             raise
