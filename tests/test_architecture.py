@@ -107,6 +107,7 @@ LAZY = {
     ("gateway/testing/forkserver.py", "gateway.__main__"),
     ("gateway/testing/host.py", "gateway.registry.stores"),
     ("gateway/tools/schema.py", "jsonschema_rs"),
+    ("gateway/tools/schema_check.py", "jsonschema_rs"),
     ("gateway/config/messages.py", "difflib"),
     ("gateway/tools/catalog.py", "difflib"),
     ("gateway/workflows/parameters.py", "jsonschema_rs"),

@@ -18,6 +18,7 @@ from gateway.contracts.store import Json
 from gateway.mcp.schemas.patterns import PatternsError, Room, are_known, patterns_of, validator
 from gateway.mcp.schemas.references import problem_of_references
 from gateway.mcp.words import LINE_CHARS, described, hints_of, icons_of, one_line, visible
+from gateway.tools.schema_check import SchemaCheck
 from gateway.turns import Work
 
 TOOLS_LIMIT: Final = 500
@@ -54,7 +55,7 @@ class Definition:
     output_schema: Json | None = None
     annotations: Json | None = None
     icons: Sequence[Json] = ()  # shown to MCP clients only
-    output: jsonschema_rs.Validator | None = field(default=None, repr=False, compare=False)
+    output: SchemaCheck | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +158,8 @@ def problem_of_output(tool: Definition, structured: Any) -> str | None:
         return None
     if structured is None:
         return "there is none"
-    error = next(tool.output.iter_errors(structured), None)
-    if error is None:
-        return None
-    place = ".".join(map(str, error.instance_path))
-    return one_line(f"{place}: {error.message}" if place else error.message)
+    found = tool.output.problems(structured, most=1)
+    return one_line(found[0]) if found else None
 
 
 def _name(tool: Any) -> str:
@@ -225,7 +223,7 @@ def _part(value: Any, *, room_bytes: int) -> tuple[Json | None, int]:
     return cleaned, size_bytes
 
 
-def _output(schema: Json | None, *, room: Room) -> Work[jsonschema_rs.Validator | None]:
+def _output(schema: Json | None, *, room: Room) -> Work[SchemaCheck | None]:
     """Return what checks content by an output schema; None if a client could not use that."""
     if schema is None:
         return None
@@ -234,7 +232,7 @@ def _output(schema: Json | None, *, room: Room) -> Work[jsonschema_rs.Validator 
     except _UnfitError:
         return None
     yield
-    return compiled if (yield from are_known(tuple(patterns_of(schema)))) else None
+    return SchemaCheck(schema, compiled) if (yield from are_known(tuple(patterns_of(schema)))) else None
 
 
 def _icons(value: Any, *, room_bytes: int) -> tuple[Sequence[Json], int]:

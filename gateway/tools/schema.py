@@ -4,13 +4,10 @@ The validator is imported with the first call: 2 MB that a gateway whose models 
 """
 
 from copy import deepcopy
-from typing import TYPE_CHECKING
 
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolSpec
-
-if TYPE_CHECKING:
-    from jsonschema_rs import Validator
+from gateway.tools.schema_check import SchemaCheck
 
 #: Problems reported at once; a model corrects the first ones first.
 PROBLEMS_LIMIT = 5
@@ -40,7 +37,7 @@ class Schemas:
     """Compiled validators, one for each definition in use."""
 
     def __init__(self) -> None:
-        self._compiled: dict[str, tuple[Json, Validator]] = {}
+        self._compiled: dict[str, tuple[Json, SchemaCheck]] = {}
 
     def filled(self, spec: ToolSpec, arguments: Json) -> Json:
         """Return the arguments with the schema's defaults, or unchanged if the arguments with defaults do not fit."""
@@ -52,30 +49,24 @@ class Schemas:
         known = self._compiled.get(spec.name)
         if known is None or known[0] is not spec.parameters:
             try:
-                validator = _validator(spec.parameters)
+                check = _check(spec.parameters)
             except ValueError as broken:
                 return f"the definition of {spec.name!r} is broken: {broken}"
-            known = self._compiled[spec.name] = spec.parameters, validator
+            known = self._compiled[spec.name] = spec.parameters, check
         return _problem(known[1], arguments)
 
 
 def problem_of(schema: Json, arguments: Json) -> str | None:
     """Return the problem of arguments with a schema of our own, for the model, or None."""
-    return _problem(_validator(schema), arguments)
+    return _problem(_check(schema), arguments)
 
 
-def _problem(validator: "Validator", arguments: Json) -> str | None:
-    found = []
-    for error in validator.iter_errors(arguments):
-        place = ".".join(map(str, error.instance_path))
-        found.append(f"{place}: {error.message}" if place else error.message)
-        if len(found) == PROBLEMS_LIMIT:
-            break
-    return "; ".join(found)[:2000] or None
+def _problem(check: SchemaCheck, arguments: Json) -> str | None:
+    return "; ".join(check.problems(arguments, most=PROBLEMS_LIMIT))[:2000] or None
 
 
-def _validator(schema: Json) -> "Validator":
+def _check(schema: Json) -> SchemaCheck:
     """Compile a schema, which may be a stranger's: patterns match in linear time, and nothing is fetched."""
     from jsonschema_rs import RegexOptions, validator_for
 
-    return validator_for(schema, offline=True, pattern_options=RegexOptions())
+    return SchemaCheck(schema, validator_for(schema, offline=True, pattern_options=RegexOptions()))

@@ -46,7 +46,8 @@ Every behaviour lists the tools named below and answers them rightly, in threads
     remote-ref URL            the schema of the tool `odd` refers to URL
     bad-tool                  the schema of the tool `odd` is a string
     changed FILE              from its second start on, which it counts in FILE, `echo` has another description
-    defined FILE              lists the tools in FILE, a JSON array; each call is answered with its tool's `result`
+    defined FILE              lists the tools in FILE, a JSON array; each call is answered with its tool's `result`,
+                              a text or the whole result
     list-changed              the tool `grow` adds the tool `grown_N` and tells it
   The end
     grandchild FILE           leaves a process behind that holds all its streams; its pid is in FILE
@@ -342,7 +343,8 @@ class Defined(Server):
         self.tools = {one["name"]: one for one in listed}
 
     def call(self, message: Json) -> None:
-        self.answer_call(message["id"], text(self.results[message["params"]["name"]]))
+        result = self.results[message["params"]["name"]]
+        self.answer_call(message["id"], result if isinstance(result, dict) else text(result))
 
 
 class Grandchild(Server):

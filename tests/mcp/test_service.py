@@ -1,6 +1,7 @@
 """The tools of an MCP server as the gateway has them."""
 
 import asyncio
+import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from measuring import Effort
 from pydantic import ValidationError
 
 from gateway.config.schema.mcp import McpServer
@@ -22,6 +24,8 @@ from gateway.mcp.service import PLUGIN, McpService
 from gateway.mcp.types import Config
 from tests.mcp.mcp_host import Changes, Clock, Counters
 from tests.mcp.misbehaving import command
+
+EXCHANGE = Exchange(id="run_1", body={}, caller=Caller("c", "t", frozenset()), chain="main")
 
 
 @dataclass
@@ -52,9 +56,8 @@ async def running(*behaviour: object, **options: Any) -> AsyncIterator[McpServic
 
 async def called(service: McpService, tool: str, **arguments: Any) -> tuple[bool, str]:
     call = ToolCall(id="c", tool=f"box.{tool}", arguments=arguments)
-    exchange = Exchange(id="run_1", body={}, caller=Caller("c", "t", frozenset()), chain="main")
-    assert await service.refusal(call, exchange) is None
-    result = await service.call(call, exchange)
+    assert await service.refusal(call, EXCHANGE) is None
+    result = await service.call(call, EXCHANGE)
     return result.ok, result.content
 
 
@@ -71,6 +74,30 @@ async def test_what_the_intent_layer_sees() -> None:
         assert (facts.running, facts.description) == (True, "box")
         assert facts.tools["add"] == "Adds two numbers." and not facts.changed
         assert service.service() is facts
+
+
+async def test_a_schema_that_is_expensive_to_check_holds_nobody_up(tmp_path: Path) -> None:
+    """The server wrote the schema and the value. The text of the result is there, and the content is not passed on."""
+    weighty = {"type": "object", "properties": {"n": {"items": {"allOf": [{"type": "string"}] * 500}}}}
+    slow = {"type": "object", "properties": {"s": {"allOf": [{"not": {"pattern": "(?:a|b)*a(?:a|b){300}c"}}] * 40}}}
+    said = [{"type": "text", "text": "done"}]
+    tools = [
+        {
+            "name": name,
+            "inputSchema": {"type": "object"},
+            "outputSchema": schema,
+            "result": {"content": said, "structuredContent": content},
+        }
+        for name, schema, content in (("many", weighty, {"n": [1] * 400}), ("long", slow, {"s": "ab" * 10_000}))
+    ]
+    (file := tmp_path / "tools.json").write_text(json.dumps(tools))
+    async with running("defined", file) as service:
+        for name, reason in (("many", "is not of type"), ("long", "it is too large to be checked")):
+            effort = Effort()
+            result = await service.call(ToolCall(id="c", tool=f"box.{name}", arguments={}), EXCHANGE)
+            assert (result.ok, result.content, result.structured) == (True, "done", None)
+            assert result.unfit is not None and reason in result.unfit
+            assert effort.cpu_s < 1
 
 
 async def test_what_a_tool_is() -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import jsonschema_rs
 
 from gateway.mcp.words import one_line
+from gateway.tools.schema_check import compiles
 from gateway.turns import Work
 
 PATTERN_CHARS: Final = 1000
@@ -99,15 +100,6 @@ def _costs_us(pattern: str) -> Iterator[int]:
     for size_bytes, until_us in _SIZES:
         yield until_us - spent_us
         spent_us = until_us
-        if _compiles(pattern, size_bytes=size_bytes):
+        if compiles(pattern, size_bytes=size_bytes):
             return
     raise PatternsError(f"its schema is broken: the pattern {one_line(pattern)!r} is none, or is too large")
-
-
-def _compiles(pattern: str, *, size_bytes: int) -> bool:
-    options = jsonschema_rs.RegexOptions(size_limit=size_bytes)
-    try:
-        jsonschema_rs.validator_for({"pattern": pattern}, offline=True, pattern_options=options)
-    except ValueError:
-        return False
-    return True

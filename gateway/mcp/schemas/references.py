@@ -5,7 +5,8 @@ only as long as its references are not followed: a compiler and a validator foll
 """
 
 from typing import Any, Final
-from urllib.parse import unquote
+
+from gateway.tools.schema_check import place_in
 
 #: Objects and lists of a schema, with a copy of its target in the place of each reference. What stands beneath
 #: `unevaluated...` counts once more: it is compiled once more.
@@ -94,26 +95,10 @@ def _anchors(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _target(schema: dict[str, Any], reference: str, anchors: dict[str, Any]) -> Any:
     """Return the target of a reference (RFC 6901 in a fragment). Raises _RefusedError: it is outside, or nowhere."""
-    found = _place(schema, reference[1:], anchors) if reference.startswith("#") else None
+    found = place_in(schema, reference[1:], anchors) if reference.startswith("#") else None
     if found is None:
         raise _RefusedError(_refused(reference))
     return found
-
-
-def _place(schema: dict[str, Any], fragment: str, anchors: dict[str, Any]) -> Any:
-    fragment = unquote(fragment)
-    if fragment and not fragment.startswith("/"):
-        return anchors.get(fragment)
-    node: Any = schema
-    for step in fragment.split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, dict):
-            node = node.get(key)
-        elif isinstance(node, list) and key.isascii() and key.isdigit() and len(key) < 9:
-            node = node[int(key)] if int(key) < len(node) else None
-        else:
-            return None
-    return node
 
 
 def _refused(reference: str) -> str:
