@@ -17,6 +17,12 @@ _CALL_CHARS = 64
 #: Fields of every native call. Anything else, such as the signature of a thought, goes back to its model as it came.
 _USUAL = frozenset(("index", "id", "type", "function", RISK_LEVEL))
 
+#: The reasons for which an answer ends in the middle, and what the model is told of a call that it was in.
+_CUTS = {
+    "length": CUT,
+    "content_filter": "Your answer was cut off by a content filter in the middle of a tool call.",
+}
+
 
 @dataclass(slots=True)
 class _Collected:
@@ -28,6 +34,11 @@ class _Collected:
     arguments: list[str] = field(default_factory=list)
     beside: object = None
     further: Gathered | None = None
+
+    @property
+    def has_arguments(self) -> bool:
+        """Return whether the model wrote any: an answer that was cut may end behind the name of its call."""
+        return any(map(str.strip, self.arguments))
 
     def found(self) -> FoundCall | Malformed:
         """Return the call, with {} for empty arguments, or the reason why it cannot be read."""
@@ -109,8 +120,10 @@ class NativeCalls:
         older = [self._older] if self._older is not None and not self._calls else []
         for collected in sorted(self._calls, key=lambda call: call.index) or older:
             found = collected.found()
+            if (cut := _CUTS.get(finish_reason or "")) is not None and not collected.has_arguments:
+                return Malformed(cut)
             if isinstance(found, Malformed):
-                return Malformed(CUT) if finish_reason == "length" else found
+                return found if cut is None else Malformed(cut)
             calls.append(found)
         return Calls(tuple(calls)) if calls else Prose()
 

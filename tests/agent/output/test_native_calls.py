@@ -80,11 +80,15 @@ def test_bad_native_arguments_are_never_none(arguments: object) -> None:
     assert "'a'" in outcome.reason
 
 
-def test_a_native_call_that_was_cut() -> None:
-    """The model is told that its answer was cut."""
-    outcome = native(piece('{"path":"a.t', "a", index=0), finish_reason="length")
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+@pytest.mark.parametrize("arguments", ['{"path":"a.t', "", " ", None])
+def test_a_native_call_that_was_cut(arguments: object, reason: str) -> None:
+    """The model is told. Where the cut came behind the name, the call is not one without arguments."""
+    whole = piece('{"path":"a.txt"}', "b", index=0, id="1")
+    outcome = native(whole, piece(arguments, "a", index=1, id="2"), finish_reason=reason)
     assert isinstance(outcome, Malformed)
     assert "cut off" in outcome.reason
+    assert found(native(whole, finish_reason=reason)) == [("b", {"path": "a.txt"}, "1")]
 
 
 @pytest.mark.parametrize("name", [None, "", "  ", 3])
