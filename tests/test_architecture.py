@@ -109,7 +109,7 @@ LAZY = {
     ("gateway/tools/schema.py", "jsonschema_rs"),
     ("gateway/tools/schema_check.py", "jsonschema_rs"),
     ("gateway/config/messages.py", "difflib"),
-    ("gateway/tools/catalog.py", "difflib"),
+    ("gateway/tools/near_names.py", "difflib"),
     ("gateway/workflows/parameters.py", "jsonschema_rs"),
     ("gateway/mcp/service.py", "gateway.mcp.transport.http"),
     ("gateway/mcp/service.py", "gateway.mcp.transport.stdio"),

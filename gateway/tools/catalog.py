@@ -26,6 +26,7 @@ from gateway.contracts.tools import (
 )
 from gateway.text.lookalikes import skeleton
 from gateway.text.reserved import RESERVED
+from gateway.tools.near_names import near_names
 
 log = logging.getLogger("gateway")
 
@@ -219,13 +220,10 @@ class Catalog:
 
         The model may have left out the name of the service.
         """
-        # Imported here because it takes 0.15 MB, and few names are wrong.
-        from difflib import get_close_matches
-
         names = [spec.name for spec in self.offered(exchange)]
         names += [towards for towards in self._current().tools if self.find(towards, exchange) is not None]
         alike = [towards for towards in names if towards.partition("__")[2] == name.rpartition(".")[2]]
-        return list(dict.fromkeys([*alike, *get_close_matches(name, names, n=3, cutoff=0.5)]))[:3]
+        return list(dict.fromkeys([*alike, *near_names(name, names, most=3)]))[:3]
 
     @property
     def sources(self) -> Sequence[ToolSource]:
