@@ -16,8 +16,9 @@ class ToolSpec:
     """One tool as the model may see it. `parameters` is a JSON Schema of type object, without `risk_level`.
 
     `priority`: higher stays longer in a prompt that is too large. `idempotent`: running it twice does no harm.
-    `server` identifies the MCP server of a tool as it is configured, and that server's whole definition of the tool: a
-    decision on a call holds for these alone. No secret can be read from it.
+    `server` identifies the MCP server of a tool as it is configured, and that server's whole definition of the tool; or
+    the place where another tool acts, by `place_sha256`. A decision on a call holds for these alone. No secret can be
+    read from it.
     """
 
     name: str
@@ -29,6 +30,11 @@ class ToolSpec:
     requires_approval: bool = False
     idempotent: bool = False
     server: str = ""
+
+
+def place_sha256(*parts: object) -> str:
+    """Return what identifies the place where a tool acts (hex), such as its folder. Its parts hold no secret."""
+    return sha256(repr([str(part) for part in parts]).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

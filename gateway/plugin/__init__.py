@@ -87,6 +87,7 @@ from gateway.contracts.tools import (
     ToolSource,
     ToolSpec,
     model_name,
+    place_sha256,
 )
 from gateway.contracts.usage import DIMENSIONS, MOST_USAGE, Dimension, StoredUsage
 from gateway.dialects.chat_request import client_tools, last_user_text, wants_text
@@ -200,6 +201,7 @@ __all__ = [
     "loose_access",
     "memory_owner",
     "model_name",
+    "place_sha256",
     "plain_host",
     "positive_seconds",
     "refused_access",

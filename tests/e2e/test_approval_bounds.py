@@ -24,7 +24,7 @@ from .asking import (
     user,
     whole,
 )
-from .models import Json, says
+from .models import Json, call, says
 from .talking import Completed, World, talking
 
 DONE = says("Di is here.")
@@ -170,6 +170,33 @@ async def test_an_approval_does_not_hold_for_another_policy(tmp_path: Path, way:
         shown = await world.chat(answering(first, f"approve {fresh}"))  # nobody was shown it yet
         assert (await world.chat(answering(first, line(*shown.asks)))).text == "Di is here."
         assert born(tmp_path) == ["Di"]
+
+
+@pytest.mark.parametrize("tool", ["execute_sql", "file_operations", "execute_command"])
+async def test_an_approval_does_not_hold_for_another_place(tmp_path: Path, tool: str) -> None:
+    """Another database, or another folder, that the configuration names meanwhile: nothing happens there."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    for place in (here, there):
+        place.mkdir()
+    tools, others = (
+        {**ranch(place), "execute_command": {"cwd": str(place / "work"), "sandbox": "none"}} for place in (here, there)
+    )
+    wanted = {
+        "execute_sql": birth(),
+        "file_operations": call("file_operations", risk_level="high", operation="write", path="new.txt", content="x"),
+        "execute_command": call("execute_command", risk_level="high", command="touch new.txt"),
+    }
+    async with talking(asks(wanted[tool]), DONE, tools=tools) as world:
+        (approval,) = (await world.chat(GO)).asks
+        await world.reload(tools={**tools, tool: others[tool]})
+        stale = await world.decide(approval["id"])
+        assert (stale.status, stale.error["code"]) == (409, "approval_stale")
+        (fresh,) = await pending(world)
+        assert born(here) == born(there) == [] and not list(tmp_path.rglob("new.txt"))
+        assert (await world.decide(fresh)).status == 200
+        await world.run(approval["run_id"], state="completed")
+        new = there / "work" / "new.txt"
+        assert born(there) == ["Di"] if tool == "execute_sql" else list(tmp_path.rglob("new.txt")) == [new]
 
 
 async def test_a_held_stream_goes_on_with_the_new_approval(tmp_path: Path) -> None:

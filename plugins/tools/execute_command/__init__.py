@@ -18,7 +18,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from gateway.plugin import Exchange, Host, Json, Plugin, Reach, ToolCall, ToolResult, ToolSpec, Verdict
+from gateway.plugin import Exchange, Host, Json, Plugin, Reach, ToolCall, ToolResult, ToolSpec, Verdict, place_sha256
 from gateway.plugin.settings import Config as Section
 from gateway.plugin.settings import Duration, FilePath, ToolConfig, counted, sized
 from gateway.plugin.shell.git import GIT_FUNCTION
@@ -273,6 +273,7 @@ def _spec(config: Config) -> ToolSpec:
         category="system",
         untrusted=config.untrusted,
         requires_approval=config.requires_approval,
+        server=place_sha256(config.cwd.absolute(), config.sandbox, *config.readable),
     )
 
 

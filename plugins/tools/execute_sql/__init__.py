@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Self
+from urllib.parse import parse_qsl
 
 from pydantic import Field, ValidationInfo, model_validator
 
-from gateway.plugin import Exchange, Host, Json, Plugin, Reach, ToolCall, ToolResult, ToolSpec, Verdict
+from gateway.plugin import Exchange, Host, Json, Plugin, Reach, ToolCall, ToolResult, ToolSpec, Verdict, place_sha256
 from gateway.plugin.settings import Duration, FilePath, Flag, PathLeaf, Secret, ToolConfig, Value, counted, sized
 from gateway.plugin.sql.statement import judge
 from gateway.plugin.templates import Value as Bound
@@ -113,7 +114,8 @@ class ExecuteSql:
         what = "read-only" if self._config.read_only else "changes are committed"
         flags = replace(_SPEC, untrusted=self._config.untrusted, requires_approval=self._config.requires_approval)
         description = f"Runs one SQL statement on the {name} database ({what}) and returns its rows as JSON."
-        return (replace(flags, description=description, parameters=_parameters(mark)),)
+        place = place_sha256(*_place(self._config.address))
+        return (replace(flags, description=description, parameters=_parameters(mark), server=place),)
 
     def bound(self, arguments: Json, values: Values) -> Json:
         """Bind values to the statement: a value is never a part of it. See `Binder`. Raises ValueError."""
@@ -168,6 +170,16 @@ class ExecuteSql:
 
     async def close(self) -> None:
         await self._engine.close()
+
+
+def _place(address: str) -> list[str]:
+    """Return what identifies the database and its role: the URL without its password."""
+    if not address.startswith(POSTGRES):
+        return [address]
+    url, _, query = address.partition("?")
+    role, _, where = url.partition("://")[2].rpartition("@")
+    named = (f"{name}={value}" for name, value in parse_qsl(query) if "pass" not in name.lower())
+    return [role.partition(":")[0], where, *named]
 
 
 def _engine(config: Config) -> Engine:

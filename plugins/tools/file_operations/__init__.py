@@ -10,7 +10,19 @@ from typing import Annotated, Final
 
 from pydantic import Field, field_validator
 
-from gateway.plugin import Exchange, Host, Json, NoPreview, Plugin, Preview, Reach, ToolCall, ToolResult, ToolSpec
+from gateway.plugin import (
+    Exchange,
+    Host,
+    Json,
+    NoPreview,
+    Plugin,
+    Preview,
+    Reach,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    place_sha256,
+)
 from gateway.plugin.settings import FilePath, Flag, ToolConfig, counted, sized
 from gateway.plugin.templates import Values, filled_object
 
@@ -237,6 +249,7 @@ def _spec(config: Config) -> ToolSpec:
         category="files",
         untrusted=config.untrusted,
         requires_approval=config.requires_approval,
+        server=place_sha256(*(root.absolute() for root in config.roots)),
     )
 
 

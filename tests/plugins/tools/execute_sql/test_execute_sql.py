@@ -54,6 +54,26 @@ async def test_the_tool_is_described_with_what_it_may() -> None:
     assert "read-only" not in spec.description and spec.untrusted and spec.requires_approval
 
 
+async def test_a_decision_holds_for_one_database_and_role() -> None:
+    """A new password makes it no other one."""
+
+    async def server(url: str) -> str:
+        (spec,) = await ExecuteSql(Config(url=url)).list_tools()
+        return spec.server
+
+    same = await server("postgresql://ann:one@db,[::1]:5433/shop?sslmode=require")
+    assert same == await server("postgresql://ann:two@db,[::1]:5433/shop?sslmode=require&password=x")
+    others = [
+        "postgresql://bob:one@db,[::1]:5433/shop?sslmode=require",
+        "postgresql://ann:one@db,[::1]:5433/farm?sslmode=require",
+        "postgresql://ann:one@db,[::1]:5434/shop?sslmode=require",
+        "postgresql://ann:one@db,[::1]:5433/shop?sslmode=require&database=farm",
+        "sqlite:///shop.db",
+        "sqlite:///farm.db",
+    ]
+    assert len({same, *[await server(url) for url in others]}) == 1 + len(others)
+
+
 @pytest.mark.parametrize("url", ["sqlite:///", "sqlite:///:memory:", "mysql://h/d", "data.db", "sqlite:///a\0b"])
 def test_a_url_that_is_none_is_refused_without_repeating_it(url: str) -> None:
     """It may hold a password; the text shows how one is written."""
