@@ -418,7 +418,7 @@ class AnswerScanner:
         self._attempt, self._coded = None, 0
         if self._view.tagged and isinstance(outcome, Prose):
             outcome = Malformed(_NO_CALL)
-        if isinstance(outcome, Prose):
+        if isinstance(outcome, Prose) or self._view.is_thought():
             self._view.show(text)
         else:
             self._take(outcome)

@@ -2,6 +2,7 @@
 
 from itertools import chain
 
+from gateway.agent.output import thought
 from gateway.agent.output.announced import SENTENCE_CHARS
 
 #: So much of a line decides whether a fence may stand there.
@@ -22,11 +23,19 @@ class View:
         self.line = ""  # the first characters of the line so far
         self.inline = 0  # length of the run of backticks that is open on this line
         self.fence_called = self.fence_shown = False
+        self._n_looked = self._n_out = 0  # so many pieces, shown and out, were looked at for marks of thought
+        self._thought = thought.OpenThought()
 
     @property
     def text(self) -> str:
         """Return all text that was shown so far."""
         return "".join(self.shown)
+
+    def is_thought(self) -> bool:
+        """Return whether what comes next is within a thought that a mark other than the usual tags began."""
+        pieces = [*self.shown[self._n_looked :], *self._out[self._n_out :]]
+        self._n_looked, self._n_out = len(self.shown), len(self._out)
+        return self._thought.feed(pieces)
 
     def before(self) -> str:
         """Return the last part of the shown text, at most SENTENCE_CHARS characters."""
@@ -76,7 +85,13 @@ class View:
     def flushed(self) -> str:
         """Return the text that was shown since the last time."""
         out = "".join(self._out)
+        is_looked_at = self._n_out > 0
+        if is_looked_at:
+            self._thought.feed(self._out[self._n_out :])
         self._out.clear()
+        self._n_out = 0
         if out:
             self.shown.append(out)
+        if is_looked_at:
+            self._n_looked = len(self.shown)
         return out

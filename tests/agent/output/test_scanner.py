@@ -209,6 +209,12 @@ def test_a_group_in_tags_is_bounded() -> None:
         "<think>%s</think>Done.",
         "<reasoning>\n```json\n%s\n```\n",
         "<thought>\n```json\n%s\n```\n",
+        "[THINK]I could try %s, or not.[/THINK]Done.",
+        "◁think▷%s◁/think▷Done.",
+        "<|channel|>analysis<|message|>\n```json\n%s\n```\n<|end|>Done.",
+        "<|START_THINKING|><tool_call>%s</tool_call><|END_THINKING|>Done.",
+        "<scratchpad>%s and %s</scratchpad> Done.",
+        "<seed:think>" + "It is a long thought. " * 40 + "%s",
         '{"example": %s, "more": [1, 2]}',
         '[{"a": 1}, {"b": %s}]',
         '{"a": "x", \'b\': 1} and {"never closed": 1',
@@ -246,6 +252,14 @@ def test_handle_malformed_json(text: str, size: int) -> None:
     shown, outcome = scan(*pieces_of(text.replace("%s", CALL[:-1]), size))
     assert isinstance(outcome, Malformed)
     assert shown in ("", '"')
+
+
+@pytest.mark.parametrize("thought", ["[THINK]%s[/THINK]", "<|channel|>analysis%s<|end|>", "<thoughts>%s</thoughts>"])
+@pytest.mark.parametrize("size", [1, 5, 10_000])
+def test_a_call_behind_a_thought(thought: str, size: int) -> None:
+    """It counts, whatever the thought held."""
+    shown, outcome = scan(*pieces_of(thought % OTHER + CALL, size))
+    assert (shown, outcome) == (thought % OTHER, FOUND)
 
 
 def test_several_calls() -> None:
