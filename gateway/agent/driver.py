@@ -60,7 +60,7 @@ from gateway.agent.parts import AgentParts
 from gateway.agent.patience import Patience, left
 from gateway.agent.progress import PARKED, Progress, lacks_credential, reopen, report_unknown
 from gateway.agent.questions import Questions, Reports
-from gateway.agent.retries import EARLY_S, is_resumable, parked, pause_s
+from gateway.agent.retries import EARLY_S, is_resumable, parked, pause_s, tell_waiting
 from gateway.agent.round import Round
 from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.approvals.chat_texts import run_of_question
@@ -417,6 +417,7 @@ class RunDriver:
         try:
             if has_client and error.code == "upstream_refused" and lacks_credential(self._exchange):
                 await self._record.park("awaiting_client")
+                error = tell_waiting(error)
             elif has_client and not self._expired and is_resumable(error, self._progress, self._loop):
                 await self._record.park("awaiting_client", error=error)
                 self._tell({PARKED_MARK: self._exchange.id})

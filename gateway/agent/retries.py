@@ -51,6 +51,15 @@ def parked(error: GatewayError, run: Exchange) -> GatewayError:
     return GatewayError(error.code, text).with_status(error.facts.status).after_effects()
 
 
+def tell_waiting(error: GatewayError) -> GatewayError:
+    """Return the error for a run that waits for its client's credential, which whoever reads it may not have."""
+    text = (
+        f"{_sentence(error.message)} This run began with its client's own credential, which no other request brings. "
+        "What its tools did is kept, and nothing of it runs again: it goes on once its client sends the request again."
+    )
+    return GatewayError(error.code, text).with_status(error.facts.status)
+
+
 def _sentence(text: str) -> str:
     """Return `text` with a final mark: an upstream's own words often have none."""
     return text if text.endswith((".", "!", "?", "\u3002")) else f"{text}."

@@ -10,6 +10,7 @@ from gateway.approvals import texts as approval_text
 from gateway.approvals.approvals import Decision, is_asked_by
 from gateway.approvals.chat_replies import ChatDecision
 from gateway.context.bringing import Brought
+from gateway.context.carried import UpstreamOf, take_lines
 from gateway.context.elsewhere import RunsElsewhere, run_of_question
 from gateway.context.lane import ContextLane
 from gateway.context.retelling import Retelling, language_of
@@ -66,6 +67,7 @@ class Resumption:
         feed: EventFeed,
         store: Journal,
         clock: Clock,
+        upstream_of: UpstreamOf,
         recording: Recording | None = None,
         tracer: Tracer | None = None,
     ) -> None:
@@ -74,6 +76,7 @@ class Resumption:
         `tracer` sends the spans of runs that cannot go on.
         """
         self._lane = lane
+        self._upstream_of = upstream_of
         self._runs = runs
         self._keeper = leases
         self._store = store
@@ -273,7 +276,8 @@ class Resumption:
         own = repeated.exchange
         claimed = await self._keeper.claim(run.id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
-            await self.go_on(claimed, header=own.header, credential=own.credential)
+            header, credential = take_lines(own, claimed, upstream_of=self._upstream_of)
+            await self.go_on(claimed, header=header, credential=credential)
         ended = await self._elsewhere.over(run)
         try:
             told = await self._retelling.answer(ended, replace(own, shows_calls=False), decided=())
@@ -308,6 +312,7 @@ class Resumption:
             await self._abandon(run, _no_tools(run))
             raise GatewayError("run_cancelled", f"This run was ended: {_no_tools(run)}.")
         own = repeated.exchange
+        header, credential = take_lines(own, run, upstream_of=self._upstream_of)
         exchange = exchange_of(
             Resume(run, messages, tuple(decided), narrowing_of(own, run) if decided else None),
             approvals=own.approvals,
@@ -315,8 +320,8 @@ class Resumption:
             background=own.background,
             known_as=own.known_as,
             answer_id=own.answer_id,
-            header=own.header,
-            credential=own.credential,
+            header=header,
+            credential=credential,
         )
         live = self._runs.begin(
             exchange, repeated.request_key, handler, detached=True, body=repeated.body, request_id=own.id

@@ -184,7 +184,9 @@ class Gateway:
             meters=self._meters,
             tracer=open_tracing(self._loaded.settings, self._stack, metrics=self._metrics, sink=self._sink),
         )
-        self._resumption, self._kept = build_resumption(shared, lane=lambda: self._current().lane)
+        self._resumption, self._kept = build_resumption(
+            shared, lane=lambda: self._current().lane, core=lambda: self._current().core
+        )
         self._budgets = budget_reader(shared, lambda: self._loaded.settings, lambda: self._listeners[DATA].router.keys)
         self._notices = Notices(shared, on_duty=self._index == 0)
         used = (shared.usage.close, shared.keys.close, shared.mcp_servers.close, shared.feed.close)

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from gateway.context.carried import find_upstream
 from gateway.context.lane import ContextLane
 from gateway.context.resumption import Resumption
 from gateway.contracts.journal import StoredRun
+from gateway.model.call import ModelCall
 from gateway.runs.answer_log import AnswerLogs
 from gateway.runs.live_run import LiveRun
 from gateway.server.context_lane import Shared
@@ -16,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def build_resumption(
-    shared: Shared, *, lane: Callable[[], ContextLane]
+    shared: Shared, *, lane: Callable[[], ContextLane], core: Callable[[], ModelCall]
 ) -> tuple[Resumption, FirstUse["KeptResponses"]]:
     """Return what continues stored runs, and the kept responses, which follow those of the background.
 
-    `lane` returns the context lane of the configuration in use.
+    `lane` and `core` return the context lane and the model core of the configuration in use.
     """
     store, clock = shared.store, shared.clock
     resumption: Resumption
@@ -48,6 +50,7 @@ def build_resumption(
         feed=shared.feed,
         store=store,
         clock=clock,
+        upstream_of=lambda exchange: find_upstream(core(), exchange),
         recording=recording,
         tracer=shared.tracer,
     )

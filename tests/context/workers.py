@@ -67,6 +67,7 @@ class Worker(Bench):
             feed=self.feed,
             store=self.store,
             clock=clock,
+            upstream_of=lambda _: "up",
         )
 
     async def close(self) -> None:

@@ -1,0 +1,38 @@
+"""The parts of a request, besides its decision, that go on with a stored run: header lines and the client's credential.
+
+They belong to whoever sends them. A run has those of its own client, and a credential only for the upstream that it was
+sent for. Else the upstream would take one person's conversation for another's, or get a key that is for another one.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from gateway.contracts.exchange import Exchange, Resume
+from gateway.contracts.journal import StoredRun
+from gateway.errors import GatewayError
+from gateway.model.call import ModelCall
+from gateway.runs.snapshot import exchange_of
+
+#: Returns the name of the upstream that the model call of an exchange asks first; None: there is none.
+UpstreamOf: TypeAlias = Callable[[Exchange], str | None]
+
+
+def find_upstream(core: ModelCall, exchange: Exchange) -> str | None:
+    """Return the name of the upstream that is asked first for an exchange; None: there is none."""
+    try:
+        return core.candidates(exchange.body).allowed_to(exchange.caller).upstream
+    except GatewayError:
+        return None
+
+
+def take_lines(own: Exchange, run: StoredRun, *, upstream_of: UpstreamOf) -> tuple[bytes, bytes]:
+    """Return the header lines and the credential of a request with which a run goes on: b"" for what is not its own.
+
+    A run is of the key and the end user that began it.
+    """
+    began = exchange_of(Resume(run), approvals="turn")
+    if (own.caller.tenant, own.caller.name, own.user) != (run.tenant, run.caller, began.user):
+        return b"", b""
+    if not own.credential or upstream_of(own) != upstream_of(began):
+        return own.header, b""
+    return own.header, own.credential

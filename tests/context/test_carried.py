@@ -1,0 +1,42 @@
+"""What of a request goes on with a stored run: nothing of another person's, and no credential for another upstream."""
+
+import pytest
+
+from gateway.context.carried import take_lines
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange
+from gateway.runs.snapshot import first_of
+
+HEADER, CREDENTIAL = b"X-Who: eve\r\n", b"Authorization: Bearer of-eve\r\n"
+
+
+def asked(name: str = "app", *, tenant: str = "farm", user: str | None = None, model: str = "m") -> Exchange:
+    """A request of this key, with header lines and a credential of its own."""
+    return Exchange(
+        id="run_1",
+        body={"model": model, "messages": [{"role": "user", "content": "Hi"}]},
+        caller=Caller(name, tenant, frozenset(("context", "approve"))),
+        chain="main",
+        user=user,
+        header=HEADER,
+        credential=CREDENTIAL,
+    )
+
+
+@pytest.mark.parametrize(
+    ("own", "began", "expected"),
+    [
+        (asked(), asked(), (HEADER, CREDENTIAL)),
+        (asked(user="eve"), asked(user="eve"), (HEADER, CREDENTIAL)),
+        (asked("ben"), asked(), (b"", b"")),
+        (asked(tenant="zoo"), asked(), (b"", b"")),
+        (asked(user="zoe"), asked(user="eve"), (b"", b"")),
+        (asked(), asked(user="eve"), (b"", b"")),
+        (asked(user="eve"), asked(), (b"", b"")),
+        (asked(model="o"), asked(), (HEADER, b"")),
+    ],
+)
+def test_a_run_gets_the_lines_of_its_own_client(own: Exchange, began: Exchange, expected: tuple[bytes, bytes]) -> None:
+    """By key and end user; the credential only for the upstream that is asked first for both."""
+    found = take_lines(own, first_of(began, now_s=1.0), upstream_of=lambda one: one.body["model"])
+    assert found == expected

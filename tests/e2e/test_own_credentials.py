@@ -1,0 +1,81 @@
+"""Whose credential and header lines go to a model: those of the client of its run, for the upstream they are for."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from .asking import GO, answering, asks, born, line, ranch
+from .models import Answer, Model, refuses, says
+from .talking import World, talking
+from .test_second_person import KEYS
+
+DONE = says("Di is here.")
+
+
+def carried(model: Model) -> list[tuple[list[bytes], list[bytes]]]:
+    """The credential and the mark of the client that each request to a model had."""
+    return [(one.values(b"authorization"), one.values(b"x-who")) for one in model.upstream.requests]
+
+
+def of(who: str, name: str = "agent", **further: str) -> dict[str, str]:
+    """The headers of a person with a key of the gateway, and with one of the upstream's."""
+    return {"X-Gateway-Key": name, "Authorization": f"Bearer of-{who}", "X-Who": f"{who}s", **further}
+
+
+@asynccontextmanager
+async def two_upstreams(folder: Path, *answers: Answer) -> AsyncIterator[tuple[World, Model]]:
+    """A gateway with one upstream that gives these answers, and another one for models that begin with `o`."""
+    async with (
+        Model(says("Well, then.")) as other,
+        talking(*answers, tools=ranch(folder), **KEYS) as world,
+    ):
+        further = {"name": "other", "base_url": other.upstream.base_url, "models": ["o*"]}
+        await world.reload(upstreams=[*world.config["upstreams"], further])
+        yield world, other
+
+
+async def test_who_decides_for_another_key_lends_it_nothing(tmp_path: Path) -> None:
+    """The run of the agent goes on without its client's credential, and waits for that client where it needs one."""
+    async with talking(asks(), refuses(401), DONE, tools=ranch(tmp_path), **KEYS) as world:
+        first = await world.chat(GO, headers=of("agent"))
+        told = await world.chat(answering(first, line(*first.asks)), headers=of("anna", "anna"))
+        assert (told.status, told.error["code"]) == (401, "upstream_refused")
+        assert "it goes on once its client sends the request again" in told.error["message"]
+        assert born(tmp_path) == ["Di"]
+        assert (await world.chat(GO, headers=of("agent"))).text == "Di is here."
+        own = ([b"Bearer of-agent"], [b"agents"])
+        assert carried(world.model) == [own, ([], []), own]
+
+
+async def test_who_decides_for_another_end_user_lends_them_nothing(tmp_path: Path) -> None:
+    """One key serves both."""
+    async with talking(asks(), refuses(401), DONE, tools=ranch(tmp_path), **KEYS) as world:
+        eve, zoe = (of(who, **{"X-Context-User": who}) for who in ("eve", "zoe"))
+        first = await world.chat(GO, headers=eve)
+        await world.chat(answering(first, line(*first.asks)), headers=zoe)
+        assert (await world.chat(GO, headers=eve)).text == "Di is here."
+        own = ([b"Bearer of-eve"], [b"eves"])
+        assert carried(world.model) == [own, ([], []), own] and born(tmp_path) == ["Di"]
+
+
+async def test_a_credential_goes_to_the_upstream_that_it_was_sent_for(tmp_path: Path) -> None:
+    """The person goes on with a model of another upstream: neither gets the credential for the other one."""
+    async with two_upstreams(tmp_path, asks(), refuses(401)) as (world, other):
+        first = await world.chat(GO, headers=of("up"))
+        told = await world.chat(answering(first, line(*first.asks)), headers=of("other"), model="o1")
+        assert "once its client sends the request again" in told.error["message"]
+        assert carried(world.model) == [([b"Bearer of-up"], [b"ups"]), ([], [b"others"])]
+        assert (born(tmp_path), other.asked) == (["Di"], [])
+
+
+async def test_what_was_decided_elsewhere_gets_no_credential_for_another_upstream(tmp_path: Path) -> None:
+    """The next message of the conversation brings what came of the question, with a model of another upstream."""
+    async with two_upstreams(tmp_path, asks(), refuses(401), refuses(401)) as (world, other):
+        first = await world.chat(GO, headers=of("up"))
+        (approval,) = first.asks
+        await world.decide(approval["id"], key="anna")
+        await world.run(approval["run_id"], state="awaiting_client", **{"X-Gateway-Key": "anna"})
+        told = await world.chat(answering(first, "Go on."), headers=of("other"), model="o1")
+        assert told.text.endswith("Well, then.")
+        assert [sent for sent, _ in carried(world.model)] == [[b"Bearer of-up"], [], []]
+        assert carried(other) == [([b"Bearer of-other"], [b"others"])] and born(tmp_path) == ["Di"]
