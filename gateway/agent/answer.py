@@ -14,7 +14,7 @@ from gateway.contracts.exchange import Chunk, Emit, Exchange, Pause, Reply
 from gateway.contracts.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.beside import ECHOED, Beside, Gathered, TooDeepError, safe
-from gateway.dialects.chat_request import wants_text
+from gateway.dialects.chat_request import names_sources, wants_text
 from gateway.dialects.imitation import Defuser
 from gateway.dialects.meaning import content_text
 from gateway.dialects.usage import Usage
@@ -53,7 +53,8 @@ class Further:
 class Answer:
     """The reader of one reply. `spoken` is called with each text for the client and returns the text to send.
 
-    `scans`: calls are looked for in its text, too. `exact_tools` are those of the exchange.
+    `scans`: calls are looked for in its text, too. `exact_tools` are those of the exchange. `has_sources`: the model's
+    server has read by itself what others wrote.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Answer:
         exact_tools: Mapping[str, Json] = _NONE_EXACT,
     ) -> None:
         self.reason: str | None = None
+        self.has_sources = False
         self._usage = usage
         self._spoken = spoken
         self._scanner = AnswerScanner()
@@ -125,6 +127,7 @@ class Answer:
     def _opened(self, chunk: Json) -> tuple[Json, str]:
         """Return a chunk's fields for the client, and its text. Native tool calls go to the scanner."""
         self._usage.read(chunk)
+        self.has_sources = self.has_sources or names_sources(chunk)
         piece: Json = {}
         about = self._further.news_of(chunk)
         texts: list[str] = []
@@ -175,6 +178,7 @@ class PlainAnswer:
 
     def __init__(self, *, usage: Usage) -> None:
         self.reason: str | None = None
+        self.has_sources = False
         self._usage = usage
         self._content: list[str] = []
         self._chars = 0
@@ -192,6 +196,7 @@ class PlainAnswer:
                 self._append(chunk)
                 return
             self._usage.read(chunk)
+            self.has_sources = self.has_sources or names_sources(chunk)
             for reason, delta in _parts(chunk):
                 self.reason = reason or self.reason
                 self._append(content_text(delta.get("content")))

@@ -8,10 +8,10 @@ from gateway.agent.output.unlooped import unlooped
 from gateway.agent.parts import AgentParts
 from gateway.agent.patience import left
 from gateway.agent.progress import Progress
-from gateway.contracts.exchange import Emit, Exchange, Handler, Reply, Stage
+from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply, Stage
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import StoreError
-from gateway.dialects.chat_request import wants_text
+from gateway.dialects.chat_request import names_sources, wants_text
 from gateway.dialects.usage import Usage
 from gateway.errors import GatewayError
 from gateway.records import replace
@@ -57,14 +57,21 @@ class _AgentLoop:
 
     async def _unlooped(self, exchange: Exchange, call_next: Handler) -> Reply:
         """Return an answer that is not read for calls, marked if strangers had a part in what its model reads."""
-        parts = self._parts
-        hidden = HiddenTurns(exchange, Progress(Usage()), store=parts.store, clock=parts.clock, counters=parts.counters)
+        parts, progress = self._parts, Progress(Usage())
+        hidden = HiddenTurns(exchange, progress, store=parts.store, clock=parts.clock, counters=parts.counters)
         await hidden.conversation()
         reply = await unlooped(call_next)(exchange)
 
         async def stream(emit: Emit) -> None:
+            tell = hidden.marks.told.noting(emit)
+
+            def take(chunk: Chunk) -> Pause | None:
+                if not isinstance(chunk, str) and names_sources(chunk):
+                    progress.read_tainted = True
+                return tell(chunk)
+
             try:
-                await reply.stream(hidden.marks.told.noting(emit))
+                await reply.stream(take)
                 await hidden.store_plain()
             finally:
                 await hidden.marks.mark_told()

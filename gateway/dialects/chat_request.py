@@ -10,6 +10,20 @@ _NO_TOOLS: Final[frozenset[str]] = frozenset()
 #: Roles of results, and ends of the types of parts that are results.
 _RESULTS: Final = ("tool", "function")
 _RESULT_PARTS: Final = ("tool_result", "_output")
+#: Fields by which clients let a model's server search by itself, or read documents: OpenAI, OpenRouter, xAI, DashScope,
+#: Azure, Cohere. And how OpenRouter names a model that searches.
+_SEARCHES: Final = (
+    "web_search_options",
+    "plugins",
+    "search_parameters",
+    "enable_search",
+    "data_sources",
+    "connectors",
+)
+_ONLINE: Final = ":online"
+_OF_CLIENTS: Final = ("function", "custom")
+#: Fields of answers with what a model's server has found and read by itself.
+_SOURCES: Final = ("annotations", "citations", "search_results", "executed_tools", "web_search", "grounding_metadata")
 #: How Open WebUI shows a call with its result in the text of an answer.
 _SHOWN_CALL: Final = '<details type="tool_calls"'
 
@@ -25,7 +39,7 @@ def client_tools(body: Mapping[str, object]) -> frozenset[str]:
 def brings_tool_results(messages: Sequence[Mapping[str, object]]) -> bool:
     """Return whether a conversation contains results of the client's own tools, or calls, whose results it may repeat.
 
-    Some clients write calls as text, and results as messages of the user.
+    Some clients write calls as text, and results as messages of the user. An answer with its sources repeats these.
     """
     for message in messages:
         role, content = message.get("role"), message.get("content")
@@ -35,7 +49,29 @@ def brings_tool_results(messages: Sequence[Mapping[str, object]]) -> bool:
             text = content if isinstance(content, str) else content_text(content)
             if message.get("tool_calls") or message.get("function_call") or _SHOWN_CALL in text or ids_in(text):
                 return True
+            if _has_sources(message):
+                return True
     return False
+
+
+def lets_server_search(body: Mapping[str, object]) -> bool:
+    """Return whether a request lets its model's server read what others wrote, by a search or with tools of its own."""
+    model = body.get("model")
+    if isinstance(model, str) and model.endswith(_ONLINE):
+        return True
+    if any(body.get(name) not in (None, False, []) for name in _SEARCHES):
+        return True
+    return not all(tool.get("type") in _OF_CLIENTS for tool in _objects(body.get("tools")))
+
+
+def names_sources(chunk: Mapping[str, object]) -> bool:
+    """Return whether a chunk of an answer names what the server of its model has found and read by itself."""
+    deltas = (choice.get("delta") for choice in _objects(chunk.get("choices")))
+    return _has_sources(chunk) or any(_has_sources(delta) for delta in deltas if isinstance(delta, dict))
+
+
+def _has_sources(fields: Mapping[str, object]) -> bool:
+    return any(fields.get(name) for name in _SOURCES)
 
 
 def _has_result(parts: object) -> bool:

@@ -90,7 +90,7 @@ from gateway.contracts.tools import (
     place_sha256,
 )
 from gateway.contracts.usage import DIMENSIONS, MOST_USAGE, Dimension, StoredUsage
-from gateway.dialects.chat_request import client_tools, last_user_text, wants_text
+from gateway.dialects.chat_request import client_tools, last_user_text, lets_server_search, wants_text
 from gateway.errors import GatewayError
 from gateway.file_access import loose_access, refused_access
 from gateway.http.hosts import allowed_host, plain_host
@@ -197,6 +197,7 @@ __all__ = [
     "client_tools",
     "is_public",
     "last_user_text",
+    "lets_server_search",
     "link",
     "loose_access",
     "memory_owner",

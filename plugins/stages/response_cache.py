@@ -27,6 +27,7 @@ from gateway.plugin import (
     Pause,
     Plugin,
     Reply,
+    lets_server_search,
     positive_seconds,
     replace,
     wants_text,
@@ -132,7 +133,7 @@ class ResponseCache:
 
         An answer of a model that searches by itself depends on more than the request.
         """
-        if body.get("web_search_options") is not None or not all(map(_is_clients, body.get("tools") or ())):
+        if lets_server_search(body):
             return "its model may search"
         temperature, seed = body.get("temperature"), body.get("seed")
         is_same = (temperature == 0 and not isinstance(temperature, bool)) or isinstance(seed, int)
@@ -319,11 +320,6 @@ def _fields(header: bytes) -> dict[bytes, bytes]:
             name = name.lower()
             fields[name] = b",".join((fields[name], value.strip())) if name in fields else value.strip()
     return fields
-
-
-def _is_clients(tool: object) -> bool:
-    """Return whether a tool is the client's own, and none of the model's server."""
-    return isinstance(tool, dict) and tool.get("type") in ("function", "custom")
 
 
 def _remarked(exchange: Exchange, remark: str) -> Exchange:

@@ -6,6 +6,8 @@ from gateway.dialects.chat_request import (
     brings_tool_results,
     client_tools,
     knows_functions_only,
+    lets_server_search,
+    names_sources,
     wants_text,
     whole_text,
 )
@@ -87,3 +89,34 @@ def test_a_client_of_functions() -> None:
 def test_results_of_a_clients_tools_are_seen(message: dict[str, object], *, brings: bool) -> None:
     """And calls, whose results may stand anywhere."""
     assert brings_tool_results([{"role": "user", "content": "Hi"}, message]) is brings
+
+
+@pytest.mark.parametrize(
+    ("body", "searches"),
+    [
+        ({"model": "m", "tools": [{"type": "function"}, {"type": "custom"}], "functions": [{"name": "a"}]}, False),
+        ({"model": "m:free", "web_search_options": None, "plugins": [], "enable_search": False}, False),
+        ({"model": None, "tools": None}, False),
+        ({"web_search_options": {}}, True),
+        ({"tools": [{"type": "function"}, {"type": "web_search"}]}, True),
+        ({"tools": [{"google_search": {}}]}, True),
+        ({"model": "a/m:online"}, True),
+    ],
+)
+def test_who_lets_a_server_search(body: dict[str, object], *, searches: bool) -> None:
+    """Options that are empty ask for a search, too; what is off does not."""
+    assert lets_server_search(body) is searches
+
+
+@pytest.mark.parametrize(
+    ("chunk", "named"),
+    [
+        ({"choices": [{"delta": {"content": "x", "annotations": []}}], "citations": None}, False),
+        ({"choices": [{"delta": None}, 3], "usage": {}}, False),
+        ({"choices": None, "citations": ["https://a.example"]}, True),
+        ({"choices": [{"delta": {"annotations": [{"type": "url_citation"}]}}]}, True),
+    ],
+)
+def test_who_names_sources(chunk: dict[str, object], *, named: bool) -> None:
+    """In the answer as a whole, or beside its text."""
+    assert names_sources(chunk) is named

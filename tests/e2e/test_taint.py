@@ -237,3 +237,68 @@ async def test_a_shortened_history_of_a_clients_tool_stays_tainted(tmp_path: Pat
     async with talking(says(TOLD), **settings(tmp_path)) as world:
         await world.chat([user(QUESTION), *BROUGHT["tool"]])
         await goes_on(world, tmp_path, [user(QUESTION), told(TOLD), user(NEXT)], tainted=True)
+
+
+# What the model's server reads by itself.
+
+
+#: Fields by which a client lets servers of models search, or use tools of their own.
+SEARCHES: dict[str, Json] = {
+    "web_search_options": {"web_search_options": {}},
+    "a tool of the provider": {"tools": [{"type": "web_search"}]},
+    "a tool without a type": {"tools": [{"google_search": {}}]},
+    "plugins": {"plugins": [{"id": "web"}]},
+    "search_parameters": {"search_parameters": {"mode": "auto"}},
+    "enable_search": {"enable_search": True},
+    "data_sources": {"data_sources": [{"type": "azure_search", "parameters": {}}]},
+    "online": {"model": "some/model:online"},
+}
+
+
+@pytest.mark.parametrize("fields", SEARCHES.values(), ids=SEARCHES)
+async def test_a_model_that_may_search_reads_strangers_words(tmp_path: Path, fields: Json) -> None:
+    """A page that its server finds can talk it into a call as well as one that a tool brings."""
+    async with talking(LOW, **settings(tmp_path)) as world:
+        assert (await world.chat(QUESTION, **fields)).asks and born(tmp_path) == []
+
+
+async def test_a_request_that_forbids_a_search_is_like_any_other(tmp_path: Path) -> None:
+    """Null, false and empty lists are as if they were left out."""
+    nothing: Json = {"web_search_options": None, "enable_search": False, "plugins": [], "tools": []}
+    async with talking(LOW, says("Di is here."), **settings(tmp_path)) as world:
+        assert (await world.chat(QUESTION, **nothing)).text == "Di is here." and born(tmp_path) == ["Di"]
+
+
+CITED = {"type": "url_citation", "url_citation": {"url": "https://a.example", "start_index": 0, "end_index": 1}}
+#: What servers say of the pages that a model has read, without being asked to search.
+SOURCES: dict[str, Json | bytes] = {
+    "annotations": {"annotations": [CITED]},
+    "executed_tools": {"executed_tools": [{"type": "search", "output": "x"}]},
+    "citations": b'{"choices": [{"index": 0, "delta": {"content": ""}}], "citations": ["https://a.example"]}',
+    "search_results": b'{"choices": [], "search_results": [{"url": "https://a.example"}]}',
+}
+
+
+@pytest.mark.parametrize("sources", SOURCES.values(), ids=SOURCES)
+async def test_an_answer_with_sources_is_of_a_model_that_has_searched(tmp_path: Path, sources: Json | bytes) -> None:
+    """Some models always search. Neither the call in that answer is believed, nor one of a later turn."""
+    answer = says(*LOW.pieces, sources)
+    async with talking(answer, says(TOLD, sources), **settings(tmp_path)) as world:
+        assert (await world.chat(QUESTION)).asks and born(tmp_path) == []
+        assert (await world.chat("And?")).text == TOLD
+        await goes_on(world, tmp_path, [user("And?"), told(TOLD), user(NEXT)], tainted=True)
+
+
+async def test_an_answer_with_sources_that_is_not_read_for_calls(tmp_path: Path) -> None:
+    """It comes back without them, as text."""
+    form = {"response_format": {"type": "json_object"}}
+    async with talking(says(TOLD, {"annotations": [CITED]}), **settings(tmp_path)) as world:
+        await world.chat(QUESTION, **form)
+        await goes_on(world, tmp_path, [user(QUESTION), told(TOLD), user(NEXT)], tainted=True)
+
+
+async def test_an_answer_that_a_client_brings_with_its_sources(tmp_path: Path) -> None:
+    """It may be of a model that this gateway never asked."""
+    cited = {**told(SHORT), "annotations": [CITED]}
+    async with talking(**settings(tmp_path)) as world:
+        await goes_on(world, tmp_path, [user(QUESTION), cited, user(NEXT)], tainted=True)

@@ -7,7 +7,7 @@ from gateway.contracts.store import Json
 from gateway.dialects.chat import ENDPOINT
 from gateway.dialects.chat.body import chat_request
 from gateway.dialects.chat.reply import Completion, CompletionFacts, Frames
-from gateway.dialects.chat_request import brings_tool_results, whole_text
+from gateway.dialects.chat_request import brings_tool_results, lets_server_search, whole_text
 from gateway.dialects.dialect import Asked, Described, Dialect, Wishes
 
 
@@ -58,7 +58,7 @@ class ChatDialect:
 
 def asked_of(body: Json) -> Asked:
     """Return a chat completion request as `Asked`."""
-    wishes = Wishes(tainted=brings_tool_results(body["messages"]))
+    wishes = Wishes(tainted=brings_tool_results(body["messages"]) or lets_server_search(body))
     return Asked(body=body, text=whole_text(body), streams=body.get("stream") is True, wishes=wishes)
 
 

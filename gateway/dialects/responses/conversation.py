@@ -14,7 +14,7 @@ from typing import Final
 import orjson
 
 from gateway.contracts.store import Json
-from gateway.dialects.chat_request import whole_text
+from gateway.dialects.chat_request import lets_server_search, whole_text
 from gateway.dialects.dialect import Asked, Wishes
 from gateway.dialects.meaning import content_text
 from gateway.dialects.responses.calls import EXACT, NO_ARGUMENTS, ClientTool, arguments_of, call_of, name_for_models
@@ -93,7 +93,7 @@ def asked_of(
         no_tools=tools.no_tools,
         max_tool_calls=fields.get("max_tool_calls"),
         exact_tools={name: EXACT[tool.kind] for name, tool in tools.client.items() if tool.kind in EXACT},
-        tainted=conversation.tainted or not all(_is_stored(item, referenced or {}) for item in own),
+        tainted=conversation.tainted or lets_server_search(body) or not _are_stored(own, referenced or {}),
         thoughts=tuple(conversation.all_thoughts),
         answer_ids=conversation.answer_ids,
         known_as=() if request.conversation_id is None else (request.conversation_id,),
@@ -142,6 +142,10 @@ def _resolved(request: ResponseRequest, referenced: Mapping[str, Json]) -> tuple
         elif is_without_output(item) and (kept := referenced.get(item.get("id") or "")) is not None:
             items[i] = {**item, "output": kept.get("output"), "error": kept.get("error")}
     return tuple(items)
+
+
+def _are_stored(items: Sequence[Json], referenced: Mapping[str, Json]) -> bool:
+    return all(_is_stored(item, referenced) for item in items)
 
 
 def _is_stored(item: Json, referenced: Mapping[str, Json]) -> bool:
