@@ -24,6 +24,8 @@ _WORDS: Final = {"mode": ("context",), "approvals": ("hold", "turn", "reject"), 
 #: Headers that a program fills in, with nothing where it has nothing: then as if they were not there. A user who is
 #: nobody is refused: memories would be those of the key.
 _FILLED_IN: Final = ("conversation", "task")
+#: Fields of a body that name the end user; the first one that does counts.
+_END_USERS: Final = ("user", "safety_identifier")
 #: Names that an error shows.
 _SHOWN: Final = 50
 
@@ -48,18 +50,20 @@ def steering_of(head: RequestHead) -> dict[str, str]:
 
 
 def end_user(steering: Mapping[str, str], body: Json) -> str | None:
-    """Return the end user by X-Context-User, else by the body's `user`, else None.
+    """Return the end user by X-Context-User, else by the body's `user` or `safety_identifier`, else None.
 
-    Raises GatewayError (invalid_field).
+    OpenAI's API has the latter in the place of the former. Raises GatewayError (invalid_field).
     """
     named = steering.get("user")
-    given = body.get("user")
-    if named is not None or not isinstance(given, str) or not given.strip():
-        return named
-    if len(given) > ID_LIMIT_CHARS or not given.isprintable():
-        text = f"'user' must have 1 to {ID_LIMIT_CHARS} printable characters: memories are kept under it."
-        raise GatewayError("invalid_field", text, param="user")
-    return given.strip()
+    for field in () if named is not None else _END_USERS:
+        given = body.get(field)
+        if not isinstance(given, str) or not given.strip():
+            continue
+        if len(given) > ID_LIMIT_CHARS or not given.isprintable():
+            text = f"'{field}' must have 1 to {ID_LIMIT_CHARS} printable characters: memories are kept under it."
+            raise GatewayError("invalid_field", text, param=field)
+        return given.strip()
+    return named
 
 
 def read_end_user(head: RequestHead) -> str | None:

@@ -149,3 +149,15 @@ async def test_memories_stand_behind_what_can_be_cached() -> None:
         await world.chat(ADA)
         await world.chat(ASK)
         assert all(prompt.startswith(f"{cached}\n\n") for prompt in world.model.prompts)
+
+
+async def test_a_safety_identifier_names_the_end_user() -> None:
+    """As OpenAI's API has it now in the place of `user`, which counts where a request has both."""
+    async with talking(says("Noted."), says("Who knows."), says("Ada."), says("Who knows.")) as world:
+        await world.chat(ADA, safety_identifier="eve")
+        await world.chat(ASK, safety_identifier="zoe")
+        await world.chat(ASK, safety_identifier="eve")
+        await world.chat(ASK, safety_identifier="eve", user="zoe")
+        assert ["cat is called Ada" in prompt for prompt in world.model.prompts] == [True, False, True, False]
+        wrong = await world.chat(ASK, safety_identifier="\n\x07eve")
+        assert (wrong.status, wrong.error["param"]) == (400, "safety_identifier")

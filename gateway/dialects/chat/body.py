@@ -26,6 +26,7 @@ _FIELDS: Final[Mapping[str, tuple[type, str]]] = {
     "logprobs": (bool, _TRUTH),
     "n": (int, "a whole number"),
     "user": (str, _TEXT),
+    "safety_identifier": (str, _TEXT),
 }
 
 
