@@ -31,20 +31,24 @@ def held_bytes(pids: Sequence[int], *, filtered: bool) -> int:
     """
     total, sockets, unseen = 0, set[str](), 0
     for pid in pids:
-        try:
-            status = dict(_NUMBERS.findall(_read(f"/proc/{pid}/status")))
-            total += sum(int(status.get(name, 0)) << 10 for name in _RESIDENT)
-        except OSError:  # it has ended meanwhile
-            continue
-        try:
-            if filtered and _SHARED_ZERO in _read(f"/proc/{pid}/maps"):
-                return UNBOUNDED
-            sockets |= _sockets(f"/proc/{pid}/fd")
-        except PermissionError:  # it hides (PR_SET_DUMPABLE, a program that cannot be read): count what it could hold
-            total += int(status.get(b"VmSize", 0)) << 10
-            unseen += int(status.get(b"FDSize", 0))
-        except OSError:
-            continue
+        is_counted = False  # its memory: all of its threads have the same
+        for thread in _threads(pid):
+            try:
+                status = dict(_NUMBERS.findall(_read(f"{thread}/status")))
+            except OSError:  # it has ended meanwhile
+                continue
+            is_first, is_counted = not is_counted and b"VmSize" in status, is_counted or b"VmSize" in status
+            if is_first:
+                total += sum(int(status.get(name, 0)) << 10 for name in _RESIDENT)
+            try:
+                if is_first and filtered and _SHARED_ZERO in _read(f"{thread}/maps"):
+                    return UNBOUNDED
+                sockets |= _sockets(f"{thread}/fd")
+            except PermissionError:  # it hides (PR_SET_DUMPABLE, an unreadable program): count what it could hold
+                total += int(status.get(b"VmSize", 0)) << 10 if is_first else 0
+                unseen += int(status.get(b"FDSize", 0))
+            except OSError:
+                continue
     return total + (len(sockets) + unseen) * _socket_bytes()
 
 
@@ -53,6 +57,17 @@ def stored_bytes(scratch: str) -> int:
     figures = os.statvfs(scratch)
     files = figures.f_files - figures.f_ffree
     return (figures.f_blocks - figures.f_bfree) * figures.f_frsize + (files << 10)
+
+
+def _threads(pid: int) -> list[str]:
+    """Return the folders of a process's threads.
+
+    The first may have ended, and shows no memory then. Each may have descriptors of its own.
+    """
+    try:
+        return [f"/proc/{pid}/task/{name}" for name in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208
+    except OSError:
+        return []
 
 
 def _read(place: str) -> bytes:

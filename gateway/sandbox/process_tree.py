@@ -30,7 +30,7 @@ class Member:
 
 
 def members() -> list[Member]:
-    """Return all descendants of this process but zombies."""
+    """Return all descendants of this process but those of which no thread is left."""
     children: dict[int, list[Member]] = {}
     with os.scandir(_PROC) as entries:
         for entry in entries:
@@ -107,6 +107,8 @@ def _read(pid: str) -> Member | None:
         return None
     # The name stands in parentheses and may hold anything; proc_pid_stat(5) counts from its end.
     fields = text.rpartition(b")")[2].split()
-    if fields[0].decode() in _DEAD:
+    tasks = int(fields[17])
+    # The state is that of the first thread. Where that has ended and others have not, it is a zombie, and counted.
+    if fields[0].decode() in _DEAD and tasks <= 1:
         return None
-    return Member(int(pid), int(fields[1]), int(fields[2]), int(fields[17]))
+    return Member(int(pid), int(fields[1]), int(fields[2]), tasks)

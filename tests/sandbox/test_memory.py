@@ -57,12 +57,42 @@ for _ in range(100):
 print("held 300 MB")
 time.sleep(30)
 """
+#: The first thread of each process ends, which it is told (set_tid_address, exit), and shows no memory from then on.
+ENDED = """
+import ctypes, os, threading, time
+tells, ends = (218, 60) if os.uname().machine == "x86_64" else (96, 93)
+for _ in range(2):
+    os.fork()
+first = ctypes.c_int(1)
+def hold():
+    while first.value:
+        time.sleep(0.01)
+    held = bytearray(b"x") * (150 << 20)
+    time.sleep(30)
+    print("held 600 MB")
+threading.Thread(target=hold).start()
+libc = ctypes.CDLL(None)
+libc.syscall(tells, ctypes.byref(first))
+libc.syscall(ends, 0)
+"""
+#: Descriptors that a thread has for itself (close_range with CLOSE_RANGE_UNSHARE).
+THREADS = """
+import ctypes, os, threading
+def hold():
+    ctypes.CDLL(None).syscall(436, 1000, 1000, 2)
+    MAIN
+threads = [threading.Thread(target=hold) for _ in range(16)]
+for thread in threads:
+    thread.start()
+""".replace("MAIN", SOCKETS.replace("for _ in range(4):\n    os.fork()\n", "").replace("\n", "\n    "))
 HIDDEN = "import ctypes\nctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\n" + ZERO
 
 
 @confined
 @pytest.mark.parametrize(
-    "code", [MEMFD, SHARED, ZERO, SOCKETS, HIDDEN], ids=["memfd", "shared", "zero", "sockets", "hidden"]
+    "code",
+    [MEMFD, SHARED, ZERO, SOCKETS, HIDDEN, ENDED, THREADS],
+    ids=["memfd", "shared", "zero", "sockets", "hidden", "ended", "threads"],
 )
 async def test_memory_that_no_process_shows_is_limited(code: str, level: Level, tmp_path: Path) -> None:
     """A system call is refused, or the count ends the command."""

@@ -36,6 +36,22 @@ def test_orphans_in_sessions_of_their_own_are_found_and_ended() -> None:
     assert in_child(code).splitlines() == ["3 [1, 1]", "[]"]
 
 
+def test_a_process_whose_first_thread_has_ended_is_found_and_ended() -> None:
+    """The kernel calls it a zombie, and its other threads go on."""
+    leaderless = "import ctypes, os, threading, time; threading.Thread(target=time.sleep, args=(60,)).start()"
+    leaderless += "; ctypes.CDLL(None).syscall(60 if os.uname().machine == 'x86_64' else 93, 0)"
+    code = REAPER + (
+        "import sys\n"
+        f"process = subprocess.Popen([sys.executable, '-c', {leaderless!r}])\n"
+        "while ') Z ' not in open(f'/proc/{process.pid}/stat').read():\n"
+        "    time.sleep(0.005)\n"
+        "print([(m.pid == process.pid, m.tasks) for m in family.members()])\n"
+        "print(family.end(grace_s=0) == {process.pid: 137}, family.members())\n"
+        "print(os.path.exists(f'/proc/{process.pid}'))\n"
+    )
+    assert in_child(code).splitlines() == ["[(True, 2)]", "True []", "False"]
+
+
 def test_the_end_begins_politely() -> None:
     """SIGTERM first; whoever does not listen is killed after the grace."""
     code = REAPER + (
