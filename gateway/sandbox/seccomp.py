@@ -23,8 +23,8 @@ _SECCOMP_MODE_FILTER: Final = 2
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
 _ALLOW: Final = 0x7FFF0000
 _ERRNO: Final = 0x00050000
-_EPERM, _ENOTTY, _ENOSYS = 1, 25, 38
-_MAP_SHARED, _MAP_ANONYMOUS = 0x01, 0x20
+_EPERM, _EAGAIN, _ENOTTY, _ENOSYS = 1, 11, 25, 38
+_MAP_SHARED, _MAP_ANONYMOUS, _MAP_HUGETLB = 0x01, 0x20, 0x40000
 _SET_ID: Final = 0o6000  # set-user-id and set-group-id
 #: CLONE_NEW* of every kind of namespace but that of time.
 _NEW: Final = 0x7E020000
@@ -42,7 +42,14 @@ _ASKING: Final = (
     *(0x5401, 0x540F, 0x5411, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x2),
     *(0x80086601, 0x80087601, 0xC020660B, 0x801C581F),
 )
+#: ioctl(2): FIOSETOWN and SIOCSPGRP, the same for a socket.
+_SOCKET_OWNERS: Final = (0x8901, 0x8902)
 _RLIMIT_CORE: Final = 4
+#: futex(2): a bit of what stays within a process; FUTEX_WAIT and FUTEX_WAIT_BITSET, with and without
+#: FUTEX_CLOCK_REALTIME; FUTEX_WAKE and FUTEX_WAKE_BITSET.
+_FUTEX_PRIVATE: Final = 0x80
+_FUTEX_WAITS: Final = (0, 9, 0x100, 0x109)
+_FUTEX_WAKES: Final = (1, 10)
 #: The newest call that this file knows (file_setattr, Linux 6.17): the same number on every machine.
 _NEWEST: Final = 469
 # Offsets in struct seccomp_data.
@@ -197,6 +204,7 @@ SIGNALS: Final = (
     Refused("rt_tgsigqueueinfo", 297, 240),
     Refused("pidfd_send_signal", 424, 424),
     Refused("fcntl", 72, 25, when=(OneOf(1, _OWNERS),)),
+    Refused("ioctl", 16, 29, when=(OneOf(1, _SOCKET_OWNERS),)),
 )
 #: For commands that may have no effect: what needs no right to write, and others notice all the same.
 READ_ONLY: Final = (
@@ -217,6 +225,22 @@ READ_ONLY: Final = (
     # A limit of 1 byte keeps the machine's handler of crashes from storing one (core(5)); 0 does not.
     Refused("setrlimit", 160, 164, when=(OneOf(0, (_RLIMIT_CORE,)),)),
     Refused("prlimit64", 302, 261, when=(OneOf(1, (_RLIMIT_CORE,)), NotZero(2))),
+    # The machine has so many events of asynchronous I/O and so many huge pages, for all of its users together.
+    Refused("io_setup", 206, 0),
+    Refused("mmap", 9, 222, when=(Bits(3, all=_MAP_HUGETLB),)),
+    # A futex in a file is one for all who map it, also for reading, also through an overlay. Whoever waits there takes
+    # another's wake-up, and whoever requeues takes the waiters. A wait ends at once, as if the value had changed, since
+    # C libraries join threads so; waking up others is harmless (futex(2): wake-ups may be spurious).
+    Refused("futex", 202, 98, when=(Bits(1, none=_FUTEX_PRIVATE), OneOf(1, _FUTEX_WAITS)), answer=_EAGAIN),
+    Refused(
+        *("futex", 202, 98),
+        when=(Bits(1, none=_FUTEX_PRIVATE), OneOf(1, _FUTEX_WAITS + _FUTEX_WAKES, inverted=True)),
+        answer=_ENOSYS,
+    ),
+    Refused("futex_waitv", 449, 449, answer=_ENOSYS),
+    Refused("futex_wake", 454, 454, answer=_ENOSYS),
+    Refused("futex_wait", 455, 455, answer=_ENOSYS),
+    Refused("futex_requeue", 456, 456, answer=_ENOSYS),
 )
 #: The same where mounts are not read-only: METADATA, and the times of a file that is open for reading.
 READ_ONLY_METADATA: Final = (*METADATA, Refused("utimensat", 280, 88))

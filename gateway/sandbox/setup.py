@@ -21,6 +21,8 @@ _FAILED: Final = 125
 _NICE, _OOM_SCORE = 5, "500"
 #: Files of a command are nobody else's to write, whatever the gateway's own mask is.
 _UMASK: Final = 0o022
+#: Of signals and timers that wait, a user has a few thousand, for all processes together.
+_SIGNALS: Final = 256
 
 
 class _StepError(Exception):
@@ -186,6 +188,10 @@ def _limit(limits: Limits, *, base_processes: int) -> None:
         (resource.RLIMIT_NOFILE, limits.open_files),
         # It counts all tasks of the user, and does not hold for root: the launcher counts besides.
         (resource.RLIMIT_NPROC, base_processes + limits.processes),
+        (resource.RLIMIT_SIGPENDING, _SIGNALS),
+        # Where the machine lets its users run before all others (limits.conf(5)).
+        (resource.RLIMIT_RTPRIO, 0),
+        (resource.RLIMIT_NICE, 0),
     ):
         hard = resource.getrlimit(kind)[1]
         value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

@@ -266,6 +266,7 @@ for name, attempt in {
     "priority": lambda: os.setpriority(os.PRIO_PROCESS, GATEWAY, 19),
     "core": lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
     "sync": lambda: call(SYS_SYNCFS, folder),
+    "events of the machine": lambda: call(SYS_IO_SETUP, 1, ctypes.byref(ctypes.c_ulong())),
     "shared memory": lambda: open("/dev/shm/planted", "w"),
     "queue": lambda: libc.mq_open(b"/planted", os.O_CREAT | os.O_RDWR, 0o600, None) < 0 and os.stat("gone"),
     "segment": lambda: libc.shmget(7, 4096, 0o1600) < 0 and os.stat("gone"),
@@ -285,21 +286,88 @@ for name, attempt in {
 print(resource.getrlimit(resource.RLIMIT_CORE))
 """
 _NUMBERS = {
-    "x86_64": {"INOTIFY_INIT1": 294, "SYNCFS": 306, "ADD_KEY": 248, "SETHOSTNAME": 170, "UNSHARE": 272},
-    "aarch64": {"INOTIFY_INIT1": 26, "SYNCFS": 267, "ADD_KEY": 217, "SETHOSTNAME": 161, "UNSHARE": 97},
+    "x86_64": {
+        "INOTIFY_INIT1": 294,
+        "SYNCFS": 306,
+        "ADD_KEY": 248,
+        "SETHOSTNAME": 170,
+        "UNSHARE": 272,
+        "IO_SETUP": 206,
+        "FUTEX": 202,
+        "TIMER_CREATE": 222,
+    },
+    "aarch64": {
+        "INOTIFY_INIT1": 26,
+        "SYNCFS": 267,
+        "ADD_KEY": 217,
+        "SETHOSTNAME": 161,
+        "UNSHARE": 97,
+        "IO_SETUP": 0,
+        "FUTEX": 98,
+        "TIMER_CREATE": 107,
+    },
 }
+
+
+def numbered(code: str) -> str:
+    """The code with the numbers of this machine's system calls."""
+    for name, number in _NUMBERS[os.uname().machine].items():
+        code = code.replace(f"SYS_{name}", str(number))
+    return code
 
 
 @every_level
 async def test_what_others_would_notice_is_refused(level: Level, cwd: Path) -> None:
     """Much of it needs no right to write: a file that is open for reading is enough."""
-    code = NOTICED.replace("GATEWAY", str(os.getpid()))
-    for name, number in _NUMBERS[os.uname().machine].items():
-        code = code.replace(f"SYS_{name}", str(number))
+    code = numbered(NOTICED.replace("GATEWAY", str(os.getpid())))
     before = state(cwd)
     finished = await python(cwd, code, level=level, read_only=True)
     assert finished.stdout == "(1, 1)\n", finished.stderr
     assert state(cwd) == before
+
+
+FUTEX = """
+import ctypes, mmap, os
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+moment = (ctypes.c_long * 2)(0, 1)
+with open("a", "rb") as file:
+    for shared in (mmap.MAP_SHARED, mmap.MAP_PRIVATE):
+        place = ctypes.c_void_p(libc.mmap(None, 4096, mmap.PROT_READ, shared, file.fileno(), 0))
+        value = ctypes.c_int.from_address(place.value).value
+        for operation, third in ((0, ctypes.byref(moment)), (9, ctypes.byref(moment)), (3, 1), (4, 1)):
+            third = third if operation in (0, 9) else ctypes.c_long(third)
+            got = libc.syscall(SYS_FUTEX, place, operation, value, third, place, value)
+            print(got, os.strerror(ctypes.get_errno()))
+thread, ended = ctypes.c_ulong(), []
+begin = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(lambda _: ended.append(sum(range(1000000))))
+print(libc.pthread_create(ctypes.byref(thread), None, begin, None), libc.pthread_join(thread, None), len(ended))
+"""
+
+
+@every_level
+async def test_no_wake_up_of_others_is_taken(level: Level, cwd: Path) -> None:
+    """A futex in a file is one for all who map it, also for reading. Threads of the command are joined all the same."""
+    finished = await python(cwd, numbered(FUTEX), level=level, read_only=True)
+    refused = ["-1 Resource temporarily unavailable"] * 2 + ["-1 Function not implemented"] * 2
+    assert finished.stdout.splitlines() == [*refused, *refused, "0 0 1"], finished.stderr
+
+
+TIMERS = """
+import ctypes
+libc, made = ctypes.CDLL(None), 0
+while made < 1000 and libc.syscall(SYS_TIMER_CREATE, 1, None, ctypes.byref(ctypes.c_int())) == 0:
+    made += 1
+print(made < 1000)
+"""
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+@every_level
+async def test_a_command_leaves_timers_for_others(level: Level, read_only: bool, cwd: Path) -> None:
+    """The user of the gateway has so many, for all of its processes: at approved commands, too."""
+    finished = await python(cwd, numbered(TIMERS), level=level, read_only=read_only)
+    assert finished.stdout == "True\n", finished.stderr
 
 
 @every_level
@@ -359,7 +427,7 @@ async def test_no_scratch_folder_is_above_what_the_order_names(level: Level) -> 
     assert wide.scratch == "/dev/shm"
     above = dataclasses.replace(wide, cwd="/srv", readable=("/tmp/x", "/var"))
     assert above.scratch == "/dev/shm"
-    everywhere = dataclasses.replace(wide, readable=("/tmp/x", "/dev/shm"))
+    everywhere = dataclasses.replace(wide, readable=("/tmp", "/dev/shm"))  # what is missing is not named
     assert everywhere.scratch is None
     assert (await run_order(everywhere)).outcome.end == "unconfined"
 
