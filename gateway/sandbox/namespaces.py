@@ -17,6 +17,11 @@ _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = (
 )
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 2, 4, 8, 0x1000, 0x4000, 0x40000
 _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID, _MOUNT_ATTR_NODEV = 1, 2, 4
+#: The names in /dev of what a process has open.
+_OPEN: Final = {
+    "fd": "/proc/self/fd",
+    **{name: f"/proc/self/fd/{number}" for number, name in enumerate(("stdin", "stdout", "stderr"))},
+}
 #: Folders and files of a scratch folder together.
 SCRATCH_INODES: Final = 4096
 
@@ -43,8 +48,10 @@ def make_read_only_except(folder: str) -> None:
     set_mount_attributes(folder, clear=_MOUNT_ATTR_RDONLY)
 
 
-def cover(folders: Sequence[str], *, scratch: str, size_bytes: int, overlay: bool) -> None:
+def cover(folders: Sequence[str], *, scratch: str, size_bytes: int, overlay: bool) -> int:
     """Put an overlay, which is read-only, over each folder, and an empty folder in memory over `scratch`.
+
+    Return a descriptor of another empty folder in memory, which no path leads to: for `show`.
 
     Beneath the overlay FIFOs and sockets lead nowhere, and locks on files are locks on other files. Where this kernel
     cannot do that, or mounts lie beneath a folder, it stays as it is, unless `overlay` is required. A folder in another
@@ -53,8 +60,8 @@ def cover(folders: Sequence[str], *, scratch: str, size_bytes: int, overlay: boo
     mount("none", "/", flags=_MS_REC | _MS_PRIVATE)
     options = f"size={size_bytes},nr_inodes={SCRATCH_INODES},mode=0755"
     mount("tmpfs", scratch, kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV | _MS_NOEXEC, options=options)
-    inner, empty = f"{scratch}/inner", f"{scratch}/empty"
-    for path, mode in ((inner, 0o1777), (empty, 0o555)):
+    inner, empty, root = f"{scratch}/inner", f"{scratch}/empty", f"{scratch}/root"
+    for path, mode in ((inner, 0o1777), (empty, 0o555), (root, 0o755)):
         os.mkdir(path)  # noqa: PTH102
         os.chmod(path, mode)  # noqa: PTH101 (whatever the umask is)
     covered: list[str] = []
@@ -68,7 +75,9 @@ def cover(folders: Sequence[str], *, scratch: str, size_bytes: int, overlay: boo
             if overlay:
                 raise
         mount(folder, folder, flags=_MS_BIND | _MS_REC)
+    place = os.open(root, os.O_PATH | os.O_DIRECTORY)
     mount(inner, scratch, flags=_MS_BIND)
+    return place
 
 
 def _overlay(folder: str, empty: str) -> None:
@@ -87,3 +96,49 @@ def make_read_only(folders: Sequence[str], *, scratch: str) -> None:
     for folder in folders:
         set_mount_attributes(folder, add=_MOUNT_ATTR_NODEV | _MOUNT_ATTR_NOSUID, recursive=True)
     set_mount_attributes(scratch, clear=_MOUNT_ATTR_RDONLY)
+
+
+def show(paths: Sequence[str], devices: Sequence[str], *, root: int) -> None:
+    """Make these paths, with all that is mounted there, the only ones below the folder `root`; those that exist.
+
+    A path that is only looked up, and not opened, can have an effect, too: an automounter asks a network for it.
+    """
+    top = Path(f"/proc/self/fd/{root}")
+    for path in map(Path, sorted(paths)):
+        target = top / path.relative_to("/")
+        if os.path.lexists(target) or not path.exists():
+            continue  # it is in a folder that came before, or not there
+        if path.is_symlink() and str(path.resolve()) in paths:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(path.readlink())
+        else:
+            _bind(path, target)
+            set_mount_attributes(str(target), add=_MOUNT_ATTR_NODEV | _MOUNT_ATTR_NOSUID, recursive=True)
+    for device in filter(Path.exists, map(Path, devices)):
+        _bind(device, top / device.relative_to("/"))
+    for name, open_as in _OPEN.items():
+        if not os.path.lexists(top / "dev" / name):
+            (top / "dev" / name).symlink_to(open_as)
+    if not (top / "proc").exists():
+        _bind(Path("/proc"), top / "proc")
+        if Path("/proc/sys").exists():  # with systemd, a look into /proc/sys/fs/binfmt_misc mounts that
+            mount("tmpfs", f"{top}/proc/sys", kind="tmpfs", flags=_MS_RDONLY, options="size=4k,nr_inodes=1")
+
+
+def change_root(root: int, *, scratch: str) -> None:
+    """Leave this process nothing but what was shown below `root`; `scratch` there is writable."""
+    os.fchdir(root)
+    set_mount_attributes(f".{scratch}", clear=_MOUNT_ATTR_RDONLY)
+    os.chroot(".")
+    os.close(root)
+    os.chdir("/")
+
+
+def _bind(path: Path, target: Path) -> None:
+    """Bind a file or a folder, with all its mounts, to a place that may not be there yet."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        target.mkdir(exist_ok=True)
+    elif not target.exists():
+        target.touch(0o600)
+    mount(str(path), str(target), flags=_MS_BIND | _MS_REC)

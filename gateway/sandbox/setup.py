@@ -23,6 +23,7 @@ _NICE, _OOM_SCORE = 5, "500"
 _UMASK: Final = 0o022
 #: Of signals and timers that wait, a user has a few thousand, for all processes together.
 _SIGNALS: Final = 256
+_MOUNTS: Final = Path("/proc/self/mountinfo")
 
 
 class _StepError(Exception):
@@ -74,8 +75,13 @@ def in_namespaces(order: Order, program: str, *, base_processes: int, report: in
     signal.set_wakeup_fd(-1)
     with _step("read-only mounts"):
         if order.read_only:
-            scratch = _cover(order, overlay=False)
+            scratch, root = _cover(order, overlay=False)
+            paths = (*SYSTEM, *order.readable, order.cwd, scratch)
+            if "/" not in paths:
+                namespaces.show(paths, DEVICES, root=root)
             namespaces.make_read_only(_covered(order), scratch=scratch)
+            if "/" not in paths:
+                namespaces.change_root(root, scratch=scratch)
         else:
             namespaces.make_read_only_except(order.cwd)
 
@@ -96,6 +102,11 @@ def in_namespaces(order: Order, program: str, *, base_processes: int, report: in
 
 
 def in_landlock(order: Order, program: str, *, base_processes: int) -> NoReturn:
+    if order.read_only and (folder := automounted(_MOUNTS.read_text())) is not None:
+        # Landlock lets a command look up any path, which is all that it takes.
+        raise _StepError(
+            Outcome("unconfined", detail=f"a look below {folder!r} would have the machine mount something")
+        )
     _ordinary(order, base_processes=base_processes)
     with _step("Landlock and seccomp"):
         _landlocked(order)
@@ -108,6 +119,16 @@ def in_landlock(order: Order, program: str, *, base_processes: int) -> NoReturn:
     _execute(order, program)
 
 
+def automounted(mounts: str) -> str | None:
+    """Return a folder of an automounter (autofs), but for those in /proc; `mounts`: see proc_pid_mountinfo(5)."""
+    for line in mounts.splitlines():
+        mount, _, kind = line.partition(" - ")
+        folder = mount.split()[4]
+        if kind.startswith("autofs ") and not folder.startswith("/proc/"):
+            return folder
+    return None
+
+
 def unconfined(order: Order, program: str, *, base_processes: int) -> NoReturn:
     if order.read_only:
         raise _StepError(Outcome("unconfined", detail="nothing keeps a read-only command from writing"))
@@ -115,15 +136,15 @@ def unconfined(order: Order, program: str, *, base_processes: int) -> NoReturn:
     _execute(order, program)
 
 
-def _cover(order: Order, *, overlay: bool) -> str:
-    """Cover what the command must not reach; return its scratch folder."""
+def _cover(order: Order, *, overlay: bool) -> tuple[str, int]:
+    """Cover what the command must not reach; return its scratch folder, and a place for a root (`namespaces.show`)."""
     scratch = order.scratch
     if scratch is None:
         raise OSError("`cwd` and `readable` leave no folder for temporary files")
     if overlay and (folder := next(filter(_holds_devices, order.readable), None)) is not None:
         raise OSError(f"the readable folder {folder!r} holds devices and cannot be covered")
-    namespaces.cover(_covered(order), scratch=scratch, size_bytes=order.scratch_bytes, overlay=overlay)
-    return scratch
+    root = namespaces.cover(_covered(order), scratch=scratch, size_bytes=order.scratch_bytes, overlay=overlay)
+    return scratch, root
 
 
 def _covered(order: Order) -> tuple[str, ...]:

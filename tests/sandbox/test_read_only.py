@@ -117,6 +117,15 @@ time.sleep(60)
     assert (await run_order(wanted)).outcome.end == "memory"
 
 
+@with_mounts
+async def test_what_an_order_does_not_name_is_not_even_looked_up(level: Level, cwd: Path) -> None:
+    """An automounter would ask a network for a name that is only looked up."""
+    script = f"stat -c %n a {cwd}/sub /usr/bin/stat ../secret {cwd.parent}/secret /etc/passwd /sys /proc/sys/kernel"
+    finished = await shell(cwd, script, level=level, read_only=True)
+    assert finished.stdout.splitlines() == ["a", f"{cwd}/sub", "/usr/bin/stat"]
+    assert finished.stderr.count("No such file or directory") == 5, finished.stderr
+
+
 @contextmanager
 def filled_fifo(place: Path) -> Iterator[int]:
     os.mkfifo(place)

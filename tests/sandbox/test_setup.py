@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.sandbox import setup
 from gateway.sandbox.order import Level
 from tests.sandbox.machine import EVERY_LEVEL, in_child, order, run_order, shell
 
@@ -50,3 +51,13 @@ def test_a_step_that_raises_anything_is_told() -> None:
         "print(os.read(r, 999).decode().strip(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
     )
     assert "odd" in printed and '"unconfined"' in printed and printed.endswith("125")
+
+
+def test_an_automounter_is_seen() -> None:
+    """Wherever it waits for names, but for the one of systemd in /proc."""
+    usual = """22 28 0:20 / /proc rw,nosuid - proc proc rw
+38 22 0:33 / /proc/sys/fs/binfmt_misc rw,relatime shared:16 - autofs systemd-1 rw,fd=29,pgrp=1,direct
+60 28 0:50 / /autofs rw - tmpfs autofs rw
+"""
+    assert setup.automounted(usual) is None
+    assert setup.automounted(usual + "61 28 0:51 / /net rw shared:9 - autofs -hosts rw,fd=6,indirect\n") == "/net"
