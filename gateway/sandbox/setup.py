@@ -73,6 +73,7 @@ def in_bubblewrap(order: Order, program: str, *, base_processes: int, status: in
 def in_namespaces(order: Order, program: str, *, base_processes: int, report: int) -> NoReturn:
     """Become the first process of the namespaces, which reaps there and ends with the command."""
     signal.set_wakeup_fd(-1)
+    _end_first()  # behind the mounts it could not be written
     with _step("read-only mounts"):
         if order.read_only:
             scratch, root = _cover(order, overlay=False)
@@ -188,8 +189,7 @@ def _ordinary(order: Order, *, base_processes: int) -> None:
         signal.signal(number, signal.SIG_DFL)  # Python ignores them, and what is ignored stays so over exec
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
+    _end_first()
     os.nice(_NICE)
     os.umask(_UMASK)
     with _step("the folder", end="not_started"):
@@ -197,6 +197,12 @@ def _ordinary(order: Order, *, base_processes: int) -> None:
     with _step("limits"):
         _limit(order.limits, base_processes=base_processes)
         prctl(PR_SET_NO_NEW_PRIVS, 1)
+
+
+def _end_first() -> None:
+    """Have the kernel end this process, and not the gateway, when memory runs out."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
 
 
 def _limit(limits: Limits, *, base_processes: int) -> None:

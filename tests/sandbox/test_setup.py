@@ -1,12 +1,14 @@
 """The steps before a command: each failure is told, and nothing runs after it."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
+from gateways import until
 
 from gateway.sandbox import setup
 from gateway.sandbox.order import Level
-from tests.sandbox.machine import EVERY_LEVEL, in_child, order, run_order, shell
+from tests.sandbox.machine import EVERY_LEVEL, in_child, order, run_order, shell, survivors
 
 
 @pytest.mark.parametrize("level", EVERY_LEVEL)
@@ -38,6 +40,18 @@ async def test_a_command_has_no_descriptors_but_three(level: Level, tmp_path: Pa
     tries = "for n in 3 4 5 6 7 8 9; do (: >&$n) 2>/dev/null && echo open $n; done; cat; echo end"
     finished = await shell(tmp_path, tries, level=level)
     assert finished.stdout == "end\n"
+
+
+@pytest.mark.parametrize("level", EVERY_LEVEL)
+async def test_a_command_ends_before_the_gateway_when_memory_runs_out(level: Level, tmp_path: Path) -> None:
+    """The kernel is told so."""
+    running = asyncio.create_task(shell(tmp_path, "sleep 60; true", level=level))
+    await until(lambda: survivors(tmp_path))
+    scores = {Path(f"/proc/{pid}/oom_score_adj").read_text() for pid in survivors(tmp_path)}
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert scores == {"500\n"}
 
 
 def test_a_step_that_raises_anything_is_told() -> None:
