@@ -50,6 +50,12 @@ _LOOKING: Final = {
     "idle_in_transaction_session_timeout": str(LOOK_S * 5000),
     "plan_cache_mode": "force_generic_plan",
 }
+#: Names in our own questions mean the server's own objects. The database's path could lead to a user's operator that
+#: fits better, or to a table that another client of a pooler made.
+_OWN_NAMES: Final = "search_path = pg_catalog, pg_temp"
+#: Around our questions in a transaction. Behind them the path is what it was, also where a pooler has set it.
+_ASKING: Final = ("SAVEPOINT asking", f"SET LOCAL {_OWN_NAMES}")
+_ASKED: Final = "ROLLBACK TO SAVEPOINT asking; RELEASE SAVEPOINT asking"
 #: Settings that not every supported server has, and what they hold off: a table of another server, however it is
 #: reached (14.13, 15.8, 16.4, 17).
 _WHERE_KNOWN: Final = {"restrict_nonsystem_relation_kind": "foreign-table"}
@@ -120,6 +126,11 @@ class _Looking:
     connection: _Connection
     pooled: bool
 
+    @property
+    def asked(self) -> str:
+        """Return the command behind our own questions: names mean again what they mean to a statement."""
+        return _ASKED if self.pooled else "RESET search_path"
+
     @asynccontextmanager
     async def passing(self) -> AsyncIterator[_Connection]:
         """Yield the connection for one look, in a transaction that has ended behind it."""
@@ -134,7 +145,7 @@ class _Looking:
 
     async def _end(self) -> None:
         # Any simple query ends what is open, and asyncpg takes no empty one.
-        await self.connection.execute("ROLLBACK" if self.pooled else "SET jit = off")
+        await self.connection.execute("ROLLBACK" if self.pooled else f"SET {_OWN_NAMES}")
 
 
 class Postgres:
@@ -177,7 +188,9 @@ class Postgres:
                     raise StatementError(
                         "the role of this database may leave it: the operator has to give one that may not"
                     )
-                if statement.harmless and (doubt := await self._looked(connection, statement.sql)) is not None:
+                if not statement.harmless:
+                    await connection.execute(_ASKED)
+                elif (doubt := await self._looked(connection, statement.sql, _ASKED)) is not None:
                     raise StatementError(
                         f"it was let through as a statement that only reads, but: {doubt.reason.rstrip('.')}"
                     )
@@ -195,7 +208,7 @@ class Postgres:
             with _failures():
                 try:
                     async with looking.passing() as connection:
-                        return await self._looked(connection, statement.sql)
+                        return await self._looked(connection, statement.sql, looking.asked)
                 except asyncpg.PostgresError as error:
                     if error.sqlstate in _NAMES_NOTHING:
                         return None
@@ -203,6 +216,7 @@ class Postgres:
                         raise
                 with suppress(asyncpg.PostgresError):  # what the server cannot analyse at all cannot run either
                     async with looking.passing() as connection:
+                        await connection.execute(looking.asked)
                         await connection.prepare(statement.sql, name="")
                     return Doubt("engine", "PostgreSQL does not read it as a query that changes nothing.")
                 return None
@@ -226,11 +240,17 @@ class Postgres:
                 if looking is not None:
                     await asyncio.shield(_ended(looking.connection))
 
-    async def _looked(self, connection: _Connection, sql: str) -> Doubt | None:
-        """Return the server's doubt about the statement. Raises its error where it cannot analyse it as a query."""
+    async def _looked(self, connection: _Connection, sql: str, asked: str) -> Doubt | None:
+        """Return the server's doubt about the statement. Raises its error where it cannot analyse it as a query.
+
+        `asked`: the command that ends our questions and begins the statement's own names.
+        """
         doubt = await Catalogue(cast(Fetch, connection.fetch), self._known, self._extensions).doubt(sql)
-        if doubt is not None or _SHOW.fullmatch(sql):
+        if doubt is not None:
             return doubt
+        await connection.execute(asked)
+        if _SHOW.fullmatch(sql):
+            return None
         explained = _EXPLAIN.match(sql)
         if explained is not None:
             sql = sql[explained.end() :]
@@ -257,14 +277,18 @@ class Postgres:
 
 
 def _beginning(settings: Mapping[str, str], where_known: Mapping[str, str] | None = None, *, reading: bool) -> str:
-    """Return the commands that begin a transaction with these settings. `where_known`: if the server has them."""
+    """Return the commands that begin a transaction with these settings, and our questions in it, until `_ASKED`.
+
+    `where_known`: settings only if the server has them.
+    """
     commands = ["BEGIN READ ONLY" if reading else "BEGIN READ WRITE"]
     commands += [f"SET LOCAL {name} = '{value}'" for name, value in settings.items()]
     commands += [
-        f"SELECT set_config('{name}', '{value}', true) WHERE current_setting('{name}', true) IS NOT NULL"
+        f"SELECT pg_catalog.set_config('{name}', '{value}', true)"
+        f" WHERE pg_catalog.current_setting('{name}', true) IS NOT NULL"
         for name, value in (where_known or {}).items()
     ]
-    return "; ".join(commands)
+    return "; ".join((*commands, *_ASKING))
 
 
 def _bound(prepared: _Prepared, params: Sequence[object]) -> Sequence[object]:
@@ -294,9 +318,10 @@ async def _looking_at(url: str) -> _Looking:
     """Connect in order to look. Raises StatementError."""
     connection = await _connected(url, cached=10)
     with _failures():
-        if await connection.fetchval("SELECT pg_backend_pid()") == connection.get_server_pid():
+        if await connection.fetchval("SELECT pg_catalog.pg_backend_pid()") == connection.get_server_pid():
             settings = {**_LOOKING, "default_transaction_read_only": "on"}
-            await connection.execute("; ".join(f"SET {name} = '{value}'" for name, value in settings.items()))
+            commands = (*(f"SET {name} = '{value}'" for name, value in settings.items()), f"SET {_OWN_NAMES}")
+            await connection.execute("; ".join(commands))
             return _Looking(connection, pooled=False)
     await _ended(connection)
     return _Looking(await _connected(url), pooled=True)

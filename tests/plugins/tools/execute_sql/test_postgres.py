@@ -3,16 +3,19 @@
 import json
 from dataclasses import replace
 
+import asyncpg
 import pytest
 
-from gateway.plugins.tools.execute_sql import ExecuteSql
+from gateway.plugins.tools.execute_sql import Config, ExecuteSql
+from tests.postgres import pooler
 
 from .asking import EXCHANGE, calling
 
 pytestmark = pytest.mark.postgres
 #: What the fixture `server` prepares.
 PREPARED = """CREATE ROLE writer LOGIN; CREATE TABLE t (a int PRIMARY KEY, b text); CREATE SEQUENCE s;
-    GRANT CREATE ON SCHEMA public TO writer"""
+    CREATE FUNCTION acts(int) RETURNS int LANGUAGE sql AS 'SELECT 1'; GRANT CREATE ON SCHEMA public TO writer;
+    GRANT CREATE ON DATABASE postgres TO writer"""
 
 
 async def changed(tool: ExecuteSql, sql: str) -> None:
@@ -67,3 +70,65 @@ async def test_the_looking_connection_is_made_anew(tool: ExecuteSql) -> None:
         assert await tool.examine(calling("SELECT 1"), EXCHANGE) is None
     verdict = await tool.examine(calling("SELECT nextval('s')"), EXCHANGE)
     assert verdict is not None and verdict.rule == "sql.engine"
+
+
+#: By a role that may create objects in a schema of the path: they fit our questions to the catalogue better than the server's.
+BESIDE_THE_PATH = """
+    CREATE FUNCTION concat(txid_snapshot, text, numeric) RETURNS text LANGUAGE plpgsql AS
+        'BEGIN RAISE ''called''; END';
+    CREATE FUNCTION is_at_least(oid, int) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+    CREATE OPERATOR >= (leftarg = oid, rightarg = int, function = is_at_least)"""
+
+
+async def test_our_own_questions_call_no_function_of_a_users(server: str) -> None:
+    """The catalogue is asked in the server's own names; with `>=` of that user, it would have no objects of users."""
+    owner = await asyncpg.connect(f"postgresql://owner@{server}")
+    place = f"{server.rpartition('/')[0]}/beside"
+    await owner.execute("CREATE DATABASE beside")
+    inside = await asyncpg.connect(f"postgresql://owner@{place}")
+    await inside.execute("GRANT CREATE ON SCHEMA public TO writer; SET ROLE writer")
+    await inside.execute(BESIDE_THE_PATH)
+    await inside.close()
+    tool = ExecuteSql(Config(url=f"postgresql://writer@{place}", read_only=False, timeout=5.0))
+    try:
+        verdict = await tool.examine(calling("SELECT 1"), EXCHANGE)
+        assert verdict is not None and "The operator '>='" in verdict.reason
+        refused = await tool.call(calling("SELECT 1"), EXCHANGE)
+        assert not refused.ok and "The operator '>='" in refused.content
+    finally:
+        await tool.close()
+        await owner.execute("DROP DATABASE beside WITH (FORCE)")
+        await owner.close()
+
+
+async def test_a_pooled_clients_table_does_not_stand_before_the_catalogue(server: str) -> None:
+    """Its temporary tables stay with the server's process, which looks next; the path of names stays, too."""
+    with pooler(server) as pooled:
+        client = await asyncpg.connect(f"postgresql://writer@{pooled}", statement_cache_size=0)
+        await client.execute("CREATE TEMP TABLE pg_proc AS TABLE pg_catalog.pg_proc WITH NO DATA")
+        await client.close()
+        tool = ExecuteSql(Config(url=f"postgresql://writer@{pooled}", read_only=False, timeout=5.0))
+        verdict = await tool.examine(calling("SELECT acts(1)"), EXCHANGE)
+        assert verdict is not None and "'acts'" in verdict.reason
+        result = await tool.call(calling("SELECT acts(1)"), EXCHANGE)
+        assert not result.ok and "'acts'" in result.content
+        await tool.close()
+
+
+async def test_a_statements_names_mean_what_they_mean_to_the_role(server: str, tool: ExecuteSql) -> None:
+    """Our own path ends before the statement is analysed, whether it runs approved or not."""
+    await changed(tool, "CREATE SCHEMA aside")
+    await changed(tool, "CREATE TABLE aside.only_there AS SELECT 7 AS a")
+    await changed(tool, "ALTER ROLE writer SET search_path = aside, public")
+    there = ExecuteSql(Config(url=f"postgresql://writer@{server}", read_only=False, timeout=5.0))
+    try:
+        for sql in ("SELECT a FROM only_there", "SHOW search_path"):
+            assert await there.examine(calling(sql), EXCHANGE) is None
+            for harmless in (True, False):
+                result = await there.call(replace(calling(sql), harmless=harmless), EXCHANGE)
+                assert json.loads(result.content)["rows"] in ([[7]], [["aside, public"]])
+        verdict = await there.examine(calling("DELETE FROM only_there"), EXCHANGE)
+        assert verdict is not None and "changes nothing" in verdict.reason
+    finally:
+        await there.close()
+        await changed(tool, "ALTER ROLE writer RESET search_path")
