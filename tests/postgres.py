@@ -74,6 +74,32 @@ def postgres_server(prepared: str, *, newest: bool = False) -> Iterator[str]:
 
 
 @contextmanager
+def standby_server(place: str) -> Iterator[str]:
+    """The end of a URL that leads to a standby of the system's server at `place`: it replays what that writes."""
+    bin_dir, folder, port = system_programs(), Path(tempfile.mkdtemp()), free_port()
+    user = "postgres" if os.geteuid() == 0 else None
+    if user is not None:
+        shutil.chown(folder, user)
+    run = {"user": user, "cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    source = f"postgresql://owner@{place}"
+    copied = [bin_dir / "pg_basebackup", "-D", "data", "-d", source, "-R", "-X", "stream", "-c", "fast"]
+    subprocess.run(copied, check=True, **run)  # type: ignore[call-overload]
+    options = ["-c", "listen_addresses=127.0.0.1", "-p", str(port), "-k", str(folder), "-F"]
+    process = subprocess.Popen([bin_dir / "postgres", "-D", "data", *options], **run)  # type: ignore[call-overload]
+    try:
+        ready = [bin_dir / "pg_isready", "-h", "127.0.0.1", "-p", str(port)]
+        deadline_s = time.monotonic() + 30
+        while subprocess.run(ready, **run).returncode:  # type: ignore[call-overload]
+            assert time.monotonic() < deadline_s, "the standby does not start"
+            time.sleep(0.05)
+        yield f"127.0.0.1:{port}/{place.partition('/')[2]}"
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+        shutil.rmtree(folder)
+
+
+@contextmanager
 def pooler(place: str) -> Iterator[str]:
     """The end of a URL that leads to the server at `place` through PgBouncer, in transactions."""
     program, host = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin"), place.partition("/")[0]

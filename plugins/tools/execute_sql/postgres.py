@@ -233,6 +233,7 @@ class Postgres:
             looking, self._looking = self._looking, None
             if looking is None or looking.connection.is_closed():
                 looking = await _looking_at(self._url)
+                self._known = Known()  # a server that has crashed counts transactions that it lost again
             try:
                 yield looking
                 self._looking, looking = looking, None

@@ -67,8 +67,11 @@ _STORED: Final = """(c.relam >= 16384
 _FOLLOWED: Final = f"""(c.relkind IN ('v', 'f') OR c.relrowsecurity OR c.relhassubclass OR {_STORED}
     OR EXISTS (SELECT FROM ({_PLANNED}) e WHERE e.owner = c.oid AND e.tree {_OF_USERS})
     OR $3 AND c.relhasrules)"""
-#: $1 all words; $2 those that are called; $3 it explains. Returns kind, name, number, source, extension. Every
-#: transaction that writes changes the snapshot.
+#: The state of the catalogue: each transaction that has written changes it with its end. A snapshot of a standby does
+#: not name the transactions under way, so there the place in the log counts, too.
+_STATE: Final = """concat(txid_current_snapshot(), ' ', extract(epoch FROM pg_postmaster_start_time()),
+    CASE WHEN pg_is_in_recovery() THEN ' ' || pg_last_wal_replay_lsn() END)"""
+#: $1 all words; $2 those that are called; $3 it explains. Returns kind, name, number, source, extension.
 _WORDS_MEAN: Final = f"""
 SELECT 'function', p.proname::text, p.oid, {SOURCE}, CASE WHEN p.oid >= 16384 THEN (
         SELECT e.extname::text FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
@@ -77,8 +80,7 @@ SELECT 'function', p.proname::text, p.oid, {SOURCE}, CASE WHEN p.oid >= 16384 TH
     FROM pg_proc p WHERE p.proname = ANY($2::text[]::name[])
 UNION ALL SELECT 'relation', c.relname, c.oid, '', NULL FROM pg_class c
     WHERE c.oid >= 16384 AND c.relname = ANY($1::text[]::name[]) AND {_FOLLOWED}
-UNION ALL SELECT 'snapshot', concat(txid_current_snapshot(), ' ', extract(epoch FROM pg_postmaster_start_time())),
-    0, '', NULL
+UNION ALL SELECT 'snapshot', {_STATE}, 0, '', NULL
 """  # noqa: S608 - as above
 #: The same for a text $4 with a double quote: only there can a name stand that is no word, with its quotes doubled.
 _NAMES_MEAN: Final = f"""{_WORDS_MEAN}

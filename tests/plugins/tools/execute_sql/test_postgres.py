@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import asyncpg
 import pytest
+from gateways import until_read
 
 from gateway.plugins.tools.execute_sql import Config, ExecuteSql
-from tests.postgres import pooler
+from tests.postgres import pooler, postgres_server, standby_server
 
 from .asking import EXCHANGE, calling
 
@@ -132,3 +133,39 @@ async def test_a_statements_names_mean_what_they_mean_to_the_role(server: str, t
     finally:
         await there.close()
         await changed(tool, "ALTER ROLE writer RESET search_path")
+
+
+OPERATOR = """CREATE FUNCTION first_of(int, int) RETURNS int LANGUAGE sql AS 'SELECT $1';
+    CREATE OPERATOR ==> (leftarg = int, rightarg = int, function = first_of)"""
+
+
+async def test_a_standby_is_not_believed_to_be_as_it_was() -> None:
+    """Its snapshots do not name the transactions under way, so that one may end and its snapshot stay the same."""
+    prepared = "CREATE ROLE writer LOGIN; CREATE TABLE t (a int)"
+    with postgres_server(prepared) as place, standby_server(place) as behind:
+        longest, defining, short = [await asyncpg.connect(f"postgresql://owner@{place}") for _ in range(3)]
+        reader = await asyncpg.connect(f"postgresql://owner@{behind}")
+        tool = ExecuteSql(Config(url=f"postgresql://writer@{behind}", timeout=5.0))
+
+        async def replayed() -> None:
+            await short.execute("SELECT pg_switch_wal()")
+            written = await short.fetchval("SELECT pg_current_wal_insert_lsn()::text")
+            await until_read(
+                lambda: reader.fetchval("SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn", written), bool
+            )
+
+        await longest.execute("BEGIN; INSERT INTO t VALUES (1)")
+        await defining.execute(f"BEGIN; {OPERATOR}")
+        await short.execute("INSERT INTO t VALUES (2)")
+        await replayed()
+        before = await reader.fetchval("SELECT txid_current_snapshot()::text")
+        assert await tool.examine(calling("SELECT 1"), EXCHANGE) is None
+        await defining.execute("COMMIT")
+        await replayed()
+        assert await reader.fetchval("SELECT txid_current_snapshot()::text") == before
+        verdict = await tool.examine(calling("SELECT 1 ==> 2"), EXCHANGE)
+        assert verdict is not None and "'==>'" in verdict.reason
+        assert not (await tool.call(calling("SELECT 1 ==> 2"), EXCHANGE)).ok
+        await tool.close()
+        for connection in (longest, defining, short, reader):
+            await connection.close()
