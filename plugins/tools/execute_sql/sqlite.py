@@ -18,6 +18,7 @@ from typing import Any, Final
 from .engine import Doubt, Statement, StatementError
 from .rows import SqlRows
 from .sqlite_bounds import PATTERN_BYTES, VALUE_BYTES, Bound, bound_of
+from .sqlite_expansion import check_expansion
 from .sqlite_rules import ACTING_STEPS, READABLE, Authorize, reads, runs
 
 THREADS: Final = 8  # statements at the same time
@@ -196,6 +197,8 @@ def _prepared(connection: sqlite3.Connection, sql: str) -> frozenset[str]:
 
 def _compiled(connection: sqlite3.Connection, statement: Statement) -> Sequence[tuple[Any, ...]]:
     """Compile the statement and return its steps as rows of EXPLAIN, which does nothing else. Raises `_FAILURES`."""
+    views = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'view'").fetchall()
+    check_expansion(statement.sql, views)
     params = _bound(statement.params)
     if _EXPLAINS.match(statement.sql):
         connection.execute(statement.sql, params).close()

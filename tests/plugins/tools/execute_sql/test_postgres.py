@@ -73,7 +73,7 @@ async def test_the_looking_connection_is_made_anew(tool: ExecuteSql) -> None:
     assert verdict is not None and verdict.rule == "sql.engine"
 
 
-#: By a role that may create objects in a schema of the path: they fit our questions to the catalogue better than the server's.
+#: By a role that may create objects in a schema of the path: they fit our questions better than what the server has.
 BESIDE_THE_PATH = """
     CREATE FUNCTION concat(txid_snapshot, text, numeric) RETURNS text LANGUAGE plpgsql AS
         'BEGIN RAISE ''called''; END';

@@ -1,0 +1,98 @@
+"""The size that a statement has once SQLite has put what its names stand for in their place.
+
+SQLite copies a common table expression, or a view, for each mention, and in the copy once more. Twenty expressions that
+each mention the one before four times have no end, take all memory, and nothing interrupts it: SQLite does so while it
+compiles. So this is counted before.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+MOST_WORDS: Final = 500_000  # half a second and 40 MB, SQLite 3.40
+MOST_DEPTH: Final = 200  # a level takes room on the stack of the thread
+
+_PIECE: Final = re.compile(
+    r"""--[^\n]*+|/\*.*?(?:\*/|\Z)|(?P<quoted>"(?:[^"]++|"")*+"|'(?:[^']++|'')*+'|`(?:[^`]++|``)*+`|\[[^\]]*+\])"""
+    r"|(?P<word>[\w$\u0080-\U0010ffff]++)|(?P<sign>[().])",
+    re.DOTALL,
+)
+_BETWEEN: Final = ("not", "materialized")
+
+
+class TooLargeError(ValueError):
+    """A statement that SQLite does not get to compile."""
+
+
+def check_expansion(sql: str, views: Iterable[tuple[str, str]]) -> None:
+    """Raise TooLargeError for a statement that has too many words. `views`: their names and definitions."""
+    bodies: dict[str, list[str]] = {}
+    for name, definition in views:
+        bodies.setdefault(name.lower(), []).extend(_divided(_words(definition), bodies))
+    if _size(_divided(_words(sql), bodies), bodies, {}, MOST_DEPTH) > MOST_WORDS:
+        raise TooLargeError("its common table expressions or views mention one another too often: use a table instead")
+
+
+def _words(sql: str) -> list[str]:
+    """Return the names, strings and words of a text, each as SQLite compares it, with its parentheses and dots."""
+    found = []
+    for piece in _PIECE.finditer(sql):
+        text, quoted = piece["word"] or piece["sign"], piece["quoted"]
+        if quoted:
+            text = quoted[1:-1].replace(quoted[-1] * 2, quoted[-1]) or '""'
+        if text:
+            found.append(text.lower())
+    return found
+
+
+def _divided(words: Sequence[str], bodies: dict[str, list[str]]) -> list[str]:
+    """Add each name before `AS (` with what stands in the parentheses. Return the words that remain."""
+    frames: list[tuple[int, list[str]]] = [(0, [])]
+    for index, word in enumerate(words):
+        if word == "(":
+            frames.append((index, []))
+        elif word == ")" and len(frames) > 1:
+            opening, inside = frames.pop()
+            around = frames[-1][1]
+            if name := _defined(words, opening):
+                bodies.setdefault(name, []).extend(inside)
+                while around and around.pop() != name:
+                    pass  # the name that is defined is no mention of it
+            else:
+                around.extend(inside)
+        else:
+            frames[-1][1].append(word)
+    return [word for _, inside in frames for word in inside]
+
+
+def _defined(words: Sequence[str], opening: int) -> str:
+    index = opening - 1
+    while index >= 0 and words[index] in _BETWEEN:
+        index -= 1
+    if index < 1 or words[index] != "as":
+        return ""
+    index -= 1
+    if words[index] == ")":
+        depth = 0
+        while index > 0:
+            depth += (words[index] == ")") - (words[index] == "(")
+            index -= 1
+            if not depth:
+                break
+    return words[index]
+
+
+def _size(words: Sequence[str], bodies: Mapping[str, Sequence[str]], known: dict[str, int], depth: int) -> int:
+    """Return how many words there are in the end. A name within its own definition is not followed."""
+    if not depth:
+        raise TooLargeError("its common table expressions or views are nested too deep: use a table instead")
+    total = len(words)
+    for index, word in enumerate(words):
+        # `name.column` is no mention of a table, and neither is the column.
+        if word not in bodies or words[index - 1 : index] == ["."] or words[index + 1 : index + 2] == ["."]:
+            continue
+        if word not in known:
+            known[word] = 0
+            known[word] = _size(bodies[word], bodies, known, depth - 1)
+        total += known[word]
+    return total

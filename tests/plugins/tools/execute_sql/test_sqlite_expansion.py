@@ -1,0 +1,74 @@
+"""Statements that SQLite would compile for ever are not compiled, by the look neither."""
+
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gateway.plugins.tools.execute_sql import Config, ExecuteSql
+
+from .asking import EXCHANGE, calling
+
+
+def chain(length: int, *, mentions: int, quote: str = "{}", backwards: bool = False) -> str:
+    """Expressions of which each mentions the one before so many times."""
+
+    def defined(number: int) -> str:
+        before = ", ".join(f"{quote.format(f'c{number - 1}')} AS x{each}" for each in range(mentions))
+        return f"{quote.format(f'c{number}')} (a) AS (SELECT x0.a FROM {before})"
+
+    parts = [f"{quote.format('c0')} AS (SELECT 1 AS a)", *(defined(number) for number in range(1, length))]
+    if backwards:  # SQLite lets one mention a later one
+        parts.reverse()
+    return f"WITH {', '.join(parts)} SELECT count(*) FROM {quote.format(f'c{length - 1}')}"
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        (chain(20, mentions=4), "too often"),
+        (chain(20, mentions=4, backwards=True), "too often"),
+        (chain(20, mentions=4, quote='"x ""{}"'), "too often"),
+        (chain(20, mentions=4, quote="[{}]"), "too often"),
+        (chain(20, mentions=4, quote="'{}'"), "too often"),
+        (f"SELECT * FROM ({chain(20, mentions=4)})", "too often"),
+        ("SELECT * FROM v19", "too often"),
+        (chain(2_000, mentions=1), "too deep"),
+    ],
+)
+async def test_what_multiplies_is_not_compiled(place: Path, sql: str, says: str) -> None:
+    """Also where a person approved it: the memory that it takes is the gateway's."""
+    with closing(sqlite3.connect(place)) as connection:
+        connection.execute("CREATE VIEW v0 AS SELECT 1 AS a")
+        for number in range(1, 20):
+            before = ", ".join(f"v{number - 1} AS x{each}" for each in range(4))
+            connection.execute(f"CREATE VIEW v{number} AS SELECT x0.a FROM {before}")
+        connection.commit()
+    tool = ExecuteSql(Config(url=f"sqlite:///{place}"))
+    assert await tool.refusal(calling(sql), EXCHANGE) is None
+    assert await tool.examine(calling(sql), EXCHANGE) is None
+    for harmless in (True, False):
+        result = await tool.call(replace(calling(sql), harmless=harmless), EXCHANGE)
+        assert not result.ok and says in result.content
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        chain(6, mentions=3),
+        chain(150, mentions=1),
+        "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 5) SELECT n.x, n.x FROM n LIMIT 1",
+        "WITH a AS (SELECT a FROM t), b AS (SELECT a.a, a.a + a.a AS c FROM a) SELECT count(*) FROM b, b AS d",
+        'WITH "t t" AS NOT MATERIALIZED (SELECT count(*) FROM t) SELECT * FROM "t t"',
+        "SELECT CAST(a AS VARCHAR(5)) FROM t LIMIT 1",
+    ],
+)
+async def test_everyday_expressions_run(place: Path, sql: str) -> None:
+    """A few levels, recursion, names of columns as those of tables."""
+    tool = ExecuteSql(Config(url=f"sqlite:///{place}"))
+    assert await tool.examine(calling(sql), EXCHANGE) is None
+    result = await tool.call(calling(sql), EXCHANGE)
+    assert result.ok and len(json.loads(result.content)["rows"]) == 1, result.content
