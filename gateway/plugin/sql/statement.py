@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.plugin.sql.lexer import Dialect, Token, readings
+from gateway.plugin.sql.products import unbounded_product
 from gateway.plugin.sql.query import Doubt, QueryWalk
 from gateway.plugin.sql.recursion import unbounded
 from gateway.plugin.sql.words import BARE_PRAGMAS, CONNECTING, EXPLAINED, EXPLAINING, READING_PRAGMAS, SHOWING, SHOWN
@@ -15,6 +16,9 @@ from gateway.plugin.sql.words import BARE_PRAGMAS, CONNECTING, EXPLAINED, EXPLAI
 _QUERY = frozenset({"select", "with", "values", "table", "("})
 _ANALYZE = ("analyze", "analyse")
 _OFF = ("off", "false", "0")
+_PRODUCT = (
+    "{!r} may compare long values with each other: PostgreSQL cannot interrupt it. A pattern written out is fine."
+)
 _ROW_BEGINS = (Token("punct", "("), Token("word", "row"))
 
 
@@ -42,6 +46,8 @@ def judge(sql: str, *, dialect: Dialect = "any") -> Judgement:
         except Doubt as doubt:
             return Judgement((doubt.rule, doubt.reason))
         if what is None:
+            if dialect == "postgresql" and (found_product := unbounded_product(tokens)) is not None:
+                return Judgement(("product", _PRODUCT.format(found_product)))
             harmless = True
             continue
         broken = ("not_a_query", f"The statement has {what}.")

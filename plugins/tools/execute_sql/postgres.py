@@ -18,7 +18,7 @@ from .engine import Doubt, Statement, StatementError
 from .postgres_catalog import Catalogue, Known
 from .postgres_facts import Fetch
 from .postgres_refusals import refused_by_postgres
-from .postgres_values import bound
+from .postgres_values import bound, is_long
 from .rows import SqlRows
 
 CLOSE_S: Final = 0.5  # for telling PostgreSQL to stop
@@ -204,6 +204,8 @@ class Postgres:
         return refused_by_postgres(statement.sql, read_only=self._read_only)
 
     async def doubt(self, statement: Statement) -> Doubt | None:
+        if is_long(statement.params):
+            return Doubt("engine", "A value of `params` is long, and may be compared with another that is.")
         async with self._look() as looking:
             with _failures():
                 try:

@@ -1,11 +1,18 @@
 """Values of JSON as PostgreSQL's types require: a parameter's type is the server's word, its value the model's."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Final
 from uuid import UUID
+
+LONGEST_CHARS: Final = 16_384  # of a value, as JSON, that a harmless statement may have as a pattern
+
+
+def is_long(params: Iterable[object]) -> bool:
+    """Return whether one of the values is longer than a text that the static judge reads."""
+    return any(len(json.dumps(value)) > LONGEST_CHARS for value in params)
 
 
 def bound(value: object, kind: str) -> object:

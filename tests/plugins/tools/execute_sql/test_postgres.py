@@ -169,3 +169,11 @@ async def test_a_standby_is_not_believed_to_be_as_it_was() -> None:
         await tool.close()
         for connection in (longest, defining, short, reader):
             await connection.close()
+
+
+async def test_a_long_parameter_is_asked_about(tool: ExecuteSql) -> None:
+    """A pattern counts as written out where it is a parameter, so that one has the length of a text at most."""
+    sql = "SELECT count(*) FROM t WHERE b LIKE $1"
+    assert await tool.examine(calling(sql, "x" * 16_000), EXCHANGE) is None
+    verdict = await tool.examine(calling(sql, "x" * 17_000), EXCHANGE)
+    assert verdict is not None and "is long" in verdict.reason

@@ -1,0 +1,132 @@
+"""Finds what takes time in proportion to the product of two values, in one step that PostgreSQL cannot interrupt.
+
+`translate(a, b, c)` compares each letter of `a` with each of `b`: hours for two values of 1 MB, and neither
+`statement_timeout` nor the end of the connection stops it. Where one of the two is written out in the statement, the
+time is proportional to the other. Only the operators that PostgreSQL interrupts may have two values from elsewhere.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.plugin.sql.lexer import Token
+from gateway.plugin.sql.words import TYPES
+from gateway.plugin.words import words
+
+#: Of the first two arguments of these, one has to be written out. `position` and `trim` divide theirs with a word.
+_FUNCTIONS: Final = words("""
+    translate btrim ltrim rtrim trim position strpos replace split_part string_to_array string_to_table like
+    arraycontains
+""")
+_DIVIDING: Final = (("punct", ","), ("word", "from"), ("word", "in"))
+_TRIMMED: Final = words("leading trailing both")
+#: Operators, as their letters follow one another: of lists, JSON, ranges and paths; and LIKE, spelled so.
+_OPERATORS: Final = ("@>", "<@", "&&", "<->", "?|", "?&", "?#", "~~")
+_PATTERNS: Final = (("word", "like"), ("word", "ilike"))
+#: What a value that is written out is made of, besides literals: what keeps it as short as it is. Words that are no
+#: names, calls of these functions, and types where nothing else can stand.
+_RESERVED: Final = words("null true false array any all some current_date current_timestamp localtimestamp")
+_CALLED: Final = words("chr lower upper concat row now point daterange tsrange tstzrange int4range int8range numrange")
+_TYPES: Final = TYPES | words("e text json jsonb uuid interval bytea boolean bool precision with without zone name")
+_GOES_ON: Final = words("collate at operator")  # an operand does, behind these
+_JOINING: Final = tuple(("op", text) for text in ("||", "::", "-", "+"))
+_OPENING: Final = (("punct", "("), ("punct", "["))
+_CLOSING: Final = (("punct", ")"), ("punct", "]"))
+_BEGINS: Final = words("select where and or not on when then else having by")
+#: Sorts the marks of one letter, each against each.
+_ALONE: Final = words("normalize normalized")
+
+
+def unbounded_product(tokens: Sequence[Token]) -> str | None:
+    """Return what of a statement of PostgreSQL may compare two values that are both of any length. None: nothing."""
+    for index, token in enumerate(tokens):
+        text = token.text.lower()
+        if token.kind in ("word", "name"):
+            if text in _ALONE:
+                return text
+            if text in _FUNCTIONS and _at(tokens, index + 1) == ("punct", "(") and _unwritten(tokens, index + 2) > 1:
+                return text
+            if token in _PATTERNS and not _is_written(tokens, index + 1):
+                return text
+        elif token.kind in ("op", "param"):
+            operator, end = _operator(tokens, index)
+            if operator and not (_is_written(tokens, end) or _ends_literal(tokens, index - 1)):
+                return operator
+    return None
+
+
+def _operator(tokens: Sequence[Token], index: int) -> tuple[str, int]:
+    """Return the operator of ours that begins at `index`, and where its right side begins."""
+    spelled, end = "", index
+    while end < len(tokens) and len(spelled) < 3 and tokens[end].kind in ("op", "param"):
+        spelled += tokens[end].text
+        end += 1
+        for operator in _OPERATORS:
+            if operator in spelled:
+                # A name may be glued to it: `<@b` ends in a parameter to other dialects.
+                return operator, end - (tokens[end - 1].kind == "param" and not spelled.endswith(operator))
+    return "", index
+
+
+def _ends_literal(tokens: Sequence[Token], index: int) -> bool:
+    """Return whether what ends at `index` is one literal and no more."""
+    if _at(tokens, index).kind not in ("string", "param"):
+        return False
+    before = _at(tokens, index - 1)
+    return before in (("punct", "("), ("punct", ",")) or (before.kind == "word" and before.text in _BEGINS)
+
+
+def _unwritten(tokens: Sequence[Token], start: int) -> int:
+    """Return how many of the first two arguments behind the parenthesis before `start` are not written out."""
+    found, depth, arguments, written = 0, 0, 0, True
+    for index in range(start, len(tokens)):
+        token = tokens[index]
+        if depth == 0 and (token in _DIVIDING or token == ("punct", ")")):
+            found, arguments, written = found + (not written), arguments + 1, True
+            if arguments == 2 or token == ("punct", ")"):
+                break
+            continue
+        depth += (token in _OPENING) - (token in _CLOSING)
+        written = written and (_is_short(tokens, index) or (token.kind == "word" and token.text in _TRIMMED))
+    return found
+
+
+def _is_written(tokens: Sequence[Token], start: int) -> bool:
+    """Return whether the operand that begins at `start` is written out as a whole."""
+    depth, last = 0, Token("op", "||")
+    for index in range(start, len(tokens)):
+        token = tokens[index]
+        if token in _CLOSING and not depth:
+            break
+        if not _is_short(tokens, index):
+            ends = token.kind == "op" or (token.kind == "word" and token.text not in _GOES_ON)
+            return ends and depth == 0 and last.kind != "op"
+        if token == ("punct", ",") and not depth:
+            break
+        depth += (token in _OPENING) - (token in _CLOSING)
+        last = token
+    return last.kind != "op"
+
+
+def _is_short(tokens: Sequence[Token], index: int) -> bool:
+    token = tokens[index]
+    if token.kind in ("string", "number"):
+        return True
+    if token.kind != "word":
+        return token in (*_JOINING, *_OPENING, *_CLOSING, ("punct", ",")) or (
+            token.kind == "param" and token.text.startswith("$")
+        )
+    if token.text in _CALLED:
+        return _at(tokens, index + 1) == ("punct", "(")
+    return token.text in _RESERVED or (token.text in _TYPES and _is_type(tokens, index))
+
+
+def _is_type(tokens: Sequence[Token], index: int) -> bool:
+    """Return whether the word at `index` is a type's: behind `::`, or before a literal."""
+    first = index
+    while _at(tokens, first).kind == "word" and tokens[first].text in _TYPES:
+        first -= 1
+    return _at(tokens, first) == ("op", "::") or _at(tokens, index + 1).kind == "string"
+
+
+def _at(tokens: Sequence[Token], index: int) -> Token:
+    return tokens[index] if 0 <= index < len(tokens) else Token("punct", "")

@@ -1,0 +1,48 @@
+"""Two long values are not compared unasked where PostgreSQL could not be stopped: one of them is written out."""
+
+import pytest
+
+from gateway.plugin.sql.statement import judge
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        *("replace(b, 'a', 'c')", "replace(b, 'a', b)", "replace(b, chr(10), ' ')", "trim(b)", "btrim(b)"),
+        *("ltrim(b, '0')", "trim(both 'x' from b)", "trim(leading from b)", "position($1 in b)", "strpos(b, $1)"),
+        *("split_part(b, ',', 2)", "string_to_array(b, ',')", "translate(b, 'abc', 'xyz')", "b LIKE 'x%'"),
+        *("b LIKE '%' || $1 || '%' AND a = 1", "b ILIKE $1 OR b NOT LIKE 'x'", "lower(b) LIKE lower('%X%')"),
+        *("(b LIKE 'x%') AND b LIKE any (ARRAY['a%', 'b'])", "tags @> ARRAY['a', 'b']::text[] AND a = 1"),
+        *("tags && ARRAY['a'] OR tags @> $1", "data @> '{\"a\": 1}'::jsonb", "'{a}' <@ tags", "data ?| ARRAY['a']"),
+        *("period && daterange('2026-01-01', '2026-02-01')", "period @> now()", "loc <-> point(1, 2)"),
+        *("CASE WHEN b LIKE 'a%' THEN 1 END", "b LIKE 'x' ESCAPE '!'", "data ? 'a'", "a < 3 AND a - 1 > a & 2"),
+    ],
+)
+def test_one_value_that_is_written_out_does_not_ask(expression: str) -> None:
+    """The time is in proportion to the other one."""
+    for sql in (f"SELECT {expression} FROM t", f"SELECT a FROM t WHERE ({expression}) IS NULL ORDER BY b"):
+        assert judge(sql, dialect="postgresql").doubt is None, sql
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        *("replace(b, c, 'x')", "translate(repeat('x', 9), repeat('y', 9), '')", "btrim(b, c)", "trim(b, c)"),
+        *("trim(both c from b)", "trim(c from b)", "position(c in b)", "strpos(b, c)", "split_part(b, c, 1)"),
+        *("string_to_array(b, c)", "replace(b, text, 'x')", "replace(b, (SELECT c FROM t), 'x')"),
+        *("b LIKE c", "b LIKE '%' || c", "b LIKE '%' || c || '%'", "b LIKE (SELECT c FROM t)", "b ILIKE c"),
+        *("b LIKE repeat('x', 9)", "b LIKE ('x' || c)", "b LIKE any (ARRAY[c])", "b LIKE concat('%', c)"),
+        *("b LIKE 'x'::text || c", "b LIKE 'x' COLLATE \"C\" || c", "b ~~ c", "b !~~* c", "like(b, c)"),
+        *("x && y", "x &&y", "x @> y", "x @>y", "x<@y", "x ?| y", "x <-> y", "arraycontains(x, y)"),
+        *("x @> ARRAY(SELECT a FROM t)", "x @> '{1}'::int[] || y", "y || '{1}' <@ z", "x @> any (SELECT y)"),
+        *("normalize(b)", "b IS NFC NORMALIZED"),
+    ],
+)
+def test_two_values_of_any_length_ask(expression: str) -> None:
+    """In PostgreSQL's dialect; SQLite has bounds of its own."""
+    doubt = judge(f"SELECT {expression} FROM t", dialect="postgresql").doubt
+    assert doubt is not None and doubt[0] == "product"
+
+
+def test_sqlite_is_not_asked_about_them() -> None:
+    assert judge("SELECT replace(b, c, 'x') FROM t WHERE b LIKE c", dialect="sqlite").doubt is None
