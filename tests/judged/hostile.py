@@ -102,6 +102,9 @@ ANYWHERE: Final = {
         CREATE OPERATOR = (leftarg = text, rightarg = int, function = same)""",
     "an order": """CREATE FUNCTION backwards(int, int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT $2 - $1';
         CREATE OPERATOR CLASS backwards_ops FOR TYPE int USING btree AS OPERATOR 1 <, FUNCTION 1 backwards(int, int)""",
+    "a support of an index of the server's own": """CREATE FUNCTION sort_boxes(internal) RETURNS void LANGUAGE internal
+        AS 'gist_point_sortsupport';
+        ALTER OPERATOR FAMILY box_ops USING gist ADD FUNCTION 11 (box, box) sort_boxes(internal)""",
     "a default order": """CREATE FUNCTION point_cmp(point, point) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT 0';
         CREATE FUNCTION point_less(point, point) RETURNS boolean IMMUTABLE LANGUAGE sql AS 'SELECT true';
         CREATE OPERATOR <<<<< (leftarg = point, rightarg = point, function = point_less);

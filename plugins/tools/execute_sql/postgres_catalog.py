@@ -49,8 +49,7 @@ _PLANNED: Final = """
     UNION ALL SELECT indexprs::text, indrelid FROM pg_index WHERE indexprs IS NOT NULL
     UNION ALL SELECT stxexprs::text, stxrelid FROM pg_statistic_ext WHERE stxexprs IS NOT NULL
     UNION ALL SELECT partexprs::text, partrelid FROM pg_partitioned_table WHERE partexprs IS NOT NULL
-    UNION ALL SELECT adbin::text, adrelid FROM pg_attrdef WHERE $3 OR EXISTS (SELECT FROM pg_attribute v
-        WHERE v.attrelid = adrelid AND v.attnum = adnum AND v.attgenerated = 'v')
+    UNION ALL SELECT adbin::text, adrelid FROM pg_attrdef WHERE $3
     UNION ALL SELECT d.typdefaultbin::text, v.attrelid FROM pg_attribute v JOIN pg_type d ON d.oid = v.atttypid
         WHERE $3 AND d.typdefaultbin IS NOT NULL
     UNION ALL SELECT conbin::text, conrelid FROM pg_constraint WHERE $3 AND conbin IS NOT NULL AND conrelid <> 0
@@ -64,9 +63,13 @@ _STORED: Final = """(c.relam >= 16384
         WHERE i.indrelid = c.oid AND x.relam >= 16384)
     OR EXISTS (SELECT FROM pg_partitioned_table k, unnest(k.partclass::oid[]) o
         WHERE k.partrelid = c.oid AND o >= 16384))"""
+#: Columns of a table that are computed where they are read (18).
+_COMPUTED: Final = """FROM pg_attribute v JOIN pg_attrdef x ON x.adrelid = v.attrelid AND x.adnum = v.attnum
+    WHERE v.attgenerated = 'v' AND v.attrelid ="""
 _FOLLOWED: Final = f"""(c.relkind IN ('v', 'f') OR c.relrowsecurity OR c.relhassubclass OR {_STORED}
+    OR EXISTS (SELECT {_COMPUTED} c.oid)
     OR EXISTS (SELECT FROM ({_PLANNED}) e WHERE e.owner = c.oid AND e.tree {_OF_USERS})
-    OR $3 AND c.relhasrules)"""
+    OR $3 AND c.relhasrules)"""  # noqa: S608 - pieces of our own
 #: The state of the catalogue: each transaction that has written changes it with its end. A snapshot of a standby does
 #: not name the transactions under way, so there the place in the log counts, too.
 _STATE: Final = """concat(txid_current_snapshot(), ' ', extract(epoch FROM pg_postmaster_start_time()),
@@ -113,6 +116,8 @@ SELECT 'runs', r.ev_action::text, 0::oid, 0::oid FROM behind
 UNION ALL SELECT 'runs', polqual::text, 0, 0 FROM behind JOIN pg_policy ON polrelid = number WHERE polqual IS NOT NULL
 UNION ALL SELECT 'runs', polwithcheck::text, 0, 0 FROM behind JOIN pg_policy ON polrelid = number
     WHERE polwithcheck IS NOT NULL
+UNION ALL SELECT 'runs', v.tree, 0, 0 FROM behind CROSS JOIN LATERAL (SELECT x.adbin::text AS tree
+    {_COMPUTED} number) v
 UNION ALL SELECT 'planned', e.tree, 0, 0 FROM behind JOIN ({_PLANNED}) e ON e.owner = number WHERE e.tree {_OF_USERS}
     OR $3
 UNION ALL SELECT CASE WHEN c.relkind = 'f' THEN 'foreign' WHEN c.relam IN (TABLE method)
@@ -219,7 +224,8 @@ def _outside_quotes(sql: str) -> str:
     return sql if _ODD_QUOTES.search(sql) else _QUOTED.sub(" ", sql)
 
 
-_ASCII_LOWER: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
+#: And of the Turkish letter that a server with one byte a letter makes an ASCII one.
+_ASCII_LOWER: Final = str.maketrans(ascii_uppercase + "\u0130", ascii_lowercase + "i")
 
 
 def _spellings(found: Iterable[str]) -> list[str]:

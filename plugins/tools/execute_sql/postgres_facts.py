@@ -27,7 +27,8 @@ _OF_ANY_TYPE: Final = words("""
     pg_get_partition_constraintdef pg_get_partkeydef pg_get_ruledef pg_get_statisticsobjdef
     pg_get_statisticsobjdef_columns pg_get_statisticsobjdef_expressions pg_get_triggerdef pg_get_viewdef
     pg_attribute pg_statistic pg_statistic_ext_data pg_stats pg_stats_ext pg_stats_ext_exprs pg_mcv_list_items
-    pg_indexes pg_matviews pg_policies pg_publication_tables pg_rules pg_seclabels pg_views
+    pg_indexes pg_matviews pg_policies pg_publication_tables pg_rules pg_seclabels pg_views pg_sequences
+    pg_prepared_statements
     information_schema attributes check_constraints column_privileges columns domains element_types parameters routines
     sequences triggers views
 """)
@@ -62,6 +63,7 @@ _TRUSTED: Final = """SELECT p.oid FROM pg_extension e JOIN pg_depend d ON d.refc
 _MADE_BY: Final = (
     *("typinput", "typoutput", "typreceive", "typsend", "typmodin", "typmodout", "typanalyze", "typsubscript"),
 )
+_PARSED_BY: Final = ("prsstart", "prstoken", "prsend", "prsheadline", "prslextype")
 #: Returns what it is, its name, its number, its extension. `anywhere`: any statement may use it.
 _FACTS: Final = f"""
 WITH member(family, method, one, other) AS (
@@ -91,7 +93,8 @@ UNION ALL SELECT 'type', t.typname, t.oid, {_extension("pg_type", "t.oid")}
     WHERE {foreign("r.rngcanonical::oid")} OR {foreign("r.rngsubdiff::oid")}
         OR EXISTS (SELECT FROM pg_opclass k JOIN member m ON m.family = k.opcfamily WHERE k.oid = r.rngsubopc)
 UNION ALL SELECT 'anywhere', format('the order of %s', t.typname), 0, {_extension("pg_opfamily", "m.family")}
-    FROM member m JOIN pg_type t ON t.oid = m.one WHERE m.method IN (403, 405) AND m.one < 16384 AND m.other < 16384
+    FROM member m JOIN pg_type t ON t.oid = m.one
+    WHERE (m.method IN (403, 405) OR m.family < 16384) AND m.one < 16384 AND m.other < 16384
 UNION ALL SELECT 'type', t.typname, t.oid, {_extension("pg_opfamily", "m.family")}
     FROM member m JOIN pg_type t ON t.oid IN (m.one, m.other) WHERE t.oid >= 16384
 UNION ALL SELECT 'type', t.typname, t.oid, {_extension("pg_opfamily", "m.family")}
@@ -102,7 +105,7 @@ UNION ALL SELECT 'anywhere', format('the conversion %s', c.conname), 0, {_extens
 UNION ALL SELECT 'search', t.tmplname, 0, {_extension("pg_ts_template", "t.oid")}
     FROM pg_ts_template t WHERE {foreign("t.tmplinit::oid")} OR {foreign("t.tmpllexize::oid")}
 UNION ALL SELECT 'search', p.prsname, 0, {_extension("pg_ts_parser", "p.oid")}
-    FROM pg_ts_parser p WHERE {foreign("p.prsstart::oid")} OR {foreign("p.prstoken::oid")}
+    FROM pg_ts_parser p WHERE {" OR ".join(foreign(f"p.{part}::oid") for part in _PARSED_BY)}
 UNION ALL SELECT 'domain', k.conbin::text, k.contypid, NULL
     FROM pg_constraint k WHERE k.contypid <> 0 AND k.oid >= 16384
 """  # noqa: S608 - pieces of our own

@@ -103,6 +103,28 @@ async def test_what_any_statement_may_call_makes_each_ask(server: str, what: str
         await owner.close()
 
 
+async def test_a_column_that_is_computed_where_it_is_read_asks_for_its_functions(server: str, tool: ExecuteSql) -> None:
+    """PostgreSQL 18 has such columns; before, a view does the same. A text search asks a dictionary of an extension."""
+    owner = await asyncpg.connect(f"postgresql://owner@{server}")
+    if int(await owner.fetchval("SHOW server_version_num")) >= 180_000:
+        made = "CREATE TABLE {0} (b text, v {1} GENERATED ALWAYS AS ({2}) VIRTUAL)"
+    else:
+        made = "CREATE VIEW {0} AS SELECT b, ({2})::{1} AS v FROM plain"
+    await owner.execute(made.format("searching", "tsvector", "to_tsvector('english', b)"))
+    await owner.execute(made.format("folding", "text", "upper(b)"))
+    await owner.execute("GRANT SELECT ON searching, folding TO writer")
+    try:
+        verdict = await tool.examine(calling("SELECT * FROM searching"), EXCHANGE)
+        assert verdict is not None and "'to_tsvector'" in verdict.reason
+        assert not (await tool.call(calling("SELECT * FROM searching"), EXCHANGE)).ok
+        assert await tool.examine(calling("SELECT * FROM folding"), EXCHANGE) is None
+        assert (await tool.call(calling("SELECT * FROM folding"), EXCHANGE)).ok
+    finally:
+        kind = "TABLE" if "TABLE" in made else "VIEW"
+        await owner.execute(f"DROP {kind} searching; DROP {kind} folding")
+        await owner.close()
+
+
 async def test_no_foreign_table_is_read_where_the_look_did_not_see_it(server: str, tool: ExecuteSql) -> None:
     """The server itself refuses it in the transaction of a harmless statement."""
     settings = await tool.call(calling("SHOW restrict_nonsystem_relation_kind"), EXCHANGE)
