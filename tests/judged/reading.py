@@ -34,6 +34,8 @@ _SAMPLES: Final = {
     **dict.fromkeys(('"any"', "anyelement", "anycompatible", "anynonarray"), ("a", "b", "1", "'x'::text", "t")),
     **dict.fromkeys(("anyarray", "anycompatiblearray", "integer[]"), ("ARRAY[1, 2]", "'{}'::int[]")),
     "text[]": ("ARRAY['a', 'b']",),
+    **dict.fromkeys(("anyrange", "anycompatiblerange"), ("int4range(1, 5)", "'empty'::int4range")),
+    **dict.fromkeys(("anymultirange", "anycompatiblemultirange"), ("int4multirange(int4range(1, 5))",)),
     "boolean": ("true", "false", "a = 1"),
     "regclass": ("'t'", "'u'", "'v'"),
     "bytea": ("'\\x01'", "''"),
