@@ -57,8 +57,8 @@ async def test_a_summary_takes_the_place_of_its_conversation() -> None:
         output = (await compacted(client, TALK))["output"]
         await client.create([*output, message("user", "And now?")])
         first = client.world.model.asked[-1]["messages"]
-        assert [one["role"] for one in first] == ["system", "system", "system", "user"]
-        assert SUMMARY in first[2]["content"]
+        assert [one["role"] for one in first] == ["system", "user"]
+        assert SUMMARY in first[0]["content"]
         renamed = [{**one, "type": "compaction_summary"} for one in output if one["type"] == "compaction"]
         assert text_of((await client.create([*renamed, message("user", "And now?")])).json) == "two"
 
