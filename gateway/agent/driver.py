@@ -107,24 +107,23 @@ class RunDriver:
         self._consent = parts.settings.of(exchange)
         # None of these refers to the driver: it is freed with its last reference, without the garbage collector.
         self._progress = Progress(Usage())
-        self._hidden = HiddenTurns(
-            exchange, self._progress, store=parts.store, clock=parts.clock, counters=parts.counters
-        )
+        store, clock, counters = parts.store, parts.clock, parts.counters
+        self._hidden = HiddenTurns(exchange, self._progress, store=store, clock=clock, counters=counters)
         self._loop = new_machine(parts, limits, exchange, self._progress)
         self._narrowed = Narrowed(parts, limits, exchange, self._progress, self._loop)
         limit_s = min(limits.timeout_s, exchange.budget_s)
-        self._budget = TimeBudget(limit_s, clock=parts.clock, expiry=partial(timeout, limit_s, exchange.id))
+        self._budget = TimeBudget(limit_s, clock=clock, expiry=partial(timeout, limit_s, exchange.id))
         self._record = RunRecorder(
-            store=parts.store,
+            store=store,
             exchange=exchange,
             leases=parts.leases,
-            clock=parts.clock,
+            clock=clock,
             progress=partial(self._progress.snapshot, self._loop, self._budget),
             wrote=parts.feed.nudge,
         )
         self._questions = Questions(parts, exchange, self._record)
         self._reports = Reports(exchange, self._record, self._progress, parts.in_use, self._hidden.marks.mark_calls)
-        self._patience = Patience(self._record, self._budget, clock=parts.clock, counters=parts.counters)
+        self._patience = Patience(self._record, self._budget, clock=clock, counters=counters)
 
     async def remember(self) -> None:
         """Read from the store: hidden turns of the conversation, and this run's progress. Raises StoreError."""
@@ -282,10 +281,9 @@ class RunDriver:
     def _spoken(self, text: str) -> str:
         """Return text for the client. The model's text of a later round begins with a new paragraph."""
         said = self._progress.said
-        if self._quiet:
-            self._quiet = False
-            if said and not said[-1][-1:].isspace():
-                text = f"\n\n{text}"
+        if self._quiet and said and not said[-1][-1:].isspace():
+            text = f"\n\n{text}"
+        self._quiet = False
         said.append(text)
         return text
 
