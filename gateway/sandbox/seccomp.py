@@ -142,6 +142,8 @@ ALWAYS: Final = (
     Refused("msgctl", 71, 187),
     Refused("mq_unlink", 241, 181),
     Refused("mmap", 9, 222, when=(Bits(3, all=_MAP_SHARED | _MAP_ANONYMOUS),)),
+    # A pipe that holds a part of a huge page keeps the whole of it, also when its process has given it back.
+    Refused("vmsplice", 278, 75, answer=_ENOSYS),
     # In a namespace of users of its own a process has every right: to mount a tmpfs, whose pages no process has mapped,
     # and to reach parts of the kernel that only root reaches. Programs that get ENOSYS for clone3 use clone.
     Refused("unshare", 272, 97),
@@ -217,11 +219,16 @@ READ_ONLY: Final = (
     Refused("fanotify_init", 300, 262),
     Refused("sync", 162, 81),
     Refused("syncfs", 306, 267),
+    Refused("quotactl", 179, 60),  # Q_SYNC: it writes the quotas of every file system
+    Refused("quotactl_fd", 443, 443),
     # Flags, labels, snapshots and encryption of a file or folder that is open for reading; input for a terminal.
     Refused("ioctl", 16, 29, when=(OneOf(1, _ASKING, inverted=True),), answer=_ENOTTY),
     Refused("connect", 42, 203),
     Refused("bind", 49, 200),
     Refused("listen", 50, 201),
+    # A socket that waits in another one (SCM_RIGHTS) belongs to no process, so that its memory is not counted.
+    Refused("sendmsg", 46, 211),
+    Refused("sendmmsg", 307, 269),
     # A limit of 1 byte keeps the machine's handler of crashes from storing one (core(5)); 0 does not.
     Refused("setrlimit", 160, 164, when=(OneOf(0, (_RLIMIT_CORE,)),)),
     Refused("prlimit64", 302, 261, when=(OneOf(1, (_RLIMIT_CORE,)), NotZero(2))),

@@ -248,7 +248,7 @@ async def test_no_socket_leads_out(level: Level, read_only: bool, cwd: Path, mon
 
 
 NOTICED = """
-import ctypes, errno, fcntl, os, resource, signal
+import ctypes, errno, fcntl, os, resource, signal, socket
 libc = ctypes.CDLL(None, use_errno=True)
 def call(*arguments):
     if libc.syscall(*arguments) < 0:
@@ -275,6 +275,8 @@ for name, attempt in {
     "priority": lambda: os.setpriority(os.PRIO_PROCESS, GATEWAY, 19),
     "core": lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
     "sync": lambda: call(SYS_SYNCFS, folder),
+    "quotas": lambda: call(SYS_QUOTACTL, 0x80000100, None, 0, None),
+    "a socket in a socket": lambda: socket.send_fds(socket.socketpair()[0], [b"x"], [1]),
     "events of the machine": lambda: call(SYS_IO_SETUP, 1, ctypes.byref(ctypes.c_ulong())),
     "shared memory": lambda: open("/dev/shm/planted", "w"),
     "queue": lambda: libc.mq_open(b"/planted", os.O_CREAT | os.O_RDWR, 0o600, None) < 0 and os.stat("gone"),
@@ -298,6 +300,7 @@ _NUMBERS = {
     "x86_64": {
         "INOTIFY_INIT1": 294,
         "SYNCFS": 306,
+        "QUOTACTL": 179,
         "ADD_KEY": 248,
         "SETHOSTNAME": 170,
         "UNSHARE": 272,
@@ -308,6 +311,7 @@ _NUMBERS = {
     "aarch64": {
         "INOTIFY_INIT1": 26,
         "SYNCFS": 267,
+        "QUOTACTL": 60,
         "ADD_KEY": 217,
         "SETHOSTNAME": 161,
         "UNSHARE": 97,
