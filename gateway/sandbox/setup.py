@@ -4,9 +4,10 @@ Every step that fails is told through the `report` descriptor, which closes by i
 """
 
 import os
+import re
 import resource
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NoReturn
@@ -24,6 +25,9 @@ _UMASK: Final = 0o022
 #: Of signals and timers that wait, a user has a few thousand, for all processes together.
 _SIGNALS: Final = 256
 _MOUNTS: Final = Path("/proc/self/mountinfo")
+_CORE_PATTERN: Final = Path("/proc/sys/kernel/core_pattern")
+#: File systems that ask a network for a name below their folder: automounters, and AFS for the cell of that name.
+_ASKS_A_NETWORK: Final = frozenset({"autofs", "afs"})
 
 
 class _StepError(Exception):
@@ -53,6 +57,7 @@ def fork(become: Callable[[], NoReturn], *, report: int) -> int:
 def in_bubblewrap(order: Order, program: str, *, base_processes: int, status: int) -> NoReturn:
     """`status` is where bubblewrap tells how the command ended."""
     if order.read_only:
+        _require_unnoticed((*SYSTEM, *order.readable, order.cwd))
         # bubblewrap binds what lies there: an overlay, through which no FIFO is reached.
         with _step("read-only mounts"):
             _cover(order, overlay=True)
@@ -74,6 +79,8 @@ def in_namespaces(order: Order, program: str, *, base_processes: int, report: in
     """Become the first process of the namespaces, which reaps there and ends with the command."""
     signal.set_wakeup_fd(-1)
     _end_first()  # behind the mounts it could not be written
+    if order.read_only:
+        _require_unnoticed((*SYSTEM, *order.readable, order.cwd))
     with _step("read-only mounts"):
         if order.read_only:
             scratch, root = _cover(order, overlay=False)
@@ -103,11 +110,8 @@ def in_namespaces(order: Order, program: str, *, base_processes: int, report: in
 
 
 def in_landlock(order: Order, program: str, *, base_processes: int) -> NoReturn:
-    if order.read_only and (folder := automounted(_MOUNTS.read_text())) is not None:
-        # Landlock lets a command look up any path, which is all that it takes.
-        raise _StepError(
-            Outcome("unconfined", detail=f"a look below {folder!r} would have the machine mount something")
-        )
+    if order.read_only:
+        _require_unnoticed(("/",))  # Landlock lets a command look up any path, which is all that it takes
     _ordinary(order, base_processes=base_processes)
     with _step("Landlock and seccomp"):
         _landlocked(order)
@@ -120,14 +124,33 @@ def in_landlock(order: Order, program: str, *, base_processes: int) -> NoReturn:
     _execute(order, program)
 
 
-def automounted(mounts: str) -> str | None:
-    """Return a folder of an automounter (autofs), but for those in /proc; `mounts`: see proc_pid_mountinfo(5)."""
+def _require_unnoticed(shown: Sequence[str]) -> None:
+    """Raise the error of a step where a look-up below the `shown` paths, or a crash, has an effect on this machine."""
+    if (folder := asked_of_a_network(_MOUNTS.read_text(), shown)) is not None:
+        detail = f"a look below {folder!r} would have the machine mount something, or ask a network"
+        raise _StepError(Outcome("unconfined", detail=detail))
+    with suppress(FileNotFoundError):
+        if connects_at_crashes(_CORE_PATTERN.read_text()):
+            raise _StepError(Outcome("unconfined", detail="a crash would be told to the socket in kernel.core_pattern"))
+
+
+def asked_of_a_network(mounts: str, shown: Sequence[str]) -> str | None:
+    """Return a folder at or below the `shown` paths in which a network is asked for names, but for those in /proc.
+
+    `mounts`: see proc_pid_mountinfo(5).
+    """
     for line in mounts.splitlines():
         mount, _, kind = line.partition(" - ")
-        folder = mount.split()[4]
-        if kind.startswith("autofs ") and not folder.startswith("/proc/"):
+        folder = re.sub(r"\\([0-7]{3})", lambda escaped: chr(int(escaped[1], 8)), mount.split()[4])
+        is_shown = any(f"{folder}/".startswith(f"{path.rstrip('/')}/") for path in shown)
+        if is_shown and kind.partition(" ")[0] in _ASKS_A_NETWORK and not folder.startswith("/proc/"):
             return folder
     return None
+
+
+def connects_at_crashes(core_pattern: str) -> bool:
+    """Return whether the kernel connects to a socket at each crash (core(5), `@`), whatever the limit of core files."""
+    return core_pattern.startswith("@")
 
 
 def unconfined(order: Order, program: str, *, base_processes: int) -> NoReturn:

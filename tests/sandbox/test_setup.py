@@ -73,5 +73,23 @@ def test_an_automounter_is_seen() -> None:
 38 22 0:33 / /proc/sys/fs/binfmt_misc rw,relatime shared:16 - autofs systemd-1 rw,fd=29,pgrp=1,direct
 60 28 0:50 / /autofs rw - tmpfs autofs rw
 """
-    assert setup.automounted(usual) is None
-    assert setup.automounted(usual + "61 28 0:51 / /net rw shared:9 - autofs -hosts rw,fd=6,indirect\n") == "/net"
+    assert setup.asked_of_a_network(usual, ("/",)) is None
+    hosts = usual + "61 28 0:51 / /net rw shared:9 - autofs -hosts rw,fd=6,indirect\n"
+    assert setup.asked_of_a_network(hosts, ("/",)) == "/net"
+
+
+def test_an_automounter_is_seen_below_what_a_command_is_shown() -> None:
+    """Also where its name holds a blank, and not where only its neighbour is shown. So is AFS, which asks for cells."""
+    automounted = "61 28 0:51 / /srv/a\\040b rw shared:9 - autofs /etc/auto.misc rw,fd=6,indirect\n"
+    for shown in (("/usr", "/srv"), ("/srv/a b",), ("/",)):
+        assert setup.asked_of_a_network(automounted, shown) == "/srv/a b"
+    for elsewhere in ((), ("/srv/a",), ("/srv/a b/host/export",)):
+        assert setup.asked_of_a_network(automounted, elsewhere) is None
+    assert setup.asked_of_a_network("61 28 0:51 / /afs rw,relatime - afs none rw,dyn\n", ("/",)) == "/afs"
+
+
+def test_a_socket_for_crashes_is_seen() -> None:
+    """The kernel connects to it whatever limit of core files a process has; a file and a handler look at the limit."""
+    assert [setup.connects_at_crashes(p) for p in ("core", "|/bin/handler %p", "@/run/crash", "@@/run/crash", "")] == [
+        *(False, False, True, True, False)
+    ]
