@@ -3,7 +3,7 @@
 Resident memory alone is no bound. Pages of shared memory stay when no process has mapped them any more, and bytes that
 wait in a socket belong to no process. `gateway.sandbox.seccomp` refuses what could not be counted here (memfd, SysV,
 anonymous shared mappings); what is left is a shared mapping of /dev/zero, which nobody can bound once part of it is
-unmapped, and sockets.
+unmapped, and sockets. What a process watches (epoll) is charged, too, as its user has only so many watches.
 """
 
 import os
@@ -16,12 +16,16 @@ from typing import Final
 #: The numbers of proc_pid_status(5); memory is in KiB.
 _NUMBERS: Final = re.compile(rb"^(RssAnon|RssFile|RssShmem|HugetlbPages|VmSize|FDSize):\s+(\d+)", re.MULTILINE)
 _RESIDENT: Final = (b"RssAnon", b"RssFile", b"RssShmem", b"HugetlbPages")
+_WATCHING: Final = "anon_inode:[eventpoll]"
 _SHARED_ZERO: Final = b"/dev/zero (deleted)"
 #: More than any limit: the end of a command.
 UNBOUNDED: Final = 1 << 62
 #: What a pair of sockets may hold for each of its ends: twice net.core.wmem_max (socket(7), SO_SNDBUF).
 _WMEM_MAX: Final = Path("/proc/sys/net/core/wmem_max")
 _USUAL_WMEM_BYTES: Final = 212_992
+#: Of watches (epoll(7)) a user has one for about 5 KB of the machine's memory, for all of its processes: this leaves
+#: most to others, even where a command may have all of the memory, and as many as are counted in milliseconds.
+_WATCH_BYTES: Final = 32 << 10
 
 
 def held_bytes(pids: Sequence[int], *, filtered: bool) -> int:
@@ -29,7 +33,7 @@ def held_bytes(pids: Sequence[int], *, filtered: bool) -> int:
 
     `filtered`: their system calls are, so that an ordinary program has no anonymous shared memory.
     """
-    total, sockets, unseen = 0, set[str](), 0
+    total, sockets, unseen, watches = 0, set[str](), 0, 0
     for pid in pids:
         is_counted = False  # its memory: all of its threads have the same
         for thread in _threads(pid):
@@ -43,13 +47,15 @@ def held_bytes(pids: Sequence[int], *, filtered: bool) -> int:
             try:
                 if is_first and filtered and _SHARED_ZERO in _read(f"{thread}/maps"):
                     return UNBOUNDED
-                sockets |= _sockets(f"{thread}/fd")
+                opened, watching = _opened(f"{thread}/fd")
+                sockets |= opened
+                watches += sum(_watches(f"{thread}/fdinfo/{name}") for name in watching)
             except PermissionError:  # it hides (PR_SET_DUMPABLE, an unreadable program): count what it could hold
                 total += int(status.get(b"VmSize", 0)) << 10 if is_first else 0
                 unseen += int(status.get(b"FDSize", 0))
             except OSError:
                 continue
-    return total + (len(sockets) + unseen) * _socket_bytes()
+    return total + (len(sockets) + unseen) * _socket_bytes() + watches * _WATCH_BYTES
 
 
 def stored_bytes(scratch: str) -> int:
@@ -75,15 +81,27 @@ def _read(place: str) -> bytes:
         return file.readall()
 
 
-def _sockets(folder: str) -> set[str]:
-    """Return the sockets that a process has open, by their names in /proc (`socket:[inode]`)."""
-    found = set()
+def _opened(folder: str) -> tuple[set[str], list[str]]:
+    """Return the sockets that a process has open, by their names in /proc (`socket:[inode]`).
+
+    And the numbers of the descriptors by which it watches others.
+    """
+    found, watching = set(), []
     for name in os.listdir(folder):  # noqa: PTH208
         with suppress(FileNotFoundError):
             link = os.readlink(f"{folder}/{name}")  # noqa: PTH115
             if link.startswith("socket:"):
                 found.add(link)
-    return found
+            elif link == _WATCHING:
+                watching.append(name)
+    return found, watching
+
+
+def _watches(place: str) -> int:
+    """Return how many watches one descriptor holds (proc_pid_fdinfo(5), `tfd`): each thread that has it counts them."""
+    with suppress(FileNotFoundError):
+        return _read(place).count(b"tfd:")
+    return 0
 
 
 def _socket_bytes() -> int:

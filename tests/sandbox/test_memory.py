@@ -106,14 +106,31 @@ for _ in range(8):
 print("held 512 MB")
 time.sleep(30)
 """
+#: What a process watches: the same file again and again, under another number and by another descriptor each time.
+WATCHES = """
+import os, select, time
+def watch():
+    watching = [select.epoll() for _ in range(60)]
+    files = [os.eventfd(0) for _ in range(60)]
+    for file in files:
+        for number in range(130, 250):
+            os.dup2(file, number)
+            for one in watching:
+                one.register(number)
+            os.close(number)
+    return watching, files
+kept = watch()
+print("held 432000 watches")
+time.sleep(30)
+"""
 HIDDEN = "import ctypes\nctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\n" + ZERO
 
 
 @confined
 @pytest.mark.parametrize(
     "code",
-    [MEMFD, SHARED, ZERO, SOCKETS, PIPES, HIDDEN, ENDED, THREADS],
-    ids=["memfd", "shared", "zero", "sockets", "pipes", "hidden", "ended", "threads"],
+    [MEMFD, SHARED, ZERO, SOCKETS, PIPES, WATCHES, HIDDEN, ENDED, THREADS],
+    ids=["memfd", "shared", "zero", "sockets", "pipes", "watches", "hidden", "ended", "threads"],
 )
 async def test_memory_that_no_process_shows_is_limited(code: str, level: Level, tmp_path: Path) -> None:
     """A system call is refused, or the count ends the command."""
