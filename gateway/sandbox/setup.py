@@ -137,14 +137,18 @@ def _require_unnoticed(shown: Sequence[str]) -> None:
 def asked_of_a_network(mounts: str, shown: Sequence[str]) -> str | None:
     """Return a folder at or below the `shown` paths in which a network is asked for names, but for those in /proc.
 
-    `mounts`: see proc_pid_mountinfo(5).
+    What is mounted over such a folder, which is what an automounter does for a single one, hides it. `mounts`: see
+    proc_pid_mountinfo(5).
     """
-    for line in mounts.splitlines():
-        mount, _, kind = line.partition(" - ")
-        folder = re.sub(r"\\([0-7]{3})", lambda escaped: chr(int(escaped[1], 8)), mount.split()[4])
-        is_shown = any(f"{folder}/".startswith(f"{path.rstrip('/')}/") for path in shown)
-        if is_shown and kind.partition(" ")[0] in _ASKS_A_NETWORK and not folder.startswith("/proc/"):
-            return folder
+    found = [(line.split(), line.partition(" - ")[2]) for line in mounts.splitlines()]
+    over = {(facts[1], facts[4]) for facts, _ in found}  # the mount beneath, and the folder
+    for facts, kind in found:
+        number, folder = facts[0], facts[4]
+        place = re.sub(r"\\([0-7]{3})", lambda escaped: chr(int(escaped[1], 8)), folder)
+        is_shown = any(f"{place}/".startswith(f"{path.rstrip('/')}/") for path in shown)
+        asks = kind.partition(" ")[0] in _ASKS_A_NETWORK and (number, folder) not in over
+        if asks and is_shown and not place.startswith("/proc/"):
+            return place
     return None
 
 

@@ -79,12 +79,17 @@ def test_an_automounter_is_seen() -> None:
 
 
 def test_an_automounter_is_seen_below_what_a_command_is_shown() -> None:
-    """Also where its name holds a blank, and not where only its neighbour is shown. So is AFS, which asks for cells."""
+    """Also where its name holds a blank, and not where only its neighbour is shown, or something lies over it.
+
+    So is AFS, which asks for cells.
+    """
     automounted = "61 28 0:51 / /srv/a\\040b rw shared:9 - autofs /etc/auto.misc rw,fd=6,indirect\n"
     for shown in (("/usr", "/srv"), ("/srv/a b",), ("/",)):
         assert setup.asked_of_a_network(automounted, shown) == "/srv/a b"
     for elsewhere in ((), ("/srv/a",), ("/srv/a b/host/export",)):
         assert setup.asked_of_a_network(automounted, elsewhere) is None
+    mounted = automounted + "70 61 8:1 / /srv/a\\040b rw shared:9 - ext4 /dev/sda1 rw\n"
+    assert setup.asked_of_a_network(mounted, ("/",)) is None
     assert setup.asked_of_a_network("61 28 0:51 / /afs rw,relatime - afs none rw,dyn\n", ("/",)) == "/afs"
 
 
