@@ -8,14 +8,15 @@ unmapped, and sockets. What a process watches (epoll) is charged, too, as its us
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 #: The numbers of proc_pid_status(5); memory is in KiB.
-_NUMBERS: Final = re.compile(rb"^(RssAnon|RssFile|RssShmem|HugetlbPages|VmSize|FDSize):\s+(\d+)", re.MULTILINE)
-_RESIDENT: Final = (b"RssAnon", b"RssFile", b"RssShmem", b"HugetlbPages")
+_NUMBERS: Final = re.compile(rb"^(RssAnon|RssFile|RssShmem|HugetlbPages|VmSwap|VmSize|FDSize):\s+(\d+)", re.MULTILINE)
+#: A process sends its memory into swap when it likes (madvise(2), MADV_PAGEOUT), and swap is the machine's.
+_HELD: Final = (b"RssAnon", b"RssFile", b"RssShmem", b"HugetlbPages", b"VmSwap")
 _WATCHING: Final = "anon_inode:[eventpoll]"
 _SHARED_ZERO: Final = b"/dev/zero (deleted)"
 #: More than any limit: the end of a command.
@@ -38,12 +39,12 @@ def held_bytes(pids: Sequence[int], *, filtered: bool) -> int:
         is_counted = False  # its memory: all of its threads have the same
         for thread in _threads(pid):
             try:
-                status = dict(_NUMBERS.findall(_read(f"{thread}/status")))
+                status = numbers(_read(f"{thread}/status"))
             except OSError:  # it has ended meanwhile
                 continue
             is_first, is_counted = not is_counted and b"VmSize" in status, is_counted or b"VmSize" in status
             if is_first:
-                total += sum(int(status.get(name, 0)) << 10 for name in _RESIDENT)
+                total += shown_bytes(status)
             try:
                 if is_first and filtered and _SHARED_ZERO in _read(f"{thread}/maps"):
                     return UNBOUNDED
@@ -56,6 +57,16 @@ def held_bytes(pids: Sequence[int], *, filtered: bool) -> int:
             except OSError:
                 continue
     return total + (len(sockets) + unseen) * _socket_bytes() + watches * _WATCH_BYTES
+
+
+def numbers(status: bytes) -> dict[bytes, bytes]:
+    """Return the numbers of a text of proc_pid_status(5) that are needed here, by their names."""
+    return dict(_NUMBERS.findall(status))
+
+
+def shown_bytes(status: Mapping[bytes, bytes]) -> int:
+    """Return the memory that the `numbers` of a process show: in its pages, and in swap."""
+    return sum(int(status.get(name, 0)) << 10 for name in _HELD)
 
 
 def stored_bytes(scratch: str) -> int:

@@ -45,6 +45,7 @@ _ASKING: Final = (
 #: ioctl(2): FIOSETOWN and SIOCSPGRP, the same for a socket.
 _SOCKET_OWNERS: Final = (0x8901, 0x8902)
 _RLIMIT_CORE: Final = 4
+_PR_SET_DUMPABLE: Final = 4
 #: futex(2): a bit of what stays within a process; FUTEX_WAIT and FUTEX_WAIT_BITSET, with and without
 #: FUTEX_CLOCK_REALTIME; FUTEX_WAKE and FUTEX_WAKE_BITSET.
 _FUTEX_PRIVATE: Final = 0x80
@@ -232,6 +233,8 @@ READ_ONLY: Final = (
     # A limit of 1 byte keeps the machine's handler of crashes from storing one (core(5)); 0 does not.
     Refused("setrlimit", 160, 164, when=(OneOf(0, (_RLIMIT_CORE,)),)),
     Refused("prlimit64", 302, 261, when=(OneOf(1, (_RLIMIT_CORE,)), NotZero(2))),
+    # Of a process that hides, the launcher sees neither the sockets nor what it watches.
+    Refused("prctl", 157, 167, when=(OneOf(0, (_PR_SET_DUMPABLE,)),)),
     # The machine has so many events of asynchronous I/O and so many huge pages, for all of its users together.
     Refused("io_setup", 206, 0),
     Refused("mmap", 9, 222, when=(Bits(3, all=_MAP_HUGETLB),)),

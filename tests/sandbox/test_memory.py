@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.sandbox.memory import held_bytes
+from gateway.sandbox.memory import held_bytes, numbers, shown_bytes
 from gateway.sandbox.order import Level, Limits
 from tests.sandbox.machine import CONFINED, EVERY_LEVEL, PYTHON, order, run_order
 
@@ -151,6 +151,13 @@ async def test_ordinary_programs_stay_below(level: Level, tmp_path: Path) -> Non
     )
     finished = await run_order(order(tmp_path, PYTHON, "-I", "-S", "-c", code, level=level))
     assert (finished.outcome.end, finished.stdout) == ("exited", "135\n"), finished
+
+
+def test_memory_in_swap_counts() -> None:
+    """A process moves there what it likes, and it is the machine's all the same."""
+    status = b"Name:\tsh\nVmSize:\t  900000 kB\nRssAnon:\t    100 kB\nRssFile:\t      20 kB\nRssShmem:\t       3 kB\n"
+    assert shown_bytes(numbers(status)) == 123 << 10
+    assert shown_bytes(numbers(status + b"VmSwap:\t   4000 kB\nHugetlbPages:\t       0 kB\n")) == 4123 << 10
 
 
 SEGMENT = """

@@ -277,6 +277,7 @@ for name, attempt in {
     "sync": lambda: call(SYS_SYNCFS, folder),
     "quotas": lambda: call(SYS_QUOTACTL, 0x80000100, None, 0, None),
     "a socket in a socket": lambda: socket.send_fds(socket.socketpair()[0], [b"x"], [1]),
+    "hiding": lambda: libc.prctl(4, 0, 0, 0, 0) < 0 and os.stat("gone"),
     "events of the machine": lambda: call(SYS_IO_SETUP, 1, ctypes.byref(ctypes.c_ulong())),
     "shared memory": lambda: open("/dev/shm/planted", "w"),
     "queue": lambda: libc.mq_open(b"/planted", os.O_CREAT | os.O_RDWR, 0o600, None) < 0 and os.stat("gone"),
