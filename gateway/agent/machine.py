@@ -1,6 +1,5 @@
 """The state machine of one run: an agent loop, a workflow or one call, with the judge of the configuration in use."""
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
@@ -8,6 +7,7 @@ from typing import TypeAlias
 
 from gateway.agent.call_loop import CallLoop
 from gateway.agent.loop import Loop
+from gateway.agent.output.call_ids import new_call_id
 from gateway.agent.parts import AgentParts
 from gateway.agent.progress import Progress
 from gateway.agent.workflow_loop import WorkflowLoop
@@ -31,14 +31,14 @@ def new_machine(parts: AgentParts, limits: LoopLimits, exchange: Exchange, progr
     plan, fill = partial(_plan, parts, exchange, progress), partial(_filled, parts, exchange)
     workflow = exchange.workflow
     if exchange.call is not None and workflow is None:
-        return CallLoop(exchange.call, plan=plan, new_id=_new_call_id)
+        return CallLoop(exchange.call, plan=plan, new_id=new_call_id)
     if workflow is not None:
         definition, parameters = Workflow.model_validate(workflow["definition"]), workflow["parameters"]
         return WorkflowLoop(
             definition,
             parameters,
             plan=plan,
-            new_id=_new_call_id,
+            new_id=new_call_id,
             run_id=exchange.id,
             fill=fill,
             watcher=exchange.watcher,
@@ -51,7 +51,7 @@ def new_machine(parts: AgentParts, limits: LoopLimits, exchange: Exchange, progr
         client_tools=client_tools(body),
         functions_only=knows_functions_only(body),
         is_lowered=is_lowered,
-        new_id=_new_call_id,
+        new_id=new_call_id,
         run_id=exchange.id,
     )
 
@@ -114,7 +114,7 @@ def _plan(parts: AgentParts, exchange: Exchange, progress: Progress, found: Foun
     The client knows a call that it is shown by an id that no other call has.
     """
     if exchange.shows_calls and not is_random(call_id):
-        call_id = _new_call_id()
+        call_id = new_call_id()
     planned = parts.in_use.judge.plan(found, call_id, exchange, tainted=progress.tainted, asked_for=progress.asked_for)
     parts.counters.count("risk_decisions", decision=planned.verdict.decision, basis=planned.verdict.basis)
     if found.doubt is not None:
@@ -125,7 +125,3 @@ def _plan(parts: AgentParts, exchange: Exchange, progress: Progress, found: Foun
 def _filled(parts: AgentParts, exchange: Exchange, tool: str, arguments: Mapping[str, object], values: Values) -> Json:
     """Fill the references in arguments as `Fill` does, with the tools of the configuration in use."""
     return parts.in_use.judge.filled(exchange, tool, arguments, values)
-
-
-def _new_call_id() -> str:
-    return "call_" + secrets.token_hex(12)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from gateways import until_read
 
-from .models import Json, calls, says
+from .models import Answer, Json, calls, says
 from .talking import desk, talking
 
 READ = calls("file_operations", operation="read", path="notes.txt")
@@ -61,3 +61,34 @@ async def test_an_upstream_that_does_not_end_its_body() -> None:
             assert (await world.chat("And?")).text == "Still."
         assert len(world.model.upstream.connections) == 2
         await world.model.upstream.wait_open(1)  # the one that never ended is closed
+
+
+def one_id(*functions: tuple[str, Json]) -> Answer:
+    """Calls that all have the same id."""
+    pieces = [
+        {"tool_calls": [{"index": i, "id": "call_same", "function": {"name": name, "arguments": json.dumps(given)}}]}
+        for i, (name, given) in enumerate(functions)
+    ]
+    return Answer(tuple(pieces), finish="tool_calls")
+
+
+@pytest.mark.parametrize("chains", [None, {"assistant": [{"use": "prompt_enhancer"}]}])
+async def test_two_calls_with_one_id_are_two_calls_of_the_client(chains: Json | None) -> None:
+    """A client tells the results of its tools by their ids."""
+    settings = {} if chains is None else {"chains": chains}
+    async with talking(one_id(("theirs", {"at": 1}), ("theirs", {"at": 2})), **settings) as world:
+        answer = await world.chat("Look twice.", tools=[OWN])
+        first, second = answer.message["tool_calls"]
+        assert [json.loads(call["function"]["arguments"]) for call in (first, second)] == [{"at": 1}, {"at": 2}]
+        assert first["id"] == "call_same" != second["id"]
+
+
+async def test_two_calls_with_one_id_are_two_calls_of_the_gateway(tmp_path: Path) -> None:
+    """Model servers refuse a message with two calls of one id."""
+    read = {"operation": "read", "path": "notes.txt", "risk_level": "low"}
+    both = one_id(("file_operations", read), ("file_operations", {**read, "operation": "info"}))
+    async with talking(both, says("Read."), tools=desk(tmp_path)) as world:
+        assert (await world.chat("Read it.")).text == "Read."
+        called, *results = world.model.behind()
+        ids = [call["id"] for call in called["tool_calls"]]
+        assert len({*ids}) == 2 and [result["tool_call_id"] for result in results] == ids

@@ -1,7 +1,7 @@
 """The native tool calls of one answer, collected from the pieces they stream in; also the older `function_call`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import orjson
 
@@ -113,10 +113,11 @@ class NativeCalls:
         call.beside = level_beside({RISK_LEVEL: call.beside}, function)
 
     def outcome(self, *, finish_reason: str | None) -> Outcome:
-        """Return the calls, or Prose if there are none."""
+        """Return the calls, or Prose if there are none. An id names one call: a later one with the same has none."""
         if self._size > self._limit:
             return Malformed(f"The tool calls are longer than {self._limit} characters.")
         calls: list[FoundCall] = []
+        ids: set[str | None] = set()
         older = [self._older] if self._older is not None and not self._calls else []
         for collected in sorted(self._calls, key=lambda call: call.index) or older:
             found = collected.found()
@@ -124,7 +125,8 @@ class NativeCalls:
                 return Malformed(cut)
             if isinstance(found, Malformed):
                 return found if cut is None else Malformed(cut)
-            calls.append(found)
+            calls.append(replace(found, id=None) if found.id in ids else found)
+            ids.add(found.id)
         return Calls(tuple(calls)) if calls else Prose()
 
     def _call(self, index: object, *, id: str, name: str) -> _Collected:  # noqa: A002

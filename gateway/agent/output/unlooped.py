@@ -1,6 +1,7 @@
 """The answer of a model that no agent loop reads: unchanged, but without ids of approvals in its text."""
 
 from gateway.agent.answer import Further, too_deep
+from gateway.agent.output.call_ids import CallIds
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply
 from gateway.contracts.store import Json
 from gateway.dialects.beside import Gathered, TooDeepError, safe
@@ -8,7 +9,7 @@ from gateway.dialects.imitation import Defuser
 from gateway.records import replace
 from gateway.runs.live_run import ANSWERS
 
-#: The client's own calls go on as they came.
+#: The client's own calls go on as they came, but for an id that does not name one call.
 _CALLS = ("tool_calls", "function_call")
 
 
@@ -44,6 +45,7 @@ class _Shown:
     def __init__(self) -> None:
         self.text = Defuser()
         self._further = Further()
+        self._ids = CallIds()
 
     def of(self, chunk: Json) -> Json:
         told: Json = {"usage": chunk["usage"]} if "usage" in chunk else {}
@@ -61,7 +63,7 @@ class _Shown:
         for key, value in (choice.get("delta") or {}).items():
             if key in _CALLS or key == "role":
                 safe(value)  # which raises where it is too deep
-                delta[key] = value
+                delta[key] = self._ids.of(value) if key == "tool_calls" and isinstance(value, list) else value
             elif key == "content":
                 delta[key] = self.text.feed(value) if isinstance(value, str) else safe(value)
             elif (shown := self._further.beside.feed(key, value)) is not None:

@@ -53,6 +53,12 @@ def test_native_calls_that_share_an_index() -> None:
     assert found(both) == [("a", {}, "1"), ("b", {"x": 1}, "2")]
 
 
+def test_two_calls_with_one_id() -> None:
+    """Some model servers give it to all calls of an answer: it names the first."""
+    both = native(piece("{}", "a", index=0, id="1"), piece('{"x":1}', "a", index=1, id="1"))
+    assert found(both) == [("a", {}, "1"), ("a", {"x": 1}, None)]
+
+
 def test_an_id_or_name_with_every_piece() -> None:
     """A repeated name is one name; another id without a name is no other call."""
     pieces = [piece("{", "get", index=0, id="1"), piece("", "get", index=0, id="1"), piece("}", index=0, id="9")]

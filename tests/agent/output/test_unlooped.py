@@ -33,7 +33,7 @@ def chunk(reason: str | None = None, **delta: Any) -> Chunk:
 
 async def test_what_holds_no_id_goes_on_as_it_is() -> None:
     """Texts, chunks with other fields, usage; of other choices nothing."""
-    call = chunk(tool_calls=[{"index": 0, "function": {"name": "f", "arguments": ID}}])
+    call = chunk(tool_calls=[{"index": 0, "id": "1", "function": {"name": "f", "arguments": ID}}])
     other = {"choices": [{"index": 1, "delta": {"content": ID}}]}
     chunks = ("Hello", chunk(content="map"), call, chunk("stop"), {"choices": [], "usage": {"x": 1}})
     assert await told(*chunks, other) == [*chunks, {"choices": []}]

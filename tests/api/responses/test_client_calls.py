@@ -1,9 +1,11 @@
 """Calls of the client's own tools on their way from the model to the client: exactly what the model wrote, or none."""
 
+import json
+
 import pytest
 
 from gateway.contracts.store import Json
-from tests.e2e.models import calls, native, says
+from tests.e2e.models import Answer, calls, native, says
 
 from .answering import GATEWAY, answering, kinds, text_of
 
@@ -109,3 +111,32 @@ async def test_without_an_agent_loop_such_a_call_is_one_of_a_function() -> None:
         output = {"type": "function_call_output", "call_id": item["call_id"], "output": "There is no such function."}
         second = await client.create([output], previous_response_id=first.json["id"], tools=[SHELL])
         assert text_of(second.json) == "ok"
+
+
+def twice(name: str, *arguments: Json) -> Answer:
+    """Calls that all have the same id, as llama.cpp and others give it."""
+    pieces = [
+        {"tool_calls": [{"index": i, "id": "call_same", "function": {"name": name, "arguments": json.dumps(one)}}]}
+        for i, one in enumerate(arguments)
+    ]
+    return Answer(tuple(pieces), finish="tool_calls")
+
+
+@pytest.mark.parametrize("chains", [None, CHAINS])
+async def test_two_calls_with_one_id_are_two_items(chains: Json | None) -> None:
+    """The second has an id of its own, by which its model knows its output; with an agent loop or without."""
+    settings = {} if chains is None else {"chains": chains}
+    async with answering(twice("look", {"at": 1}, {"at": 2}), says("ok"), **settings) as client:
+        events = await client.stream(tools=[LOOK])
+        first, second = events.last["output"]
+        assert [json.loads(item["arguments"]) for item in (first, second)] == [{"at": 1}, {"at": 2}]
+        assert first["call_id"] == "call_same" != second["call_id"]
+        outputs = [
+            {"type": "function_call_output", "call_id": item["call_id"], "output": item["arguments"]}
+            for item in (first, second)
+        ]
+        after = await client.create(outputs, previous_response_id=events.last["id"], tools=[LOOK])
+        assert text_of(after.json) == "ok"
+        ids = [call["id"] for message in client.sent for call in message.get("tool_calls", ())]
+        assert ids == [first["call_id"], second["call_id"]]
+        assert [message["tool_call_id"] for message in client.sent if message["role"] == "tool"] == ids

@@ -1,0 +1,42 @@
+"""Ids of calls: each names one call of its answer, whatever the model server gave."""
+
+from typing import Any
+
+from gateway.agent.output.call_ids import CallIds, new_call_id
+from gateway.dialects.meaning import is_random
+
+
+def piece(index: object, name: str = "", call_id: object = "") -> dict[str, Any]:
+    return {"index": index, "function": {"name": name, "arguments": "{"}, **({"id": call_id} if call_id else {})}
+
+
+def test_a_new_id_is_random() -> None:
+    """No second call has it, so what is hidden in front of the call can be found by it."""
+    assert is_random(new_call_id()) and new_call_id() != new_call_id()
+
+
+def test_ids_that_name_one_call_stay() -> None:
+    """Also where each piece repeats them, and in pieces that no call begins with."""
+    pieces = [piece(0, "f", "1"), piece(0, "", "1"), piece(0), piece(1, "g", "2"), piece(7), "no piece"]
+    assert CallIds().of(pieces) == pieces
+
+
+def test_a_second_call_with_the_same_id_gets_its_own() -> None:
+    """In each of its pieces that has an id, also where all calls have the same index."""
+    ids = CallIds()
+    (first, second, again) = ids.of([piece(0, "f", "1"), piece(1, "f", "1"), piece(1, "f", "1")])
+    assert first["id"] == "1" and second["id"] == again["id"] != "1"
+    (third, fourth) = ids.of([piece(1, "f", "2"), piece(1, "f", "1")])
+    assert third["id"] == "2" and len({"1", "2", second["id"], fourth["id"]}) == 4
+
+
+def test_a_call_without_id_gets_one() -> None:
+    """Once: an id that comes too late is not told."""
+    (first, late) = CallIds().of([piece(0, "f"), piece(0, "", "1")])
+    assert is_random(first["id"]) and late["id"] == first["id"]
+
+
+def test_what_is_no_piece_of_a_call_stays() -> None:
+    """An upstream may send anything."""
+    pieces = [piece("0", "f", "1"), piece(0, "f", 7), {"index": 0, "id": "1", "function": "f"}]
+    assert CallIds().of(pieces) == pieces
