@@ -13,6 +13,10 @@ Json = dict[str, Any]
 
 #: Fields of an answer that its model needs in the next round: its thoughts, and their signatures.
 ECHOED: Final = frozenset(("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks", "extra_content"))
+#: Those of them that only the model's provider reads, such as signatures.
+PROVIDER_FIELDS: Final = ECHOED - {"reasoning_content", "reasoning"}
+#: Fields of every call. Anything else, such as the signature of a thought, goes back to its model as it came.
+OF_CALLS: Final = frozenset(("index", "id", "type", "function"))
 #: Texts that nobody reads: changed, they would be worth nothing.
 OPAQUE: Final = frozenset(
     ("data", "signature", "encrypted_content", "thought_signature", "b64_json", "id", "type", "format")

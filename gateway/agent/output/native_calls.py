@@ -9,13 +9,13 @@ from gateway import strict_json
 from gateway.agent.output.tool_calls import CUT, Calls, Malformed, Outcome, Prose, as_text
 from gateway.contracts.calls import FoundCall
 from gateway.contracts.risk import RISK_LEVEL
-from gateway.dialects.beside import Gathered
+from gateway.dialects.beside import OF_CALLS, Gathered
 from gateway.tools.risk_level import level_beside
 
 #: The size of a native call besides its name and arguments.
 _CALL_CHARS = 64
-#: Fields of every native call. Anything else, such as the signature of a thought, goes back to its model as it came.
-_USUAL = frozenset(("index", "id", "type", "function", RISK_LEVEL))
+#: Fields that are read here. Anything else goes back to its model as it came.
+_USUAL = OF_CALLS | {RISK_LEVEL}
 
 #: The reasons for which an answer ends in the middle, and what the model is told of a call that it was in.
 _CUTS = {

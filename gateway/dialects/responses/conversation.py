@@ -26,7 +26,7 @@ from gateway.dialects.responses.items import COMPACTION, OUTPUT_OF, OUTPUTS, is_
 from gateway.dialects.responses.pairs import Pairs, pairs_of
 from gateway.dialects.responses.parts import chat_content, text_and_files, text_of
 from gateway.dialects.responses.request import ResponseRequest
-from gateway.dialects.responses.thoughts import unpacked
+from gateway.dialects.responses.thoughts import Packed, unpacked
 from gateway.errors import GatewayError
 
 _ROLES: Final[Mapping[str, str]] = {"user": "user", "system": "system", "developer": "system"}
@@ -189,6 +189,8 @@ class _Conversation:
         self._unseal = unseal
         self._places = places
         self._thoughts: list[str] = []
+        self._fields: Json = {}  # of the message and, by their ids, of its calls: only their provider reads them
+        self._of_calls: dict[str, Json] = {}
         self._text = ""
         self._calls: list[Json] = []
         self._outputs: list[Json] = []  # tool messages behind the calls, and then the files of their outputs
@@ -237,13 +239,16 @@ class _Conversation:
         self._text = content if isinstance(content, str) else ""
 
     def _add_thoughts(self, item: Json) -> None:
-        if self._text or self._calls:
+        found = unpacked(item.get("encrypted_content") or "") or Packed()
+        if (self._text or self._calls) and not found.goes_on:
             self._close()
         thoughts = [text_of(part) for part in item.get("content") or item.get("summary") or ()]
-        if not thoughts and (packed := unpacked(item.get("encrypted_content") or "")):
-            thoughts.append(packed)
-        self._thoughts += thoughts
-        self.all_thoughts += thoughts
+        self._thoughts += thoughts or ([found.text] if found.text else [])
+        self.all_thoughts += [*thoughts, *found.texts]
+        for name, value in found.message.items():
+            known = self._fields.get(name)
+            self._fields[name] = [*known, *value] if isinstance(known, list) and isinstance(value, list) else value
+        self._of_calls |= found.calls
 
     def _add_call(self, call: Json, output: str | Sequence[Json]) -> None:
         text, files = text_and_files(output)
@@ -286,13 +291,14 @@ class _Conversation:
             if self._thoughts:
                 message["reasoning_content"] = "\n".join(self._thoughts)
             if self._calls:
-                message["tool_calls"] = self._calls
+                message["tool_calls"] = [{**call, **self._of_calls.get(call["id"], {})} for call in self._calls]
+            message |= self._fields
             self.messages += [message, *self._outputs]
             self._answer_ids.append(self._answer_id)
             if self._files:
                 self.messages.append({"role": "user", "content": self._files})
             self._text, self._calls, self._outputs, self._files = "", [], [], []
-        self._thoughts, self._answer_id = [], ""
+        self._thoughts, self._fields, self._of_calls, self._answer_id = [], {}, {}, ""
 
 
 def summary_of(item: Json, unseal: Callable[[str], str], *, place: str) -> str:

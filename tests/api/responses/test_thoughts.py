@@ -1,11 +1,11 @@
-"""Thoughts of a model that a client keeps itself, because it lets nothing be stored."""
+"""What a model must see again: thoughts that a client keeps itself, and fields that only a provider reads."""
 
 import pytest
 
 from gateway.contracts.store import Json
-from tests.e2e.models import native, says
+from tests.e2e.models import Answer, native, says
 
-from .answering import answering
+from .answering import GATEWAY, answering, kinds, text_of
 
 INCLUDE = ["reasoning.encrypted_content"]
 LOOK: Json = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
@@ -46,3 +46,68 @@ async def test_a_client_that_does_not_ask_gets_none() -> None:
         history = [{"role": "user", "content": "1"}, foreign, {"role": "assistant", "content": "One."}]
         again = await client.create([*history, {"role": "user", "content": "2"}], include=INCLUDE)
         assert again.status == 200 and "reasoning_content" not in client.sent[1]
+
+
+#: As Gemini signs a call, and OpenRouter a thought; a signature may come in pieces, and behind the call.
+SIGNED: Json = {"google": {"thought_signature": "c2lnbmVk"}}
+DETAILS: Json = {"reasoning_details": [{"type": "reasoning.text", "text": "Hm.", "signature": "sig", "index": 0}]}
+CHAINS: Json = {"assistant": [{"use": "prompt_enhancer"}]}
+
+
+def signed(*, late: bool = False) -> Answer:
+    """Two calls, of which one is signed, behind a thought with details."""
+    first, begun, ended, *rest = native(("look", {"at": 1}), ("look", {"at": 2})).pieces
+    assert isinstance(first, dict) and isinstance(ended, dict)
+    (ended if late else first)["tool_calls"][0]["extra_content"] = SIGNED
+    thought = {"reasoning": "Hm.", "reasoning_details": [{"type": "reasoning.text", "text": "Hm.", "index": 0}]}
+    end = {"reasoning_details": [{"type": "reasoning.text", "signature": "sig", "index": 0}]}
+    return Answer((thought, end, first, begun, ended, *rest), finish="tool_calls")
+
+
+@pytest.mark.parametrize("chains", [None, CHAINS])
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("way", ["previous_response_id", "input", "conversation"])
+async def test_fields_that_only_a_provider_reads_come_back_to_it(chains: Json | None, late: bool, way: str) -> None:
+    """Without them Gemini refuses the turn after a call. Stored, or kept by the client."""
+    settings = {} if chains is None else {"chains": chains}
+    async with answering(signed(late=late), says("ok"), **settings) as client:
+        stored = way != "input"
+        fields: Json = {"tools": [LOOK]} if stored else {"tools": [LOOK], "store": False, "include": INCLUDE}
+        if way == "conversation":
+            made = await client.post({}, "/context/v1/conversations")
+            fields["conversation"] = made.json["id"]
+        events = await client.stream("How is it?", **fields)
+        items = events.last["output"]
+        calls = [item for item in items if item["type"] == "function_call"]
+        outputs = [{"type": "function_call_output", "call_id": call["call_id"], "output": "dark"} for call in calls]
+        if way == "previous_response_id":
+            fields["previous_response_id"] = events.last["id"]
+        history = outputs if stored else [{"role": "user", "content": "How is it?"}, *items, *outputs]
+        again = await client.create(history, **fields)
+        assert text_of(again.json) == "ok", again.json
+        (message,) = [one for one in client.sent if one["role"] == "assistant"]
+        assert message["reasoning_content"] == "Hm." and message["reasoning_details"] == DETAILS["reasoning_details"]
+        first, second = message["tool_calls"]
+        assert first["extra_content"] == SIGNED and "extra_content" not in second
+
+
+async def test_fields_without_a_thought_stand_in_an_item_of_their_own() -> None:
+    """In front of the call, and of a text and a call of the gateway, too."""
+    sealed = {"reasoning_details": [{"type": "reasoning.encrypted", "data": "c2VhbGVk"}]}
+    answer = native(("look", {"at": 1}), text="Let me see.")
+    answer = answer.but(pieces=(sealed, *answer.pieces))
+    async with answering(answer, says("ok")) as client:
+        first = await client.create(tools=[LOOK, GATEWAY])
+        thought, message, call = [item for item in first.json["output"] if item["type"] != "mcp_list_tools"]
+        assert thought["summary"] == [] and thought["encrypted_content"]
+        assert kinds([message, call]) == ["message", "function_call"]
+        output = {"type": "function_call_output", "call_id": call["call_id"], "output": "dark"}
+        await client.create([output], previous_response_id=first.json["id"], tools=[LOOK, GATEWAY])
+        (message,) = [one for one in client.sent if one["role"] == "assistant"]
+        assert message["content"] == "Let me see." and message["reasoning_details"] == sealed["reasoning_details"]
+
+
+async def test_a_text_stays_the_last_item() -> None:
+    """Clients read it there, so fields behind it are left out."""
+    async with answering(says("Hi.", {"extra_content": SIGNED})) as client:
+        assert kinds((await client.create()).json["output"]) == ["message"]

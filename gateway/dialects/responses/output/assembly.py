@@ -25,6 +25,7 @@ from gateway.dialects.responses.output.items import (
     Texts,
     WholeItem,
 )
+from gateway.dialects.responses.output.opaque import OpaqueFields
 from gateway.dialects.responses.thoughts import INCLUDED
 from gateway.dialects.turn import Turn
 
@@ -49,6 +50,7 @@ class Output:
         self._known: set[str] = set()  # ids of the client's calls
         self._said_chars = 0  # of texts, those of `_open` excepted
         self._of_gateway = GatewayCalls(facts)
+        self._opaque = OpaqueFields()
 
     def take(self, chunk: Chunk) -> None:
         """Add a chunk of a run."""
@@ -66,6 +68,8 @@ class Output:
         if not self.items and self._open is None and status == "completed":
             self._begin_part(TEXT)
         self.close(status)
+        if self.items and isinstance(self.items[-1], ClientCall):
+            self._add_opaque()
         self._of_gateway.end(self)
 
     def _take_delta(self, delta: Json) -> None:
@@ -83,10 +87,11 @@ class Output:
                 case "refusal":
                     self._take_text(REFUSAL, value)
                 case "tool_calls":
-                    for call in _objects(value):
-                        self._take_call(call, call.get("index"))
+                    self._take_calls(_objects(value))
                 case "function_call":
                     self._take_call({"function": value}, "function_call")
+                case "reasoning_details" | "thinking_blocks" | "extra_content":
+                    self._opaque.add(field, value)
                 case "annotations":
                     for annotation in _objects(value):
                         self._annotate(annotation)
@@ -103,6 +108,7 @@ class Output:
         A text beyond this, or thoughts, came of an answer of the model that is lost. It follows again, as another one.
         """
         item = self._open
+        self._opaque.take()
         chars = self._said_chars + (item.said_chars if isinstance(item, Texts) else 0)
         if isinstance(item, Texts) and (item.thinks or chars > len(said)):
             self.close("incomplete")
@@ -146,7 +152,8 @@ class Output:
         if isinstance(item, Texts) and item.thinks == thinks:
             self._close_part()
         else:
-            item = Texts(*self.place("rs" if thinks else "msg"), thinks=thinks, packs=self._packs)
+            place = self._next_place("rs") if thinks else self.place("msg")
+            item = Texts(*place, thinks=thinks, packs=self._packs)
             self.add(item)
             self._open = item
         self.part = part = item.part(kind)
@@ -173,10 +180,32 @@ class Output:
     # Items.
 
     def place(self, prefix: str) -> tuple[str, int]:
-        """End the item that takes pieces. Return id and index of the item that is added next."""
+        """End the item that takes pieces. Return id and index of the item that is added next.
+
+        What its model must see again, and no item holds yet, goes in front of it.
+        """
+        self.close()
+        self._add_opaque()
+        return self._next_place(prefix)
+
+    def _next_place(self, prefix: str) -> tuple[str, int]:
         self.close()
         index = len(self.items)
         return output_id(prefix, self._response_id, index), index
+
+    def _add_opaque(self) -> None:
+        """Add a reasoning item without thoughts for the fields that no item holds yet, if any."""
+        last = self.items[-1] if self.items else None
+        if isinstance(last, Texts) and last.thinks:
+            goes_on = last.beside is not None and last.beside.goes_on
+        else:
+            goes_on = isinstance(last, Texts | ClientCall)
+        if (beside := self._opaque.take(goes_on=goes_on)) is None:
+            return
+        item = Texts(*self._next_place("rs"), thinks=True)
+        self.add(item)
+        item.status, item.beside = "completed", beside
+        self.end_item(item.index)
 
     def add(self, item: Item) -> None:
         """Add an item, whose place is known."""
@@ -195,6 +224,8 @@ class Output:
         self._open = None
         if isinstance(item, Texts):
             item.status = status
+            if item.thinks:
+                item.beside = self._opaque.take()
             self._close_part()
             self._said_chars += item.said_chars
         elif not item.streams and status == "incomplete":
@@ -204,6 +235,15 @@ class Output:
         self.end_item(item.index)
 
     # Calls of the client's tools, and images.
+
+    def _take_calls(self, pieces: list[Json]) -> None:
+        """Add pieces of calls. What their model must see again with them is known before the first item begins."""
+        open_id = self._open.call_id if isinstance(self._open, ClientCall) else None
+        for piece in pieces:
+            if not isinstance(call_id := piece.get("id"), str) or call_id == open_id or call_id not in self._known:
+                self._opaque.add_call(piece)
+        for piece in pieces:
+            self._take_call(piece, piece.get("index"))
 
     def _take_call(self, piece: Json, index: object) -> None:
         """Add a piece of a call: id and name come first, arguments at once or bit by bit."""

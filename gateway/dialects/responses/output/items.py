@@ -1,12 +1,12 @@
 """The items of an output while they are made, and as clients see them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, Protocol
 
 from gateway.contracts.store import Json
 from gateway.dialects.responses.calls import ClientTool, item_of
 from gateway.dialects.responses.events import delta_head
-from gateway.dialects.responses.thoughts import packed
+from gateway.dialects.responses.thoughts import Packed, packed
 
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
 
@@ -101,7 +101,10 @@ class Part:
 
 @dataclass(slots=True)
 class Texts:
-    """A message, or the thoughts of a model: an item of parts. `packs`: thoughts are shown packed, too."""
+    """A message, or the thoughts of a model: an item of parts. `packs`: thoughts are shown packed, too.
+
+    `beside` is what the model must see again besides the thoughts, which is shown packed in any case.
+    """
 
     id: str
     index: int
@@ -109,6 +112,7 @@ class Texts:
     packs: bool = False
     status: Status = "in_progress"
     parts: list[Part] = field(default_factory=list)
+    beside: Packed | None = None
 
     def part(self, kind: PartKind) -> Part:
         """Return a new part."""
@@ -126,8 +130,9 @@ class Texts:
         parts = [part.view() for part in self.parts]
         if self.thinks:
             view: Json = {"id": self.id, "type": "reasoning", "status": self.status, "summary": parts}
-            if self.packs and self.status != "in_progress":
-                view["encrypted_content"] = packed("\n".join(part.text for part in self.parts))
+            if (self.packs or self.beside is not None) and self.status != "in_progress":
+                text = "\n".join(part.text for part in self.parts)
+                view["encrypted_content"] = packed(replace(self.beside or Packed(), text=text))
             return view
         return {"id": self.id, "type": "message", "status": self.status, "role": "assistant", "content": parts}
 

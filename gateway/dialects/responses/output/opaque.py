@@ -1,0 +1,45 @@
+"""The fields of a model's answer that only its provider reads, gathered until an item of the output can hold them.
+
+A provider may refuse the turn after a call without them: the signature of a thought, for example, stands beside a call
+(`tool_calls[].extra_content`) or beside the text (`reasoning_details`). No item of the Responses API has such fields,
+so the reasoning item in front of a call contains them, packed (gateway/dialects/responses/thoughts.py).
+"""
+
+from gateway.contracts.store import Json
+from gateway.dialects.beside import Gathered
+from gateway.dialects.responses.thoughts import Packed, fields_of_call
+
+
+class OpaqueFields:
+    """The fields that no item holds yet."""
+
+    __slots__ = ("_calls", "_ids", "_message")
+
+    def __init__(self) -> None:
+        self._message: Gathered | None = None
+        self._calls: dict[str, Gathered] = {}
+        self._ids: dict[int | None, str] = {}  # of calls, by the index under which their pieces come
+
+    def add(self, name: str, value: object) -> None:
+        """Add a piece of a field of the message."""
+        self._message = self._message or Gathered()
+        self._message.add(name, value)
+
+    def add_call(self, piece: Json) -> None:
+        """Add the fields of a piece of a call."""
+        index = number if isinstance(number := piece.get("index"), int) else None
+        if (call_id := piece.get("id")) and isinstance(call_id, str):
+            self._ids[index] = call_id
+        if fields := fields_of_call(piece):
+            of_call = self._calls.setdefault(self._ids.get(index, ""), Gathered())
+            for name, value in fields.items():
+                of_call.add(name, value)
+
+    def take(self, *, goes_on: bool = False) -> Packed | None:
+        """Return the fields and forget them, or None if there are none. `goes_on`: their message has begun."""
+        if self._message is None and not self._calls:
+            return None
+        message = {} if self._message is None else self._message.whole()
+        calls = {call_id: fields.whole() for call_id, fields in self._calls.items()}
+        self._message, self._calls = None, {}
+        return Packed(message=message, calls=calls, goes_on=goes_on)
