@@ -99,8 +99,8 @@ class Answer:
                     pause = emit(told)
             if chunk:
                 said(chunk)
-                if (shown := feed(chunk)) and (shown := defused(shown)):
-                    pause = emit(spoken(shown)) or pause
+                if (shown := feed(chunk)) and (shown := defused(shown)) and (told_text := spoken(shown)):
+                    pause = emit(told_text) or pause
             return pause
 
         await reply.stream(take)
@@ -219,13 +219,21 @@ class PlainAnswer:
 
 
 def reader_of(
-    exchange: Exchange, *, usage: Usage, spoken: Callable[[str], str], further: Further
+    exchange: Exchange, *, usage: Usage, spoken: Callable[[str], str], further: Further, holds_back: bool = False
 ) -> Answer | PlainAnswer:
-    """Return the reader of a reply to this request. An answer in another format than text contains no calls of ours."""
+    """Return the reader of a reply to this request. An answer in another format than text contains no calls of ours.
+
+    `holds_back`: the reply is asked for without the format, and its text is not shown.
+    """
     if exchange.workflow is not None:
         return PlainAnswer(usage=usage)
-    scans, exact_tools = wants_text(exchange.body), exchange.exact_tools
+    scans, exact_tools = holds_back or wants_text(exchange.body), exchange.exact_tools
+    spoken = _unsaid if holds_back else spoken
     return Answer(usage=usage, spoken=spoken, further=further, scans=scans, exact_tools=exact_tools)
+
+
+def _unsaid(_text: str) -> str:
+    return ""
 
 
 def _parts(chunk: Json) -> Iterator[tuple[str | None, Json]]:

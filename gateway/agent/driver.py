@@ -51,7 +51,7 @@ from gateway.agent.answer import Further, reader_of
 from gateway.agent.budget import TimeBudget, timeout
 from gateway.agent.effect import Effects
 from gateway.agent.hidden.turns import HiddenTurns
-from gateway.agent.loop import Action, Ask, Execute, Finish
+from gateway.agent.loop import Action, Ask, Execute, Finish, Loop
 from gateway.agent.machine import Narrowed, new_machine
 from gateway.agent.outcome import LEFT, defused_end, keep_cut_turn, last_chunks, note_end, outcome_of, stored_answer
 from gateway.agent.output.doubt import doubted
@@ -210,7 +210,13 @@ class RunDriver:
             del self._progress.said[n_said:]
             self._hidden.marks.told.begin(again=self._dropped)
             self._dropped, self._quiet = False, True
-            answer = reader_of(self._exchange, usage=self._progress.usage, spoken=self._spoken, further=self._further)
+            answer = reader_of(
+                self._exchange,
+                usage=self._progress.usage,
+                spoken=self._spoken,
+                further=self._further,
+                holds_back=isinstance(self._loop, Loop) and self._loop.holds_back,
+            )
             try:
                 with self._progress.timed(model=self._exchange.body.get("model"), clock=self._parts.clock):
                     reply = await self._call(again=tries)

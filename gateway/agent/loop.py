@@ -11,6 +11,7 @@ from typing import Literal
 import orjson
 
 from gateway.agent.output.scanner import Calls, Malformed, Outcome
+from gateway.agent.output.wanted_format import has_format
 from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import Json
@@ -22,6 +23,7 @@ from gateway.errors import GatewayError
 #: The same call with the same arguments so often in a row: a note goes to the model; the run is stopped.
 REPEATED_TOLD, REPEATED_STOP = 3, 5
 _FINISH = frozenset(("stop", "length", "content_filter"))
+FORMAT_WISH = "Give this answer as JSON in the format that is asked for, and nothing else. Call no tool."
 FORMAT_REMINDER = (
     'To call a tool, answer with one JSON object only: {"tool": "<name>", "parameters": {...}, "terminate": false}. '
     "Otherwise answer in plain text without such an object."
@@ -65,6 +67,8 @@ class Loop:
 
     A client that brought its tools as `functions` gets one call at a time. `is_lowered`: the limit of calls is the
     client's, so calls up to it run, the model is told of it once, and its next call ends the turn and is no failure.
+    `wanted_format`: the last answer has this format. The model answers in text and calls tools without it, and then
+    gives its answer in the format, unless its text has that already.
     `answered` and `executed` raise GatewayError where the run must end (agent_malformed_tool_call,
     agent_iteration_limit).
     """
@@ -76,12 +80,16 @@ class Loop:
     run_id: str
     functions_only: bool = False
     is_lowered: bool = False
+    wanted_format: Json | None = None
+    #: The next answer is the one in the format.
+    is_formatting: bool = False
     #: The hidden turns so far, which the client never sees.
     hidden: list[Json] = field(default_factory=list)
     #: Calls asked for, executed or answered with an error.
     asked: int = 0
     malformed: int = 0
     _complaints: list[Json] = field(default_factory=list)
+    _draft: tuple[Json, ...] = ()
     _theirs: tuple[Json, ...] = ()
     _last: tuple[str, bytes] | None = None
     _repeated: int = 0
@@ -94,14 +102,17 @@ class Loop:
 
     def request(self, body: Json, conversation: Sequence[Json]) -> Json:
         """Return the body of the next model call."""
-        changed = not_forced(body) if self.hidden else {}
-        messages = [*conversation, *self.hidden]
+        changed = not_forced(body) if self.hidden or self.is_formatting else {}
+        messages = [*conversation, *self.hidden, *self._draft]
         for complaint in self._complaints:  # no two of the user in a row: many templates refuse that
             if messages and messages[-1].get("role") == "user":
                 messages[-1] = join(messages[-1], complaint)
             else:
                 messages.append(complaint)
-        return {**body, **changed, "messages": messages}
+        asked = {**body, **changed, "messages": messages}
+        if self.holds_back:
+            del asked["response_format"]
+        return asked
 
     def answered(self, content: str, outcome: Outcome, *, finish_reason: str | None) -> Action:
         """Return the action that follows from one answer. `content` is its text without the call."""
@@ -110,7 +121,8 @@ class Loop:
         if isinstance(outcome, Calls):
             return self._called(content, outcome)
         self._complaints.clear()
-        return Finish("", finish_reason if finish_reason in _FINISH else "stop")  # type: ignore[arg-type]
+        finish = Finish("", finish_reason if finish_reason in _FINISH else "stop")  # type: ignore[arg-type]
+        return self._formatted(content, finish) if self.holds_back else finish
 
     def executed(self, planned: Sequence[PlannedCall], results: Sequence[CallOutcome]) -> Action:
         """Return the action that follows from the results of `planned`, one for each."""
@@ -118,7 +130,8 @@ class Loop:
         self.hidden += self._messages(planned, [result.shown + outcome for result in results])
         ended = [r.whole for p, r in zip(planned, results, strict=True) if p.call.terminate and p.refusal is None]
         if ended and not self._theirs:
-            return Finish("\n".join(ended), "stop")
+            finish = Finish("\n".join(ended), "stop")
+            return self._formatted(finish.text, finish) if self.holds_back else finish
         if self._theirs:
             return self._left_to_client()
         return Ask(self.messages)
@@ -161,7 +174,21 @@ class Loop:
     @property
     def messages(self) -> tuple[Json, ...]:
         """Return the messages behind the client's in the next model call."""
-        return (*self.hidden, *self._complaints)
+        return (*self.hidden, *self._draft, *self._complaints)
+
+    @property
+    def holds_back(self) -> bool:
+        """Return whether the next answer is asked for without its format, so that the client gets no text of it."""
+        return self.wanted_format is not None and not self.is_formatting
+
+    def _formatted(self, text: str, finish: Finish) -> Action:
+        """Return the end of a turn whose answer is this text, or the call that brings the text into its format."""
+        if finish.reason == "content_filter" or has_format(text, self.wanted_format or {}):
+            return Finish(text, finish.reason)
+        self.is_formatting = True
+        said = ({"role": "assistant", "content": text},) if text.strip() and text != finish.text else ()
+        self._draft = (*said, {"role": "user", "content": FORMAT_WISH}) if said or self.hidden else ()
+        return Ask(self.messages)
 
     def _complain(self, reason: str) -> Action:
         self.malformed += 1
@@ -178,6 +205,7 @@ class Loop:
     def _called(self, content: str, found: Calls) -> Action:
         self.malformed = 0
         self._complaints.clear()
+        self.is_formatting, self._draft = False, ()
         calls = found.calls
         self._content = content
         ours = [call for call in calls if call.tool not in self.client_tools]
@@ -202,7 +230,7 @@ class Loop:
         self._count_repetition(planned)
         return Execute(planned)
 
-    def _stopped(self, most: int) -> Finish:
+    def _stopped(self, most: int) -> Action:
         """Return the end of a turn whose model calls more tools than its client wants.
 
         Raises GatewayError (agent_iteration_limit) where the limit is the operator's.
@@ -215,7 +243,9 @@ class Loop:
             )
         if self._theirs:
             return self._left_to_client()
-        return Finish(f"[The model was stopped: it called more tools than 'max_tool_calls' ({most}) allows.]", "stop")
+        text = f"[The model was stopped: it called more tools than 'max_tool_calls' ({most}) allows.]"
+        finish = Finish(text, "stop")
+        return self._formatted(text, finish) if self.holds_back else finish
 
     def _left_to_client(self) -> Finish:
         if self.functions_only:

@@ -16,7 +16,7 @@ from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import Approval
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import Json
-from gateway.dialects.chat_request import client_tools, knows_functions_only
+from gateway.dialects.chat_request import client_tools, knows_functions_only, may_call_tools, wants_text
 from gateway.dialects.meaning import is_random
 from gateway.runs.narrowing import narrowed, narrowings
 from gateway.tools.native import native_tools
@@ -53,6 +53,7 @@ def new_machine(parts: AgentParts, limits: LoopLimits, exchange: Exchange, progr
         is_lowered=is_lowered,
         new_id=new_call_id,
         run_id=exchange.id,
+        wanted_format=body["response_format"] if not wants_text(body) and may_call_tools(exchange) else None,
     )
 
 
@@ -74,7 +75,7 @@ class Narrowed:
         """Return the body of the next call of the model, with our tools if it calls natively."""
         run, loop = self.exchange, self._loop
         body = loop.request(run.body, conversation)
-        if self._limits.tool_format == "native" and isinstance(loop, Loop):
+        if self._limits.tool_format == "native" and isinstance(loop, Loop) and not loop.is_formatting:
             ours = native_tools(self._parts.in_use.judge.catalog, run, besides=loop.client_tools)
             if ours:
                 body["tools"] = [*(run.body.get("tools") or ()), *ours]

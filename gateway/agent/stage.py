@@ -11,7 +11,7 @@ from gateway.agent.progress import Progress
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Reply, Stage
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import StoreError
-from gateway.dialects.chat_request import names_sources, wants_text
+from gateway.dialects.chat_request import may_call_tools, names_sources, wants_text
 from gateway.dialects.usage import Usage
 from gateway.errors import GatewayError
 from gateway.records import replace
@@ -37,7 +37,7 @@ class _AgentLoop:
         self._limits = limits
 
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
-        if exchange.workflow is None and not wants_text(exchange.body):
+        if exchange.workflow is None and not (wants_text(exchange.body) or may_call_tools(exchange)):
             if not exchange.background:
                 return await self._unlooped(exchange, call_next)  # it is the client's, whatever it looks like
             exchange = replace(exchange, no_tools=True)  # it has a run, for the record

@@ -10,7 +10,7 @@ from gateway.contracts.exchange import Chunk, Emit, Exchange, Intent, Reply
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall
-from gateway.dialects.chat_request import client_tools, wants_text, whole_text
+from gateway.dialects.chat_request import client_tools, may_call_tools, whole_text
 from gateway.model.call import ModelCall
 from gateway.model.candidates import Candidate
 from gateway.model.quirks import ordered
@@ -96,8 +96,8 @@ class Explainer:
         return {"tool": call["tool"], **asdict(verdict)}
 
     def _tools(self, exchange: Exchange) -> list[Json]:
-        """Return our tools. A client's tool of the same name wins; a request for another format than text has none."""
-        if not wants_text(exchange.body):
+        """Return our tools that the model may call. A client's tool of the same name wins."""
+        if not may_call_tools(exchange):
             return []
         theirs = client_tools(exchange.body)
         return [

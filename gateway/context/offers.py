@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from gateway.context.steering import no_such_text
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.tools import Service, is_of_service, model_name
-from gateway.dialects.chat_request import client_tools, wants_text
+from gateway.dialects.chat_request import client_tools
 from gateway.dialects.dialect import Offer, Wishes
 from gateway.errors import GatewayError
 from gateway.tools.catalog import Catalog
@@ -108,9 +108,6 @@ def _is_trusted(label: str, name: str, catalog: Catalog) -> bool:
 
 def _offered(exchange: Exchange, offers: Sequence[Offer], catalog: Catalog, addresses: Addresses) -> Exchange:
     """Return the exchange with the tools that these offers name, and no others."""
-    if offers and not wants_text(exchange.body):
-        text = "The gateway's tools need an answer in text: leave these tools out, or the format of the answer."
-        raise GatewayError("unsupported_parameter", text, param=offers[0].place)
     services = {service.name: service for service in catalog.services() if service.name != OWN}
     functions = frozenset() if exchange.no_tools else client_tools(exchange.body)
     tools: list[_Tool] = []

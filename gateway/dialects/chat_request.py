@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from gateway.contracts.exchange import Exchange
 from gateway.dialects.meaning import content_text, ids_in
 from gateway.text.phrases import TEXT_LIMIT
 
@@ -101,9 +102,19 @@ def not_forced(body: Mapping[str, object]) -> dict[str, object]:
 
 
 def wants_text(body: Mapping[str, object]) -> bool:
-    """Return whether the answer is to be text; one in another format is the client's, and runs without our tools."""
+    """Return whether the answer is to be text, and has no other format."""
     wanted = body.get("response_format")
     return wanted is None or (isinstance(wanted, dict) and wanted.get("type") == "text")
+
+
+def may_call_tools(exchange: Exchange) -> bool:
+    """Return whether the model of a request may call tools of the gateway.
+
+    If the answer has a format, it may call those that the request itself names: they cost a call of the model more.
+    """
+    if exchange.no_tools:
+        return False
+    return wants_text(exchange.body) or exchange.shows_calls or bool(exchange.only_tools)
 
 
 def whole_text(body: Mapping[str, object]) -> str:

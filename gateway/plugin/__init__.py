@@ -90,7 +90,7 @@ from gateway.contracts.tools import (
     place_sha256,
 )
 from gateway.contracts.usage import DIMENSIONS, MOST_USAGE, Dimension, StoredUsage
-from gateway.dialects.chat_request import client_tools, last_user_text, lets_server_search, wants_text
+from gateway.dialects.chat_request import client_tools, last_user_text, lets_server_search, may_call_tools
 from gateway.errors import GatewayError
 from gateway.file_access import loose_access, refused_access
 from gateway.http.hosts import allowed_host, plain_host
@@ -200,6 +200,7 @@ __all__ = [
     "lets_server_search",
     "link",
     "loose_access",
+    "may_call_tools",
     "memory_owner",
     "model_name",
     "place_sha256",
@@ -208,5 +209,4 @@ __all__ = [
     "refused_access",
     "replace",
     "strict_json",
-    "wants_text",
 ]

@@ -28,9 +28,9 @@ from gateway.plugin import (
     Plugin,
     Reply,
     lets_server_search,
+    may_call_tools,
     positive_seconds,
     replace,
-    wants_text,
 )
 
 #: Longest answer that is kept.
@@ -192,7 +192,7 @@ class ResponseCache:
         """Return the model's reply, which is kept once it has ended well."""
         self._count("miss")
         reply = await call_next(exchange)
-        may_call = wants_text(exchange.body) and bool(self._host.tools.offered(exchange) or self._host.tools.services())
+        may_call = may_call_tools(exchange) and bool(self._host.tools.offered(exchange) or self._host.tools.services())
         taking = _Taking(may_call=may_call)
 
         async def stream(emit: Emit) -> None:

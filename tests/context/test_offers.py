@@ -7,6 +7,7 @@ import pytest
 from gateway.context.offers import NO_WISHES, Addresses, with_wishes
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
+from gateway.dialects.chat_request import may_call_tools
 from gateway.dialects.dialect import Offer, Wishes
 from gateway.errors import GatewayError
 from gateway.tools.catalog import Catalog, Configured, load_catalog
@@ -175,13 +176,12 @@ async def test_an_unknown_service_with_an_address_is_not_connected_to() -> None:
     assert param == "tools[0].server_label" and "connects to no address" in text
 
 
-async def test_tools_need_an_answer_in_text() -> None:
-    """An answer of another format runs without them."""
+async def test_tools_may_be_called_before_an_answer_in_a_format() -> None:
+    """Those that the request names, and no others."""
     json = replace(ASKED, body={"messages": [], "response_format": {"type": "json_object"}})
     assert with_wishes(json, Wishes(offers=()), catalog=await catalog(), addresses=ADDRESSES).no_tools
-    with pytest.raises(GatewayError) as error:
-        with_wishes(json, Wishes(offers=(offer("time"),)), catalog=await catalog(), addresses=ADDRESSES)
-    assert (error.value.code, error.value.param) == ("unsupported_parameter", "tools[0]")
+    named = with_wishes(json, Wishes(offers=(offer("time"),)), catalog=await catalog(), addresses=ADDRESSES)
+    assert may_call_tools(named) and not may_call_tools(json)
 
 
 # Other wishes.

@@ -1,16 +1,22 @@
 """Tools and formats of a request have one reading, however odd they are."""
 
+from typing import Any
+
 import pytest
 
+from gateway.contracts.caller import Caller
+from gateway.contracts.exchange import Exchange
 from gateway.dialects.chat_request import (
     brings_tool_results,
     client_tools,
     knows_functions_only,
     lets_server_search,
+    may_call_tools,
     names_sources,
     wants_text,
     whole_text,
 )
+from gateway.records import replace
 
 
 def test_the_tools_of_a_client_are_known_by_name() -> None:
@@ -29,6 +35,23 @@ def test_only_text_is_text(wanted: object, *, text: bool) -> None:
     """Nothing said is text, too."""
     assert wants_text({"response_format": wanted}) is text
     assert wants_text({})
+
+
+@pytest.mark.parametrize(
+    ("fields", "may"),
+    [
+        ({}, False),
+        ({"only_tools": ("now",)}, True),
+        ({"shows_calls": True}, True),
+        ({"shows_calls": True, "no_tools": True}, False),
+    ],
+)
+def test_an_answer_in_a_format_may_follow_tools_that_the_request_names(fields: dict[str, Any], *, may: bool) -> None:
+    """Any tool of the gateway may be called before an answer in text."""
+    caller = Caller(name="a", tenant="a", scopes=frozenset())
+    asked = Exchange(id="run_1", body={"response_format": {"type": "json_object"}}, caller=caller, chain="", **fields)
+    assert may_call_tools(asked) is may
+    assert may_call_tools(replace(asked, body={})) is not asked.no_tools
 
 
 TEXT = {"type": "text", "text": "Hi"}

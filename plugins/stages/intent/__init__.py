@@ -28,6 +28,7 @@ from gateway.plugin import (
     Service,
     client_tools,
     last_user_text,
+    may_call_tools,
     model_name,
     replace,
 )
@@ -205,8 +206,10 @@ def describable(services: Sequence[Service], exchange: Exchange) -> Sequence[Ser
 
     Those of services that it names are offered anyway. A tool that has the name of one of the client's gets no call.
     """
+    if not may_call_tools(exchange):
+        return ()
     theirs = client_tools(exchange.body)
-    if not (exchange.only_tools or exchange.no_tools or exchange.services or theirs):
+    if not (exchange.only_tools or exchange.services or theirs):
         return services
 
     def is_described(name: str) -> bool:

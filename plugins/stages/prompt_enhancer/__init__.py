@@ -26,9 +26,9 @@ from gateway.plugin import (
     Reply,
     ToolSpec,
     client_tools,
+    may_call_tools,
     positive_seconds,
     replace,
-    wants_text,
 )
 
 from .mermaid import MERMAID
@@ -141,7 +141,7 @@ class PromptEnhancer:
     def _part(self, exchange: Exchange, base: str | None) -> Part:
         """Return the part from the cache, or make it now. A selection of tools is a part of its key, by their texts."""
         self._drop_outdated()
-        with_tools = self._config.tools and not exchange.no_tools and wants_text(exchange.body)
+        with_tools = self._config.tools and may_call_tools(exchange)
         # The intent layer adds the tools of a service as notes; they are called in the same format.
         service = with_tools and exchange.intent is not None and any(map(exchange.allows, exchange.intent.tools))
         # Tenants share no entry unless their texts are equal: the text itself is part of the key.
