@@ -22,9 +22,13 @@ class ApprovalSettings:
     on_reject: Literal["abort", "continue"]
 
     def of(self, exchange: Exchange) -> "ApprovalSettings":
-        """Return the settings of a run: a workflow without one of its steps is none, and so is a call that is none."""
-        is_whole = exchange.workflow is not None or exchange.call is not None
-        return replace(self, on_reject="abort") if is_whole else self
+        """Return the settings of a run: a workflow without one of its steps is none, and so is a call that is none.
+
+        A client that calls are shown to decides on each, and gets the outcome of each: one rejection ends nothing else.
+        """
+        if exchange.workflow is not None or exchange.call is not None:
+            return replace(self, on_reject="abort")
+        return replace(self, on_reject="continue") if exchange.shows_calls else self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

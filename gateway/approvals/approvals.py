@@ -266,7 +266,8 @@ class Approvals:
             self._decision_write(approval, wish, edit, caller)
             for (approval, wish), edit in zip(wanted, edits, strict=True)
         ]
-        if self._on_reject == "abort" and (rejected := [one for one in wanted if not one[1].approve]):
+        rejected = [one for one in wanted if not one[1].approve and await self._ends_run(one[0])]
+        if rejected:
             ended = {approval.run_id for approval, _ in rejected}
             writes = [
                 write
@@ -276,6 +277,13 @@ class Approvals:
             others = await self._rejected_with([approval for approval, _ in rejected], rejected[0][1], caller)
             writes[0] = replace(writes[0], others=others)
         return await self._store.rule_all(writes)
+
+    async def _ends_run(self, approval: Approval) -> bool:
+        """Return whether a rejection ends its run: not if the client is shown each call. Raises StoreError."""
+        if self._on_reject == "continue":
+            return False
+        run = await self._store.run(approval.run_id, tenant=approval.tenant)
+        return run is None or not orjson.loads(run.request or b"{}").get("shows_calls", False)
 
     def _check_decider(self, approval: Approval, wish: Decision, caller: Caller) -> None:
         """Check that somebody else began the run of a call that is to be approved. Raises GatewayError (own_call)."""

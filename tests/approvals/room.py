@@ -92,8 +92,8 @@ class Room:
     def now_s(self) -> float:
         return Clock(self.clock).time()
 
-    async def ask(self, *steps: int, **facts: object) -> list[Approval]:
-        """The run `run_1` waits for a person at these steps."""
+    async def ask(self, *steps: int, request: bytes = b"", **facts: object) -> list[Approval]:
+        """The run `run_1`, which began with this request, waits for a person at these steps."""
         asked = [
             approval(
                 f"ap_{number}",
@@ -108,7 +108,9 @@ class Room:
             for number in steps
         ]
         calls = tuple(step(one.step, state="requested", approval_id=one.id) for one in asked)
-        await self.store.write(new(run(state="awaiting_approval"), steps=calls, approvals=tuple(asked)))
+        await self.store.write(
+            new(run(state="awaiting_approval", request=request), steps=calls, approvals=tuple(asked))
+        )
         return asked
 
     async def state(self, approval_id: str = "ap_1") -> str:

@@ -110,6 +110,13 @@ async def test_a_rejection_is_one_of_its_call_where_runs_go_on() -> None:
     await room.close()
 
 
+async def test_a_rejection_is_one_of_its_call_where_the_client_sees_each(room: Room) -> None:
+    """The run is one of the Responses API, with tools that its request names."""
+    await room.ask(1, 2, request=b'{"shows_calls": true}')
+    await room.approvals.rule_all([("ap_1", YES), ("ap_2", NO)], caller=BOSS)
+    assert [await room.state(one) for one in ("ap_1", "ap_2")] == ["approved", "rejected"]
+
+
 async def test_several_are_decided_together_or_not_at_all() -> None:
     """What was refused never takes effect: one that is decided otherwise, or stale, keeps the others pending."""
     room = Room(on_reject="continue")

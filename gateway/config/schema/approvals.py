@@ -90,7 +90,8 @@ class Approvals(Section):
     on_reject: Literal["abort", "continue"] = Field(
         default="abort",
         description=(
-            "After a rejection: end the run (`abort`), or give the model the rejection and go on (`continue`)."
+            "After a rejection: end the run (`abort`), or give the model the rejection and go on (`continue`). "
+            "A response with an `mcp` tool always goes on."
         ),
     )
     self_: Literal["allow", "refuse"] = Field(

@@ -1,6 +1,7 @@
 """Requests that decide on calls: what they may decide at once, and what their responses contain."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -358,3 +359,43 @@ async def test_the_response_to_a_decision_on_an_ended_run_states_what_is_known_o
         own: Json = {"model": "other", "instructions": "Be long.", "temperature": 1.5, "tools": [GATEWAY]}
         answer = (await client.create([decision(question)], **own)).json
         assert (answer["model"], answer["temperature"], answer["instructions"]) == ("m", 0.5, None)
+
+
+# Rejections.
+
+
+def both() -> Answer:
+    """Two calls that a person must approve, in one answer."""
+    written = [json.loads(write(name).pieces[0]) for name in ("1.txt", "2.txt")]  # type: ignore[arg-type]
+    return says(json.dumps(written))
+
+
+@pytest.mark.parametrize("rejected", [0, 1])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_rejection_undoes_no_other_decision(tmp_path: Path, rejected: int, *, stream: bool) -> None:
+    """Each call is an item with its outcome, and the reason reaches the model."""
+    async with answering(both(), says("One of two."), tools=desk(tmp_path, write=True)) as client:
+        questions = (await client.create("Write.", tools=[GATEWAY])).json["output"][-2:]
+        decisions = [decision(question, approve=i != rejected) for i, question in enumerate(questions)]
+        decisions[rejected]["reason"] = "not that one"
+        if stream:
+            answer = (await client.stream(decisions, tools=[GATEWAY])).last
+        else:
+            answer = (await client.create(decisions, tools=[GATEWAY])).json
+        assert kinds(answer["output"]) == ["mcp_call", "mcp_call", "message"] and text_of(answer) == "One of two."
+        ran, refused = answer["output"][1 - rejected], answer["output"][rejected]
+        assert (ran["status"], refused["status"]) == ("completed", "failed")
+        assert refused["approval_request_id"] == questions[rejected]["id"]
+        assert "not that one" in json.dumps(refused["error"])
+        assert "not that one" in client.sent[-2 + rejected]["content"]
+        assert [(tmp_path / "work" / name).exists() for name in ("1.txt", "2.txt")] == [rejected == 1, rejected == 0]
+
+
+async def test_a_rejection_by_another_way_undoes_nothing_either(tmp_path: Path) -> None:
+    """The other question stays open, and the response that decides on it has both calls."""
+    async with answering(both(), says("One of two."), tools=desk(tmp_path, write=True)) as client:
+        one, two = (await client.create("Write.", tools=[GATEWAY])).json["output"][-2:]
+        assert (await client.world.decide(one["id"], "reject", reason="no")).status == 200
+        answer = (await client.create([decision(two)], tools=[GATEWAY])).json
+        assert [item["status"] for item in answer["output"]] == ["failed", "completed", "completed"]
+        assert not (tmp_path / "work" / "1.txt").exists() and (tmp_path / "work" / "2.txt").exists()
