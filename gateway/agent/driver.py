@@ -103,12 +103,12 @@ class RunDriver:
         self._expired = self._dropped = self._is_lost = False
         self._closing: asyncio.Task[None] | None = None
         self._context: Json = {}
-        self._further = Further()
         self._consent = parts.settings.of(exchange)
         # None of these refers to the driver: it is freed with its last reference, without the garbage collector.
         self._progress = Progress(Usage())
         store, clock, counters = parts.store, parts.clock, parts.counters
         self._hidden = HiddenTurns(exchange, self._progress, store=store, clock=clock, counters=counters)
+        self._reader = partial(reader_of, exchange, usage=self._progress.usage, further=Further())
         self._loop = new_machine(parts, limits, exchange, self._progress)
         self._narrowed = Narrowed(parts, limits, exchange, self._progress, self._loop)
         limit_s = min(limits.timeout_s, exchange.budget_s)
@@ -210,13 +210,8 @@ class RunDriver:
             del self._progress.said[n_said:]
             self._hidden.marks.told.begin(again=self._dropped)
             self._dropped, self._quiet = False, True
-            answer = reader_of(
-                self._exchange,
-                usage=self._progress.usage,
-                spoken=self._spoken,
-                further=self._further,
-                holds_back=isinstance(self._loop, Loop) and self._loop.holds_back,
-            )
+            holds_back = isinstance(self._loop, Loop) and self._loop.holds_back
+            answer = self._reader(spoken=self._spoken, holds_back=holds_back)
             try:
                 with self._progress.timed(model=self._exchange.body.get("model"), clock=self._parts.clock):
                     reply = await self._call(again=tries)
