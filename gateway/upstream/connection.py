@@ -62,9 +62,9 @@ class UpstreamConnection(asyncio.Protocol):
     """A connection to an upstream. Bytes that arrive while no turn holds it belong to nobody: it is closed.
 
     A streamed event is nearly always one whole chunk. While its turn lends `relay` (the writer of its client, or what
-    reads a model), such chunks go there at once, framing and all, and are counted in `relayed`, in bytes; anything else
-    goes to the turn, which takes `relay` back. Two calls less for each event: they cost more than their work where
-    caches are cold.
+    reads a model), such chunks go there at once, framing and all. They are counted in `relayed`, in bytes, and the last
+    one is `relayed_last`. Anything else goes to the turn, which takes `relay` back. Two calls less for each event: they
+    cost more than their work where caches are cold.
     """
 
     __slots__ = (
@@ -78,6 +78,7 @@ class UpstreamConnection(asyncio.Protocol):
         "pool",
         "relay",
         "relayed",
+        "relayed_last",
         "reused",
         "spoke_first",
         "transport",
@@ -91,6 +92,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.turn: UpstreamTurn | None = None
         self.relay: Callable[[bytes], None] | None = None
         self.relayed = 0
+        self.relayed_last = b""
         self.reused = False
         self.unclaimed = True  # until its first turn
         self._lost: tuple[Exception | None] | None = None  # before that
@@ -117,6 +119,7 @@ class UpstreamConnection(asyncio.Protocol):
             if length < _TABLED:
                 if data.startswith(SIZE_LINES[length]) and data.endswith(b"\r\n"):
                     self.relayed += length
+                    self.relayed_last = data
                     relay(data)
                     return
                 note_length(length)
@@ -198,7 +201,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def rest(self) -> None:
         """End the turn; the connection waits for another one."""
-        self.turn, self.unclaimed = None, False
+        self.turn, self.unclaimed, self.relayed_last = None, False, b""
         if self._small_reads and not self.transport.is_closing():
             self._small_reads = False
             self.transport.set_protocol(self)

@@ -213,7 +213,7 @@ class Balanced(Splice):
 
     def _forget_answer(self) -> None:
         """Begin anew: nothing of an answer was forwarded."""
-        self._heads = self._answer = self._idle_timeout_s = None
+        self._heads = self._answer = self._idle_timeout_s = self._last_event = None
         self._seen, self._upstream_full, self._until_close = b"", False, False
         self._keep_client = self._keep_upstream = self._framed = True
         self._judged = False
@@ -344,9 +344,13 @@ class Balanced(Splice):
         self._end(failed=True if outcome in CUT and not self._waits_for_client else None)
         super()._cut(outcome)
 
-    def client_gone(self) -> None:
+    def _abandon(self) -> None:
         self._end(failed=None)
-        super().client_gone()
+        super()._abandon()
+
+    def _leave_rest(self) -> None:
+        self._end(failed=False)
+        super()._leave_rest()
 
     def _end(self, *, failed: bool | None) -> None:
         """Give back the place at the endpoint. Idempotent; there are no tries after it."""

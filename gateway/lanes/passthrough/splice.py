@@ -1,7 +1,7 @@
 """The passthrough lane: one request spliced to an upstream connection, byte for byte, both ways.
 
 Invariants: no byte of a body is looked at, but for the chunk framing; what the upstream did not finish never looks
-finished to the client; a client that leaves takes its upstream connection with it; an upstream connection goes back to
+finished to the client; a client that leaves an answer takes its upstream connection with it; an upstream connection goes back to
 the pool only after a whole request and a whole answer.
 
 Theory of operation. A splice has two halves that end independently, and two connections whose fates depend on both.
@@ -38,6 +38,8 @@ Dangers.
 - A second execution. A request is sent again only if its method is idempotent, its body was whole at the start, the
   connection was reused, and no byte of an answer came (RFC 9110 section 9.2.2, RFC 9112 section 9.3.1). `_replay` is
   emptied first, so this happens once.
+- An ordinary end that looks like leaving. Many clients leave at the last event of a stream, before the end of its body
+  (`LastEvent`). Theirs is a whole answer, and `Remainder` reads the rest, so that the upstream connection is kept.
 - A lost answer. If the answer ends before the upload, both connections end. The client's connection lingers, since
   closing with unread bytes would make the kernel send RST and discard our answer (RFC 9112 section 9.6).
 - A callback that outlives the transaction. Forwarding may end it. So code that goes on afterwards looks again at
@@ -62,6 +64,7 @@ from gateway.http.response_head import (
     measure_regular,
 )
 from gateway.lanes.passthrough.accounting import Accounting
+from gateway.lanes.passthrough.last_event import LastEvent, Remainder
 from gateway.lanes.passthrough.pace import too_slow
 from gateway.lanes.passthrough.sending import Sending
 from gateway.lanes.passthrough.tunnel import Tunnel
@@ -87,6 +90,7 @@ class Splice(Sending):
     _until_close = False
     _framed = True  # a cut answer shows by its own framing
     _idle_timeout_s: float | None = None
+    _last_event: LastEvent | None = None  # of an event stream
     _tunnels: type[Tunnel] = Tunnel
 
     @property
@@ -107,6 +111,8 @@ class Splice(Sending):
         if data:
             self._account.sent_bytes += len(data)
             self._client.transport.write(data)
+            if self._last_event is not None:
+                self._last_event.see(data)
         self._go_on(body)
 
     def _go_on(self, body: Body) -> None:
@@ -133,6 +139,8 @@ class Splice(Sending):
         if self._upstream is not None and (relayed := self._upstream.take_back()):
             self._account.sent_bytes += relayed
             self._moved = None
+            if self._last_event is not None:
+                self._last_event.see(self._upstream.relayed_last)
 
     def _head_received(self, data: bytes) -> None:
         """Handle the beginning of an answer. Nearly always it is regular, and often it is whole."""
@@ -210,6 +218,9 @@ class Splice(Sending):
             self._answer = None
             raise ResponseError(f"its body is malformed: {error}") from None
         client.write(text + fed)
+        if self._account.streaming:
+            self._last_event = LastEvent()
+            self._last_event.see(fed)
         self._account.sent_bytes = len(fed)
         self._account.head_forwarded(came)
         self._go_on(body)
@@ -252,13 +263,17 @@ class Splice(Sending):
                 self._plan.pool.give(upstream, idle_timeout_s=self._idle_timeout_s)
             else:
                 upstream.abort()
+        self._count_whole()
+        # The client may still be sending its body: without lingering, RST would take the answer from it.
+        self._client.turn_done(keep=self._keep_client and whole, linger=not whole)
+
+    def _count_whole(self) -> None:
+        """Close the account of a whole answer."""
         if (status := self._account.status) < 500:
             self._account.close("ok", self._client.listener)
         else:
             self._plan.pool.failures.note(f"Upstream {self._plan.pool.endpoint.name!r} answered {status}.")
             self._account.close("error", self._client.listener)
-        # The client may still be sending its body: without lingering, RST would take the answer from it.
-        self._client.turn_done(keep=self._keep_client and whole, linger=not whole)
 
     def _fail(self, error: GatewayError, *, outcome: str) -> None:
         """Answer with an error: nothing of the upstream's answer was forwarded yet."""
@@ -315,8 +330,35 @@ class Splice(Sending):
         return False
 
     def client_gone(self) -> None:
+        self._take_back()
+        last = self._last_event
+        if last is not None and last.is_whole and self._client.blocked_since is None:
+            self._leave_rest()
+        else:
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """End the transaction of a client that did not wait for its answer."""
         self._drop_upstream()
         self._account.client_left(self._client.listener)
+
+    def _leave_rest(self) -> None:
+        """End the transaction of a client that has the last event of its answer."""
+        upstream, self._upstream = self._upstream, None
+        body, self._answer = self._answer, None
+        if upstream is not None and body is not None:
+            if self._request is None and not self._pending:
+                Remainder(
+                    upstream,
+                    body,
+                    self._plan.pool,
+                    self._client.listener.loop,
+                    idle_timeout_s=self._idle_timeout_s,
+                    reusable=self._keep_upstream,
+                )
+            else:
+                upstream.abort()
+        self._count_whole()
 
     def client_full(self) -> None:
         # A connection that is still being opened is paused when it is attached (`Sending._attach`).
