@@ -177,17 +177,21 @@ class ModelWays:
         return ways
 
 
+def may_repeat(head: RequestHead, path: bytes) -> bool:
+    """Return whether a request goes over a fresh connection when a reused one is lost before it answers.
+
+    These are idempotent methods (RFC 9110 section 9.2.2), and requests that only compute. `path` is as the API has it
+    (`Route.in_api`).
+    """
+    return head.method in REPEATABLE or (head.method == b"POST" and _COMPUTES.fullmatch(path) is not None)
+
+
 def may_run_twice(head: RequestHead, path: bytes) -> bool:
     """Return whether a request that may have been carried out can be sent again without harm.
 
-    Idempotent methods (RFC 9110 section 9.2.2), requests that the client made safe by an Idempotency-Key, and those
-    that only compute. `path` is as the API has it (`Route.in_api`).
+    These are requests that may be repeated (`may_repeat`), and those that the client made safe by an Idempotency-Key.
     """
-    if head.websocket:
-        return False
-    if head.method in REPEATABLE or head.value(b"idempotency-key"):
-        return True
-    return head.method == b"POST" and _COMPUTES.fullmatch(path) is not None
+    return not head.websocket and (may_repeat(head, path) or bool(head.value(b"idempotency-key")))
 
 
 def upstream_head(

@@ -58,7 +58,7 @@ from gateway.lanes.passthrough.metered import METERED, Meter, meter_of
 from gateway.lanes.passthrough.splice import Splice
 from gateway.lanes.passthrough.traced import traced
 from gateway.lanes.passthrough.unread import Unread
-from gateway.lanes.plan import REPEATABLE, ModelWays, Plan, Ways, may_run_twice, upstream_head
+from gateway.lanes.plan import ModelWays, Plan, Ways, may_repeat, may_run_twice, upstream_head
 from gateway.lanes.plans import Plans
 from gateway.lanes.routes import Route, RouteTable, path_of, resolve_alias
 from gateway.lanes.spelling import may_make
@@ -326,7 +326,7 @@ class Router:
             keep_alive=head.keep_alive,
             expects_continue=head.expects_continue,
             websocket=head.websocket,
-            repeatable=head.method in REPEATABLE,
+            repeatable=may_repeat(head, route.in_api(path_of(plain))),
             plain=head.keep_alive and head.method != b"HEAD" and not head.websocket and not shared,
             sharing=self.door.sharing(head),
             shared=shared,

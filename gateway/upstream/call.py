@@ -70,7 +70,10 @@ class UpstreamCall:
         if upstream is not None:
             self._attach(upstream, request)
             head = await self._await_head()
-            if head is not None or not self._unanswered or not upstream.reused or self._is_once:
+            if head is not None or not self._unanswered or not upstream.reused:
+                return self._have(head)
+            self._pool.doubt(upstream)
+            if self._is_once:
                 return self._have(head)
             self._failure, self._unanswered = None, False
         self._attach(await self._pool.connect(), request)

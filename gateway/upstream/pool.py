@@ -140,6 +140,15 @@ class Pool:
         if connection in self.idle:
             self.idle.remove(connection)
 
+    def doubt(self, lost: UpstreamConnection) -> None:
+        """End the idle connections that have waited since `lost` did, or for longer: it was lost when it was used.
+
+        What forgot it, mostly a balancer, has forgotten those, too, and each would cost a request.
+        """
+        for connection in [c for c in self.idle if c.idle_since <= lost.idle_since]:
+            self.idle.remove(connection)
+            connection.abort()
+
     def finish(self, connection: UpstreamConnection) -> None:
         """End a connection that is not to be used again, after what is unsent, within bounds."""
         connection.turn = None

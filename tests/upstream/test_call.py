@@ -133,6 +133,25 @@ async def test_a_request_that_is_sent_once() -> None:
         assert await fetch(pool, is_once=True) == (200, b"again")
 
 
+async def test_connections_that_were_forgotten_cost_one_request() -> None:
+    """Those that waited for as long are gone with the first, also for requests that are sent once."""
+
+    async def closes(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(ok())
+        await peer.read_head()
+        peer.reset()
+
+    async with pooled(closes, closes, closes, serve(answer(200, b"again"))) as (pool, upstream, _):
+        await asyncio.gather(*(fetch(pool) for _ in range(3)))
+        assert len(upstream.connections) == 3
+        with pytest.raises(GatewayError, match="it did not answer"):
+            await fetch(pool, is_once=True)
+        for _ in range(2):
+            assert await fetch(pool, is_once=True) == (200, b"again")
+        assert len(upstream.connections) == 4
+
+
 async def answers_once(peer: Peer) -> None:
     await peer.read_request()
     await peer.send(ok())

@@ -174,8 +174,8 @@ class Upstream(Section):
     retry: Retry | None = Field(
         default=None,
         description=(
-            "When a request is sent again; null: as below if there is another endpoint or a fallback, else only a GET "
-            "or its like whose idle connection had ended."
+            "When a request is sent again; null: as below if there is another endpoint or a fallback, else only over "
+            "a fresh connection, if an idle one was lost, and only a GET, its like, or a POST that only computes."
         ),
     )
     hedge: Duration | None = Field(

@@ -141,8 +141,7 @@ class Balanced(Splice):
         plan, pending = self._ways.to(tries.group, member), self._pending
         self._plan = plan
         self._account.use(plan)
-        if plan.repeatable and self._request is None:
-            self._replay = b"".join((plan.before, self._digits, plan.after, *pending[1:]))
+        self._again_with = None
         upstream = plan.pool.take()
         if upstream is None:
             self._sent = self._stale = False
@@ -150,7 +149,10 @@ class Balanced(Splice):
             self._connecting = self._client.listener.loop.create_task(self._connect())
         else:
             self._pending = []
-            self._attach(upstream, b"".join((plan.before, self._digits, plan.after, *pending[1:])))
+            request = [plan.before, self._digits, plan.after, *pending[1:]]
+            if plan.repeatable:
+                self._again_with = request
+            self._attach(upstream, b"".join(request))
 
     def _use(self, plan: Plan) -> None:
         self._plan = plan
@@ -159,6 +161,10 @@ class Balanced(Splice):
     def _attach(self, upstream: UpstreamConnection, data: bytes) -> None:
         self._sent, self._stale, self._seen = True, upstream.reused, b""
         super()._attach(upstream, data)
+
+    @property
+    def _unanswered(self) -> bool:
+        return self._stale and super()._unanswered
 
     def _refuse(self, error: GatewayError, *, outcome: str = "unavailable") -> None:
         """Answer for an upstream that cannot take the request."""
@@ -235,7 +241,7 @@ class Balanced(Splice):
         status, end = data[9:_STATUS_BYTES].decode("latin-1"), data.find(b"\r\n\r\n")
         if end < 0 and may_become_head(data):
             self._seen = data  # if it ends here, nothing of it went to the client
-            self._stale, self._replay = False, b""
+            self._stale, self._again_with = False, None
         elif end < 0 or status not in self._ways.group.telling or not self._refused_by(status, data, end + 4):
             self._pass(data, good=status not in FAILING and not status.startswith("1"))
 
@@ -249,7 +255,7 @@ class Balanced(Splice):
                     break
                 self._interims += 1
                 data = data[end + 4 :]
-                self._seen, self._stale, self._replay = b"", False, b""
+                self._seen, self._stale, self._again_with = b"", False, None
         return data
 
     def _refused_by(self, status: str, data: bytes, end: int) -> bool:

@@ -104,7 +104,7 @@ class Hedging(Balanced):
         self._account.sent_at = second.sent_at
         self._sent, self._stale = True, upstream.reused and not second.seen
         if self._stale and second.plan.repeatable:
-            self._replay = second.request
+            self._again_with = [second.request]
         if self._client.blocked_since is not None:
             upstream.pause()
         if second.seen:
@@ -115,7 +115,7 @@ class Hedging(Balanced):
         self._second = None
         self._tries = second.tries
         self._use(second.plan)
-        self._replay, self._pending, self._moved = b"", [], None
+        self._again_with, self._pending, self._moved = None, [], None
 
     def _pass(self, data: bytes, *, good: bool = True) -> None:
         self._drop_second()

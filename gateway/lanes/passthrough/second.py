@@ -151,6 +151,8 @@ class Second:
         del error
         upstream, self._upstream = self._upstream, None
         stale = upstream is not None and upstream.reused and not self.seen
+        if stale and upstream is not None:
+            self.plan.pool.doubt(upstream)
         cause = "failed: it closed the connection before it answered"
         self._fail(cause, outcome="reset", reason="reset", stale=stale)
 

@@ -23,6 +23,8 @@ from gateway.upstream.connection import HIGH_WATER_BYTES, UpstreamConnection
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 #: An upload pauses for so long when its upstream begins to answer, so that the answer is read first.
 EARLY_ANSWER_S = 0.005
+#: The longest body that is kept to be sent again, until the answer begins: as long as `retry.body` is by itself.
+REPEAT_BYTES: Final = 1 << 20
 
 
 class Sending:
@@ -34,7 +36,7 @@ class Sending:
     _answer: Body | None = None  # the answer's body, None before its head
     _upstream: UpstreamConnection | None = None
     _connecting: asyncio.Task[None] | None = None
-    _replay = b""  # the whole request, if it may be sent again
+    _again_with: list[bytes] | None = None  # the request so far, while it may be sent again over a fresh connection
     _upstream_full = False
     _invited = False  # to send its body (100 Continue)
     _moved: float | None = None  # loop time at which something last moved; None: since the last sweep
@@ -98,12 +100,12 @@ class Sending:
         """Send the head and what is here of the body, over an idle connection or a new one."""
         plan = self._plan
         request = b"".join((plan.before, digits, plan.after, body))
-        if plan.repeatable and self._request is None:
-            self._replay = request
         upstream = plan.pool.take()
         if upstream is None:
             self._open(request)
         else:
+            if plan.repeatable:
+                self._again_with = [request]
             self._attach(upstream, request)
 
     def request_received(self, data: bytes) -> None:
@@ -115,6 +117,11 @@ class Sending:
             return
         self._account.received_bytes += len(fed)
         self._moved = None
+        if (request := self._again_with) is not None:
+            if self._account.received_bytes <= REPEAT_BYTES:
+                request.append(fed)
+            else:
+                self._again_with = None
         if self._held is not None and self._plan.gathers is not None:
             self._held += fed
             self._begin_if_here(self._held, self._plan.gathers)
@@ -172,6 +179,23 @@ class Sending:
         pending, self._pending = b"".join(self._pending), []
         self._attach(upstream, pending)
 
+    def _end_unanswered(self, upstream: UpstreamConnection) -> bool:
+        """End a connection that was lost before it answered. Return whether the request goes over a fresh one instead.
+
+        A balancer that forgot this connection has forgotten those that have waited for longer, too.
+        """
+        if not upstream.reused or not self._unanswered:
+            return False
+        plan, request = self._plan, self._again_with
+        plan.pool.doubt(upstream)
+        if request is None:
+            return False
+        plan.upstream.retries["stale"] += 1
+        self._again_with, self._upstream_full = None, False
+        self._pending.clear()  # they are parts of the request, too
+        self._open(b"".join(request))
+        return True
+
     def _send_pending(self) -> None:
         """Go on with the request's body after a look at what the upstream had to say."""
         if self._upstream is not None and self._pending:
@@ -200,6 +224,11 @@ class Sending:
         self._upstream_full = False
         self._moved = None
         self._client.resume(SENDING)
+
+    @property
+    def _unanswered(self) -> bool:
+        """Return whether no byte of an answer came."""
+        raise NotImplementedError
 
     @property
     def _under_way(self) -> bool:

@@ -1,8 +1,8 @@
 """The passthrough lane: one request spliced to an upstream connection, byte for byte, both ways.
 
 Invariants: no byte of a body is looked at, but for the chunk framing; what the upstream did not finish never looks
-finished to the client; a client that leaves an answer takes its upstream connection with it; an upstream connection goes back to
-the pool only after a whole request and a whole answer.
+finished to the client; a client that leaves an answer takes its upstream connection with it; an upstream connection
+goes back to the pool only after a whole request and a whole answer.
 
 Theory of operation. A splice has two halves that end independently, and two connections whose fates depend on both.
 `Sending` (sending.py) is the upload: `_request` is the rest of the body, None once it is whole. `Splice` is the answer:
@@ -35,9 +35,9 @@ Half-close. A FIN from the upstream ends the answer: `upstream_eof` aborts, and 
 Dangers.
 - A cut answer that looks whole. Chunks and Content-Length show the cut by themselves (`_framed`). A body that ends with
   its connection does not, so the client then gets RST instead of FIN (RFC 9112 section 8).
-- A second execution. A request is sent again only if its method is idempotent, its body was whole at the start, the
-  connection was reused, and no byte of an answer came (RFC 9110 section 9.2.2, RFC 9112 section 9.3.1). `_replay` is
-  emptied first, so this happens once.
+- A second execution. A request is sent again only if its method is idempotent or it only computes (`may_repeat`), the
+  connection was reused, no byte of an answer came, and what was sent is still here (RFC 9110 section 9.2.2, RFC 9112
+  section 9.3.1). It goes over a fresh connection, so this happens once.
 - An ordinary end that looks like leaving. Many clients leave at the last event of a stream, before the end of its body
   (`LastEvent`). Theirs is a whole answer, and `Remainder` reads the rest, so that the upstream connection is kept.
 - A lost answer. If the answer ends before the upload, both connections end. The client's connection lingers, since
@@ -145,6 +145,7 @@ class Splice(Sending):
     def _head_received(self, data: bytes) -> None:
         """Handle the beginning of an answer. Nearly always it is regular, and often it is whole."""
         came = perf_counter()
+        self._again_with = None
         client = self._client
         if self._plan.plain and self._request is None and self._heads is None and not client.listener.draining:
             regular = measure_regular(data)
@@ -317,12 +318,12 @@ class Splice(Sending):
                 self._complete(excess=False)
             else:
                 self._cut("truncated")
-        elif self._replay and upstream is not None and upstream.reused and self._heads is None:
-            self._plan.upstream.retries["stale"] += 1
-            replay, self._replay = self._replay, b""
-            self._open(replay)
-        else:
+        elif upstream is None or not self._end_unanswered(upstream):
             self._fail(self._invalid("it closed the connection before it answered"), outcome="reset")
+
+    @property
+    def _unanswered(self) -> bool:
+        return self._heads is None and self._answer is None
 
     def client_eof(self) -> bool:
         # A client that stops sending has left, as for nginx. Unsent bytes would only delay the end.

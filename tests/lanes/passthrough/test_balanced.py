@@ -5,7 +5,7 @@ import asyncio
 import orjson
 import pytest
 from functional.several import BODY, CHAT, STORES, chat, several
-from functional.through import ask, breathe, client_of, error_of, get, in_pieces, listener_of, post
+from functional.through import ask, breathe, client_of, error_of, get, in_pieces, listener_of, post, through
 from gateways import exchange, until
 
 from gateway.testing.peer import Peer
@@ -54,6 +54,38 @@ async def test_requests_are_shared_and_otherwise_unchanged() -> None:
             request = endpoint.requests[0]
             assert request.raw_body == BODY and b"X-Mixed: Case\r\n" in request.raw_head
             assert request.values(b"host") == [f"127.0.0.1:{endpoint.port}".encode()]
+
+
+async def forgets(peer: Peer) -> None:
+    """Answers once, and is gone when it is asked again."""
+    await peer.read_request()
+    await peer.send(ok())
+    await peer.read_head()
+    peer.reset()
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+@pytest.mark.parametrize("rules", [{"retry": {"tries": 3}}, {"limits": {"concurrent": 9}}], ids=["retry", "no retry"])
+async def test_connections_that_were_forgotten_cost_nothing(rules: dict[str, object], in_parts: bool) -> None:
+    """Neither a client its answer nor a request its tries."""
+    count = 5
+    async with through(*[forgets] * count, serve(answer(200, b"fresh")), upstream=rules) as (gateway, upstream):
+        clients = [await client_of(gateway) for _ in range(count)]
+        for client in clients:
+            await client.send(get())
+        for client in clients:
+            await client.read_response()
+        assert len(upstream.connections) == count
+        for client in clients:
+            await client.send(chat()[: -1 if in_parts else None])
+            if in_parts:
+                await breathe()
+                await client.send(chat()[-1:])
+            assert (await client.read_response()).payload == b"fresh"
+            client.close()
+        assert len(upstream.connections) == count + 1
+        assert gateway.metrics.upstream("up").retries == {"stale": 1}
+        assert listener_of(gateway).router.groups[0].members[0].inflight == 0
 
 
 @pytest.mark.parametrize("fails", [resets, serve(BUSY), serve(answer(502)), serve(answer(429))])

@@ -7,9 +7,10 @@ import pytest
 from functional.through import breathe
 from lanes.assembled import HOST, Lane, assembled
 
+from gateway.lanes.passthrough.sending import REPEAT_BYTES
 from gateway.lanes.router import Timeouts
 from gateway.testing.peer import Peer
-from gateway.testing.scripts import ok, serve
+from gateway.testing.scripts import LAST_CHUNK, chunk, ok, serve
 
 GET = b"GET /v1/x HTTP/1.1\r\nHost: gw\r\n\r\n"
 POST = b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nContent-Length: 2\r\n\r\n{}"
@@ -136,7 +137,7 @@ async def test_an_unsafe_request_is_never_sent_twice(end: str, method: bytes) ->
 
 
 async def test_nothing_is_sent_again_after_the_first_byte_of_an_answer() -> None:
-    """Nor a second time on a fresh connection, nor a request that came in pieces."""
+    """Nor a second time on a fresh connection."""
     async with assembled(closes_on_second("byte"), serve(ok())) as lane, lane.client() as client:  # type: ignore[arg-type]
         for status in (200, 502):
             await client.send(GET)
@@ -151,13 +152,137 @@ async def test_nothing_is_sent_again_after_the_first_byte_of_an_answer() -> None
             await client.send(GET)
             assert (await client.read_response()).status == status
         assert len(lane.upstream.requests) == 3
-    put = POST.replace(b"POST", b"PUT")
-    async with assembled(closes_on_second("close"), serve(ok())) as lane, lane.client() as client:  # type: ignore[arg-type]
-        for status in (200, 502):
-            await client.send(put[:-1])
-            await breathe(10)
-            await client.send(put[-1:])
-            assert (await client.read_response()).status == status
+
+
+CHAT = POST.replace(b"/v1/x", b"/v1/chat/completions")
+
+
+@pytest.mark.parametrize("end", ["close", "reset"])
+@pytest.mark.parametrize(
+    "request_", [CHAT, CHAT.replace(b"chat/completions", b"embeddings")], ids=["chat", "embeddings"]
+)
+async def test_a_request_that_only_computes_is_sent_again(request_: bytes, end: str) -> None:
+    """As a GET is, without any rule: a balancer that forgot an idle connection costs no client its question."""
+    async with assembled(closes_on_second(end), serve(ok())) as lane, lane.client() as client:  # type: ignore[arg-type]
+        for _ in range(2):
+            await client.send(request_)
+            assert (await client.read_response()).status == 200
+        assert [r.raw for r in lane.upstream.requests[1:]] == [lane.upstream.requests[1].raw] * 2
+        assert lane.metrics.upstream("up").retries == {"stale": 1}
+
+
+@pytest.mark.parametrize("target", [b"/v1/responses", b"/v1/files", b"/v1/threads/thread_1/messages"])
+async def test_a_request_that_may_have_an_effect_is_never_sent_twice(target: bytes) -> None:
+    """Nor with a key that not every server honours."""
+    async with assembled(closes_on_second("reset"), serve(ok())) as lane, lane.client() as client:  # type: ignore[arg-type]
+        statuses = []
+        for _ in range(2):
+            await client.send(
+                POST.replace(b"/v1/x", target).replace(b"\r\nContent", b"\r\nIdempotency-Key: 1\r\nContent")
+            )
+            statuses.append((await client.read_response()).status)
+        assert statuses == [200, 502]
+        assert len(lane.upstream.requests) == 2
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_body_in_pieces_is_sent_again_from_its_beginning(chunked: bool) -> None:
+    """Also what came before the connection was lost, and what comes while another one is opened."""
+    body = bytes(range(256)) * 1500
+    length = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % len(body)
+    parts = [body[at : at + 40_000] for at in range(0, len(body), 40_000)]
+    sent = [*map(chunk, parts), LAST_CHUNK] if chunked else parts
+    taken, lost = asyncio.Event(), asyncio.Event()
+
+    async def loses_the_second(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(ok())
+        await peer.read_head()
+        await peer.read_exactly(1000)
+        taken.set()
+        await lost.wait()
+        peer.reset()
+
+    async with assembled(loses_the_second, serve(ok())) as lane, lane.client() as client:
+        await client.send(CHAT)
+        await client.read_response()
+        await client.send(b"POST /v1/chat/completions HTTP/1.1\r\nHost: gw\r\n%b\r\n\r\n" % length)
+        for number, part in enumerate(sent):
+            await client.send(part)
+            await breathe(5)
+            if number == 2:
+                await taken.wait()
+                lost.set()
+        assert (await client.read_response()).status == 200
+        assert lane.upstream.requests[-1].payload == body
+        assert lane.metrics.upstream("up").retries == {"stale": 1}
+
+
+async def test_a_body_that_is_too_long_to_be_kept_is_sent_once() -> None:
+    """What is kept of a request is bounded."""
+
+    async def loses_the_second(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(ok())
+        await peer.read_head()
+        await peer.discard(REPEAT_BYTES + 1)
+        peer.reset()
+
+    async with assembled(loses_the_second, serve(ok())) as lane, lane.client() as client:
+        await client.send(CHAT)
+        await client.read_response()
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: gw\r\nContent-Length: %d\r\n\r\n" % (REPEAT_BYTES + 9)
+        await client.send(head + bytes(REPEAT_BYTES + 1))
+        assert (await client.read_response()).status == 502
+
+
+FORGOTTEN = 6
+
+
+@pytest.mark.parametrize(("request_", "failed"), [(CHAT, 0), (POST, 1)], ids=["computes", "may have an effect"])
+async def test_many_forgotten_connections_cost_one_request_at_most(request_: bytes, failed: int) -> None:
+    """The first one that is lost tells of the others, which waited for longer."""
+    async with assembled(*[closes_on_second("reset")] * FORGOTTEN, serve(ok())) as lane:  # type: ignore[list-item]
+        clients = [await lane.client() for _ in range(FORGOTTEN)]
+        for client in clients:
+            await client.send(GET)
+        statuses = [(await client.read_response()).status for client in clients]
+        assert len(lane.upstream.connections) == FORGOTTEN
+        for client in clients:
+            await client.send(request_)
+            statuses.append((await client.read_response()).status)
+            client.close()
+        assert statuses.count(502) == failed
+        assert len(lane.upstream.connections) == FORGOTTEN + 1
+
+
+async def test_a_connection_that_was_used_since_is_not_doubted() -> None:
+    """It works: it was given back after the one that is lost."""
+
+    async def loses_when_told(peer: Peer) -> None:
+        await peer.read_request()
+        await peer.send(ok())
+        await peer.read_request()
+        taken.set()
+        await lost.wait()
+        peer.reset()
+
+    taken, lost = asyncio.Event(), asyncio.Event()
+    async with assembled(loses_when_told, serve(ok())) as lane:
+        first, second = await lane.client(), await lane.client()
+        await first.send(GET)
+        await first.read_response()
+        await first.send(POST)
+        await taken.wait()
+        await second.send(GET)
+        await second.read_response()
+        lost.set()
+        assert (await first.read_response()).status == 502
+        await second.send(POST)
+        assert (await second.read_response()).status == 200
+        assert len(lane.upstream.connections) == 2
+        first.close()
+        second.close()
 
 
 async def test_a_body_that_stops_is_a_408() -> None:
