@@ -71,17 +71,13 @@ class Usage:
     def settle(self) -> None:
         """Add the last call, estimated if the model said nothing about it."""
         self._model = None
-        if self._told is not None:
-            prompt, completion = _count(self._told.get("prompt_tokens")), _count(self._told.get("completion_tokens"))
-            self._details = _summed(self._details, {k: v for k, v in self._told.items() if k not in _TOKENS})
-        elif self._sent:
+        told = self._told or {}
+        prompt, completion = _count(told.get("prompt_tokens")), _count(told.get("completion_tokens"))
+        self._details = _summed(self._details, {k: v for k, v in told.items() if k not in _TOKENS})
+        if not prompt and self._sent:  # no prompt has none: what says so has counted nothing
             self._estimated = True
-            prompt, completion = (
-                -(-len(orjson.dumps(self._sent.get("messages"))) // 4),
-                -(-len("".join(self._texts).encode(errors="replace")) // 4),
-            )
-        else:
-            return
+            prompt = -(-len(orjson.dumps(self._sent.get("messages"))) // 4)
+            completion = completion or -(-len("".join(self._texts).encode(errors="replace")) // 4)
         self._prompt += prompt
         self._completion += completion
         self._told, self._sent = None, {}

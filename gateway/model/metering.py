@@ -53,7 +53,8 @@ class _Asked:
     def read(self, chunk: Json) -> None:
         """Read a chunk that is more than a text."""
         self.is_read = True
-        if (said := tokens_of(chunk.get("usage"))) is not None:
+        said = tokens_of(chunk.get("usage"))
+        if said is not None and said.input:  # no prompt has none: what says so has counted nothing
             self.said = said
         elif self.said is None:
             self.texts += tokens_in(chunk)

@@ -20,16 +20,22 @@ def test_usage_is_summed_over_the_calls() -> None:
 
 
 def test_what_a_model_does_not_say_is_estimated_and_marked() -> None:
-    """UTF-8 bytes / 4, rounded up; odd numbers count as none."""
+    """UTF-8 bytes / 4, rounded up; odd numbers count as none, and so does a prompt of no tokens."""
     usage = Usage()
     usage.asked(BODY)
     usage.said("中文ab")
     usage.asked(BODY)
     usage.read({"usage": {"prompt_tokens": "many", "completion_tokens": -1}})
+    usage.asked(BODY)
+    usage.said("abcd" * 3)
+    usage.read({"usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}})
+    usage.asked(BODY)
+    usage.said("abcd" * 3)
+    usage.read({"usage": {"prompt_tokens": 0, "completion_tokens": 9}})
     chunk = usage.chunk()
     assert chunk["context"] == {"usage_estimated": True}
-    assert chunk["usage"]["completion_tokens"] == 2
-    assert chunk["usage"]["prompt_tokens"] == -(-len(b'[{"role":"user","content":"hello"}]') // 4)
+    assert chunk["usage"]["completion_tokens"] == 2 + 3 + 9
+    assert chunk["usage"]["prompt_tokens"] == 4 * -(-len(b'[{"role":"user","content":"hello"}]') // 4)
 
 
 def test_details_are_summed_whatever_they_are_called() -> None:

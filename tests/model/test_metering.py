@@ -89,7 +89,15 @@ async def test_the_last_word_of_the_model_counts(usage: Sequence[Json], tokens: 
 
 
 @pytest.mark.parametrize(
-    "usage", [None, {}, {"prompt_tokens": "11"}, {"prompt_tokens": 1, "completion_tokens": -1}, {"prompt_tokens": 1.5}]
+    "usage",
+    [
+        None,
+        {},
+        {"prompt_tokens": "11"},
+        {"prompt_tokens": 1, "completion_tokens": -1},
+        {"prompt_tokens": 1.5},
+        {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
+    ],
 )
 async def test_what_a_model_does_not_say_is_estimated(usage: object) -> None:
     found, answering = await counted(serve(stream(said("Hello there"), said(finish="stop", usage=usage))))

@@ -207,7 +207,8 @@ class MeteredAccounting(Accounting):
         tokens = said.tokens
         if tokens is not None and meter.stored and not is_stream and has_id(head, meter.stored):
             return Usage(cut=cut), said.model  # it was counted when it was made
-        if tokens is not None and not said.partial:
+        # No prompt has no tokens: what says so has counted nothing.
+        if tokens is not None and not said.partial and (tokens.input or not meter.asked_bytes):
             return Usage(tokens, False, cut), said.model
         if not meter.asked_bytes:
             return Usage(cut=cut), said.model
@@ -216,8 +217,9 @@ class MeteredAccounting(Accounting):
             answered = text_tokens(head, tail, length) if is_stream else ceil(length / BYTES_A_TOKEN)
             if self.kept is not None:
                 answered += self.kept.unread  # a compressed byte is a token
-        if tokens is None:
-            tokens = self._asked_tokens()
+        if tokens is None or not tokens.input:
+            counted = 0 if tokens is None or said.partial else tokens.output
+            return Usage(self._asked_tokens()._replace(output=counted or answered), cut=cut, estimated=True), said.model
         tokens = tokens._replace(output=max(tokens.output, answered))
         return Usage(tokens, cut=cut, estimated=True), said.model
 

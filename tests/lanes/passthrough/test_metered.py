@@ -178,6 +178,43 @@ async def test_a_stream_without_usage_is_estimated() -> None:
     assert marks == [False, False, True, False, 1]
 
 
+NONE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+ZEROS = {
+    "a whole answer": text({**CHAT, "usage": NONE}),
+    "a long one": text({"id": "c" * 9000, **CHAT, "usage": NONE}),
+    "a stream": chat_stream("word", "word", usage=NONE),
+    "a Response": text({**RESPONSE, "usage": {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}}),
+    "a message": text({**MESSAGE, "usage": {"input_tokens": 0, "output_tokens": 0, "cache_read_input_tokens": 0}}),
+    "a Gemini answer": b'{"candidates":[{}],"usageMetadata":{"promptTokenCount":0,"candidatesTokenCount":0}}',
+}
+
+
+@pytest.mark.parametrize("body", ZEROS.values(), ids=ZEROS)
+async def test_a_prompt_of_no_tokens_is_not_counted(body: bytes) -> None:
+    """Some servers write zeros where they do not count. No limit of tokens would ever stop their clients."""
+    heard = Heard()
+    async with assembled(serve(whole(body)), recorded=heard) as lane, lane.client() as client:
+        await client.send(post())
+        await client.read_response()
+        await lane.until_inflight(0)
+        lane.unread.read()
+    ((tokens, *marks),) = heard.usage
+    assert (tokens.input, tokens.output > 0) == (len(BODY) // 4, True)
+    assert marks == [False, False, True, False, 1]
+
+
+async def test_an_answer_that_counts_its_text_only() -> None:
+    """What it says stands, and the rest is estimated."""
+    heard = Heard()
+    told = {**CHAT, "usage": {"prompt_tokens": 0, "completion_tokens": 3}}
+    async with assembled(serve(whole(text(told))), recorded=heard) as lane, lane.client() as client:
+        await client.send(post())
+        await client.read_response()
+        await lane.until_inflight(0)
+        lane.unread.read()
+    assert heard.usage == [Usage(Tokens(len(BODY) // 4, output=3), estimated=True)]
+
+
 CUT = {
     "a stream": (chat_stream("word", "word", "word")[:-14], Usage(Tokens(7, 0, 0, 3), cut=True, estimated=True)),
     "a stream that says its tokens": (
@@ -334,7 +371,7 @@ PATHS = [
     (b"/v1/api/chat", OLLAMA, Usage(Tokens(26, 0, 0, 298))),
     (b"/v1/api/chat", b'{"model":"m","message":{"content":"a"},"done":false}\n' + OLLAMA, Usage(Tokens(26, 0, 0, 298))),
     (b"/v1/api/generate", OLLAMA[:-50], Usage(Tokens(7, 0, 0, 38), estimated=True)),
-    (b"/v1/api/generate", b'{"response":"","eval_count":4}', Usage(Tokens(output=4))),
+    (b"/v1/api/generate", b'{"response":"","eval_count":4}', Usage(Tokens(7, 0, 0, 4), estimated=True)),
     (b"/v1/api/embed", b'{"embeddings":[[0.1]],"prompt_eval_count":8}', Usage(Tokens(8))),
     (b"/v1/v1beta/models/g:generateContent", GEMINI, Usage(Tokens(15, 3, 0, 9, 4))),
     (b"/v1/v1beta/models/g:streamGenerateContent", b"[%b,\r\n%b]\n" % (GEMINI, GEMINI), Usage(Tokens(15, 3, 0, 9, 4))),
