@@ -17,7 +17,9 @@ from gateway.mcp_server.listing import Listing, Narrowing, Offer
 from gateway.mcp_server.results import text_result
 from gateway.mcp_server.services import with_addresses
 from gateway.mcp_server.visit import CURRENT, Visit, visit_of
+from gateway.mcp_server.word_index import WordIndex, index_words
 from gateway.tools.rights import WORKFLOW_SCOPE
+from gateway.turns import in_turns
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,7 +29,7 @@ class Tools:
     listing: Listing
     calling: Calling
     serve: Callable[[], Serve]
-    _index: search.WordIndex | None = None
+    _index: WordIndex | None = None
 
     def narrowing(self, visit: Visit) -> Narrowing:
         """Return what a request may use. Workflows need the scope that their pages need."""
@@ -60,7 +62,8 @@ class Tools:
         if name in (search.FIND, search.CALL) and self._is_long(len(offers := self.listing.offers(narrowing))):
             try:
                 if name == search.FIND:
-                    return self._found(offers, arguments, ctx.protocol_version, plain=narrowing.service is not None)
+                    is_plain = narrowing.service is not None
+                    return await self._found(offers, arguments, ctx.protocol_version, plain=is_plain)
                 name, arguments = search.wanted_call(arguments)
             except ValueError as error:
                 return text_result(f"The arguments do not fit: {error}.", ok=False)
@@ -79,10 +82,10 @@ class Tools:
         most = self.serve().search_over
         return most is not None and count > most
 
-    def _found(self, offers: list[Offer], arguments: Json, version: str, *, plain: bool) -> Json:
-        """Return what a query finds. The words of all tools are looked at once after each change of theirs."""
-        every = self.listing.every()
-        if self._index is None or self._index.offers is not every:
-            self._index = search.WordIndex(every)
-        found = search.found(offers, self._index, arguments, version=version, plain=plain)
+    async def _found(self, offers: list[Offer], arguments: Json, version: str, *, plain: bool) -> Json:
+        """Return what a query finds. The words of all tools are read once after each change of theirs."""
+        every, index = self.listing.every(), self._index
+        if index is None or index.offers is not every:
+            self._index = index = await in_turns(index_words(every))
+        found = search.found(offers, index, arguments, version=version, plain=plain)
         return text_result(orjson.dumps(found).decode())

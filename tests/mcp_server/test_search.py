@@ -3,7 +3,9 @@
 import pytest
 
 from gateway.mcp_server.listing import Offer
-from gateway.mcp_server.search import FOUND_BYTES, QUERY_CHARS, QUERY_WORDS, WordIndex, found, wanted_call
+from gateway.mcp_server.search import FOUND_BYTES, QUERY_CHARS, QUERY_WORDS, found, wanted_call
+from gateway.mcp_server.word_index import index_words
+from gateway.turns import at_once
 
 MODERN = "2026-07-28"
 
@@ -14,7 +16,7 @@ def offer(name: str, description: str) -> Offer:
 
 
 OFFERS = [offer("read_mail", "Reads a letter."), offer("send", "Sends mail to people."), offer("noop", "Nothing.")]
-INDEX = WordIndex(OFFERS)
+INDEX = at_once(index_words(OFFERS))
 
 
 def names(query: str, **more: object) -> list[str]:
@@ -30,7 +32,7 @@ def test_a_word_in_a_name_counts_for_more_than_one_in_a_description() -> None:
 
 
 def test_only_the_beginning_of_a_long_query_counts() -> None:
-    """In words and in characters; the answer notes it. A word that many tools begin with counts once for each."""
+    """In words and in characters; the answer notes it."""
     some = " ".join(f"w{number}" for number in range(QUERY_WORDS - 1))
     for query, expected, is_whole in (
         (f"{some} mail", ["s__read_mail", "s__send"], True),
@@ -43,32 +45,21 @@ def test_only_the_beginning_of_a_long_query_counts() -> None:
         assert ("note" not in answer) is is_whole
 
 
-def test_a_query_looks_up_its_words_in_order() -> None:
-    """A query does not compare each of its words with each word of each tool, and finds tools of the request only."""
-
-    class Counted(str):
-        compared = 0
-
-        def startswith(self, *args: object) -> bool:  # type: ignore[override]
-            Counted.compared += 1
-            return super().startswith(*args)  # type: ignore[arg-type]
-
+def test_a_query_finds_tools_of_the_request_only() -> None:
+    """The index has the words of all tools, also of those that this request may not use."""
     many = [offer(f"tool{number}", f"Does {number}.") for number in range(500)]
-    index = WordIndex(many)
-    index._words = [Counted(word) for word in index._words]
     query = {"query": " ".join(f"tool{number}" for number in range(480, 480 + QUERY_WORDS))}
-    tools = found(many[:490], index, query, version=MODERN, plain=False)["tools"]
+    tools = found(many[:490], at_once(index_words(many)), query, version=MODERN, plain=False)["tools"]
     assert [tool["name"] for tool in tools] == [f"s__tool{number}" for number in range(480, 490)]
-    assert Counted.compared <= 2 * QUERY_WORDS
 
 
 def test_an_answer_is_bounded_in_bytes() -> None:
     """What has no room is counted; one tool always has."""
     many = [offer(f"tool{number}", "x" * (FOUND_BYTES // 3)) for number in range(10)]
-    answer = found(many, WordIndex(many), {"query": "tool", "limit": 9}, version=MODERN, plain=False)
+    answer = found(many, at_once(index_words(many)), {"query": "tool", "limit": 9}, version=MODERN, plain=False)
     assert (len(answer["tools"]), answer["more"]) == (2, 8)
     many = [offer(f"tool{number}", "x" * FOUND_BYTES) for number in range(2)]
-    answer = found(many, WordIndex(many), {"query": "tool"}, version=MODERN, plain=False)
+    answer = found(many, at_once(index_words(many)), {"query": "tool"}, version=MODERN, plain=False)
     assert (len(answer["tools"]), answer["more"]) == (1, 1)
 
 
