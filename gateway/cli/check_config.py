@@ -26,7 +26,7 @@ def described(loaded: Loaded, *, warnings: Sequence[str] = ()) -> Iterator[str]:
     for warning in warnings:
         yield f"  warning     {warning}"
     yield f"  trust       {TRUST[settings.risk.trust_llm]}"
-    yield f"  services    {', '.join(settings.mcp.servers) or 'none'}"
+    yield f"  services    {', '.join(_services(settings)) or 'none'}"
     yield f"  workflows   {', '.join(offered_workflows(settings).workflows) or 'none'}"
     yield f"  store       {store_name(settings)}"
     for name, uses in settings.chains.items():
@@ -39,6 +39,12 @@ def described(loaded: Loaded, *, warnings: Sequence[str] = ()) -> Iterator[str]:
 def _tools(settings: Settings) -> Iterator[str]:
     for name, tool in {**settings.tools.built_in, **settings.tools.plugins}.items():
         yield f"{name}{' (asks before every call)' if tool.requires_approval else ''}"
+
+
+def _services(settings: Settings) -> Iterator[str]:
+    notes = {"definitions": "", "names": " (pinned by names)", "none": " (not pinned)"}
+    for name, server in settings.mcp.servers.items():
+        yield f"{name}{notes[server.pin]}"
 
 
 def _stage(use: StageUse, *, plugins: Path) -> str:

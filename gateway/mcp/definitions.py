@@ -15,6 +15,7 @@ import orjson
 
 from gateway.contracts.canonical import canonical
 from gateway.contracts.store import Json
+from gateway.mcp.schemas.normal_form import normal_form
 from gateway.mcp.schemas.patterns import PatternsError, Room, are_known, patterns_of, validator
 from gateway.mcp.schemas.references import problem_of_references
 from gateway.mcp.words import LINE_CHARS, described, hints_of, icons_of, one_line, visible
@@ -32,7 +33,9 @@ _NAME: Final = re.compile(r"[\w./:-]{1,128}")
 _HASHED: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 #: What is hashed, and shown to a person, but not used.
 _BESIDE: Final = ("outputSchema", "annotations")
+_SCHEMAS: Final = ("inputSchema", "outputSchema")
 _DOMAIN: Final = b"twolane mcp tool 1\n"
+_NAME_DOMAIN: Final = b"twolane mcp tool name 1\n"
 _SENTENCE_END: Final = re.compile(r"(?<!\be\.g)(?<!\bi\.e)[.!?](?=\s+[^a-z\s]|\Z)|[。！？]")
 #: Texts within a schema that are for a reader.
 _PROSE: Final = ("title", "description", "$comment")
@@ -119,9 +122,18 @@ def read_definitions(tools: Sequence[Any]) -> Work[Definitions]:
 
 
 def definition_hash(tool: Json) -> str:
-    """Return the SHA-256 (hex) of a server's definition of a tool; a missing field and `null` are the same."""
+    """Return the SHA-256 (hex) of a server's definition of a tool.
+
+    Definitions that differ in the spelling of their schemas only have one hash, as have a missing field and `null`.
+    """
     said = {key: tool[key] for key in _HASHED if tool.get(key) is not None}
+    said |= {key: _normal(said[key]) for key in _SCHEMAS if key in said}
     return hashlib.sha256(_DOMAIN + canonical(said).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def name_hash(tool: str) -> str:
+    """Return what stands for the definition of a tool that is known by its name only, as a SHA-256 (hex)."""
+    return hashlib.sha256(_NAME_DOMAIN + tool.encode()).hexdigest()
 
 
 def shown_name(tool: Any, place: int) -> str:
@@ -160,6 +172,16 @@ def problem_of_output(tool: Definition, structured: Any) -> str | None:
         return "there is none"
     found = tool.output.problems(structured, most=1)
     return one_line(found[0]) if found else None
+
+
+def _normal(schema: Any) -> Any:
+    """Return the normal form of a schema that is small and flat enough; others stay as they are."""
+    if not isinstance(schema, dict) or _deeper_than(schema, SCHEMA_DEPTH):
+        return schema
+    try:
+        return normal_form(schema) if len(orjson.dumps(schema)) <= SCHEMA_BYTES else schema
+    except orjson.JSONEncodeError:
+        return schema
 
 
 def _name(tool: Any) -> str:

@@ -96,6 +96,11 @@ class ManagedServer:
             self._pins = pins
             self._noticed()
 
+    @property
+    def is_pinned_by_names(self) -> bool:
+        """Return whether a tool asks as long as its name is not accepted, whatever its definition."""
+        return self.wanted.server is not None and self.wanted.server.pin == "names"
+
     async def settled(self) -> None:
         """Wait until the desired state is applied: the service is stopped, or its start has begun."""
         if self._task is not None:

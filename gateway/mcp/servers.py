@@ -24,6 +24,7 @@ from gateway.contracts.managed import ManagedService, ServiceStatus
 from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Json, ServiceState, Store, StoredService, StoreError, WorkerService
 from gateway.contracts.tools import ServiceSource
+from gateway.mcp.changed_tools import ChangedTools
 from gateway.mcp.registration import SettingsError, checked
 from gateway.mcp.server import MOST_PINS, Build, DesiredServer, ManagedServer
 from gateway.text.reserved import ServiceNames
@@ -87,6 +88,7 @@ class McpServers:
         self._told: Sequence[tuple[str, ServiceState, str | None]] = ()
         self._told_s = float("-inf")
         self._restarts: Mapping[str, int] = {}
+        self._changed = ChangedTools(self.recorded)
         self._recorded: dict[str, frozenset[str]] = {}  # hashes of definitions, by service
         self._closed = False
         self._watchers: list[Callable[[], None]] = []
@@ -241,6 +243,7 @@ class McpServers:
             task = asyncio.get_running_loop().create_task(self._members.pop(name).close())
             self._leaving.add(task)
             self._recorded.pop(name, None)
+            self._changed.forget(name)
             task.add_done_callback(self._leaving.discard)
         before, self._members = self._members, {}
         for name, one in wanted.items():
@@ -294,6 +297,8 @@ class McpServers:
         def pin(kept: StoredService) -> StoredService:
             if kept.config is None and server.wanted.source == "registered":
                 return kept  # it was deleted meanwhile
+            if kept.pins and server.is_pinned_by_names:
+                return kept  # a further name is accepted by a person only
             room = max(0, MOST_PINS - len(kept.pins))
             new = [(tool, digest) for tool, digest in definitions.items() if tool not in kept.pins][:room]
             return replace(kept, pins={**kept.pins, **dict(new)}) if new else kept
@@ -303,6 +308,7 @@ class McpServers:
         if pin(server.wanted.record) != server.wanted.record:
             await self.change(server.name, pin)
         server.apply_pins()
+        await self._changed.report(server)
 
     async def _report(self) -> None:
         now_s = self._clock.time()

@@ -13,7 +13,7 @@ from gateway.contracts.managed import ServiceStatus
 from gateway.contracts.plugin import Clock, Host, Plugin
 from gateway.contracts.store import Json
 from gateway.contracts.tools import Service, ToolCall, ToolResult, ToolSpec
-from gateway.mcp.definitions import Definition, Definitions, document_of, facing_of, problem_of_output
+from gateway.mcp.definitions import Definition, Definitions, document_of, facing_of, name_hash, problem_of_output
 from gateway.mcp.sdk import MISSING_SDK
 from gateway.mcp.session import Session
 from gateway.mcp.transport.process import Program
@@ -46,9 +46,7 @@ class McpService:
                 self._server.trigger_keywords,
                 {name: tool.line for name, tool in tools.items()},
                 running=running,
-                changed=frozenset(
-                    name for name, tool in tools.items() if self._pins.get(name, tool.sha256) != tool.sha256
-                ),
+                changed=frozenset(name for name, tool in tools.items() if self._is_changed(tool)),
                 known=frozenset(self._pins),
             )
             self._shown = of, service
@@ -115,6 +113,14 @@ class McpService:
         for changed in self._watchers:
             changed()
 
+    def _is_changed(self, tool: Definition) -> bool:
+        match self._server.pin:
+            case "none":
+                return False
+            case "names":  # of a server that was never accepted, all are
+                return bool(self._pins) and not self._pins.get(tool.name)
+        return self._pins.get(tool.name, tool.sha256) != tool.sha256
+
     def _spec(self, tool: Definition) -> ToolSpec:
         """Return the tool as the gateway has it: the same object until the server is listed again."""
         definitions = self._session.definitions
@@ -125,6 +131,10 @@ class McpService:
             spec = specs[tool.name] = self._made(tool)
         return spec
 
+    def _pinned(self, tool: Definition) -> str:
+        """Return what an approval of a call of this tool is bound to: as much of it as is pinned."""
+        return tool.sha256 if self._server.pin == "definitions" else name_hash(tool.name)
+
     def _made(self, tool: Definition) -> ToolSpec:
         return ToolSpec(
             name=tool.name,
@@ -134,7 +144,7 @@ class McpService:
             untrusted=True,
             requires_approval=self._server.requires_approval,
             idempotent=tool.name in self._server.idempotent,
-            server=f"{self._server.sha256} {tool.sha256}",
+            server=f"{self._server.sha256} {self._pinned(tool)}",
         )
 
 

@@ -62,6 +62,9 @@ class Config(BaseModel):
     )
     start_timeout: Seconds = Field(default=10.0, description="Longest wait until it is ready for calls.")
     requires_approval: bool = Field(default=False, description="Ask a person before every call, whatever its risk.")
+    pin: Literal["definitions", "names", "none"] = Field(
+        default="definitions", description="What of its tools must stay as it was accepted."
+    )
     idempotent: tuple[str, ...] = Field(default=(), description="Tools that do no harm when they run twice.")
 
     @model_validator(mode="after")

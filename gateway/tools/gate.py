@@ -128,7 +128,7 @@ class Gate:
         if verdict.decision in ("deny", "error"):
             return verdict
         if definition_changed:
-            return Verdict("confirm", "operator", "definition_changed", "The tool has changed since it was accepted.")
+            return Verdict("confirm", "operator", "definition_changed", "The tool is not as it was accepted.")
         if asked_for and verdict.decision == "auto":
             return Verdict("confirm", "operator", "asked_for", "The user wants to be asked before every call.")
         if client_asks and verdict.decision == "auto":

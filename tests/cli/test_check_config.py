@@ -42,6 +42,12 @@ def test_the_defaults() -> None:
     ]
 
 
+def test_what_is_pinned_of_services() -> None:
+    """Where it is less than their definitions."""
+    said = lines("mcp: {servers: {a: {command: x}, b: {command: x, pin: names}, c: {command: x, pin: none}}}\n")
+    assert "  services    a, b (pinned by names), c (not pinned)" in said
+
+
 def test_chains_tools_and_store() -> None:
     """What is not the default: options, stages that may be skipped, tools that ask."""
     said = lines(

@@ -89,6 +89,12 @@ def test_a_definition_is_all_its_parts() -> None:
     assert definition_sha256("t", "d", shuffled(schema)) in hashes
 
 
+def test_of_a_server_counts_what_it_says_counts() -> None:
+    """Not the spelling of its definition, which may differ at each start."""
+    assert definition_sha256("t", "d", {}, server="npx a") == definition_sha256("t", "e", {"a": 1}, server="npx a")
+    assert definition_sha256("t", "d", {}, server="npx a") != definition_sha256("t", "d", {}, server="npx b")
+
+
 def test_text_that_is_not_unicode_has_a_hash() -> None:
     """Lone surrogates raise nothing."""
     assert call_sha256("\ud800", canonical({"a": "\ud800"})) != call_sha256("\ud801", canonical({"a": "\ud800"}))

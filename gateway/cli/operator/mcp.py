@@ -19,10 +19,12 @@ from gateway.cli.formatting import View, list_lines, views, word
 from gateway.cli.operator.arguments import add_asking, json_file, json_option
 from gateway.cli.operator.remote import Remote, check_key, given_key
 from gateway.config import Address
+from gateway.mcp.differences import differences
 from gateway.server.sockets import reachable
 
 PATH: Final = ("mcp", "services")
 _LINE_CHARS = 200
+_VALUE_CHARS = 2000
 # As long as an error of a service is, with the last line of its program.
 _ERROR_CHARS = 500
 #: The endpoint of a gateway whose configuration is not at hand.
@@ -208,11 +210,25 @@ def _summary(view: View) -> Iterator[str]:
     changed = view.get("changed")
     if isinstance(changed, list) and changed:
         names = ", ".join(shown_name(str(tool)) for tool in changed)
-        yield f"  changed since they were accepted: {names}; gateway mcp tools, gateway mcp accept"
+        yield f"  not as they were accepted: {names}; gateway mcp tools, gateway mcp accept"
 
 
 def _tool(view: View) -> Iterator[str]:
-    mark = "  changed since it was accepted: each call asks a person" if view.get("changed") else ""
+    mark = "  not as it was accepted: each call asks a person" if view.get("changed") else ""
     yield f"{shown_name(str(view.get('name')))}  {word(view, 'sha256')}{mark}"
     if view.get("description"):
         yield f"  {shown(str(view['description']), _LINE_CHARS)}"
+    accepted = view.get("accepted")
+    if isinstance(accepted, dict):
+        yield from _compared(accepted, view)
+
+
+def _compared(accepted: View, present: View) -> Iterator[str]:
+    """Yield the lines of a changed tool's differences: what was accepted, and what its server says now."""
+    found = differences(dict(accepted), dict(present))
+    for one in found:
+        yield f"  {shown(one.place, _LINE_CHARS)}"
+        yield f"  - {shown(one.accepted, _VALUE_CHARS)}"
+        yield f"  + {shown(one.present, _VALUE_CHARS)}"
+    if not found:
+        yield "  it differs only in characters that do not show, or beyond a limit"

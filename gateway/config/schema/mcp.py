@@ -1,6 +1,7 @@
 """The section `mcp`."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 from pydantic import Field
 
@@ -78,6 +79,13 @@ class McpServer(Section):
     )
     start_timeout: Duration = Field(default=10.0, description="Longest wait until the server is ready for calls.")
     requires_approval: Flag = Field(default=False, description="Every call needs an approval, whatever its risk.")
+    pin: Literal["definitions", "names", "none"] = Field(
+        default="definitions",
+        description=(
+            "What must stay as it was accepted for calls not to ask: `definitions` of tools, their `names` only (for "
+            "servers that describe a tool differently at each start), or `none`."
+        ),
+    )
     idempotent: tuple[Text, ...] = Field(
         default=(),
         description=(

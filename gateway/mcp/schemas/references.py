@@ -26,7 +26,7 @@ class _RefusedError(Exception):
 def problem_of_references(schema: dict[str, Any]) -> str | None:
     """Return the problem of the references in a schema, or None. Linear in its size; it may be nested to any depth."""
     try:
-        unfolded = _unfolded(schema, _anchors(schema))
+        unfolded = _unfolded(schema, anchors_of(schema))
     except _RefusedError as refused:
         return str(refused)
     if unfolded > UNFOLDED_LIMIT:
@@ -56,7 +56,7 @@ def _unfolded(schema: dict[str, Any], anchors: dict[str, Any]) -> int:
         counted: list[Any] = []
         stack.append((node, counted))
         for key, value in _entries(node):
-            inner = _target(schema, value, anchors) if isinstance(value, str) and key in _REFERENCES else value
+            inner = target_of(schema, value, anchors) if isinstance(value, str) and key in _REFERENCES else value
             if isinstance(inner, dict | list):
                 stack.append((inner, None))
                 if node is not schema or key not in _DEFINITIONS:
@@ -68,7 +68,7 @@ def _entries(node: Any) -> list[tuple[str, Any]]:
     return list(node.items()) if isinstance(node, dict) else [("", item) for item in node]
 
 
-def _anchors(schema: dict[str, Any]) -> dict[str, Any]:
+def anchors_of(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the places that have names of their own, by name. Raises _RefusedError where a reference has two targets.
 
     A part with a base of its own (`$id`, in draft 4 `id`) beside references is refused: there `#` is another place.
@@ -93,7 +93,7 @@ def _anchors(schema: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _target(schema: dict[str, Any], reference: str, anchors: dict[str, Any]) -> Any:
+def target_of(schema: dict[str, Any], reference: str, anchors: dict[str, Any]) -> Any:
     """Return the target of a reference (RFC 6901 in a fragment). Raises _RefusedError: it is outside, or nowhere."""
     found = place_in(schema, reference[1:], anchors) if reference.startswith("#") else None
     if found is None:

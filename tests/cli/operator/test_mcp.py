@@ -62,23 +62,20 @@ async def test_stop_start_restart_and_remove() -> None:
 
 
 async def test_tools_are_shown_and_accepted() -> None:
-    """What changed is accepted as it was shown; a name that is none is told."""
+    """What changed is accepted as it was shown, beside what had been accepted; a name that is none is told."""
     async with moored(time=TIME) as harbour:
         asked = remote(harbour)
         await until_pinned(harbour)
         assert await told(lambda: accepted(asked, "time", wanted=())) == ["nothing to accept: no tool has changed"]
+        harbour.service().described["look"] = "Sends all."
         harbour.service().becomes("running", look="2" * 64, listen="3" * 64)
         lines = await told(lambda: tools(asked, "time", as_json=False))
-        assert lines[:2] == [
-            f"look  {'2' * 64}  changed since it was accepted: each call asks a person",
-            "  Does look.",
-        ]
-        assert (await told(lambda: listed(asked, as_json=False)))[1].startswith(
-            "  changed since they were accepted: look"
-        )
+        compared = ["  Sends all.", "  description", '  - "Does look."', '  + "Sends all."']
+        assert lines[:5] == [f"look  {'2' * 64}  not as it was accepted: each call asks a person", *compared]
+        assert (await told(lambda: listed(asked, as_json=False)))[1].startswith("  not as they were accepted: look")
         with pytest.raises(CommandError, match="has no tool 'nope' just now"):
             await told(lambda: accepted(asked, "time", wanted=("nope",)))
-        assert await told(lambda: accepted(asked, "time", wanted=())) == [f"look  {'2' * 64}", "  Does look."]
+        assert await told(lambda: accepted(asked, "time", wanted=())) == [f"look  {'2' * 64}", *compared]
         (line, _) = await told(lambda: tools(asked, "time", as_json=True))
         assert json.loads(line)["changed"] is False
         harbour.service().tools = {}

@@ -1,0 +1,104 @@
+"""The definitions of MCP servers that are not the same at each start, behind a whole gateway."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.contracts.store import Json
+
+from .models import says
+from .serving import SERVICES, World, asked_of, behaving, called, serving, tools_of, until, until_changed, until_pinned
+
+#: The connections themselves are tested on both loops.
+pytestmark = pytest.mark.asyncio(loop_factories=["uvloop"])
+
+FLAG: Json = {"type": ["boolean", "string"]}
+NEEDED: Json = {**FLAG, "description": "Whether another step is needed"}
+
+
+def thinks(**schema: Any) -> Json:
+    """A tool with a schema as its library writes it."""
+    properties = {"needed": NEEDED, "revises": {**FLAG, "description": "Whether this revises"}}
+    return {
+        "name": "think",
+        "description": "Thinks.",
+        "inputSchema": {"type": "object", "properties": properties, **schema},
+        "result": "thought",
+    }
+
+
+def reads(folder: str, name: str = "read") -> Json:
+    """A tool whose schema has the folder in which its server was started."""
+    path = {"type": "string", "default": folder}
+    return {**thinks(properties={"path": path}), "name": name, "description": "Reads."}
+
+
+async def restarted(world: World, listed: Path, *tools: Json) -> None:
+    """The service once it has been started anew with these tools."""
+    listed.write_text(json.dumps(tools))
+    before = (await world.get(f"{SERVICES}/box")).json["since"]
+    await asked_of(world, "/box/restart")
+    found = await until(world, "box", tools=len(tools))
+    assert found["since"] > before
+
+
+async def test_another_spelling_of_a_schema_is_the_same_definition(tmp_path: Path) -> None:
+    """As zod 3 and zod 4 write one schema: with references and notes for validators, and without."""
+    listed = tmp_path / "tools.json"
+    reference = {"$ref": "#/properties/needed", "description": "Whether this revises"}
+    older = {"properties": {"needed": NEEDED, "revises": reference}, "additionalProperties": False}
+    listed.write_text(json.dumps([thinks(**older, **{"$schema": "http://json-schema.org/draft-07/schema#"})]))
+    async with serving(servers={"box": behaving("defined", listed)}) as world:
+        await until_pinned(world, "box")
+        await restarted(world, listed, thinks())
+        assert (await until(world, "box"))["changed"] == []
+        assert await called(world, "box.think") == "thought"
+
+
+async def test_the_log_says_what_of_a_tool_has_changed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Before anybody is asked, and once: the place, and both values there."""
+    listed = tmp_path / "tools.json"
+    listed.write_text(json.dumps([reads("/home/a"), thinks()]))
+    async with serving(servers={"box": behaving("defined", listed)}) as world:
+        await until_pinned(world, "box")
+        await restarted(world, listed, reads("/home/b"), thinks())
+        await until_changed(world, "box")
+        said = "service 'box': the tool 'read' is not as it was accepted, so each call asks a person "
+        said += '(parameters.properties.path.default was "/home/a", is "/home/b"); '
+        assert [one["name"] for one in await tools_of(world, "box") if one["changed"]] == ["read"]
+        await asked_of(world, "/box/accept")
+        assert (await until(world, "box"))["changed"] == []
+    assert len([message for message in caplog.messages if message.startswith(said)]) == 1
+
+
+async def test_a_server_that_is_pinned_by_names(tmp_path: Path) -> None:
+    """Its tools may describe themselves in another way at each start; a further tool asks until it is accepted."""
+    listed = tmp_path / "tools.json"
+    listed.write_text(json.dumps([reads("/home/a")]))
+    async with serving(servers={"box": behaving("defined", listed, pin="names")}) as world:
+        await until_pinned(world, "box")
+        world.model.then(says(json.dumps({"tool_call": {"name": "box.read", "arguments": {}}})))
+        (approval,) = (await world.chat("use box.read")).asks
+        await restarted(world, listed, reads("/home/b"), reads("/home/b", "write"))
+        assert (await until(world, "box", changed=["write"]))["changed"] == ["write"]
+        world.model.then(says("I see."))
+        assert (await world.decide(approval["id"])).status == 200
+        await world.run(approval["run_id"], state="completed")
+        assert await called(world, "box.read") == "thought"
+        await asked_of(world, "/box/accept")
+        assert (await until(world, "box"))["changed"] == []
+        await restarted(world, listed, reads("/home/c"), reads("/home/c", "write"))
+        assert (await until(world, "box"))["changed"] == []
+
+
+async def test_a_server_that_is_not_pinned(tmp_path: Path) -> None:
+    """Neither other definitions nor further tools ask for that."""
+    listed = tmp_path / "tools.json"
+    listed.write_text(json.dumps([reads("/home/a")]))
+    async with serving(servers={"box": behaving("defined", listed, pin="none")}) as world:
+        await until_pinned(world, "box")
+        await restarted(world, listed, reads("/home/b"), reads("/home/b", "write"))
+        assert (await until(world, "box"))["changed"] == []
+        assert await called(world, "box.write") == "thought"
