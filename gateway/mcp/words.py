@@ -15,7 +15,7 @@ import orjson
 from gateway.contracts.store import Json
 from gateway.tools.call_answer import clean_json
 
-DESCRIPTION_CHARS: Final = 2000
+DESCRIPTION_CHARS: Final = 16 << 10
 LINE_CHARS: Final = 200
 ADDRESS_CHARS: Final = 2048
 META_BYTES: Final = 16 << 10

@@ -93,7 +93,7 @@ def test_what_nobody_would_see_is_taken_out(hidden: str) -> None:
 
 
 def test_a_description_of_a_megabyte_is_cut() -> None:
-    """M12: to 2,000 characters, and one line to 200."""
+    """M12: to 16,384 characters, and one line to 200."""
     found = read(description="word " * 200_000)
     assert len(found.description) <= DESCRIPTION_CHARS + 1
     assert len(found.line) <= LINE_CHARS

@@ -57,6 +57,14 @@ def test_a_service_is_allowed_with_all_names_of_tools(patterns: list[str], whole
 
 
 @both_eras
+async def test_clients_get_long_descriptions_whole(era: Era) -> None:
+    """Those that real servers have: what a tool needs may stand at the end."""
+    async with world(here=server("long-description", "7000")) as made, made.client(era) as client:
+        tool = next(tool for tool in (await client.list_tools()).tools if tool.name == "here__echo")
+        assert tool.description == ("word " * 1400).strip()
+
+
+@both_eras
 async def test_what_a_server_says_of_a_tool_is_visible_and_of_the_right_types(era: Era) -> None:
     """Titles are one line, hints are true or false, and icons are pictures."""
     async with world(here=server(module="tests.mcp_server.hostile")) as made, made.client(era) as client:

@@ -8,7 +8,7 @@ from gateway.contracts.exchange import Intent
 from gateway.contracts.risk import schema
 from gateway.contracts.store import Json
 from gateway.tools.catalog import Catalog, Configured, load_catalog
-from gateway.tools.native import native_tools
+from gateway.tools.native import DESCRIPTION_CHARS, native_tools
 
 from .doubles import Source, exchange, spec
 from .managed import Managed
@@ -81,3 +81,15 @@ async def test_tools_of_services_come_once() -> None:
         (told,) = native_tools(made, asked, besides=())
         assert told["function"]["name"] == "time__look"
     assert native_tools(made, replace(both, no_tools=True), besides=()) == []
+
+
+async def test_a_manual_in_place_of_a_description_is_cut() -> None:
+    """Of a service's tool, that only the user's message is about: each request would pay for it."""
+    service = Managed("time")
+    service.becomes("running", look="1")
+    service.spec = lambda tool: spec(tool, untrusted=True, description="word " * 3000)  # type: ignore[method-assign]
+    made = await load_catalog({}, further=lambda: [Configured(service, untrusted=True)])
+    meant = replace(exchange(), intent=Intent("mcp", "explicit:service", None, "time", ("time.look",)))
+    (told,) = native_tools(made, meant, besides=())
+    assert len(told["function"]["description"]) <= DESCRIPTION_CHARS + 1
+    assert told["function"]["description"].endswith("word…")
