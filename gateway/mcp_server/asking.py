@@ -34,6 +34,7 @@ _SCHEMA: Final[Json] = {
             "title": "Reason",
             "description": "What the client is told about a rejection.",
             "maxLength": COMMENT_CHARS,
+            "default": "",  # libraries fill what is left out with it, else with null, which is no text
         },
     },
     "required": ["decision"],

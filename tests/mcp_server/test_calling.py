@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import jsonschema_rs
 import pytest
 from gateways import samples, until, until_read
 from mcp.client import Client
@@ -57,6 +58,25 @@ async def test_a_key_that_may_decide_is_asked_with_exactly_what_would_run(era: E
         (decided,) = await made.approvals(key="anna", state="done")
         assert (decided["decided_by"], decided["via"], decided["asked_by"]) == ("boss", "mcp", "boss")
         assert await effects(made) == 1
+
+
+class Typed(Asked):
+    """A client as fastmcp is one: an answer has each field of the form, and is held to the form's schema."""
+
+    async def __call__(self, ctx: object, params: Any) -> ElicitResult:
+        answer = await super().__call__(ctx, params)
+        fields = params.requested_schema["properties"].items()
+        content = {name: field.get("default") for name, field in fields} | (answer.content or {})
+        jsonschema_rs.validate(params.requested_schema, content)
+        return ElicitResult(action="accept", content=content)
+
+
+@both_eras
+async def test_a_form_may_be_answered_with_all_of_its_fields(era: Era) -> None:
+    """What the person leaves out has the value that the form gives it."""
+    async with world(keys=TEAM) as made:
+        async with made.client(era, key="boss", elicitation_callback=Typed(says("approve"))) as client:
+            assert texts(await client.call_tool("here__echo", {"text": "hi"})) == "hi"
 
 
 @both_eras
