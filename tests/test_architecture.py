@@ -332,6 +332,7 @@ MAY_NAME_CHAT = {
     "gateway/dialects/responses/events.py": "ends a stream with the same word",
     "gateway/dialects/meaning.py": "finds the ids that model servers give to calls",
     "gateway/lanes/classify.py": "names the endpoint in an error message",
+    "gateway/lanes/passthrough/last_event.py": "knows the word that ends a stream",
     "gateway/lanes/plan.py": "knows the paths of upstreams that only compute",
 }
 

@@ -288,8 +288,6 @@ class RunDriver:
         said.append(text)
         return text
 
-    # Rounds of calls.
-
     async def _execute(self, action: Execute) -> None:
         """Run a round of calls. A round that is still open, such as after a failure of the store, is continued."""
         round_ = await self._reopened() if self._progress.is_open else self._next_round(action)

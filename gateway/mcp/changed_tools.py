@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from gateway.contracts.store import Json
-from gateway.mcp.differences import differences
+from gateway.mcp.schemas.differences import differences
 from gateway.mcp.server import ManagedServer
 from gateway.mcp.words import one_line
 

@@ -10,14 +10,14 @@ from mcp_types import CallToolRequestParams
 from gateway.config.schema.mcp_serve import Serve
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
-from gateway.mcp_server import search
 from gateway.mcp_server.calling import Calling
 from gateway.mcp_server.errors import no_such
+from gateway.mcp_server.finding import search
+from gateway.mcp_server.finding.word_index import WordIndex, index_words
 from gateway.mcp_server.listing import Listing, Narrowing, Offer
 from gateway.mcp_server.results import text_result
 from gateway.mcp_server.services import with_addresses
 from gateway.mcp_server.visit import CURRENT, Visit, visit_of
-from gateway.mcp_server.word_index import WordIndex, index_words
 from gateway.tools.rights import WORKFLOW_SCOPE
 from gateway.turns import in_turns
 

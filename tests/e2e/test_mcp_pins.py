@@ -9,7 +9,7 @@ import pytest
 from gateway.contracts.store import Json
 
 from .models import says
-from .serving import SERVICES, World, asked_of, behaving, called, serving, tools_of, until, until_changed, until_pinned
+from .serving import SERVICES, World, asked_of, behaving, called, serving, until, until_pinned
 
 #: The connections themselves are tested on both loops.
 pytestmark = pytest.mark.asyncio(loop_factories=["uvloop"])
@@ -55,22 +55,6 @@ async def test_another_spelling_of_a_schema_is_the_same_definition(tmp_path: Pat
         await restarted(world, listed, thinks())
         assert (await until(world, "box"))["changed"] == []
         assert await called(world, "box.think") == "thought"
-
-
-async def test_the_log_says_what_of_a_tool_has_changed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Before anybody is asked, and once: the place, and both values there."""
-    listed = tmp_path / "tools.json"
-    listed.write_text(json.dumps([reads("/home/a"), thinks()]))
-    async with serving(servers={"box": behaving("defined", listed)}) as world:
-        await until_pinned(world, "box")
-        await restarted(world, listed, reads("/home/b"), thinks())
-        await until_changed(world, "box")
-        said = "service 'box': the tool 'read' is not as it was accepted, so each call asks a person "
-        said += '(parameters.properties.path.default was "/home/a", is "/home/b"); '
-        assert [one["name"] for one in await tools_of(world, "box") if one["changed"]] == ["read"]
-        await asked_of(world, "/box/accept")
-        assert (await until(world, "box"))["changed"] == []
-    assert len([message for message in caplog.messages if message.startswith(said)]) == 1
 
 
 async def test_a_server_that_is_pinned_by_names(tmp_path: Path) -> None:

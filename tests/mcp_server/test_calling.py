@@ -74,9 +74,11 @@ class Typed(Asked):
 @both_eras
 async def test_a_form_may_be_answered_with_all_of_its_fields(era: Era) -> None:
     """What the person leaves out has the value that the form gives it."""
-    async with world(keys=TEAM) as made:
-        async with made.client(era, key="boss", elicitation_callback=Typed(says("approve"))) as client:
-            assert texts(await client.call_tool("here__echo", {"text": "hi"})) == "hi"
+    async with (
+        world(keys=TEAM) as made,
+        made.client(era, key="boss", elicitation_callback=Typed(says("approve"))) as client,
+    ):
+        assert texts(await client.call_tool("here__echo", {"text": "hi"})) == "hi"
 
 
 @both_eras

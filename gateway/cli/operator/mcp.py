@@ -19,7 +19,7 @@ from gateway.cli.formatting import View, list_lines, views, word
 from gateway.cli.operator.arguments import add_asking, json_file, json_option
 from gateway.cli.operator.remote import Remote, check_key, given_key
 from gateway.config import Address
-from gateway.mcp.differences import differences
+from gateway.mcp.schemas.differences import differences
 from gateway.server.sockets import reachable
 
 PATH: Final = ("mcp", "services")

@@ -50,7 +50,7 @@ class LastEvent:
                 or b'"response.failed"' in text
             ):
                 self._came = _LAST.search(text) is not None
-        self._end = piece[-_NAME_BYTES:]
+        self._end = (piece if len(piece) >= _NAME_BYTES else self._end + piece)[-_NAME_BYTES:]
 
 
 class Remainder:

@@ -270,11 +270,9 @@ class Splice(Sending):
 
     def _count_whole(self) -> None:
         """Close the account of a whole answer."""
-        if (status := self._account.status) < 500:
-            self._account.close("ok", self._client.listener)
-        else:
+        if (status := self._account.status) >= 500:
             self._plan.pool.failures.note(f"Upstream {self._plan.pool.endpoint.name!r} answered {status}.")
-            self._account.close("error", self._client.listener)
+        self._account.close("ok" if status < 500 else "error", self._client.listener)
 
     def _fail(self, error: GatewayError, *, outcome: str) -> None:
         """Answer with an error: nothing of the upstream's answer was forwarded yet."""

@@ -2,9 +2,9 @@
 
 import pytest
 
+from gateway.mcp_server.finding.search import FOUND_BYTES, QUERY_CHARS, QUERY_WORDS, found, wanted_call
+from gateway.mcp_server.finding.word_index import index_words
 from gateway.mcp_server.listing import Offer
-from gateway.mcp_server.search import FOUND_BYTES, QUERY_CHARS, QUERY_WORDS, found, wanted_call
-from gateway.mcp_server.word_index import index_words
 from gateway.turns import at_once
 
 MODERN = "2026-07-28"

@@ -5,8 +5,8 @@ from typing import Final
 
 import pytest
 
+from gateway.mcp_server.finding.word_index import DESCRIPTION_CHARS, WordIndex, index_words, wanted_words
 from gateway.mcp_server.listing import Offer
-from gateway.mcp_server.word_index import DESCRIPTION_CHARS, WordIndex, index_words, wanted_words
 from gateway.turns import at_once
 
 #: Tools as public MCP servers name them, each with a description in our own words.

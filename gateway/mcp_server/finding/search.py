@@ -6,8 +6,8 @@ from typing import Any, Final
 from gateway.contracts.store import Json
 from gateway.mcp.words import sent_bytes
 from gateway.mcp_server.bounds.messages import SHORT
+from gateway.mcp_server.finding.word_index import WordIndex, wanted_words
 from gateway.mcp_server.listing import Offer
-from gateway.mcp_server.word_index import WordIndex, wanted_words
 
 FIND, CALL = "find_tools", "call_tool"
 FOUND: Final = 10

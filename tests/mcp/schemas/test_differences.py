@@ -3,7 +3,7 @@
 from typing import Any
 
 from gateway.contracts.store import Json
-from gateway.mcp.differences import ABSENT, Difference, differences
+from gateway.mcp.schemas.differences import ABSENT, Difference, differences
 
 
 def document(description: str = "Reads.", *, title: str | None = None, **schema: Any) -> Json:
