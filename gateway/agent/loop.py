@@ -17,7 +17,6 @@ from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import Json
 from gateway.dialects.chat_request import not_forced
 from gateway.dialects.meaning import is_random
-from gateway.dialects.neighbours import join
 from gateway.errors import GatewayError
 
 #: The same call with the same arguments so often in a row: a note goes to the model; the run is stopped.
@@ -103,13 +102,7 @@ class Loop:
     def request(self, body: Json, conversation: Sequence[Json]) -> Json:
         """Return the body of the next model call."""
         changed = not_forced(body) if self.hidden or self.is_formatting else {}
-        messages = [*conversation, *self.hidden, *self._draft]
-        for complaint in self._complaints:  # no two of the user in a row: many templates refuse that
-            if messages and messages[-1].get("role") == "user":
-                messages[-1] = join(messages[-1], complaint)
-            else:
-                messages.append(complaint)
-        asked = {**body, **changed, "messages": messages}
+        asked = {**body, **changed, "messages": [*conversation, *self.messages]}
         if self.holds_back:
             del asked["response_format"]
         return asked

@@ -74,7 +74,7 @@ class Usage:
         told = self._told or {}
         prompt, completion = _count(told.get("prompt_tokens")), _count(told.get("completion_tokens"))
         self._details = _summed(self._details, {k: v for k, v in told.items() if k not in _TOKENS})
-        if not prompt and self._sent:  # no prompt has none: what says so has counted nothing
+        if not prompt and self._sent and not told.get("cached_answers"):  # no prompt has none: nothing was counted
             self._estimated = True
             prompt = -(-len(orjson.dumps(self._sent.get("messages"))) // 4)
             completion = completion or -(-len("".join(self._texts).encode(errors="replace")) // 4)

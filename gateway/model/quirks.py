@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import Final, TypeAlias, get_args
 
 from gateway.contracts.store import Json
-from gateway.dialects.neighbours import SYSTEM_ROLES, join, join_neighbours, lead_with_one
+from gateway.model.neighbours import SYSTEM_ROLES, join, join_neighbours, lead_with_one
 from gateway.model.tool_names import plain_names
 from gateway.upstream.endpoint import QuirkName
 

@@ -121,8 +121,8 @@ async def test_explain_names_the_candidates() -> None:
         answer = await made.world.post(body, path="/context/explain")
         assert (answer.json["model"], answer.json["upstream"]) == ("fast", "up")
         assert answer.json["candidates"] == [
-            {"model": "big", "upstream": "up"},
-            {"model": "small", "upstream": "other"},
+            {"model": "big", "upstream": "up", "quirks": []},
+            {"model": "small", "upstream": "other", "quirks": []},
         ]
         assert made.asked == [[], []]
 

@@ -110,15 +110,15 @@ async def test_a_refusal_for_another_reason_is_the_clients() -> None:
         assert [asked(body) for body in world.model.asked] == [ASKS[0]] * 3
 
 
-@pytest.mark.parametrize(("style", "index"), [("usage", 0), ("plain", 1), ("never", 2)])
-async def test_an_operator_says_how_to_ask(style: str, index: int) -> None:
+@pytest.mark.parametrize(("quirks", "index"), [([], 0), (["no_usage_in_stream"], 1), (["no_stream"], 2)])
+async def test_an_operator_says_how_to_ask(quirks: list[str], index: int) -> None:
     """By upstream."""
-    answer = whole("Hi.") if style == "never" else says("Hi.")
-    async with talking(answer, upstream={"stream": style}) as world:
+    answer = whole("Hi.") if quirks == ["no_stream"] else says("Hi.")
+    async with talking(answer, upstream={"quirks": quirks}) as world:
         assert (await world.stream(stream_options={"include_usage": True})).text == "Hi."
         assert asked(world.model.asked[0]) == ASKS[index]
         (request,) = world.model.upstream.requests
-        assert request.values(b"accept") == [b"application/json" if style == "never" else b"text/event-stream"]
+        assert request.values(b"accept") == [b"application/json" if quirks == ["no_stream"] else b"text/event-stream"]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ async def test_an_answer_that_is_something_else(content: bytes, content_type: st
 
 async def test_a_path_that_is_not_there() -> None:
     """An error answer without words is told with the URL."""
-    async with talking(sent(b"404 page not found", status=404, content_type="text/plain")) as world:
+    async with talking(sent(b"<html>404</html>", status=404, content_type="text/html")) as world:
         answer = await world.chat()
         assert (answer.status, answer.error["code"]) == (404, "upstream_rejected")
         assert f"{world.model.upstream.base_url}/v1/chat/completions" in answer.error["message"]

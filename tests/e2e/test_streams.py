@@ -267,7 +267,7 @@ DYING = [
     pytest.param(says("Hello wor", CUT), id="the connection ends"),
     pytest.param(says("Hello wor", finish=None, usage=None, done=False), id="no finish reason"),
     pytest.param(says("Hello wor", b"{broken"), id="no JSON"),
-    pytest.param(says("Hello wor", b"[1]"), id="no object"),
+    pytest.param(says("Hello wor", b'{"choices": [1]}'), id="no object"),
     pytest.param(says("Hello wor", b'{"choices": {"0": {}}}'), id="no chunk"),
     pytest.param(says("Hello wor", b'{"error": {"message": "out of memory"}}'), id="an error event"),
 ]

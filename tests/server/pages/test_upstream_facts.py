@@ -3,6 +3,7 @@
 import pytest
 
 from gateway.config import Settings
+from gateway.model.quirks import LearntQuirks
 from gateway.server.pages.upstream_facts import UpstreamNumbers, upstream_facts
 from gateway.telemetry.page_text import Gauge
 
@@ -29,7 +30,9 @@ def gauge(name: str, value: float, endpoint: str = "a") -> Gauge:
 def test_the_state_says_what_keeps_requests_away(told: dict[str, float], state: str, retry_in_s: float | None) -> None:
     """Health checks before the breaker: while they fail, nothing else lets a request through."""
     numbers = UpstreamNumbers({}, [gauge(name, value) for name, value in told.items()])
-    ((first, _),) = [one.endpoints for one in upstream_facts(SETTINGS, demo_url=None, numbers=numbers)]
+    ((first, _),) = [
+        one.endpoints for one in upstream_facts(SETTINGS, demo_url=None, numbers=numbers, learnt=LearntQuirks())
+    ]
     assert (first.state, first.retry_in_s) == (state, retry_in_s)
 
 
@@ -44,7 +47,9 @@ def test_counts_belong_to_their_endpoint() -> None:
         ("gateway_upstream_time_to_first_byte_seconds", ("up",)): (1.0, 2.0),
     }
     gauges = [gauge("endpoint_requests", 1.0), gauge("endpoint_requests", 0.0, "b:2")]
-    (found,) = upstream_facts(SETTINGS, demo_url="http://demo", numbers=UpstreamNumbers(counts, gauges))
+    (found,) = upstream_facts(
+        SETTINGS, demo_url="http://demo", numbers=UpstreamNumbers(counts, gauges), learnt=LearntQuirks()
+    )
     first, second = found.endpoints
     assert found.requests == {"ok": 3}
     assert (first.tries, first.ejections, first.under_way, first.most) == ({"failed": 2}, {}, 1, 4)
@@ -53,5 +58,5 @@ def test_counts_belong_to_their_endpoint() -> None:
 
 def test_without_upstreams_there_is_the_demo_model() -> None:
     numbers = UpstreamNumbers({}, [("gateway_upstream_up", "", [("upstream", "demo")], 1.0)])
-    (found,) = upstream_facts(Settings(), demo_url="http://127.0.0.1:7/v1", numbers=numbers)
+    (found,) = upstream_facts(Settings(), demo_url="http://127.0.0.1:7/v1", numbers=numbers, learnt=LearntQuirks())
     assert [(one.url, one.state, one.tries) for one in found.endpoints] == [("http://127.0.0.1:7/v1", "up", None)]

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.contracts.store import Json
-from gateway.dialects.neighbours import join, join_neighbours
+from gateway.model.neighbours import join, join_neighbours
 
 PARTS = [{"type": "image_url", "image_url": {"url": "data:,"}}]
 
