@@ -7,7 +7,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -61,10 +61,7 @@ def postgres_server(prepared: str, *, newest: bool = False) -> Iterator[str]:
             "ON_ERROR_STOP=1",
             "postgres",
         ]
-        deadline_s = time.monotonic() + 30
-        while subprocess.run([*psql, "-c", "SELECT 1"], **run).returncode:  # type: ignore[call-overload]
-            assert time.monotonic() < deadline_s, "PostgreSQL does not start"
-            time.sleep(0.05)
+        _wait_until(lambda: not subprocess.run([*psql, "-c", "SELECT 1"], **run).returncode, "PostgreSQL")  # type: ignore[call-overload]
         subprocess.run([*psql, "-c", prepared], check=True, **run)  # type: ignore[call-overload]
         yield f"127.0.0.1:{port}/postgres"
     finally:
@@ -88,10 +85,7 @@ def standby_server(place: str) -> Iterator[str]:
     process = subprocess.Popen([bin_dir / "postgres", "-D", "data", *options], **run)  # type: ignore[call-overload]
     try:
         ready = [bin_dir / "pg_isready", "-h", "127.0.0.1", "-p", str(port)]
-        deadline_s = time.monotonic() + 30
-        while subprocess.run(ready, **run).returncode:  # type: ignore[call-overload]
-            assert time.monotonic() < deadline_s, "the standby does not start"
-            time.sleep(0.05)
+        _wait_until(lambda: not subprocess.run(ready, **run).returncode, "the standby")  # type: ignore[call-overload]
         yield f"127.0.0.1:{port}/{place.partition('/')[2]}"
     finally:
         process.send_signal(signal.SIGINT)
@@ -120,15 +114,20 @@ def pooler(place: str) -> Iterator[str]:
         [program, folder / "ini"], user=user, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        deadline_s = time.monotonic() + 30
-        while not _accepts(port):
-            assert time.monotonic() < deadline_s, "PgBouncer does not start"
-            time.sleep(0.05)
+        _wait_until(lambda: _accepts(port), "PgBouncer")
         yield f"127.0.0.1:{port}/{place.partition('/')[2]}"
     finally:
         process.send_signal(signal.SIGINT)
         process.wait()
         shutil.rmtree(folder)
+
+
+def _wait_until(is_there: Callable[[], bool], program: str) -> None:
+    """Wait until a server that has begun to start takes connections."""
+    deadline_s = time.monotonic() + 30
+    while not is_there():
+        assert time.monotonic() < deadline_s, f"{program} does not start"
+        time.sleep(0.05)
 
 
 def _accepts(port: int) -> bool:

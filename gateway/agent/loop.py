@@ -115,7 +115,7 @@ class Loop:
             return self._called(content, outcome)
         self._complaints.clear()
         finish = Finish("", finish_reason if finish_reason in _FINISH else "stop")  # type: ignore[arg-type]
-        return self._formatted(content, finish) if self.holds_back else finish
+        return self._bring_into_format(content, finish) if self.holds_back else finish
 
     def executed(self, planned: Sequence[PlannedCall], results: Sequence[CallOutcome]) -> Action:
         """Return the action that follows from the results of `planned`, one for each."""
@@ -124,7 +124,7 @@ class Loop:
         ended = [r.whole for p, r in zip(planned, results, strict=True) if p.call.terminate and p.refusal is None]
         if ended and not self._theirs:
             finish = Finish("\n".join(ended), "stop")
-            return self._formatted(finish.text, finish) if self.holds_back else finish
+            return self._bring_into_format(finish.text, finish) if self.holds_back else finish
         if self._theirs:
             return self._left_to_client()
         return Ask(self.messages)
@@ -174,7 +174,7 @@ class Loop:
         """Return whether the next answer is asked for without its format, so that the client gets no text of it."""
         return self.wanted_format is not None and not self.is_formatting
 
-    def _formatted(self, text: str, finish: Finish) -> Action:
+    def _bring_into_format(self, text: str, finish: Finish) -> Action:
         """Return the end of a turn whose answer is this text, or the call that brings the text into its format."""
         if finish.reason == "content_filter" or has_format(text, self.wanted_format or {}):
             return Finish(text, finish.reason)
@@ -238,7 +238,7 @@ class Loop:
             return self._left_to_client()
         text = f"[The model was stopped: it called more tools than 'max_tool_calls' ({most}) allows.]"
         finish = Finish(text, "stop")
-        return self._formatted(text, finish) if self.holds_back else finish
+        return self._bring_into_format(text, finish) if self.holds_back else finish
 
     def _left_to_client(self) -> Finish:
         if self.functions_only:

@@ -52,7 +52,7 @@ def parked(error: GatewayError, run: Exchange) -> GatewayError:
 
 
 def tell_waiting(error: GatewayError) -> GatewayError:
-    """Return the error for a run that waits for its client's credential, which whoever reads it may not have."""
+    """Return the error for a run that waits for its client's credential, which a reader of the error may not have."""
     text = (
         f"{_sentence(error.message)} This run began with its client's own credential, which no other request brings. "
         "What its tools did is kept, and nothing of it runs again: it goes on once its client sends the request again."

@@ -1,6 +1,6 @@
 """The parts of a request, besides its decision, that go on with a stored run: header lines and the client's credential.
 
-They belong to whoever sends them. A run has those of its own client, and a credential only for the upstream that it was
+They belong to the sender. A run has those of its own client, and a credential only for the upstream that it was
 sent for. Else the upstream would take one person's conversation for another's, or get a key that is for another one.
 """
 

@@ -39,7 +39,7 @@ _USUAL_CHARS: Final = 256
 _LIKELY: Final = CREDENTIALS | {b"cookie", SUBPROTOCOLS}
 
 
-def words_of(head: RequestHead) -> list[tuple[bytes, bytes]]:
+def find_words(head: RequestHead) -> list[tuple[bytes, bytes]]:
     """Return the words of a head that may be keys, with their SHA-256: of its fields, its target, and what they encode.
 
     A word may be there several times.
@@ -49,13 +49,13 @@ def words_of(head: RequestHead) -> list[tuple[bytes, bytes]]:
         if len(field.value) <= _USUAL_CHARS:
             words += _usual_words(field)
         else:
-            words += _words_in(field)
+            words += _find_words_in(field)
     if b"?" in head.target:
         words += _digests(_likely_words(head.target.partition(b"?")[2]))
     return words
 
 
-def _words_in(field: Field) -> Sequence[tuple[bytes, bytes]]:
+def _find_words_in(field: Field) -> Sequence[tuple[bytes, bytes]]:
     name, value = field.name, field.value
     if name in _LIKELY or (b"_" in name and name.replace(b"_", b"-") in _LIKELY):
         return _digests(_likely_words(value))
@@ -63,7 +63,7 @@ def _words_in(field: Field) -> Sequence[tuple[bytes, bytes]]:
 
 
 #: Most fields come again with each request of a client.
-_usual_words = lru_cache(maxsize=1024)(_words_in)
+_usual_words = lru_cache(maxsize=1024)(_find_words_in)
 
 
 def _digests(words: Iterable[bytes]) -> Sequence[tuple[bytes, bytes]]:

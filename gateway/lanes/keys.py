@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from gateway.contracts.caller import Caller, Network
 from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
-from gateway.lanes.credentials import fields_with, words_of
+from gateway.lanes.credentials import fields_with, find_words
 
 GATEWAY_HEADER = b"x-gateway-key"
 #: Headers in which clients send the credential for an upstream; one of them may carry the gateway's key instead.
@@ -301,7 +301,7 @@ class KeyRing:
         stored: Mapping[bytes, Key] = {} if self._stored is None else self._stored.by_digest
         return [
             word
-            for word, digest in words_of(head)
+            for word, digest in find_words(head)
             if digest in keys or digest in stored or (lent is not None and lent.key_of(word) is not None)
         ]
 

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, get_args
 
 from gateway.contracts.store import Json
 from gateway.model.neighbours import SYSTEM_ROLES, join, join_neighbours, lead_with_one
-from gateway.model.tool_names import plain_names
+from gateway.model.tool_names import functions_of, plain_names
 from gateway.upstream.endpoint import QuirkName
 
 NAMES: Final[tuple[QuirkName, ...]] = get_args(QuirkName)
@@ -110,12 +110,6 @@ def find_quirk(quirks: Quirks, body: Json, *, status: int, refusal: bytes) -> Qu
             continue
         if quirk.refusal.search(refusal) and quirk.concerns(body):
             return quirks | {quirk.name}
-    if (
-        status == HTTPStatus.NOT_IMPLEMENTED
-        and "no_stream" not in quirks
-        and re.search(_STREAM, refusal, re.IGNORECASE)
-    ):
-        return quirks | {"no_stream"}
     return None
 
 
@@ -124,12 +118,11 @@ def adapted_request(body: Json, quirks: Quirks) -> Json:
     messages = lead_with_one(body["messages"]) if body.get("messages") else None
     if messages is not None and messages is not body["messages"]:
         body = {**body, "messages": messages}
-    if not quirks:
-        return {**body, "stream": True, "stream_options": {"include_usage": True}}
     body = {**body, "stream": True, "stream_options": {"include_usage": True}}
-    for quirk in _QUIRKS:
-        if quirk.name in quirks:
-            body = quirk.change(body)
+    if quirks:
+        for quirk in _QUIRKS:
+            if quirk.name in quirks:
+                body = quirk.change(body)
     return body
 
 
@@ -147,6 +140,10 @@ def _without(*names: str) -> Callable[[Json], Json]:
 
 def _with_messages(change: Callable[[list[Json]], list[Json]]) -> Callable[[Json], Json]:
     return lambda body: {**body, "messages": change(body["messages"])} if body.get("messages") else body
+
+
+def _leave_stream_out(body: Json) -> Json:
+    return {**{key: value for key, value in body.items() if key != "stream_options"}, "stream": False}
 
 
 def _has_neighbours(body: Json) -> bool:
@@ -190,11 +187,6 @@ def _rename_limit(body: Json) -> Json:
     return {_LIMIT if key == _OLD_LIMIT else key: value for key, value in body.items() if key != _LIMIT}
 
 
-def _functions(body: Json) -> list[Json]:
-    tools = body.get("tools") or ()
-    return [tool["function"] for tool in tools if isinstance(tool, dict) and isinstance(tool.get("function"), dict)]
-
-
 def _leave_strict_out(body: Json) -> Json:
     if not body.get("tools"):
         return body
@@ -229,7 +221,7 @@ _QUIRKS: Final = (
         "no_stream",
         lambda _: True,
         _compiled(_NO_STREAM),
-        lambda body: {**_without("stream_options")(body), "stream": False},
+        _leave_stream_out,
     ),
     _Quirk(
         "no_developer_role",
@@ -281,7 +273,7 @@ _QUIRKS: Final = (
     ),
     _Quirk(
         "no_strict_tools",
-        lambda body: any("strict" in function for function in _functions(body)),
+        lambda body: any("strict" in function for function in functions_of(body)),
         _compiled(rb"\bstrict\b"),
         _leave_strict_out,
     ),
@@ -289,6 +281,8 @@ _QUIRKS: Final = (
         "plain_tool_names",
         lambda body: plain_names(body) is not body,
         _compiled(rb"(?:function|tool)[^\n]{0,80}name|name[^\n]{0,80}(?:function|tool)"),
-        lambda body: plain_names(body),
+        plain_names,
     ),
+    # A server that implements no streams says so in any words.
+    _Quirk("no_stream", lambda _: True, _compiled(_STREAM), _leave_stream_out, (HTTPStatus.NOT_IMPLEMENTED,)),
 )

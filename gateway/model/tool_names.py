@@ -58,9 +58,14 @@ def restoring(emit: Emit, body: Json) -> Emit:
     return restore
 
 
+def functions_of(body: Json) -> list[Json]:
+    """Return the functions among the tools of a request."""
+    tools = body.get("tools") or ()
+    return [tool["function"] for tool in tools if isinstance(tool, dict) and isinstance(tool.get("function"), dict)]
+
+
 def _names(body: Json) -> list[str]:
-    functions = [tool.get("function") for tool in body.get("tools") or () if isinstance(tool, dict)]
-    return [one["name"] for one in functions if isinstance(one, dict) and isinstance(one.get("name"), str)]
+    return [one["name"] for one in functions_of(body) if isinstance(one.get("name"), str)]
 
 
 def _renamed(tool: Json, names: dict[str, str]) -> Json:

@@ -1,4 +1,4 @@
-"""What of a request goes on with a stored run: nothing of another person's, and no credential for another upstream."""
+"""The parts of a request that go on with a stored run: nothing of another person's, no other credential."""
 
 import pytest
 

@@ -177,7 +177,7 @@ async def test_an_unknown_service_with_an_address_is_not_connected_to() -> None:
 
 
 async def test_tools_may_be_called_before_an_answer_in_a_format() -> None:
-    """Those that the request names, and no others."""
+    """The tools that the request names run, and no others."""
     json = replace(ASKED, body={"messages": [], "response_format": {"type": "json_object"}})
     assert with_wishes(json, Wishes(offers=()), catalog=await catalog(), addresses=ADDRESSES).no_tools
     named = with_wishes(json, Wishes(offers=(offer("time"),)), catalog=await catalog(), addresses=ADDRESSES)

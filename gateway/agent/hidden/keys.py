@@ -110,22 +110,23 @@ class KeyReader:
     """The reading of one conversation, message by message.
 
     `has_prefixes`: whether answers get the key of the conversation up to them, which nothing needs where answers are
-    recognised by ids alone. `has_marks`: whether they get the keys of their marks.
+    recognised by ids alone. `has_marks`: whether they get the keys of their marks; a copy
+    has True.
     """
 
     __slots__ = ("_asked", "_digest", "_name", "_scope", "has_marks", "has_prefixes")
 
-    def __init__(self, scope: Scope, *, has_prefixes: bool = True, has_marks: bool = True) -> None:
+    def __init__(self, scope: Scope, *, has_prefixes: bool = True) -> None:
         self._scope = scope
         self.has_prefixes = has_prefixes
-        self.has_marks = has_marks
+        self.has_marks = True
         self._digest = scope.digest()
         self._asked = b""
         self._name: Sequence[str] | None = None if scope.conversation is None else [scope.conversation]
 
     def copy(self) -> "KeyReader":
         """Return a reader that goes on from here."""
-        other = KeyReader(self._scope, has_prefixes=self.has_prefixes, has_marks=self.has_marks)
+        other = KeyReader(self._scope, has_prefixes=self.has_prefixes)
         other._digest, other._asked, other._name = self._digest.copy(), self._asked, self._name
         return other
 

@@ -220,10 +220,10 @@ def _tool(view: View) -> Iterator[str]:
         yield f"  {shown(str(view['description']), _LINE_CHARS)}"
     accepted = view.get("accepted")
     if isinstance(accepted, dict):
-        yield from _compared(accepted, view)
+        yield from _list_differences(accepted, view)
 
 
-def _compared(accepted: View, present: View) -> Iterator[str]:
+def _list_differences(accepted: View, present: View) -> Iterator[str]:
     """Yield the lines of a changed tool's differences: what was accepted, and what its server says now."""
     found = differences(dict(accepted), dict(present))
     for one in found:

@@ -33,7 +33,7 @@ def differences(accepted: Json, present: Json) -> list[Difference]:
     found: list[Difference] = []
     for key in accepted.keys() & present.keys():
         pair = [_normal(key, one[key]) for one in (accepted, present)]
-        for difference in _compared(key, *pair):
+        for difference in _walk_both(key, *pair):
             found.append(difference)
             if len(found) == _MOST:
                 return found
@@ -44,7 +44,7 @@ def _normal(key: str, value: Any) -> Any:
     return normal_form(value) if key in _SCHEMAS and isinstance(value, dict) else value
 
 
-def _compared(place: str, accepted: Any, present: Any) -> Iterator[Difference]:
+def _walk_both(place: str, accepted: Any, present: Any) -> Iterator[Difference]:
     # By a stack: both are as deep as a server likes.
     stack = [(place, accepted, present)]
     while stack:

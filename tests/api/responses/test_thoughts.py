@@ -1,4 +1,4 @@
-"""What a model must see again: thoughts that a client keeps itself, and fields that only a provider reads."""
+"""Items that a model must see again: thoughts that a client keeps itself, and fields that only a provider reads."""
 
 import pytest
 

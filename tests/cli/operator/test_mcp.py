@@ -62,7 +62,7 @@ async def test_stop_start_restart_and_remove() -> None:
 
 
 async def test_tools_are_shown_and_accepted() -> None:
-    """What changed is accepted as it was shown, beside what had been accepted; a name that is none is told."""
+    """A changed tool is accepted as it was shown, beside the accepted one; a name that is none is told."""
     async with moored(time=TIME) as harbour:
         asked = remote(harbour)
         await until_pinned(harbour)

@@ -204,7 +204,7 @@ async def test_a_prompt_of_no_tokens_is_not_counted(body: bytes) -> None:
 
 
 async def test_an_answer_that_counts_its_text_only() -> None:
-    """What it says stands, and the rest is estimated."""
+    """The tokens that the upstream says stand, and the rest is estimated."""
     heard = Heard()
     told = {**CHAT, "usage": {"prompt_tokens": 0, "completion_tokens": 3}}
     async with assembled(serve(whole(text(told))), recorded=heard) as lane, lane.client() as client:

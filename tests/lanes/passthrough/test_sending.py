@@ -219,7 +219,7 @@ async def test_a_body_in_pieces_is_sent_again_from_its_beginning(chunked: bool) 
 
 
 async def test_a_body_that_is_too_long_to_be_kept_is_sent_once() -> None:
-    """What is kept of a request is bounded."""
+    """A request is kept up to a bound."""
 
     async def loses_the_second(peer: Peer) -> None:
         await peer.read_request()

@@ -160,6 +160,6 @@ def test_a_query_is_no_expression_of_the_index() -> None:
 
 
 def test_the_beginning_of_a_manual_counts() -> None:
-    """What a very long description says at its end does not make it fit."""
+    """A very long description does not fit by its end."""
     index = index_of(offer("s.a", "x " * DESCRIPTION_CHARS + "weather"), offer("s.b", "Tells the weather."))
     assert found(index, "weather") == ["s.b"]

@@ -5,7 +5,7 @@ from gateway.dialects.responses.thoughts import Packed
 
 
 def test_fields_are_put_together_and_taken_once() -> None:
-    """Those of the message, and those of each call by its id, which only its first piece may have."""
+    """The message has its own, and each call by its id, which only its first piece may have."""
     fields = OpaqueFields()
     fields.add("reasoning_details", [{"index": 0, "text": "H"}])
     fields.add("reasoning_details", [{"index": 0, "text": "m."}])
