@@ -25,6 +25,11 @@ DONE: Final = (
     'Demo model: round 1 of tool calls is done. The result: {"columns":[],"rows":[],"truncated":false,"changed":1}'
 )
 REJECTED: Final = "The call of `execute_sql` was rejected, because: `Not today`. Nothing ran."
+#: What the demo model makes of a rejection: it reaches the model where a Responses request names tools of the gateway.
+ANSWERED_REJECTION: Final = (
+    "Demo model: round 1 of tool calls is done. The result: Not run: a person rejected this call."
+)
+ANSWERED_REASON: Final = f"{ANSWERED_REJECTION} They say: Not today"
 #: For so long streams are held, and people look for a question.
 PATIENCE_S: Final = 20.0
 _POLL_S: Final = 0.01

@@ -23,8 +23,9 @@ from agents import (
 
 from tests.clients.lane import Lane
 from tests.clients.person import (
+    ANSWERED_REASON,
+    ANSWERED_REJECTION,
     DONE,
-    REJECTED,
     asked_about,
     asking,
     ended,
@@ -162,7 +163,7 @@ async def test_a_state_survives_its_process(lane: Lane, client_id: str, stream: 
         else:
             state.reject(interruption, rejection_message=REASON)
         result = await run(agent, state, stream=stream)
-    assert result.final_output == (DONE if decision == "approve" else REJECTED)
+    assert result.final_output == (DONE if decision == "approve" else ANSWERED_REASON)
     ended(lane, client_id, decision)
 
 
@@ -175,7 +176,7 @@ async def test_a_rejection_without_a_reason(lane: Lane, client_id: str, stream: 
         state = interrupted.to_state()
         state.reject(interrupted.interruptions[0])
         result = await run(agent, state, stream=stream)
-    assert result.final_output.startswith("The call of `execute_sql` was rejected")
+    assert result.final_output == ANSWERED_REJECTION
     assert asked_about(lane, client_id)[0]["comment"] is None
     ended(lane, client_id, "reject")
 
@@ -205,7 +206,7 @@ async def test_a_chain_of_responses(lane: Lane, client_id: str, stream: bool, de
     asked = Asked(decision)
     options = {"auto_previous_response_id": True}
     result = await say(lane, insertion(client_id), hosted(asked=asked), stream=stream, **options)
-    assert result.final_output == (DONE if decision == "approve" else REJECTED)
+    assert result.final_output == (DONE if decision == "approve" else ANSWERED_REASON)
     ended(lane, client_id, decision)
 
 
@@ -218,7 +219,7 @@ async def test_a_conversation_of_the_gateways(lane: Lane, client_id: str, stream
         conversation = await served._client.conversations.create()
         options: Any = {"stream": stream, "conversation_id": conversation.id}
         result = await run(agent, insertion(client_id), **options)
-        assert result.final_output == (DONE if decision == "approve" else REJECTED)
+        assert result.final_output == (DONE if decision == "approve" else ANSWERED_REASON)
         assert (await run(agent, "Say hello", **options)).final_output == HELLO
     ended(lane, client_id, decision)
 
@@ -253,5 +254,5 @@ async def test_over_one_connection(lane: Lane, client_id: str, decision: str) ->
             result = await run(agent, insertion(client_id), stream=True)
         finally:
             await served.close()
-    assert result.final_output == (DONE if decision == "approve" else REJECTED)
+    assert result.final_output == (DONE if decision == "approve" else ANSWERED_REASON)
     ended(lane, client_id, decision)

@@ -8,7 +8,17 @@ import pytest
 from tests.clients.lane import Lane
 from tests.clients.mixed import DONE as BOTH_DONE
 from tests.clients.mixed import MixedModel
-from tests.clients.person import DONE, REJECTED, asked_about, asking, ended, insertion, line, pending
+from tests.clients.person import (
+    ANSWERED_REASON,
+    ANSWERED_REJECTION,
+    DONE,
+    asked_about,
+    asking,
+    ended,
+    insertion,
+    line,
+    pending,
+)
 from tests.clients.provider import PROVIDER_KEY, Provider, Seen
 from tests.clients.responding import CONVERSATIONS, DECISIONS, REASON, SILENT_ABOUT_REASONS, Conversation, Options
 from tests.clients.responding import conversation as begin
@@ -103,9 +113,9 @@ def test_its_approvals_decide(client: Client, decision: str, lane: Lane, client_
     if decision == "approve":
         assert told.text == DONE and [call["name"] for call in told.calls] == ["execute_sql"]
     elif client.name in SILENT_ABOUT_REASONS:
-        assert told.text.startswith("The call of `execute_sql` was rejected") and REASON not in told.text
+        assert told.text == ANSWERED_REJECTION
     else:
-        assert told.text == REJECTED and approval["comment"] == REASON
+        assert told.text == ANSWERED_REASON and approval["comment"] == REASON
     assert conversation.say("Say hello").text == HELLO
     ended(lane, client_id, decision)
 

@@ -10,7 +10,7 @@ from openai.types.responses import Response
 from pydantic import BaseModel
 
 from tests.clients.lane import Lane
-from tests.clients.person import DONE, HOLD, REJECTED, asking, decide, ended, insertion, pending, person, until
+from tests.clients.person import ANSWERED_REASON, DONE, HOLD, asking, decide, ended, insertion, pending, person, until
 from tests.clients.provider import PROVIDER_KEY, Provider, Seen
 from tests.clients.responding import DECISIONS, WEATHER
 from tests.clients.test_every_client import HELLO
@@ -177,7 +177,7 @@ def test_somebody_else_decides(client: openai.OpenAI, lane: Lane, client_id: str
         client.responses.create(**late, input=[decision_on(asked, other)])
     assert refused.value.status_code == 409
     same = client.responses.create(**late, input=[decision_on(asked, decision)])
-    assert same.output_text == (DONE if decision == "approve" else REJECTED)
+    assert same.output_text == (DONE if decision == "approve" else ANSWERED_REASON)
     assert client.responses.retrieve(asked.id).output == asked.output
     ended(lane, client_id, decision)
 
@@ -188,7 +188,7 @@ def test_a_held_stream_goes_on(client: openai.OpenAI, lane: Lane, client_id: str
     request: Any = {"model": "demo", "input": insertion(client_id), "tools": [GATEWAY], "extra_headers": HOLD}
     with person(lane, client_id, decision), client.responses.stream(**request) as stream:
         final = stream.get_final_response()
-    assert final.output_text == (DONE if decision == "approve" else REJECTED)
+    assert final.output_text == (DONE if decision == "approve" else ANSWERED_REASON)
     kinds = types(final.output)
     assert kinds[:2] == ["mcp_list_tools", "mcp_approval_request"] and kinds[-1] == "message"
     ended(lane, client_id, decision)
@@ -254,7 +254,7 @@ def test_a_background_response_is_asked_about(
     assert asked.status == "completed" and pending(own_lane, client_id)
     answer = [decision_on(asked, decision)]
     begun = own_client.responses.create(**request, previous_response_id=asked.id, input=answer)
-    assert finished(own_client, begun.id).output_text == (DONE if decision == "approve" else REJECTED)
+    assert finished(own_client, begun.id).output_text == (DONE if decision == "approve" else ANSWERED_REASON)
     ended(own_lane, client_id, decision)
 
 
@@ -317,7 +317,7 @@ def test_a_connection_of_many_responses(client: openai.OpenAI, lane: Lane, clien
         asked = response_to(input=insertion(client_id))
         assert pending(lane, client_id)
         answer = response_to(previous_response_id=asked.id, input=[decision_on(asked, decision)])
-        assert answer.output_text == (DONE if decision == "approve" else REJECTED)
+        assert answer.output_text == (DONE if decision == "approve" else ANSWERED_REASON)
     ended(lane, client_id, decision)
 
 

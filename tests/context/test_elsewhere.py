@@ -7,6 +7,7 @@ from gateways import until
 
 from gateway.approvals.chat_replies import ChatDecision
 from gateway.contracts.exchange import Chunk
+from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.runs.live_run import LiveRun
 from gateway.runs.transcript import BEHIND_CHARS
 from tests.agent.agent_bench import answer, texts
@@ -47,11 +48,18 @@ async def test_a_question_that_follows_is_a_question_to_each(opened: Opened) -> 
 async def test_a_slow_client_slows_the_run_that_it_follows(opened: Opened) -> None:
     """Nothing piles up; once it reads, it gets all."""
     long = ["x" * BEHIND_CHARS, "y" * BEHIND_CHARS, "z"]
-    worker = await opened(answer(risky()), answer(*long))
+    reads = asyncio.Event()
+
+    async def look(asked: ToolCall) -> ToolResult:
+        await reads.wait()
+        return ToolResult(f"looked at {asked.arguments}")
+
+    worker = await opened(answer(risky()), answer(*long), does=look)
     await worker.first()
     first, second = await decided(worker, "run_2"), await decided(worker, "run_3")
     slow = Slow()
     reading = asyncio.create_task(second.transcript.read(slow))
+    reads.set()  # the task above takes its first step before what waits for this does
     await until(lambda: len(slow.took) > 0)
     assert not first.done
     slow.may.set()
