@@ -129,9 +129,10 @@ async def holding(client: Client) -> AsyncIterator[tuple[Callable[[], bool], Cal
     Yields the functions that return whether a line waits for it, and that let it go.
     """
     store: Any = client.store
-    held = threading.Event()
-    holds = asyncio.ensure_future(store._write(lambda _: held.wait()))
+    begun, held = threading.Event(), threading.Event()
+    holds = asyncio.ensure_future(store._write(lambda _: begun.set() or held.wait()))
     try:
+        await until(begun.is_set)
         yield lambda: store._writer._jobs.qsize() > 0, held.set
     finally:
         held.set()

@@ -301,8 +301,9 @@ async def test_a_question_that_is_being_written_is_withdrawn_with_its_call(era: 
         store: Any = made.gateway.gateway._shared.store
         async with made.client(era, key="agent") as client:
             await client.list_tools()
-            held, before = threading.Event(), await cancelled(made)
-            holds = asyncio.ensure_future(store._write(lambda _: held.wait()))
+            begun, held, before = threading.Event(), threading.Event(), await cancelled(made)
+            holds = asyncio.ensure_future(store._write(lambda _: begun.set() or held.wait()))
+            await until(begun.is_set)
             calling = asyncio.create_task(client.call_tool("here__echo", {"text": "hi"}))
             try:
                 await until(lambda: store._writer._jobs.qsize() > 0)
