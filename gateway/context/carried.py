@@ -25,14 +25,25 @@ def find_upstream(core: ModelCall, exchange: Exchange) -> str | None:
         return None
 
 
-def take_lines(own: Exchange, run: StoredRun, *, upstream_of: UpstreamOf) -> tuple[bytes, bytes]:
-    """Return the header lines and the credential of a request with which a run goes on: b"" for what is not its own.
+def is_of_same_person(own: Exchange, run: StoredRun) -> bool:
+    """Return whether a request is of the person who began a run: of the same key and end user.
 
-    A run is of the key and the end user that began it.
+    Where no end user is named, a named conversation stands for its people.
     """
+    return _is_of_same_person(own, exchange_of(Resume(run), approvals="turn"))
+
+
+def take_lines(own: Exchange, run: StoredRun, *, upstream_of: UpstreamOf) -> tuple[bytes, bytes]:
+    """Return the header lines and the credential of a request with which a run goes on: b"" for what is not its own."""
     began = exchange_of(Resume(run), approvals="turn")
-    if (own.caller.tenant, own.caller.name, own.user) != (run.tenant, run.caller, began.user):
+    if not _is_of_same_person(own, began):
         return b"", b""
     if not own.credential or upstream_of(own) != upstream_of(began):
         return own.header, b""
     return own.header, own.credential
+
+
+def _is_of_same_person(own: Exchange, began: Exchange) -> bool:
+    if (own.caller.tenant, own.caller.name, own.user) != (began.caller.tenant, began.caller.name, began.user):
+        return False
+    return own.user is not None or own.conversation == began.conversation

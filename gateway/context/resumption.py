@@ -10,7 +10,7 @@ from gateway.approvals import texts as approval_text
 from gateway.approvals.approvals import Decision, is_asked_by
 from gateway.approvals.chat_replies import ChatDecision
 from gateway.context.bringing import Brought
-from gateway.context.carried import UpstreamOf, take_lines
+from gateway.context.carried import UpstreamOf, is_of_same_person, take_lines
 from gateway.context.elsewhere import RunsElsewhere, run_of_question
 from gateway.context.lane import ContextLane
 from gateway.context.retelling import Retelling, language_of
@@ -193,11 +193,10 @@ class Resumption:
         run_id, tenant, decided = ruled[0].run_id, repeated.exchange.caller.tenant, [one.id for one in ruled]
         claimed = await self._keeper.claim(run_id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
-            self._runs.waiting.forget(claimed.fingerprint)  # this request brings the answer
-            is_own = claimed.caller == repeated.exchange.caller.name
-            # Where one may not approve what one has asked for, what another key says does not enter the run either.
-            may_say = is_own or not self._lane().approvals.rules.refuses_self
-            messages = repeated.body["messages"] if may_say else None
+            messages = None  # what another person says does not belong to the conversation of the run
+            if is_of_same_person(repeated.exchange, claimed):
+                messages = repeated.body["messages"]
+                self._runs.waiting.forget(claimed.fingerprint)  # this request brings the answer
             return await self._go_on_here(claimed, repeated, messages=messages, decided=decided)
         run = await self._store.run(run_id, tenant=tenant)
         if run is None:

@@ -10,7 +10,9 @@ from gateway.runs.snapshot import first_of
 HEADER, CREDENTIAL = b"X-Who: eve\r\n", b"Authorization: Bearer of-eve\r\n"
 
 
-def asked(name: str = "app", *, tenant: str = "farm", user: str | None = None, model: str = "m") -> Exchange:
+def asked(
+    name: str = "app", *, tenant: str = "farm", user: str | None = None, model: str = "m", talk: str | None = None
+) -> Exchange:
     """A request of this key, with header lines and a credential of its own."""
     return Exchange(
         id="run_1",
@@ -18,6 +20,7 @@ def asked(name: str = "app", *, tenant: str = "farm", user: str | None = None, m
         caller=Caller(name, tenant, frozenset(("context", "approve"))),
         chain="main",
         user=user,
+        conversation=talk,
         header=HEADER,
         credential=CREDENTIAL,
     )
@@ -33,10 +36,15 @@ def asked(name: str = "app", *, tenant: str = "farm", user: str | None = None, m
         (asked(user="zoe"), asked(user="eve"), (b"", b"")),
         (asked(), asked(user="eve"), (b"", b"")),
         (asked(user="eve"), asked(), (b"", b"")),
+        (asked(talk="eves"), asked(talk="eves"), (HEADER, CREDENTIAL)),
+        (asked(talk="zoes"), asked(talk="eves"), (b"", b"")),
+        (asked(), asked(talk="eves"), (b"", b"")),
+        (asked(talk="zoes"), asked(), (b"", b"")),
+        (asked(user="eve", talk="a"), asked(user="eve", talk="b"), (HEADER, CREDENTIAL)),
         (asked(model="o"), asked(), (HEADER, b"")),
     ],
 )
 def test_a_run_gets_the_lines_of_its_own_client(own: Exchange, began: Exchange, expected: tuple[bytes, bytes]) -> None:
-    """By key and end user; the credential only for the upstream that is asked first for both."""
+    """By key and end user, else by conversation; the credential only for the upstream that is asked first for both."""
     found = take_lines(own, first_of(began, now_s=1.0), upstream_of=lambda one: one.body["model"])
     assert found == expected
