@@ -17,10 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SYNC = 1, WRITE = 2 };
+enum { SYNC = 1, WRITE = 2, READ = 4 };
 
 struct control {
-    _Atomic int32_t fails;   /* which calls fail: SYNC, WRITE, both */
+    _Atomic int32_t fails;   /* which calls fail: SYNC, WRITE, READ, or several */
     _Atomic int32_t skip;    /* so many of them still succeed */
     _Atomic int32_t times;   /* and then so many fail */
     _Atomic int32_t error;   /* with this errno */
@@ -120,6 +120,15 @@ static ssize_t written(int file, const void *data, size_t bytes, off64_t offset,
 
 ssize_t pwrite(int file, const void *data, size_t bytes, off_t offset) { return written(file, data, bytes, offset, "pwrite"); }
 ssize_t pwrite64(int file, const void *data, size_t bytes, off64_t offset) { return written(file, data, bytes, offset, "pwrite64"); }
+
+static ssize_t was_read(int file, void *data, size_t bytes, off64_t offset, const char *name) {
+    ssize_t (*real)(int, void *, size_t, off64_t) = (ssize_t (*)(int, void *, size_t, off64_t))dlsym(RTLD_NEXT, name);
+    if (control && control->fails & READ && which(file) >= 0 && fails(READ)) return -1;
+    return real(file, data, bytes, offset);
+}
+
+ssize_t pread(int file, void *data, size_t bytes, off_t offset) { return was_read(file, data, bytes, offset, "pread"); }
+ssize_t pread64(int file, void *data, size_t bytes, off64_t offset) { return was_read(file, data, bytes, offset, "pread64"); }
 
 static int cut(int file, off64_t bytes, const char *name) {
     int (*real)(int, off64_t) = (int (*)(int, off64_t))dlsym(RTLD_NEXT, name);

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-SYNC, WRITE = 1, 2
+SYNC, WRITE, READ = 1, 2, 4
 ERRORS: Final = (errno.EIO, errno.ENOSPC)
 _SOURCE = Path(__file__).with_name("disk.c")
 _FIELDS = ("fails", "skip", "times", "error", "slow_ms", "lies", "failed", "dies", "written")

@@ -1,6 +1,7 @@
 """What a store says of a decision holds, whatever its disk does: after `kill -9`, and after a power cut."""
 
 import asyncio
+import errno
 import random
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from gateway.contracts.audit_chain import verify
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.plugins.stores.sqlite.file import connect
 
-from .disk import ERRORS, FOREVER, SYNC, WRITE, Disk, power_cuts, told_in
+from .disk import ERRORS, FOREVER, READ, SYNC, WRITE, Disk, power_cuts, told_in
 
 ROOT = Path(__file__).parents[2]
 DECISIONS = 24
@@ -60,6 +61,28 @@ async def main():
     await asyncio.gather(*(decide_some(store, worker) for worker in range(4)))
     os.write(1, b"done\\n")
     sys.stdin.readline()
+asyncio.run(main())
+"""
+
+#: Decides one by one, as told by its lines, and closes its store: says what it was told of each.
+ASKED = """
+import asyncio, sys
+from gateway.contracts.store import StoreError, UncertainError
+from gateway.plugins.stores.sqlite import SqliteStore
+from tests.plugins.stores.records import parked
+async def main():
+    store = SqliteStore(sys.argv[1])
+    await store.open()
+    print("ready", flush=True)
+    while name := sys.stdin.readline().strip():
+        try:
+            await store.write(parked(name, approval_id=name))
+        except (StoreError, UncertainError) as error:
+            print(type(error).__name__, flush=True)
+        else:
+            print("accepted", flush=True)
+    await store.close()
+    print("closed", flush=True)
 asyncio.run(main())
 """
 
@@ -159,6 +182,47 @@ async def test_what_a_store_says_holds_on_a_disk_that_fails(tmp_path: Path) -> N
         and figures["begun"]
         and figures["refused"] + figures["uncertain"]
     )
+
+
+@pytest.mark.parametrize("skip", range(8))
+async def test_a_file_that_cannot_be_read_fails_a_write_and_not_the_store(tmp_path: Path, skip: int) -> None:
+    """A write under the fault ends, with an answer; the next ones are accepted; the store can be closed."""
+    place, answers = tmp_path / "gateway.db", list[str]()
+    disk = Disk(place, tmp_path)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", ASKED, str(place)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", **disk.env},
+    )
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        async with asyncio.timeout(30):
+            assert await process.stdout.readline() == b"ready\n"
+            disk.fail(what=READ, error=errno.EIO, skip=skip)
+            for number in range(6):
+                process.stdin.write(f"r{number}\n".encode())
+                answers.append((await process.stdout.readline()).decode().strip())
+            disk.heal()
+            process.stdin.write(b"last\n")
+            assert await process.stdout.readline() == b"accepted\n"
+            process.stdin.write(b"\n")
+            assert await process.stdout.readline() == b"closed\n"
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+    assert disk.failed and answers[-1] == "StoreError"
+    known = {f"r{number}" for number, answer in enumerate(answers) if answer == "accepted"} | {"last"}
+    refused = {f"r{number}" for number, answer in enumerate(answers) if answer == "StoreError"}
+    store = SqliteStore(str(place))
+    await store.open()
+    try:
+        found = {one.id for one in (await store.runs(tenant="acme", limit=100)).runs}
+    finally:
+        await store.close()
+    assert known <= found and not refused & found
 
 
 @pytest.mark.crash

@@ -160,7 +160,8 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
         return await self._first(PROMPTS, kept.PROMPT, (tenant, prompt_id))
 
     async def put_prompt(self, prompt_id: str, text: str, *, tenant: str, now_s: float) -> StoredPrompt:
-        return PROMPTS.fact(await self._write(lambda c: kept.put_prompt(c, (prompt_id, tenant, text, now_s))))
+        facts = (prompt_id, tenant, text, now_s)
+        return PROMPTS.fact(await self._write(lambda c: kept.put_prompt(c, facts), lasts=Lasts.FOR_SURE))
 
     async def delete_prompt(self, prompt_id: str, *, tenant: str) -> bool:
         return await self._write(lambda c: kept.delete_prompt(c, prompt_id, tenant=tenant), lasts=Lasts.FOR_SURE)

@@ -6,6 +6,7 @@
 """
 
 import asyncio
+import logging
 import queue
 import sqlite3
 import threading
@@ -21,6 +22,8 @@ from gateway.plugin import ConflictError, StoreError, UncertainError
 from .commits import Lasts, PlainTransactions, SqliteUncertainError
 from .file import SqliteError
 from .rows import Rows
+
+log = logging.getLogger("gateway")
 
 T = TypeVar("T")
 FactT = TypeVar("FactT")
@@ -88,13 +91,16 @@ class SqliteThread:
             self._closing = True
             self._settle_all(partial(_fail, self._opened, self._error(error)))
         else:
-            with closing(transactions):
-                self._settle_all(partial(_resolve, self._opened, None))
-                more = True
-                while more and (job := self._jobs.get()) is not None:
-                    more, batch = self._join(job)
-                    self._attempt(transactions, batch)
-                    transactions.rest()
+            try:
+                with closing(transactions):
+                    self._settle_all(partial(_resolve, self._opened, None))
+                    more = True
+                    while more and (job := self._jobs.get()) is not None:
+                        more, batch = self._join(job)
+                        self._attempt(transactions, batch)
+                        transactions.rest()
+            except OSError as error:  # of the end: what was committed stays, and the next start plays the log
+                log.error("the store %r was not closed in order: %s", self._place, error)
         self._settle_all(partial(_resolve, self._ended, None))
 
     def _join(self, job: _Job) -> tuple[bool, list[_Job]]:
@@ -111,7 +117,8 @@ class SqliteThread:
         lasts = max(job.lasts for job in batch)
         try:
             transactions.begin(lasts=lasts)
-        except (sqlite3.Error, SqliteError) as error:  # whoever holds the file: one by one they would each wait as long
+        except Exception as error:  # whoever holds the file: one by one they would each wait as long
+            transactions.roll_back()
             self._fail(batch, error)
             return
         try:
@@ -129,6 +136,8 @@ class SqliteThread:
             self._fail(batch, error)
         except sqlite3.Error as error:
             self._one_by_one(transactions, batch, error)
+        except Exception as error:  # none is known; the thread must not end of it, nor call the batch undone
+            self._fail(batch, SqliteUncertainError(str(error)))
         else:
             self._settle_all(*settled)
 

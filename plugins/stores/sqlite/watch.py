@@ -114,7 +114,17 @@ class SqliteWatch:
         os.close(self._descriptor)
 
     def _look(self) -> _Look:
-        """Return the state as it is now. Raises SqliteError if the files are not those that were opened."""
+        """Return the state as it is now.
+
+        Raises SqliteError if the files are not those that were opened, or cannot be looked at.
+        """
+        try:
+            return self._look_at_files()
+        except OSError as error:
+            place = str(self._database)
+            raise SqliteError(f"the store {place!r} takes nothing: its files cannot be read now: {error}") from None
+
+    def _look_at_files(self) -> _Look:
         sizes = []
         for file, device, inode in self._files:
             try:
