@@ -43,7 +43,7 @@ _UNSEEN_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp", 
 #: Blank or without a shape of their own, though they count as letters, marks or symbols; and the parts of Hangul
 #: syllables that join the one before them.
 _BLANK = re.compile(
-    "[\u034f\u115f-\u11ff\u17b4\u17b5\u180b-\u180f\u2800\u3164\ud7b0-\ud7ff\ufe00-\ufe0f\uffa0\ufff0-\ufffc"
+    "[\u034f\u115f-\u11ff\u17b4\u17b5\u180b-\u180f\u2800\u2d7f\u3164\ud7b0-\ud7ff\ufe00-\ufe0f\uffa0\ufff0-\ufffc"
     "\U00016fe4\U0001d159\U000e0000-\U000e0fff]"
 )
 _SHORT = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}

@@ -115,7 +115,7 @@ def test_every_character_shows_or_is_escaped() -> None:
         ("\ue000", "\\u{e000}"),
         ("\ufdd0", "\\u{fdd0}"),
         ("\ud800", "\\u{d800}"),
-        ("\u3164\u2800\u115f\uffa0", "\\u{3164}\\u{2800}\\u{115f}\\u{ffa0}"),
+        ("\u3164\u2800\u115f\uffa0\u2d7f", "\\u{3164}\\u{2800}\\u{115f}\\u{ffa0}\\u{2d7f}"),
         ("\u2764\ufe0f", "\u2764\\u{fe0f}"),
         ("\u212a \u037e \u1fef", "\\u{212a} \\u{37e} \\u{1fef}"),
         ("e\u0301", "e\\u{301}"),
