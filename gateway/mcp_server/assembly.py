@@ -39,8 +39,9 @@ def build_door(needs: DoorNeeds, secret: bytes) -> Door:
 
     unread = Unread()
     calling = _calling(needs, serve, unread)
+    listing = Listing(lambda: needs.lane().catalog, services, workflow_tools)
     tools = Tools(
-        listing=Listing(lambda: needs.lane().catalog, services, workflow_tools),
+        listing=listing,
         calling=calling,
         serve=serve,
     )
@@ -81,6 +82,7 @@ def build_door(needs: DoorNeeds, secret: bytes) -> Door:
         identify=needs.identify,
         challenge=needs.challenge,
         limits=lambda: (settings().limits.context_body, settings().limits.context_values),
+        has_service=listing.has_service,
         calling=calling,
         changes=changes,
         unread=unread,
