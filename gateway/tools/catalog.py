@@ -168,8 +168,15 @@ class Catalog:
 
     def find(self, wanted: str, exchange: Exchange) -> CatalogEntry | None:
         """Return the tool that the model means, if this request may use it; else None."""
-        entry = self._towards_models(wanted) or self.named(wanted)
+        entry = self._towards_models(wanted) or self.named(wanted) or self._bare(wanted, exchange)
         return entry if entry is not None and exchange.allows(entry.spec.name) else None
+
+    def _bare(self, wanted: str, exchange: Exchange) -> CatalogEntry | None:
+        """Return the one tool of a service in this prompt whose own name this is; None: there is none, or several."""
+        names = exchange.intent.tools if exchange.intent is not None and exchange.intent.kind == "mcp" else ()
+        inside = {entry.spec.name for entry, _ in self._of_services(exchange)}.union(filter(exchange.allows, names))
+        meant = [name for name in inside if (service := self.service_of(name)) and name == f"{service}.{wanted}"]
+        return self.named(meant[0]) if len(meant) == 1 else None
 
     def named(self, name: str) -> CatalogEntry | None:
         """Return the tool of this inside name; None: there is none."""
