@@ -40,11 +40,7 @@ def build_door(needs: DoorNeeds, secret: bytes) -> Door:
     unread = Unread()
     calling = _calling(needs, serve, unread)
     listing = Listing(lambda: needs.lane().catalog, services, workflow_tools)
-    tools = Tools(
-        listing=listing,
-        calling=calling,
-        serve=serve,
-    )
+    tools = Tools(listing=listing, calling=calling, serve=serve)
     sessions = serve().sessions
     changes = Changes(most=sessions.most)
     needs.mcp_servers.watch(changes.notice)

@@ -31,8 +31,6 @@ from gateway.tools.near_names import near_names
 log = logging.getLogger("gateway")
 
 SourceT = TypeVar("SourceT", bound=ToolSource, covariant=True)
-
-
 #: Where a tool comes from: with the gateway, from an operator's plugin, or from an MCP server.
 Origin: TypeAlias = Literal["built_in", "plugin", "mcp"]
 
@@ -152,10 +150,7 @@ class Catalog:
 
     def not_running(self, name: str) -> str | None:
         """Return the service that a tool of this name would belong to, if it does not run; else None."""
-        for service in self.services():
-            if not service.running and is_of_service(name, service.name):
-                return service.name
-        return None
+        return next((one.name for one in self.services() if not one.running and is_of_service(name, one.name)), None)
 
     def is_starting(self, name: str) -> bool:
         """Return whether a tool of this name would belong to a service that is about to run."""
