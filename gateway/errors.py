@@ -1,6 +1,6 @@
 """The errors of the gateway itself: one exception, and the closed table of its codes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType, TracebackType
 from typing import Final, Literal
@@ -169,6 +169,13 @@ class GatewayError(Exception):
 
     def __repr__(self) -> str:
         return f"GatewayError({self.code!r}, {self.message!r})"
+
+
+def not_allowed(message: str, methods: Iterable[str]) -> GatewayError:
+    """Return the error of a method that a page does not support; `methods` are those that it supports."""
+    error = GatewayError("method_not_allowed", message)
+    error.fields = {"Allow": ", ".join(sorted(methods))}
+    return error
 
 
 class ExitError(Exception):

@@ -17,7 +17,7 @@ from gateway.api.sharing import Sharing
 from gateway.contracts.store import StoreError, unwritten
 from gateway.contracts.tools import TOOL_HEADER
 from gateway.dialects.table import ERRORS
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, not_allowed
 from gateway.http.error_response import error_body, new_request_id
 from gateway.lanes.door import Door
 from gateway.lanes.local import Facade, note, take_back
@@ -41,10 +41,10 @@ Route = tuple[str, str, Handler]
 #: The answer of /health/ready: 200 for the first, 503 for the others.
 Readiness = Literal["ready", "draining", "store_lost"]
 
-#: The code and the text for each refusal by aiohttp, by its status.
+_NOT_ALLOWED: Final = "This page does not support the method: GET /openapi.json lists those it has."
+#: The code and the text for each other refusal by aiohttp, by its status.
 _REFUSALS: Final = {
     404: ("unknown_route", "The gateway has no page at this path: GET /openapi.json lists all pages."),
-    405: ("method_not_allowed", "This page does not support the method: GET /openapi.json lists those it has."),
     413: ("request_too_large", "The request body is larger than this page accepts: shorten it."),
 }
 
@@ -140,7 +140,9 @@ class Site:
                     self._recognise(request)
                 check_type(request)
             return await handler(request)
-        except (web.HTTPNotFound, web.HTTPMethodNotAllowed, web.HTTPRequestEntityTooLarge) as refusal:
+        except web.HTTPMethodNotAllowed as refusal:
+            return _error(request, not_allowed(_NOT_ALLOWED, refusal.allowed_methods))
+        except (web.HTTPNotFound, web.HTTPRequestEntityTooLarge) as refusal:
             return _error(request, GatewayError(*_REFUSALS[refusal.status]))
         except GatewayError as error:
             peer = None if request.transport is None else request.transport.get_extra_info("peername")

@@ -34,7 +34,7 @@ log = logging.getLogger("gateway")
 async def rehearse(loaded: Loaded) -> list[str]:
     """Return the start's warnings. Raises ConfigError with everything that would keep it from serving."""
     settings = loaded.settings
-    heard, problems = _Heard(logging.WARNING), list(_store_problems(settings, loaded.folder))
+    heard, problems = _Heard(logging.WARNING), [*_store_problems(settings, loaded.folder), *_serve_problems(settings)]
     log.addHandler(heard)
     try:
         async with AsyncExitStack() as stack:
@@ -100,14 +100,24 @@ def _store_problems(settings: Settings, folder: Path) -> Iterator[Problem]:
         yield Problem("configuration", "store", problem)
 
 
+def _serve_problems(settings: Settings) -> Iterator[Problem]:
+    """Return why the endpoint for MCP clients could not be opened."""
+    if settings.mcp.serve is not None and not _has_sdk():
+        yield Problem("configuration", "mcp.serve", MISSING_SDK)
+
+
 def _service_problems(settings: Settings) -> Iterator[str]:
     """Return why MCP servers cannot start on this machine, as far as nothing has to be started to know it."""
     enabled = {name: server for name, server in settings.mcp.servers.items() if server.enabled}
-    if enabled and importlib.util.find_spec("mcp") is None:
+    if enabled and not _has_sdk():
         yield f"MCP servers ({', '.join(enabled)}): {MISSING_SDK}"
     for name, server in enabled.items():
         if (problem := _missing_program(server)) is not None:
             yield f"MCP server {name!r}: {problem}"
+
+
+def _has_sdk() -> bool:
+    return importlib.util.find_spec("mcp") is not None
 
 
 def _missing_program(server: McpServer) -> str | None:

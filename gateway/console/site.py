@@ -31,7 +31,7 @@ from gateway.console.translation import translator
 from gateway.console.visit import CONSOLE, Page, Visit, html_answer, link
 from gateway.contracts.caller import Caller
 from gateway.contracts.store import StoreError
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, not_allowed
 from gateway.http.error_response import new_request_id
 
 log = logging.getLogger("gateway")
@@ -146,7 +146,9 @@ class Console:
         except ApiError as error:
             return self.refusal(request, error.status, error.code, error.message)
         except GatewayError as error:
-            return self.refusal(request, error.facts.status, error.code, error.message)
+            refusal = self.refusal(request, error.facts.status, error.code, error.message)
+            refusal.headers.update(error.fields)
+            return refusal
         except StoreError as error:
             log.error("the store failed: %s", error)
             text = "The gateway's store failed, so nothing was done: its log has the reason."
@@ -175,12 +177,13 @@ class Console:
         session, holder, begun = await self._session(request)
         if session is None or holder is None:
             return self._to_sign_in(request, path) if method == "GET" else self._signed_out(request)
-        found = self._found(method, path)
-        if found == 404:
+        found = self._found(path)
+        if not found:
             return self.refusal(request, 404, "unknown_route", "There is no such page.")
-        if isinstance(found, int):
-            return self.refusal(request, found, "method_not_allowed", "This page does not support the method.")
-        page, match = found
+        if method not in found:
+            methods = {*found, "HEAD"} if "GET" in found else found.keys()
+            raise not_allowed("This page does not support the method.", methods)
+        page, match = found[method]
         visit = self._visit(request, session, holder, match, form)
         if method != "GET" and not self._sessions.accepts(session, visit.form.get(TOKEN, "")):
             text = "The form is not of this session, so nothing was done: load its page again."
@@ -286,16 +289,14 @@ class Console:
             lists=form,
         )
 
-    def _found(self, method: str, path: str) -> tuple[Page, Mapping[str, str]] | int:
-        """Return the page of a path with the variable parts, or the status of a refusal."""
-        status = 404
+    def _found(self, path: str) -> Mapping[str, tuple[Page, Mapping[str, str]]]:
+        """Return the pages of a path with its variable parts, by their methods."""
+        pages: dict[str, tuple[Page, Mapping[str, str]]] = {}
         for pattern, page in self._pages:
-            found = pattern.fullmatch(path.rstrip("/"))
-            if found is not None:
-                if page.method == method:
-                    return page, {name: unquote(value) for name, value in found.groupdict().items()}
-                status = 405
-        return status
+            if (found := pattern.fullmatch(path.rstrip("/"))) is not None:
+                match = {name: unquote(value) for name, value in found.groupdict().items()}
+                pages.setdefault(page.method, (page, match))
+        return pages
 
     def _to_sign_in(self, request: web.Request, path: str) -> web.Response:
         """Return the way to the sign-in, which leads back to the page."""

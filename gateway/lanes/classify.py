@@ -78,8 +78,12 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
 
 
 def below_of(path: bytes) -> bytes:
-    """Return what stands in `own_paths` for all paths one segment below the one that this path is below."""
-    return path[: path.rfind(b"/") + 1] + b"*"
+    """Return what stands in `own_paths` for all paths one segment below the one that this path is below.
+
+    A slash at the end begins no segment.
+    """
+    whole = path.removesuffix(b"/")
+    return whole[: whole.rfind(b"/") + 1] + b"*" + path[len(whole) :]
 
 
 def _no_context(headers: dict[bytes, bytes]) -> GatewayError:

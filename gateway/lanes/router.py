@@ -44,7 +44,7 @@ from functools import partial
 from itertools import chain
 
 from gateway.contracts.caller import Caller
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, not_allowed
 from gateway.http.redact import maskable
 from gateway.http.request_head import HeadLimits, RequestHead
 from gateway.lanes.classify import CONTEXT_BASE, classify, is_plain
@@ -77,7 +77,8 @@ ROOT = b"/"
 _API = b"/v1/"
 #: The field that names a conversation, which keeps its endpoint (`balance: sticky`).
 _CONVERSATION = b"x-context-conversation"
-_OWN_METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"))
+_OWN_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_SPELLED = frozenset(method.encode() for method in _OWN_METHODS)
 _NEEDLES = (b"ontent-Length: ", b"ontent-length: ")
 _LENGTH_FIELD = b"\r\ncontent-length: "
 
@@ -167,9 +168,8 @@ class Router:
         Raises GatewayError with the answer to give instead.
         """
         if head.method in (b"CONNECT", b"TRACE") or head.target == b"*":
-            raise GatewayError(
-                "method_not_allowed",
-                "The gateway does not support CONNECT, TRACE and 'OPTIONS *': send another method.",
+            raise not_allowed(
+                "The gateway does not support CONNECT, TRACE and 'OPTIONS *': send another method.", _OWN_METHODS
             )
         if self.door.is_preflight(head):
             return None
@@ -180,11 +180,9 @@ class Router:
         if mode != "passthrough":
             if path_of(meant) != ROOT:
                 self.door.check(head)
-            if head.method not in _OWN_METHODS:
-                raise GatewayError(
-                    "method_not_allowed",
-                    "This page does not support the method: use GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS.",
-                )
+            if head.method not in _SPELLED:
+                text = "This page does not support the method: use GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS."
+                raise not_allowed(text, _OWN_METHODS)
             return None
         target = meant if self._routes.match(head.target) is None else head.target  # a configured path goes unchanged
         key, cut, digits = _split(raw, len(raw))

@@ -7,9 +7,11 @@
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any, Protocol, TypeAlias
+from dataclasses import replace
+from typing import Any, Final, Protocol, TypeAlias
 
 from gateway.contracts.exchange import CallProgress
 from gateway.contracts.store import Json
@@ -25,6 +27,9 @@ _GRACE_S = 0.25
 #: How long a call that did not run waits for another connection, in seconds.
 _BACK_S = 3.0
 _MAX_TOLD = 2000  # characters of a server's own error
+#: A server's own words for a time that was over. Its tool may go on all the same.
+_TIMED_OUT: Final = re.compile(r"\btim(?:ed?|ing)[ -]?out\b|\bdeadline exceeded\b|超时|逾時", re.IGNORECASE)
+_UNKNOWN: Final = "Whether it had an effect is not known: say so, and call it again only if its user wants that."
 #: Is called with each report about the progress of a call.
 Told: TypeAlias = Callable[[CallProgress], None]
 
@@ -101,11 +106,14 @@ class Calls:
             if answer.get("content") is None and answer.get("structuredContent") is None:
                 raise AnsweredError("its answer is no result of a call: it has no content")
             result = await in_turns(tool_result(answer))
-            return result, "" if result.ok else "tool_error"
+            if result.ok:
+                return result, ""
+            return (_with_note(result) if self._may_have_run(tool, result.content) else result), "tool_error"
         except TimeoutError:
+            then = "Say so, and go on without it." if self._is_idempotent(tool) else _UNKNOWN
             text = (
                 f"the tool {tool!r} of the service {service!r} did not answer within {patience.was_s:g} s and was "
-                "stopped. Say so, and go on without it."
+                f"stopped. {then}"
             )
             return ToolResult(text, ok=False), "timeout"
         except NotRunError:
@@ -117,19 +125,28 @@ class Calls:
             )
             return ToolResult(text, ok=False), "connection_lost"
         except AnsweredError as error:
-            text = f"the service {service!r} answered the call of {tool!r} with an error: {str(error)[:_MAX_TOLD]}"
-            return ToolResult(text, ok=False), "answered_error"
+            said = str(error)[:_MAX_TOLD]
+            text = f"the service {service!r} answered the call of {tool!r} with an error: {said}"
+            result = ToolResult(text, ok=False)
+            return (_with_note(result) if self._may_have_run(tool, said) else result), "answered_error"
+
+    def _is_idempotent(self, tool: str) -> bool:
+        return tool in self._server.idempotent
+
+    def _may_have_run(self, tool: str, error: str) -> bool:
+        """Return whether a server gave up on a call that may have run to its end, and that is not to run twice."""
+        return not self._is_idempotent(tool) and _TIMED_OUT.search(error, 0, _MAX_TOLD) is not None
 
     async def _answer(self, tool: str, arguments: Json, patience: "_Patience") -> Json:
         """Return the answer to a call, which is made again if it did not run, or if its tool may run twice."""
-        line, is_idempotent, has_waited = self._line(), tool in self._server.idempotent, False
+        line, is_idempotent, has_waited = self._line(), self._is_idempotent(tool), False
         while line is not None:
             try:
                 return await self._request(line, tool, arguments, patience)
             except NotRunError:
                 if has_waited:
                     raise
-                has_waited, wait_s = True, patience.left_s if tool in self._server.idempotent else _BACK_S
+                has_waited, wait_s = True, patience.left_s if self._is_idempotent(tool) else _BACK_S
                 if (next_line := await self._line_after(line, min(wait_s, patience.left_s))) is None:
                     raise
                 line = next_line
@@ -169,6 +186,12 @@ class Calls:
         self._asked.discard(asked)
         if not asked.cancelled():
             asked.exception()  # else asyncio logs a failure that no caller awaits any more
+
+
+def _with_note(result: ToolResult) -> ToolResult:
+    """Return a failure with what it leaves open, for models and for MCP clients."""
+    parts = None if result.parts is None else [*result.parts, {"type": "text", "text": _UNKNOWN}]
+    return replace(result, content=f"{result.content}\n{_UNKNOWN}", parts=parts)
 
 
 class _Patience:

@@ -40,6 +40,7 @@ Dangers.
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
@@ -71,6 +72,15 @@ _BETWEEN_LISTINGS_S = 0.2
 _PROBE_S = 3.0
 _MAX_ERROR = 500  # characters
 _MOST_LOGGED = 20
+# The last words of a server in Python that was written for another major version of the SDK than it is installed with.
+_SDK_FAILS = re.compile(
+    r"(?:ImportError|ModuleNotFoundError): .*\b(?:from|named) '(?:mcp|fastmcp)\b"
+    r"|AttributeError: (?:module '(?:mcp|fastmcp)\b[\w.]*'|'(?:Fast)?(?:MCP|Server)' object) has no attribute"
+)
+_OTHER_SDK = (
+    ", as its package does not fit the SDK for MCP that it runs with: pin that below 2, as with `uvx --with 'mcp<2' "
+    "PACKAGE`"
+)
 _ERROR_TYPES = {AnsweredError: "answered_error", LostError: "connection_lost", TimeoutError: "timeout"}
 
 
@@ -321,7 +331,10 @@ def _load() -> "OpenLink":
 def _with_last_line(reason: str, channel: Channel) -> str:
     """Return the reason, with the program's last line on standard error, which mostly is the cause."""
     written = channel.stderr
-    return f"{reason}; its last line on standard error: {written[-1]}"[:_MAX_ERROR] if written else reason
+    if not written:
+        return reason
+    hint = _OTHER_SDK if _SDK_FAILS.search(written[-1][:_MAX_ERROR]) else ""
+    return f"{reason}{hint}; its last line on standard error: {written[-1]}"[:_MAX_ERROR]
 
 
 def _first(failure: BaseException) -> BaseException:

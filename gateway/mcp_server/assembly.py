@@ -39,11 +39,8 @@ def build_door(needs: DoorNeeds, secret: bytes) -> Door:
 
     unread = Unread()
     calling = _calling(needs, serve, unread)
-    tools = Tools(
-        listing=Listing(lambda: needs.lane().catalog, services, workflow_tools),
-        calling=calling,
-        serve=serve,
-    )
+    listing = Listing(lambda: needs.lane().catalog, services, workflow_tools)
+    tools = Tools(listing=listing, calling=calling, serve=serve)
     sessions = serve().sessions
     changes = Changes(most=sessions.most)
     needs.mcp_servers.watch(changes.notice)
@@ -81,6 +78,7 @@ def build_door(needs: DoorNeeds, secret: bytes) -> Door:
         identify=needs.identify,
         challenge=needs.challenge,
         limits=lambda: (settings().limits.context_body, settings().limits.context_values),
+        has_service=listing.has_service,
         calling=calling,
         changes=changes,
         unread=unread,

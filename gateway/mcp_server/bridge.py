@@ -9,7 +9,7 @@ any other in chunks.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import orjson
@@ -19,21 +19,22 @@ from mcp.server.auth.provider import AccessToken
 
 from gateway.contracts.store import Json
 from gateway.lanes.local import Facade
+from gateway.mcp_server.media import Message, Send, adapted, data_of, is_answer
 from gateway.mcp_server.visit import CURRENT, SCOPE_KEY, Visit
-from gateway.turns import aside
 
 log = logging.getLogger("gateway")
 
-Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Application: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Coroutine[Any, Any, None]]
 
 #: Fields of an answer that belong to the connection, which is ours.
 _OURS: Final = frozenset((b"connection", b"content-length", b"transfer-encoding", b"keep-alive"))
 #: Streams have no events that could be sent again: such a request opens a stream as any other.
 _RESUMED: Final = b"last-event-id"
-
+_VERSION: Final = b"mcp-protocol-version"
+_ACCEPT: Final = b"accept"
+#: The SDK answers no client that does not read both.
+_BOTH: Final = b"application/json, text/event-stream"
 
 #: More than that of an answer is written in pieces, each once the client has read most of the one before.
 _PIECE_BYTES: Final = 256 << 10
@@ -57,9 +58,10 @@ class Bridge:
         called.
         """
         answer = _Answer(visit, body, closing=closing, outlives=ended is not None)
+        send = adapted(answer.send, visit.reads, closing=closing)
         token = CURRENT.set(visit)
         try:
-            running = asyncio.get_running_loop().create_task(self._app(scope_of(visit), answer.receive, answer.send))
+            running = asyncio.get_running_loop().create_task(self._app(scope_of(visit), answer.receive, send))
         finally:
             CURRENT.reset(token)
         self._running.add(running)
@@ -100,11 +102,17 @@ def scope_of(visit: Visit) -> MutableMapping[str, Any]:
         "raw_path": path.encode("latin-1", "replace"),
         "query_string": query.encode("latin-1", "replace"),
         "root_path": "",
-        "headers": [(name, value) for key, value in request.raw_headers if (name := key.lower()) != _RESUMED],
+        "headers": _headers_of(visit),
         "user": _user(caller.name, caller.tenant),
         "state": {},
         SCOPE_KEY: visit,
     }
+
+
+def _headers_of(visit: Visit) -> list[tuple[bytes, bytes]]:
+    left_out = {_RESUMED, *((_VERSION,) if visit.begins else ()), *((_ACCEPT,) if visit.takes_answer else ())}
+    headers = [(name, value) for key, value in visit.request.raw_headers if (name := key.lower()) not in left_out]
+    return [*headers, (_ACCEPT, _BOTH)] if visit.takes_answer else headers
 
 
 @lru_cache(maxsize=1024)
@@ -171,7 +179,7 @@ class _Answer:
             if self._closing is not None and not body.startswith(b":"):
                 self._last_event = body
         if not more:
-            if self._closing is not None and not await _is_answer(self._last_event):
+            if self._closing is not None and not await is_answer(data_of(self._last_event)):
                 await self._response.write(b"event: message\r\ndata: %b\r\n\r\n" % orjson.dumps(self._closing))
             await self._response.write_eof()
             self._ended = True
@@ -198,10 +206,3 @@ class _Answer:
                 response.headers.add(name.decode("latin-1"), value.decode("latin-1"))
         self._response = response
         await response.prepare(self._visit.request)
-
-
-async def _is_answer(event: bytes) -> bool:
-    """Return whether the message of an event is an answer to a request."""
-    data = b"".join(line.removeprefix(b"data:") for line in event.splitlines() if line.startswith(b"data:"))
-    message = await aside(partial(orjson.loads, data), content=data) if data.strip() else None
-    return isinstance(message, dict) and ("result" in message or "error" in message)

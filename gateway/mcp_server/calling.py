@@ -192,7 +192,10 @@ class Calling:
 
     def _question(self, ctx: Any, visit: Visit, held: Held) -> Question | None:
         """Return the question about a held call; None: this client cannot put one to its user."""
-        if self.leaving or not (ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or ctx.session.can_send_request):
+        can_ask = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or (
+            visit.reads.events and ctx.session.can_send_request
+        )
+        if self.leaving or not can_ask:
             return None
         answering = self.answering(visit.identity.caller, visit.user, held.approvals[:1])
         return question_of(held.approvals[0], ctx.session.client_capabilities, answering)

@@ -11,12 +11,11 @@ from typing import Final, cast
 import orjson
 from aiohttp import web
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from gateway.api.content import check_values, content_of
 from gateway.api.site import ERROR_FIELDS, Route
 from gateway.contracts.store import Json
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, not_allowed
 from gateway.http.request_head import RequestHead
 from gateway.lanes.keys import Identity
 from gateway.lanes.local import Facade, head_of
@@ -27,11 +26,13 @@ from gateway.mcp_server.bounds.unread import Unread
 from gateway.mcp_server.bridge import Application, Bridge
 from gateway.mcp_server.calling import Calling
 from gateway.mcp_server.changes import Changes
-from gateway.mcp_server.errors import refusal_of, session_over
+from gateway.mcp_server.errors import refusal_of, session_over, unknown_version
 from gateway.mcp_server.server import ToolServer
 from gateway.mcp_server.visit import Visit
 
 _ROUTE: Final = "mcp"
+#: The part of a path that names a service. `/mcp/services` is a page of the gateway.
+_SERVICE: Final = r"{service:(?!services/?$)[^/]+}"
 
 
 class Door:
@@ -40,7 +41,7 @@ class Door:
     `identify` returns the caller of a request, who may use tools, or raises GatewayError. `sessions` and `idle_s` bound
     the sessions of the older era; 0: it is served without any. `challenge` returns the header fields of an error answer
     that tell a client how to get in. `limits` returns the most bytes and JSON values of a
-    request.
+    request. `has_service` returns whether there is a service of a name, running or not.
     """
 
     def __init__(
@@ -53,11 +54,13 @@ class Door:
         identify: Callable[[RequestHead], Awaitable[Identity]],
         challenge: Callable[[GatewayError], Mapping[str, str]],
         limits: Callable[[], tuple[int, int]],
+        has_service: Callable[[str], bool],
         calling: Calling,
         changes: Changes,
         unread: Unread,
     ) -> None:
         self._path = path
+        self._has_service = has_service
         self._identify = identify
         self._challenge = challenge
         self._limits = limits
@@ -82,7 +85,8 @@ class Door:
 
     def routes(self) -> Sequence[Route]:
         """Return (method, path, handler) for `add_route` of aiohttp's router."""
-        return [("*", self._path, self._answer), ("*", self._path + "/{service}", self._answer)]
+        paths = (self._path, f"{self._path}/{_SERVICE}")
+        return [("*", path + end, self._answer) for path in paths for end in ("", "/")]
 
     async def start(self) -> None:
         """Accept requests from now on."""
@@ -129,21 +133,26 @@ class Door:
         most_bytes, most_values = self._limits()
         body = await content_of(request, identity.caller, limit_bytes=most_bytes, limit_name="limits.context_body")
         await check_values(body, limit=most_values)
-        if self._under_way is None and request.method in ("GET", "DELETE") and _is_of_older_era(request):
-            return _without_sessions()
         visit = Visit(request, head, identity, request.match_info.get("service"))
         visit.note(key=identity.caller.name)
+        if visit.service is not None and not self._has_service(visit.service):
+            return _refused(_no_service(visit.service), None)
+        if self._under_way is None and request.method in ("GET", "DELETE") and visit.is_of_older_era:
+            return _refused(_without_sessions(), None)
         session_id, ended, closing = visit.session_id, None, None
         if request.method == "POST":
             message: object = None
             try:
                 message = await read_message(body, most_values=most_values)
                 check_message(message)
-                if self._under_way is not None and session_id is not None and _is_of_older_era(request):
+                visit.read(message)
+                if not visit.is_of_known_version:
+                    return web.json_response(unknown_version(visit.version or "", message), status=400)
+                if self._under_way is not None and session_id is not None and visit.is_of_older_era:
                     ended = self._under_way.take(owner_of(visit), session_id, message)
                     closing = session_over(message)
             except GatewayError as error:
-                return web.json_response(refusal_of(error, message), status=error.facts.status)
+                return _refused(error, message)
             self._calling.answers.mark(session_id, head, message)
             body = orjson.dumps(message)
         return await self._passed_on(visit, body, closing, ended)
@@ -171,15 +180,16 @@ class Door:
                 self._changes.forget(session_id)
 
 
-def _without_sessions() -> web.Response:
-    """Return the answer to a request for a session: a stream without one would bring nothing, ever."""
-    error = GatewayError(
-        "method_not_allowed",
-        "There are no sessions here: this gateway has several workers. Send each request by POST.",
-    )
-    return web.json_response(refusal_of(error, None), status=error.facts.status, headers={"Allow": "POST"})
+def _without_sessions() -> GatewayError:
+    """Return the error of a request for a session: a stream without one would bring nothing, ever."""
+    text = "There are no sessions here: this gateway has several workers. Send each request by POST."
+    return not_allowed(text, ("POST",))
 
 
-def _is_of_older_era(request: web.Request) -> bool:
-    version = request.headers.get("mcp-protocol-version")
-    return not version or version in HANDSHAKE_PROTOCOL_VERSIONS
+def _no_service(name: str) -> GatewayError:
+    return GatewayError("service_not_found", f"There is no service {name[:64]!r} here: check the last part of the URL.")
+
+
+def _refused(error: GatewayError, message: object) -> web.Response:
+    """Return the answer to a request that does not reach the SDK; `message` is its body, as far as it is known."""
+    return web.json_response(refusal_of(error, message), status=error.facts.status, headers=error.fields)

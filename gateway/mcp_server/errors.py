@@ -3,7 +3,8 @@
 from typing import Final
 
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
@@ -28,9 +29,20 @@ def refusal_of(error: GatewayError, message: object) -> Json:
     if isinstance(request_id, bool) or not isinstance(request_id, str | int):
         request_id = None
     told = as_mcp_error(error).error.model_dump(by_alias=True)
-    if error.param == "id" and error.code == "invalid_field":
+    if told["code"] == INVALID_PARAMS and not (error.param or "").startswith("params"):
         told["code"] = INVALID_REQUEST
     return {"jsonrpc": "2.0", "id": request_id, "error": told}
+
+
+def unknown_version(requested: str, message: object) -> Json:
+    """Return the answer to a message whose header names a version of the protocol that is not served."""
+    versions = ", ".join(MODERN_PROTOCOL_VERSIONS)
+    text = (
+        f"Unsupported protocol version {requested[:64]!r}: send {versions}, or 'initialize' to agree on an older one."
+    )
+    answer = refusal_of(GatewayError("invalid_header", text, param="mcp-protocol-version"), message)
+    data = {**answer["error"]["data"], "supported": list(MODERN_PROTOCOL_VERSIONS), "requested": requested}
+    return {**answer, "error": {"code": UNSUPPORTED_PROTOCOL_VERSION, "message": text, "data": data}}
 
 
 def session_over(message: object) -> Json:

@@ -130,6 +130,10 @@ class Listing:
         offer = names.get((narrowing.service, name)) or names.get((None, name))
         return offer if offer is not None and narrowing.allows(offer) else None
 
+    def has_service(self, name: str) -> bool:
+        """Return whether there is a service of this name, running or not."""
+        return any(service.name == name for service in self._catalog().services())
+
     def absent(self, name: str, narrowing: Narrowing) -> Offer | None:
         """Return the tool that a client means, of a service that does not run. Its definitions are not known."""
         for service in self._catalog().services():

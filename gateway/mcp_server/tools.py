@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from mcp_types import CallToolRequestParams
@@ -20,6 +20,9 @@ from gateway.mcp_server.services import with_addresses
 from gateway.mcp_server.visit import CURRENT, Visit, visit_of
 from gateway.tools.rights import WORKFLOW_SCOPE
 from gateway.turns import in_turns
+
+#: Refusals of a call that the model of the client reads, and acts on.
+_FOR_MODELS: Final = frozenset(("invalid_parameters", "service_not_running"))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,9 +76,9 @@ class Tools:
         try:
             result = await self.calling.call(ctx, params, offer, arguments)
         except GatewayError as error:
-            if error.code != "invalid_parameters":
+            if error.code not in _FOR_MODELS:
                 raise
-            return text_result(error.message, ok=False)  # for the model of the client, as with the arguments of a tool
+            return text_result(error.message, ok=False)
         return with_addresses(result, offer.service, narrowing) if isinstance(result, dict) else result
 
     def _is_long(self, count: int) -> bool:

@@ -31,8 +31,6 @@ from gateway.tools.near_names import near_names
 log = logging.getLogger("gateway")
 
 SourceT = TypeVar("SourceT", bound=ToolSource, covariant=True)
-
-
 #: Where a tool comes from: with the gateway, from an operator's plugin, or from an MCP server.
 Origin: TypeAlias = Literal["built_in", "plugin", "mcp"]
 
@@ -152,10 +150,7 @@ class Catalog:
 
     def not_running(self, name: str) -> str | None:
         """Return the service that a tool of this name would belong to, if it does not run; else None."""
-        for service in self.services():
-            if not service.running and is_of_service(name, service.name):
-                return service.name
-        return None
+        return next((one.name for one in self.services() if not one.running and is_of_service(name, one.name)), None)
 
     def is_starting(self, name: str) -> bool:
         """Return whether a tool of this name would belong to a service that is about to run."""
@@ -168,8 +163,15 @@ class Catalog:
 
     def find(self, wanted: str, exchange: Exchange) -> CatalogEntry | None:
         """Return the tool that the model means, if this request may use it; else None."""
-        entry = self._towards_models(wanted) or self.named(wanted)
+        entry = self._towards_models(wanted) or self.named(wanted) or self._bare(wanted, exchange)
         return entry if entry is not None and exchange.allows(entry.spec.name) else None
+
+    def _bare(self, wanted: str, exchange: Exchange) -> CatalogEntry | None:
+        """Return the one tool of a service in this prompt whose own name this is; None: there is none, or several."""
+        names = exchange.intent.tools if exchange.intent is not None and exchange.intent.kind == "mcp" else ()
+        inside = {entry.spec.name for entry, _ in self._of_services(exchange)}.union(filter(exchange.allows, names))
+        meant = [name for name in inside if (service := self.service_of(name)) and name == f"{service}.{wanted}"]
+        return self.named(meant[0]) if len(meant) == 1 else None
 
     def named(self, name: str) -> CatalogEntry | None:
         """Return the tool of this inside name; None: there is none."""

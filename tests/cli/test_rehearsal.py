@@ -98,6 +98,15 @@ async def test_servers_that_cannot_start_are_warned_of(monkeypatch: pytest.Monke
     assert sdk == "MCP servers (a, b, c, good, web): the SDK for MCP is not installed: pip install 'twolane[mcp]'"
 
 
+async def test_an_endpoint_without_the_sdk_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the start refuses it: the endpoint was asked for."""
+    configuration = loaded("mcp: {serve: {}}")
+    assert await rehearse(configuration) == []
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    with pytest.raises(ConfigError, match=r"mcp\.serve.*the SDK for MCP is not installed"):
+        await rehearse(configuration)
+
+
 async def test_what_the_machine_cannot_do_is_warned_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Every call of the tool would be refused: the operator reads it before the first one is."""
     monkeypatch.setenv("PATH", str(tmp_path))

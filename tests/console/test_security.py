@@ -46,6 +46,7 @@ class Answer:
     code: str
     text: str
     location: str
+    allowed: str
 
 
 @dataclass
@@ -96,7 +97,13 @@ class World:
             if response.content_type == "application/json" and response.status >= 400:
                 code = json.loads(text)["error"]["code"]
             head = "\n".join(f"{name}: {value}" for name, value in response.headers.items())
-            return Answer(response.status, code, f"{head}\n\n{text}", response.headers.get("Location", ""))
+            return Answer(
+                response.status,
+                code,
+                f"{head}\n\n{text}",
+                response.headers.get("Location", ""),
+                response.headers.get("Allow", ""),
+            )
 
 
 @asynccontextmanager
@@ -385,6 +392,7 @@ async def test_methods_that_a_page_does_not_have_do_nothing(tmp_path: Path) -> N
                 ):
                     found = await made.sent(replace(page, method="POST"), made.ann, token=token, method=method)
                     assert found.status in (404, 405), (page, method)
+                    assert found.status == 404 or set(found.allowed.split(", ")) >= of_path[made.path(page)]
         approval = f"/console/approvals/{made.values['/approvals/']}"
         for path in (approval, "/console/approvals/batch"):
             query = urlencode({"decision": "approve", "token": token, "approval": made.values["/approvals/"]})

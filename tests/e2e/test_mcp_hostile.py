@@ -194,7 +194,7 @@ async def test_two_servers_with_tools_of_one_name() -> None:
     async with serving(servers=servers) as world:
         for name in servers:
             assert json.loads(await called(world, f"{name}.env"))["WHO"] == name
-        assert "there is no tool 'env'" in await called(world, "env")
+        assert json.loads(await called(world, "env"))["WHO"] == "a"  # the one that the prompt describes
         taken = await asked_of(world, "", {"name": "a", "command": "true"})
         assert (taken.status, taken.json["error"]["code"]) == (409, "service_exists")
 

@@ -122,6 +122,7 @@ async def test_other_methods_are_405(method: bytes) -> None:
             await client.send(own(target, b"Content-Length: 3", method=method) + b"abc")
             response = await client.read_response()
             assert (response.status, error_of(response)["code"]) == (405, "method_not_allowed")
+            assert b"GET" in b"".join(response.values(b"allow"))
             is_discreet(response)
         await client.send(get())
         assert (await client.read_response()).status == 200

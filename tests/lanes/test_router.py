@@ -196,3 +196,4 @@ def test_methods_that_would_leave_the_http_contract_are_405(method: bytes) -> No
     with pytest.raises(GatewayError) as caught:
         way_in.route(read(raw + b"\r\n\r\n"), raw)
     assert caught.value.facts.status == 405
+    assert caught.value.fields == {"Allow": "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"}

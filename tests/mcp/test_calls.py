@@ -104,7 +104,7 @@ async def test_friendly_text_of_a_timeout() -> None:
     box = Box(wire, timeout=0.04)
     assert await box.said() == (
         "the tool 'dig' of the service 'box' did not answer within 0.04 s and was stopped. "
-        "Say so, and go on without it."
+        "Whether it had an effect is not known: say so, and call it again only if its user wants that."
     )
     await asyncio.wait_for(wire.cancelled.wait(), 120)
     assert (len(wire.calls), box.errors) == (1, ["timeout"])
@@ -223,6 +223,29 @@ async def test_the_error_of_a_server_is_told_and_bounded() -> None:
     text = await box.said()
     assert text.startswith("the service 'box' answered the call of 'dig' with an error: no such tool x")
     assert len(text) < 2200 and box.errors == ["answered_error"]
+
+
+@pytest.mark.parametrize("words", ["Tool 'dig' execution timed out after 1s", "Request timeout", "操作超时"])
+@pytest.mark.parametrize("is_result", [True, False])
+async def test_the_timeout_of_a_server_leaves_the_outcome_open(words: str, is_result: bool) -> None:
+    """A tool goes on although its server gave up on it: only one that may run twice is called again unasked."""
+
+    async def gives_up(_: Callable[[str], None]) -> Json:
+        if not is_result:
+            raise AnsweredError(words)
+        return {"content": [{"type": "text", "text": words}], "isError": True}
+
+    result = await Box(Wire(gives_up)).calls.call("dig", {})
+    assert words in result.content and "Whether it had an effect is not known" in result.content
+    assert not is_result or "is not known" in str(result.parts)
+    result = await Box(Wire(gives_up), idempotent=frozenset({"dig"})).calls.call("dig", {})
+    assert words in result.content and "is not known" not in result.content
+
+
+async def test_a_tool_that_may_run_twice_is_given_up() -> None:
+    """Its timeout leaves nothing open."""
+    box = Box(Wire(never), idempotent=frozenset({"dig"}), timeout=0.04)
+    assert (await box.said()).endswith("was stopped. Say so, and go on without it.")
 
 
 async def test_who_cancels_is_free_at_once() -> None:

@@ -197,6 +197,24 @@ async def test_a_program_that_ends_by_itself() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("line", "is_hinted"),
+    [
+        ("ModuleNotFoundError: No module named 'mcp.server.fastmcp'", True),
+        ("ImportError: cannot import name 'FastMCP' from 'mcp.server' (/x/__init__.py)", True),
+        ("AttributeError: 'Server' object has no attribute 'list_resources'", True),
+        ("ModuleNotFoundError: No module named 'requests'", False),
+        ("AttributeError: 'Database' object has no attribute 'x'", False),
+    ],
+)
+async def test_a_server_for_another_sdk_is_told_how_to_start(line: str, is_hinted: bool) -> None:
+    """Many packages want any version of the SDK, and end at their start with the newest."""
+    async with stands(argv=(sys.executable, "-I", "-S", "-c", f"import sys; sys.exit({line!r})")) as stand:
+        await stand.changes.until(lambda: "exit code 1" in (stand.session.condition().error or ""))
+        error = stand.session.condition().error or ""
+        assert error.endswith(line) and ("uvx --with 'mcp<2' PACKAGE" in error) == is_hinted
+
+
 async def test_a_program_that_says_why_it_starts_slowly() -> None:
     """`uvx` tells what it fetches: its last line stands beside the limit."""
     code = "import sys, time; print('fetching', file=sys.stderr, flush=True); time.sleep(600)"

@@ -11,7 +11,7 @@ from mcp.client import Client
 
 from gateway.testing.local import LocalGateway
 from gateway.testing.run import GatewayProcess
-from tests.mcp_server.serving import ACCEPT, INITIALIZE, Era, World, both_eras, keys, texts, world
+from tests.mcp_server.serving import ACCEPT, INITIALIZE, OLDER, Era, World, both_eras, keys, server, texts, world
 
 #: Fields and the `_meta` of a call of the newer era.
 NEWER: Final = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "here__echo"}
@@ -89,6 +89,41 @@ async def test_a_stream_that_is_to_be_resumed_begins_anew() -> None:
         session = aiohttp.ClientSession(made.gateway.base_url)
         async with session, session.get("/mcp", headers={**fields, "Accept": "text/event-stream"}) as stream:
             assert (stream.status, stream.content_type) == (200, "text/event-stream")
+
+
+@both_eras
+async def test_a_slash_at_the_end_changes_nothing(calm: dict[str, object], era: Era) -> None:
+    """Base URLs often end with one."""
+    async with world(**calm) as made:
+        for path, name in (("/", "here__echo"), ("/here/", "echo")):
+            async with made.client(era, path=path) as client:
+                assert texts(await client.call_tool(name, {"text": "hi"})) == "hi"
+
+
+async def test_there_is_no_endpoint_for_a_service_that_does_not_exist() -> None:
+    """A mistake in the URL is told, and is no server without tools; one that does not run has its endpoint."""
+    servers = {"here": server(), "off": {"command": "none", "enabled": False}}
+    async with world(mcp={"servers": servers, "serve": {}}) as made:
+        for path in ("/mcp/nope", "/mcp/nope/", "/mcp/Here"):
+            status, answer = await made.post(path, INITIALIZE, **ACCEPT)
+            assert (status, answer["error"]["data"]["code"]) == (404, "service_not_found")
+        assert (await made.post("/mcp/off", INITIALIZE, **ACCEPT))[0] == 200
+        async with aiohttp.ClientSession() as http, http.delete(f"{made.url}/services") as response:
+            assert (response.status, response.headers["Allow"]) == (405, "GET, HEAD, POST")
+
+
+async def test_a_version_that_is_not_known_is_told() -> None:
+    """With those that are; the first message of the older era agrees on one by its body."""
+    listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+    async with world() as made:
+        for version in ("2099-01-01", "nonsense", ""):
+            fields = {**ACCEPT, "MCP-Protocol-Version": version}
+            status, answer = await made.post("/mcp", listing, **fields)
+            assert (status, answer["id"], answer["error"]["code"]) == (400, 2, -32022)
+            assert f"Unsupported protocol version {version!r}" in answer["error"]["message"]
+            assert answer["error"]["data"]["supported"] == ["2026-07-28"]
+            status, answer = await made.post("/mcp", INITIALIZE, **fields)
+            assert status == 200 and f'"protocolVersion":"{OLDER}"' in answer
 
 
 @pytest.mark.parametrize("again", [7, "7"])

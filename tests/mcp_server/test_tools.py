@@ -1,5 +1,6 @@
 """The tools that a client sees and calls, by its key and its path, in both eras."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from gateways import until_read
 from mcp.shared.exceptions import MCPError
 
 from gateway.testing.local import LocalGateway
-from tests.mcp_server.serving import Era, World, both_eras, keys, texts, world
+from tests.mcp_server.serving import Era, World, both_eras, keys, server, texts, world
 
 Calm = dict[str, object]
 
@@ -52,12 +53,13 @@ async def test_a_key_and_the_configuration_narrow_what_there_is(era: Era, calm: 
 
 async def test_a_path_serves_one_service(calm: Calm) -> None:
     """Tools of the gateway itself are on the whole endpoint only; another service has none."""
-    async with world(**calm) as made:
+    servers = {"here": server(), "off": {"command": "none", "enabled": False}}
+    async with world(**calm, mcp={"servers": servers, "serve": {}}) as made:
         async with made.client(path="/here") as client:
             names = {tool.name for tool in (await client.list_tools()).tools}
             assert "echo" in names and "read_result" not in names
             assert texts(await client.call_tool("echo", {"text": "hi"})) == "hi"
-        async with made.client(path="/elsewhere") as client:
+        async with made.client(path="/off") as client:
             assert (await client.list_tools()).tools == []
 
 
@@ -74,14 +76,14 @@ async def test_a_result_is_owed_also_by_a_service_that_is_gone(era: Era) -> None
         assert status < 300 and (await client.list_tools()).tools == []
         assert texts(await client.call_tool("here__echo", {"text": "hi"})) == "hi"
         for name in ("here__echo", "here.echo", "here__no_such"):
-            with pytest.raises(MCPError, match=r"'here' of this tool is not running.*gateway mcp list"):
-                await client.call_tool(name, {"text": "hi"})
+            result = await client.call_tool(name, {"text": "hi"})
+            assert result.is_error and re.search("'here' of this tool is not running.*gateway mcp list", texts(result))
         for name in ("here__add", "here.add", "there__echo"):
             with pytest.raises(MCPError, match="no such tool"):
                 await client.call_tool(name, {})
         async with made.client(era, path="/here", key="agent") as plain:
-            with pytest.raises(MCPError, match="is not running"):
-                await plain.call_tool("echo", {"text": "hi"})
+            result = await plain.call_tool("echo", {"text": "hi"})
+            assert result.is_error and "call it again later" in texts(result)
 
 
 async def test_a_result_is_owed_after_a_restart_with_a_service_that_does_not_start(tmp_path: Path) -> None:
@@ -96,8 +98,8 @@ async def test_a_result_is_owed_after_a_restart_with_a_service_that_does_not_sta
     async with LocalGateway(config) as gateway, World(gateway, config).client(key="agent") as client:
         assert {tool.name for tool in (await client.list_tools()).tools} <= {"read_result"}
         assert texts(await client.call_tool("here__echo", {"text": "hi"})) == "hi"
-        with pytest.raises(MCPError, match=r"'here' of this tool is (not running|starting)"):
-            await client.call_tool("here__echo", {"text": "hi"})
+        result = await client.call_tool("here__echo", {"text": "hi"})
+        assert result.is_error and re.search("'here' of this tool is (not running|starting)", texts(result))
 
 
 @both_eras

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.contracts.exchange import Intent
+from gateway.contracts.exchange import Exchange, Intent
 from gateway.contracts.tools import Service, ServiceSource, ToolSpec
 from gateway.tools.catalog import Catalog, CatalogError, Configured, load_catalog
 
@@ -306,6 +306,29 @@ async def test_the_nearest_name_may_be_a_services() -> None:
     stopped = running("weather", "get_weather")
     stopped.becomes("stopped")
     assert Catalog((), further=Come(stopped)).nearest("get_weather", exchange()) == []
+
+
+async def test_a_bare_name_means_the_one_tool_of_this_prompt_that_has_it() -> None:
+    """Several have it, or none that the prompt names: there is no such tool."""
+    services = Come(running("weather", "look", "x"), running("time", "look", "now"), running("far", "away"))
+    tools = Catalog((), further=services)
+
+    def asked(*names: str, of: tuple[str, ...] = ()) -> Exchange:
+        intent = Intent("mcp", "explicit:tool", None, None, names) if names else None
+        return replace(exchange(), intent=intent, services=of)
+
+    def found(wanted: str, request: Exchange) -> str | None:
+        entry = tools.find(wanted, request)
+        return None if entry is None else entry.spec.name
+
+    assert found("look", asked("weather.look", "time.now")) == "weather.look"
+    assert found("look", asked(of=("time",))) == "time.look"
+    assert found("now", asked("weather.look", of=("time",))) == "time.now"
+    assert found("look", asked("weather.look", of=("time",))) is None
+    assert found("away", asked("weather.look", of=("time",))) is None
+    assert found("look", asked()) is None
+    assert found("look", replace(asked("weather.look"), only_tools=("time.*",))) is None
+    assert found("look", replace(asked("weather.look", "time.look"), only_tools=("time.*",))) == "time.look"
 
 
 async def test_names_with_dots_are_whole() -> None:

@@ -16,7 +16,7 @@ from gateway.console.pages.inbox import BASES
 from gateway.console.rendering import Rendering
 from gateway.console.static import static_url
 from gateway.console.visit import CONSOLE, html_answer, link, see_other
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, not_allowed
 
 #: What the page says of a link that decides nothing any more.
 _STATES: Final[Mapping[LinkState, str]] = {
@@ -42,7 +42,7 @@ class LinkPage:
         if method == "GET":
             return await self._shown(request.query.get(FIELD, ""), language)
         if method != "POST":
-            raise GatewayError("method_not_allowed", "This page has only GET, and the POST of its form.")
+            raise not_allowed("This page has only GET, and the POST of its form.", ("GET", "HEAD", "POST"))
         sent = {name: values[0] for name, values in form.items()}
         text, decision = sent.get(FIELD, ""), sent.get("decision")
         if decision not in ("approve", "reject"):

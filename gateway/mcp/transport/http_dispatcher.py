@@ -41,7 +41,6 @@ from mcp_types import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
-    PARSE_ERROR,
     REQUEST_TIMEOUT,
     RequestId,
 )
@@ -236,8 +235,9 @@ class HttpDispatcher(Dispatcher[TransportContext]):
             raise unread(error) from None
         except httpx2.StreamError as error:
             is_lost = str(error).startswith(CLOSED)
-            text = str(error) if is_lost else f"a message of the server is not read: {error}"
-            raise MCPError(code=CONNECTION_CLOSED if is_lost else PARSE_ERROR, message=text) from None
+            if not is_lost:
+                raise unread(UnreadError(str(error))) from None
+            raise MCPError(code=CONNECTION_CLOSED, message=str(error)) from None
         finally:
             answer.close()
 

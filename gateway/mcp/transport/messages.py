@@ -23,6 +23,8 @@ from gateway.turns import Turn, aside
 
 #: What is said of a message that is refused, in front of the reason.
 REFUSED: Final = "no JSON with one reading"
+#: What is said of a request whose answer came, and is not read.
+MAY_HAVE_RUN: Final = "what was asked may have been done all the same: do not repeat it unasked"
 #: Of a definition, an error or a request of a server. A definition with a longer text is left out.
 TEXT_CHARS: Final = 1 << 20
 #: A result with one of these is of a call, or of what a resource or a prompt contains.

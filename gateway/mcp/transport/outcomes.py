@@ -8,7 +8,7 @@ from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, PARSE_ERROR
 
 from gateway.contracts.store import Json
 from gateway.mcp.transport.guarded_network import CLOSED
-from gateway.mcp.transport.messages import UnreadError
+from gateway.mcp.transport.messages import MAY_HAVE_RUN, UnreadError
 
 
 class NotRunError(MCPError):
@@ -49,7 +49,7 @@ def error_of(answer: Json) -> MCPError:
 
 def unread(error: UnreadError) -> MCPError:
     """Return the error of a request whose answer is not read."""
-    return MCPError(code=PARSE_ERROR, message=f"a message of the server is not read: {error}")
+    return MCPError(code=PARSE_ERROR, message=f"a message of the server is not read: {error}; {MAY_HAVE_RUN}")
 
 
 def closed() -> MCPError:

@@ -36,7 +36,7 @@ from pydantic import ValidationError
 
 from gateway.json_values import SERVICE_VALUES_LIMIT, more_values
 from gateway.mcp.transport.lines import ENDS_BYTES, Line, Lines
-from gateway.mcp.transport.messages import REFUSED, read_message
+from gateway.mcp.transport.messages import MAY_HAVE_RUN, REFUSED, read_message
 from gateway.mcp.transport.noise import Noise
 from gateway.mcp.transport.process import Program, ServerProcess
 from gateway.mcp.transport.requests import CANCELLED, ID_TOO_LONG, Answers, Requests, has_long_id
@@ -248,7 +248,7 @@ class StdioTransport:
         if answered is None:
             return None
         self._open.discard(answered)
-        return _error(answered, f"the answer {problem}")
+        return _error(answered, f"the answer {problem}; {MAY_HAVE_RUN}")
 
     def _note_sent(self, message: JSONRPCMessage) -> None:
         if isinstance(message, JSONRPCRequest) and message.method != _LISTEN:

@@ -32,13 +32,21 @@ async def read_message(content: bytes, *, most_values: int) -> object:
 
 
 def check_message(message: object) -> None:
-    """Check the id and the short texts of a message. Raises GatewayError (invalid_field), which names the place."""
+    """Check the form and the short texts of a message. Raises GatewayError (invalid_field), which names the place."""
+    if isinstance(message, list):
+        raise _invalid("The message is a batch, and there are none in this protocol: send each message by itself.")
     if not isinstance(message, Mapping):
-        return
-    if "method" in message and "id" in message and not _is_id(message["id"]):
-        raise GatewayError(
-            "invalid_field", "The 'id' of a request is a string or an integer: send one of these.", param="id"
-        )
+        raise _invalid("The message is no JSON object: send a request, a notification or a response of JSON-RPC.")
+    if message.get("jsonrpc") != "2.0":
+        raise _invalid("The 'jsonrpc' of a message is \"2.0\": send that.", "jsonrpc")
+    if "method" not in message:
+        _check_response(message)
+    elif not isinstance(message["method"], str):
+        raise _invalid("The 'method' of a request is a string: send one.", "method")
+    elif "id" in message and not _is_id(message["id"]):
+        raise _invalid("The 'id' of a request is a string or an integer: send one of these.", "id")
+    elif not isinstance(message.get("params") or {}, Mapping):
+        raise _invalid("The 'params' of a message are an object: send one.", "params")
     _check_short("id", message, SHORT)
     if not isinstance(params := message.get("params"), Mapping):
         return
@@ -75,6 +83,22 @@ class UnderWay:
 
 def _nothing() -> None:
     pass
+
+
+def _check_response(message: Mapping[str, object]) -> None:
+    """Check the form of a message without a method. Raises GatewayError (invalid_field)."""
+    error = message.get("error")
+    if isinstance(error, Mapping):
+        is_whole = isinstance(error.get("code"), int) and isinstance(error.get("message"), str)
+    else:
+        is_whole = isinstance(message.get("result"), Mapping) and _is_id(message.get("id"))
+    if not is_whole:
+        text = "The message has no 'method' and is no response: a response has an 'id' with a 'result' or an 'error'."
+        raise _invalid(text, "method")
+
+
+def _invalid(text: str, param: str | None = None) -> GatewayError:
+    return GatewayError("invalid_field", text, param=param)
 
 
 def _is_id(value: object) -> bool:

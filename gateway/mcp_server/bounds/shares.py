@@ -13,7 +13,8 @@ from typing import Any, Final
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from gateway.errors import GatewayError
-from gateway.mcp_server.bridge import Application, Message, Receive, Send
+from gateway.mcp_server.bridge import Application, Receive
+from gateway.mcp_server.media import Message, Send
 from gateway.mcp_server.visit import SCOPE_KEY, Visit
 
 #: The part of all that one key may have.

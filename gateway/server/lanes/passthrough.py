@@ -104,7 +104,8 @@ def _serve_paths(settings: Settings) -> frozenset[bytes]:
     if settings.mcp.serve is None:
         return frozenset()
     path = settings.mcp.serve.path
-    return frozenset(one.encode() for one in (path, f"{path}/*", *metadata_paths(settings)))
+    ways = (path, f"{path}/", f"{path}/*", f"{path}/*/")  # base URLs often end with a slash
+    return frozenset(one.encode() for one in (*ways, *metadata_paths(settings)))
 
 
 def door(settings: Settings) -> Door:

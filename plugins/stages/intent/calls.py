@@ -42,6 +42,11 @@ _ALSO = re.compile(
     rf"{_AFTER_NAME}(?:{_SUFFIX})?\s{{0,3}}(?:[,、;]\s{{0,3}}(?:and(?![a-z0-9_])|和|以及|还有|還有)?"
     r"|(?:and|or|plus)(?![a-z0-9_])|&|\+|和|与|與|及|以及|还有|還有|并|並)"
 )
+#: The next step, in the same sentence: "use get_weather for Bonn, then get_forecast", "用 git_log, 然后 git_diff".
+_THEN = re.compile(
+    r"[^.!?。！？\n]{0,120}?(?:(?<![a-z0-9_])(?:then|afterwards|after that|followed by)(?![a-z0-9_])"
+    r"|然后|然後|接着|接著|随后|隨後|之后再|之後再)\s{0,3}"
+)
 #: "before ...", said behind the name: the call is a condition, not a request. 前 3 条 is "the first 3".
 _PUT_OFF = re.compile(
     rf"{_AFTER_NAME}(?:{_SUFFIX})?\s{{0,2}}[之以]?前(?![端面台后後]|\s?[0-9一二三四五六七八九十几幾两兩])"
@@ -128,10 +133,23 @@ def _also(
     index: NameIndex,
     starting: Mapping[int, Sequence[Hit]],
 ) -> Call | None:
-    """Return the next name of the same verb. An ordinary word is one only with "tool" or "service" behind it."""
-    joined = _ALSO.match(folded.text, call.end)
-    found = None if joined is None else _call(verb, joined.end(), message, folded, index, starting)
-    return found if found is not None and (found.kind or _IDENTIFIER.search(found.name)) else None
+    """Return the next name of the same verb, beside or behind the last one.
+
+    An ordinary word is a name only with "tool" or "service" behind it.
+    """
+    for joined in (pattern.match(folded.text, call.end) for pattern in (_ALSO, _THEN)):
+        if joined is None or _begins_call(folded.text, joined):
+            continue
+        found = _call(verb, joined.end(), message, folded, index, starting)
+        if found is not None and (found.kind or _IDENTIFIER.search(found.name)):
+            return found
+    return None
+
+
+def _begins_call(text: str, joined: re.Match[str]) -> bool:
+    """Return whether a verb of its own stands between two names: it begins a call, or refuses one."""
+    verbs = _VERB.finditer(text, joined.start(), joined.end())
+    return _VERB.match(text, joined.end()) is not None or any(verb[0] not in ("with", "via") for verb in verbs)
 
 
 def _known_call(verb: re.Match[str], hit: Hit, text: str, index: NameIndex) -> Call | None:

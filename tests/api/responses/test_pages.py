@@ -299,9 +299,14 @@ async def test_bodies_have_the_limits_of_the_lane() -> None:
 async def test_other_methods_are_told() -> None:
     """405 on the pages that there are."""
     async with answering() as client:
-        for method, path in (("PUT", RESPONSES), ("PUT", f"{RESPONSES}/x"), ("GET", f"{RESPONSES}/x/cancel")):
+        for method, path, allowed in (
+            ("PUT", RESPONSES, "GET, POST"),
+            ("PUT", f"{RESPONSES}/x", "DELETE, GET"),
+            ("GET", f"{RESPONSES}/x/cancel", "POST"),
+        ):
             refused = await client.post(b"{}", path, method=method)
             assert (refused.status, refused.error["code"]) == (405, "method_not_allowed")
+            assert refused.headers["Allow"] == allowed
         refused = await client.get("x/nope")
         assert (refused.status, refused.error["code"]) == (404, "unknown_route")
 

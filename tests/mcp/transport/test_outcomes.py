@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from mcp import MCPError
 
+from gateway.mcp.transport.messages import MAY_HAVE_RUN
 from gateway.mcp.transport.outcomes import error_of, result_of, written
 
 
@@ -30,4 +31,4 @@ def test_an_answer_has_a_result_or_an_error() -> None:
 @pytest.mark.parametrize("error", [None, 7, {}, {"code": True, "message": "no"}, {"code": 1, "message": None}])
 def test_an_error_that_is_none_is_not_read(error: Any) -> None:
     """The call ends with that reason."""
-    assert error_of({"error": error}).message.endswith("its error has no code or no message")
+    assert error_of({"error": error}).message.endswith(f"its error has no code or no message; {MAY_HAVE_RUN}")

@@ -17,6 +17,7 @@ from mcp.client.client import Client
 from mcp_types import CallToolResult, TextContent
 
 from gateway.json_values import SERVICE_VALUES_LIMIT
+from gateway.mcp.transport.messages import MAY_HAVE_RUN
 from gateway.mcp.transport.noise import LINES
 from gateway.mcp.transport.process import Program, StartError
 from gateway.mcp.transport.requests import ID_CHARS
@@ -98,7 +99,7 @@ async def test_garbage_between_messages_is_skipped_and_counted() -> None:
 async def test_an_answer_that_is_no_message_fails_its_call_at_once(behaviour: str, what: str) -> None:
     """M8: and only that one; it counts as skipped."""
     async with connected(behaviour) as server:
-        assert await server.refusal("echo", text="hi") == f"the answer is {what}"
+        assert await server.refusal("echo", text="hi") == f"the answer is {what}; {MAY_HAVE_RUN}"
         assert server.transport.skipped_lines == 1
         assert (await server.client.list_tools()).tools
 
@@ -145,7 +146,7 @@ async def test_an_error_and_a_result_are_an_error() -> None:
 async def test_a_line_that_is_too_long_fails_its_call(order: str) -> None:
     """Wherever its id stands; what comes behind it is read."""
     async with connected(order, 1, line_limit_bytes=100_000) as server:
-        assert await server.refusal("big", bytes=200_000) == "the answer is longer than 100,000 bytes"
+        assert await server.refusal("big", bytes=200_000) == f"the answer is longer than 100,000 bytes; {MAY_HAVE_RUN}"
         assert (await server.client.list_tools()).tools
         assert server.transport.skipped_lines == 1
 
@@ -153,7 +154,8 @@ async def test_a_line_that_is_too_long_fails_its_call(order: str) -> None:
 async def test_an_answer_of_too_many_values_fails_its_call() -> None:
     """Others would wait while it is parsed."""
     async with connected("many-values") as server:
-        assert await server.refusal("echo", text="hi") == f"the answer holds more than {SERVICE_VALUES_LIMIT:,} values"
+        expected = f"the answer holds more than {SERVICE_VALUES_LIMIT:,} values; {MAY_HAVE_RUN}"
+        assert await server.refusal("echo", text="hi") == expected
         assert (await server.client.list_tools()).tools
     async with connected("many-values", 1000) as server:
         assert await server.call("echo", text="hi") == "hi"

@@ -8,7 +8,7 @@ import pytest
 from gateway.errors import GatewayError
 from gateway.mcp_server.bounds.messages import SHORT, STATE, check_message, read_message
 from gateway.strict_json import DEPTH_LIMIT
-from tests.mcp_server.serving import OLDER, World, texts, world
+from tests.mcp_server.serving import ACCEPT, OLDER, World, texts, world
 
 PREFIX = "io.modelcontextprotocol/"
 META = {
@@ -90,7 +90,7 @@ async def test_short_texts_have_a_limit() -> None:
             assert (error["code"], error["data"]["param"]) == (-32600 if place == "id" else -32602, place)
             assert f"'{place}' is longer than {most} characters" in error["message"]
     with pytest.raises(GatewayError, match=r"'params\.name' is longer"):
-        check_message({"id": 1, "params": {"name": long}})
+        check_message({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": long}})
 
 
 async def test_the_name_of_a_tool_that_is_called_by_call_tool_has_a_limit(calm: dict[str, object]) -> None:
@@ -114,7 +114,40 @@ async def test_whole_values_pass() -> None:
         None,
     ):
         assert await read_message(json.dumps(message).encode(), most_values=200) == message
-        check_message(message)
+
+
+@pytest.mark.parametrize("version", ["2026-07-28", OLDER])
+async def test_what_is_no_message_is_refused_as_such(version: str) -> None:
+    """With the code of JSON-RPC for it, and words for people: not with those of a library."""
+    whole = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    async with world() as made:
+        fields = {"MCP-Protocol-Version": version, "Mcp-Method": "tools/list", **ACCEPT}
+        for message, code, why in (
+            ([whole], -32600, "a batch"),
+            ([], -32600, "a batch"),
+            (5, -32600, "no JSON object"),
+            ({**whole, "jsonrpc": "1.0"}, -32600, "'jsonrpc'"),
+            ({**whole, "method": 5}, -32600, "'method'"),
+            ({"jsonrpc": "2.0", "id": 1}, -32600, "no 'method' and is no response"),
+            ({"jsonrpc": "2.0", "id": 1, "result": 5}, -32600, "no response"),
+            ({"jsonrpc": "2.0", "id": 1, "error": {"code": "x"}}, -32600, "no response"),
+            ({**whole, "params": [1]}, -32602, "'params'"),
+        ):
+            status, answer = await made.post("/mcp", message, **fields)
+            assert (status, answer["error"]["code"]) == (400, code), answer
+            assert why in answer["error"]["message"] and "validation error" not in answer["error"]["message"]
+
+
+def test_responses_and_notifications_are_messages() -> None:
+    """Also a response to a question that the gateway put, and one with an error."""
+    for message in (
+        {"id": 1, "method": "ping"},
+        {"method": "notifications/initialized"},
+        {"id": "a", "method": "tools/list", "params": None},
+        {"id": 0, "result": {}},
+        {"id": None, "error": {"code": -1, "message": "no"}},
+    ):
+        check_message({"jsonrpc": "2.0", **message})
 
 
 @pytest.mark.parametrize("version", ["2026-07-28", OLDER])

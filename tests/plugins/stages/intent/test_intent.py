@@ -158,6 +158,14 @@ BOTH = ("git.git_log", "weather.get_weather", "weather.get_forecast")
         ("use git_log to see how '天气' is spelled", "explicit:tool", BOTH[:1]),
         ("use git_log, then remember that I like tea", "explicit:tool", BOTH[:1]),
         ("use git_log and searching habits", "explicit:tool", BOTH[:1]),
+        ("use git_log, then get_forecast", "explicit:tool", (BOTH[0], BOTH[2])),
+        ("use git_log with the last tag, and then get_forecast for Rome", "explicit:tool", (BOTH[0], BOTH[2])),
+        ("use git_log followed by get_weather, and after that get_forecast", "explicit:tool", BOTH),
+        ("先用 git_log, 然后 get_forecast", "explicit:tool", (BOTH[0], BOTH[2])),
+        ("don't use git_log, then get_forecast", "normal", ()),
+        ("use git_log, but do not call get_weather, then get_forecast", "explicit:tool", BOTH[:1]),
+        ("use git_log, then search the web and run the tests", "explicit:tool", BOTH[:1]),
+        ("use git_log. Some day then get_forecast", "explicit:tool", BOTH[:1]),
     ],
 )
 def test_all_that_one_message_names_is_offered(text: str, rule: str, tools: tuple[str, ...]) -> None:
