@@ -19,7 +19,7 @@ from .postgres_catalog import Catalogue, Known
 from .postgres_connection import ASKED, ASKING, OWN_NAMES, Connection, Prepared, connected, ended
 from .postgres_facts import Fetch
 from .postgres_refusals import refused_by_postgres
-from .postgres_values import bound, is_long
+from .postgres_values import bound, doubt_of_values
 from .rows import SqlRows
 
 LOOK_S: Final = 2  # for one look, on the server
@@ -142,7 +142,7 @@ class Postgres:
                     )
                 if not statement.harmless:
                     await connection.execute(ASKED)
-                elif (doubt := await self._looked(connection, statement.sql, ASKED)) is not None:
+                elif (doubt := await self._looked(connection, statement, ASKED)) is not None:
                     raise StatementError(
                         f"it was let through as a statement that only reads, but: {doubt.reason.rstrip('.')}"
                     )
@@ -156,13 +156,11 @@ class Postgres:
         return refused_by_postgres(statement.sql, read_only=self._read_only)
 
     async def doubt(self, statement: Statement) -> Doubt | None:
-        if is_long(statement.params):
-            return Doubt("engine", "A value of `params` is long, and may be compared with another that is.")
         async with self._look() as looking:
             with _failures():
                 try:
                     async with looking.passing() as connection:
-                        return await self._looked(connection, statement.sql, looking.asked)
+                        return await self._looked(connection, statement, looking.asked)
                 except asyncpg.PostgresError as error:
                     if error.sqlstate in _NAMES_NOTHING:
                         return None
@@ -195,12 +193,15 @@ class Postgres:
                 if looking is not None:
                     await asyncio.shield(ended(looking.connection))
 
-    async def _looked(self, connection: Connection, sql: str, asked: str) -> Doubt | None:
+    async def _looked(self, connection: Connection, statement: Statement, asked: str) -> Doubt | None:
         """Return the server's doubt about the statement. Raises its error where it cannot analyse it as a query.
 
         `asked`: the command that ends our questions and begins the statement's own names.
         """
-        doubt = await Catalogue(cast(Fetch, connection.fetch), self._known, self._extensions).doubt(sql)
+        sql = statement.sql
+        doubt = doubt_of_values(sql, statement.params)
+        if doubt is None:
+            doubt = await Catalogue(cast(Fetch, connection.fetch), self._known, self._extensions).doubt(sql)
         if doubt is not None:
             return doubt
         await connection.execute(asked)
