@@ -7,6 +7,7 @@ we cannot follow decides, one with an open quote runs nothing in its dialect, an
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gateway.plugin.sql.expansion import expands_too_far
 from gateway.plugin.sql.lexer import Dialect, Token, readings
 from gateway.plugin.sql.paths import unbounded_path
 from gateway.plugin.sql.products import LONGEST_CHARS, unbounded_product
@@ -61,6 +62,8 @@ def judge(sql: str, *, dialect: Dialect = "any") -> Judgement:
 
 def uninterruptible(tokens: Sequence[Token]) -> str | None:
     """Return what of a statement of PostgreSQL may take a time that nothing there can end. None: nothing."""
+    if expands_too_far(tokens):
+        return "Its subqueries mention columns of one another too often: PostgreSQL writes each out in every place."
     found = unbounded_product(tokens) or unbounded_path(tokens)
     return found and _PRODUCT.format(found[:40])
 
