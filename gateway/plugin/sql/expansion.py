@@ -1,14 +1,15 @@
-"""Counts how large PostgreSQL's planner may make a statement, before it looks at the clock again.
+"""Counts how large a database may make a statement before it looks at the clock again.
 
-The planner writes what a column of a subquery stands for in each place that mentions the column, and in the copy once
-more: 13 subqueries of `SELECT x+x+x+x AS x FROM (...)` take 40 GB, and the server ends when there is no more.
+PostgreSQL's planner writes what a column of a subquery stands for in each place that mentions the column, and in the
+copy once more: 13 subqueries of `SELECT x+x+x+x AS x FROM (...)` take 40 GB, and the server ends when there is no more.
 
-The count is an upper bound. A query is at most as large as all that it reads from, times the mentions of its commonest
-name. LIMIT, OFFSET and MATERIALIZED keep a subquery apart.
+The count is an upper bound. A query is at most as large as its own text and all that it reads from, times the mentions
+of its commonest name. MATERIALIZED keeps a subquery apart, and to PostgreSQL so do LIMIT and OFFSET. SQLite does the
+same while it compiles, in the gateway's own memory.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,8 +18,8 @@ from gateway.plugin.sql.recursion import defined_name
 from gateway.plugin.sql.words import CONNECTING
 from gateway.plugin.words import words
 
-MOST_MENTIONS: Final = 250_000  # 0.4 s and 170 MB, PostgreSQL 15
-MOST_DEPTH: Final = 100  # of queries that read one another
+MOST_TOKENS: Final = 1_000_000  # half a second and 200 MB, PostgreSQL 15 and SQLite 3.40
+MOST_DEPTH: Final = 200  # of queries that read one another
 _QUERY: Final = words("select with values table")
 _KEEPS_APART: Final = words("limit offset fetch")
 _LABELS: Final = (("word", "as"), ("punct", "."))
@@ -33,48 +34,59 @@ _LISTS: Final = (
 )
 
 
+#: A name is a label or a table behind the one, a table or a function before the other.
+_BEFORE_OTHERS: Final = (("word", "as"), ("word", "join"))
+_BEHIND_OTHERS: Final = (("punct", "."), ("punct", "("))
+
+
 @dataclass(slots=True)
 class _Block:
     """The text between two parentheses, or the whole. `name`: it is the common table expression of that name.
 
-    `closed`: it is read by the query around it, and cannot name what that one reads.
+    `closed`: it is read by the query around it, and cannot name what that one reads. `head`: where it begins, with its
+    name and its list of columns.
     """
 
     opening: int
+    head: int = 0
     end: int = 0
     name: str = ""
     closed: bool = False
     apart: bool = False
     lateral: bool = False
-    names: list[str] = field(default_factory=list)
+    names: list[tuple[int, str]] = field(default_factory=list)
     inner: list["_Block"] = field(default_factory=list)
 
 
-def expands_too_far(tokens: Sequence[Token]) -> bool:
-    """Return whether a query in the statement may have too many mentions of names once it is planned."""
-    whole = _blocks(tokens)
-    every = list(_all(whole))
+def expands_too_far(tokens: Sequence[Token], *, limit_keeps_apart: bool = True) -> bool:
+    """Return whether a query in the statement may be too large once it is planned."""
+    whole = _blocks(tokens, _KEEPS_APART if limit_keeps_apart else frozenset())
+    every = _all(whole)
     named: dict[str, list[_Block]] = {}
     for block in every:
         named.setdefault(block.name, []).append(block)
     named.pop("", None)
     known: dict[int, int] = {}
-    return any(_size(tokens, block, named, known, MOST_DEPTH) > MOST_MENTIONS for block in every)
+    return any(_size(tokens, block, named, known, MOST_DEPTH) > MOST_TOKENS for block in every)
 
 
-def _blocks(tokens: Sequence[Token]) -> _Block:
-    """Return the whole statement, with the queries in it."""
-    frames, last_list = [_Block(-1, len(tokens))], -1
+def _blocks(tokens: Sequence[Token], keeps_apart: frozenset[str]) -> _Block:
+    """Return the whole statement, with the queries in it. `keeps_apart`: words that keep one apart."""
+    frames, last_list = [_Block(-1, end=len(tokens))], -1
     for index, token in enumerate(tokens):
         frame = frames[-1]
         if token == ("punct", "("):
-            frames.append(_Block(index, len(tokens), defined_name(tokens, index, last_list)))
+            name = defined_name(tokens, index, last_list)
+            head = next(at for at in range(index, -1, -1) if not name or tokens[at].text.lower() == name)
+            frames.append(_Block(index, head, len(tokens), name))
         elif token == ("punct", ")") and len(frames) > 1:
             frames.pop().end = index
             last_list = frame.opening
             first = tokens[frame.opening + 1]
             if frame.name or (first.kind == "word" and first.text in _QUERY):
                 frames[-1].inner.append(frame)
+                while frames[-1].names and frames[-1].names[-1][0] >= frame.head:
+                    frames[-1].names.pop()
                 frame.closed = bool(frame.name) or _is_read(tokens, frame.opening, frames[-1].opening)
                 before = tokens[frame.opening - 2 : frame.opening]
                 frame.apart |= list(before[1:]) == [("word", "materialized")] and before[0] != ("word", "not")
@@ -83,19 +95,21 @@ def _blocks(tokens: Sequence[Token]) -> _Block:
                 frames[-1].inner += frame.inner
                 frames[-1].lateral |= frame.lateral
         elif token.kind in ("word", "name"):
-            frame.names.append(token.text.lower())
+            frame.names.append((index, token.text.lower()))
             word = token.text if token.kind == "word" and tokens[index - 1] not in _LABELS else ""
-            frame.apart |= word in _KEEPS_APART
+            frame.apart |= word in keeps_apart
             frame.lateral |= word == "lateral"
     while len(frames) > 1:
         frames[-2].inner.append(frames.pop())
     return frames[0]
 
 
-def _all(block: _Block) -> Iterator[_Block]:
-    yield block
-    for inner in block.inner:
-        yield from _all(inner)
+def _all(block: _Block) -> list[_Block]:
+    """Return the block and all within it, outer ones first."""
+    found = [block]
+    for one in found:
+        found += one.inner
+    return found
 
 
 def _size(
@@ -105,17 +119,18 @@ def _size(
     if block.opening in known:
         return known[block.opening]
     if not depth:
-        return MOST_MENTIONS + 1
+        return MOST_TOKENS + 1
     known[block.opening] = 1
     read = [inner for inner in block.inner if not inner.name]
-    read += [one for name in block.names for one in named.get(name, ())]
-    total = 0 if not block.lateral else 1
+    read += [one for _, name in block.names for one in named.get(name, ())]
+    total = 0
     for one in read:
         size = _size(tokens, one, named, known, depth - 1)
-        part = 1 if one.apart else size
         # One that is LATERAL reads those before it.
-        total = min(total * max(part, 1) if block.lateral else total + part, MOST_MENTIONS + 1)
-    known[block.opening] = min(_mentions(_open_text(tokens, block)) * max(total, 1), MOST_MENTIONS + 1)
+        before = total * _mentions(tokens[one.opening + 1 : one.end]) if block.lateral else 0
+        total = min(total + before + (1 if one.apart else size), MOST_TOKENS + 1)
+    text = _open_text(tokens, block)
+    known[block.opening] = min(len(text) + _mentions(text) * total, MOST_TOKENS + 1)
     return known[block.opening]
 
 
@@ -132,7 +147,7 @@ def _open_text(tokens: Sequence[Token], block: _Block) -> list[Token]:
     found, start = list[Token](), block.opening + 1
     for inner in sorted(block.inner, key=lambda one: one.opening):
         if inner.closed:
-            found += tokens[start : inner.opening]
+            found += tokens[start : inner.head]
             start = inner.end
     return [*found, *tokens[start : block.end]]
 
@@ -140,9 +155,10 @@ def _open_text(tokens: Sequence[Token], block: _Block) -> list[Token]:
 def _mentions(tokens: Sequence[Token]) -> int:
     """Return how often the commonest name is mentioned, with what stands for several mentions."""
     names: Counter[str] = Counter()
-    more, depth, lists = 1, 0, list[int]()
+    more, depth, lists = 0, 0, list[int]()
     before = Token("punct", "")
     for index, token in enumerate(tokens):
+        begins_list = before == ("word", "from") and tokens[index - 2] != ("word", "distinct")
         following = tokens[index + 1] if index + 1 < len(tokens) else before
         if token == ("punct", "("):
             depth += 1
@@ -156,16 +172,15 @@ def _mentions(tokens: Sequence[Token]) -> int:
             more += 1
         elif token == ("word", "symmetric"):
             more += 2
-        elif _is_mention(token, before, following):
+        elif not (begins_list and depth == 0) and _is_mention(token, before, following):
             names[token.text.lower()] += 1
             more += bool(lists)  # a = b OR a = c
         before = token
-    return max(names.values(), default=0) + more
+    return max(max(names.values(), default=0) + more, 1)
 
 
 def _is_mention(token: Token, before: Token, following: Token) -> bool:
-    if token.kind == "name":
-        return before != ("word", "as") and following not in (("punct", "."), ("punct", "("))
-    if token.kind != "word" or before == ("word", "as") or following in (("punct", "."), ("punct", "(")):
+    """Return whether the name may be that of a column, or of a row."""
+    if token.kind not in ("word", "name") or before in _BEFORE_OTHERS or following in _BEHIND_OTHERS:
         return False
-    return before == ("punct", ".") or token.text not in CONNECTING
+    return token.kind == "name" or before == ("punct", ".") or token.text not in CONNECTING

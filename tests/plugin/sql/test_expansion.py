@@ -40,6 +40,8 @@ def side_by_side(levels: int) -> str:
         lambda levels: nested(levels, "CASE WHEN x BETWEEN SYMMETRIC a AND b THEN 1 END"),
         lambda levels: nested(levels, "CASE WHEN x IN (a, b, c, d) THEN 1 END"),
         lambda levels: nested(levels, "row(s.*, s.*)"),
+        lambda levels: nested(levels, "CASE WHEN x IS DISTINCT FROM x OR x IS DISTINCT FROM x THEN 1 END"),
+        lambda levels: nested(levels, "+".join(["substring(x FROM x)"] * 2)),
         lambda levels: nested(levels, "CASE WHEN 1 IS DISTINCT FROM (SELECT x+x+x+x) THEN 1 END"),
         lambda levels: chained(levels, "NOT MATERIALIZED"),
     ],
