@@ -11,6 +11,7 @@ same while it compiles, in the gateway's own memory.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Final
 
 from gateway.plugin.sql.lexer import Token
@@ -19,7 +20,8 @@ from gateway.plugin.sql.words import CONNECTING
 from gateway.plugin.words import words
 
 MOST_TOKENS: Final = 1_000_000  # half a second and 200 MB, PostgreSQL 15 and SQLite 3.40
-MOST_DEPTH: Final = 200  # of queries that read one another
+MOST_DEPTH: Final = 200  # of parentheses, and of queries that read one another
+MOST_OF_ONE_NAME: Final = 20  # common table expressions
 _QUERY: Final = words("select with values table")
 _KEEPS_APART: Final = words("limit offset fetch")
 _LABELS: Final = (("word", "as"), ("punct", "."))
@@ -60,14 +62,23 @@ class _Block:
 
 def expands_too_far(tokens: Sequence[Token], *, limit_keeps_apart: bool = True) -> bool:
     """Return whether a query in the statement may be too large once it is planned."""
+    if _depth(tokens) > MOST_DEPTH:
+        return True
     whole = _blocks(tokens, _KEEPS_APART if limit_keeps_apart else frozenset())
     every = _all(whole)
     named: dict[str, list[_Block]] = {}
     for block in every:
         named.setdefault(block.name, []).append(block)
     named.pop("", None)
+    if any(len(blocks) > MOST_OF_ONE_NAME for blocks in named.values()):
+        return True
     known: dict[int, int] = {}
     return any(_size(tokens, block, named, known, MOST_DEPTH) > MOST_TOKENS for block in every)
+
+
+def _depth(tokens: Sequence[Token]) -> int:
+    signs = (1 if token.text == "(" else -1 for token in tokens if token.kind == "punct" and token.text in "()")
+    return max(accumulate(signs), default=0)
 
 
 def _blocks(tokens: Sequence[Token], keeps_apart: frozenset[str]) -> _Block:
