@@ -21,6 +21,7 @@ from gateway.plugin.words import words
 
 MOST_TOKENS: Final = 1_000_000  # half a second and 200 MB, PostgreSQL 15 and SQLite 3.40
 MOST_DEPTH: Final = 200  # of parentheses, and of queries that read one another
+MOST_READ: Final = 500_000  # tokens, each once for every query around it: a second
 MOST_OF_ONE_NAME: Final = 20  # common table expressions
 _QUERY: Final = words("select with values table")
 _KEEPS_APART: Final = words("limit offset fetch")
@@ -62,7 +63,8 @@ class _Block:
 
 def expands_too_far(tokens: Sequence[Token], *, limit_keeps_apart: bool = True) -> bool:
     """Return whether a query in the statement may be too large once it is planned."""
-    if _depth(tokens) > MOST_DEPTH:
+    depth = _depth(tokens)
+    if depth > MOST_DEPTH or depth * len(tokens) > MOST_READ:
         return True
     whole = _blocks(tokens, _KEEPS_APART if limit_keeps_apart else frozenset())
     every = _all(whole)
