@@ -1,8 +1,9 @@
 """Finds what takes time in proportion to the product of two values, in one step that PostgreSQL cannot interrupt.
 
 `translate(a, b, c)` compares each letter of `a` with each of `b`: hours for two values of 1 MB, and neither
-`statement_timeout` nor the end of the connection stops it. Where one of the two is written out in the statement, the
-time is proportional to the other. Only the operators that PostgreSQL interrupts may have two values from elsewhere.
+`statement_timeout` nor the end of the connection stops it. Where one of the two is written out in the statement, and
+short, the time is proportional to the other. Only the operators that PostgreSQL interrupts may have two values from
+elsewhere.
 """
 
 from collections.abc import Sequence
@@ -12,21 +13,30 @@ from gateway.plugin.sql.lexer import Token
 from gateway.plugin.sql.words import TYPES
 from gateway.plugin.words import words
 
+LONGEST_CHARS: Final = 1000  # of all that is written out, so that it is short
+_ANY: Final = LONGEST_CHARS + 1  # the length of a value that is not written out
 #: Of the first two arguments of these, one has to be written out. `position` and `trim` divide theirs with a word.
 _FUNCTIONS: Final = words("""
     translate btrim ltrim rtrim trim position strpos replace split_part string_to_array string_to_table like
-    arraycontains
+    arraycontains to_date to_timestamp
 """)
+#: All but one argument of these have to be.
+_RANKING: Final = words("ts_rank ts_rank_cd")
 _DIVIDING: Final = (("punct", ","), ("word", "from"), ("word", "in"))
 _TRIMMED: Final = words("leading trailing both")
 #: Operators, as their letters follow one another: of lists, JSON, ranges and paths; and LIKE, spelled so.
-_OPERATORS: Final = ("@>", "<@", "&&", "<->", "?|", "?&", "?#", "~~")
+_OPERATORS: Final = ("@>", "<@", "&&", "<->", "?|", "?&", "?#", "~~", "~=")
 _PATTERNS: Final = (("word", "like"), ("word", "ilike"))
 #: What a value that is written out is made of, besides literals: what keeps it as short as it is. Words that are no
 #: names, calls of these functions, and types where nothing else can stand.
 _RESERVED: Final = words("null true false array any all some current_date current_timestamp localtimestamp")
-_CALLED: Final = words("chr lower upper concat row now point daterange tsrange tstzrange int4range int8range numrange")
-_TYPES: Final = TYPES | words("e text json jsonb uuid interval bytea boolean bool precision with without zone name")
+_CALLED: Final = words("""
+    chr lower upper concat row now point daterange tsrange tstzrange int4range int8range numrange
+    to_tsquery plainto_tsquery phraseto_tsquery websearch_to_tsquery
+""")
+_TYPES: Final = TYPES | words("""
+    e text json jsonb uuid interval bytea boolean bool precision with without zone name regconfig tsquery
+""")
 _GOES_ON: Final = words("collate at operator")  # an operand does, behind these
 _JOINING: Final = tuple(("op", text) for text in ("||", "::", "-", "+"))
 _OPENING: Final = (("punct", "("), ("punct", "["))
@@ -37,20 +47,30 @@ _ALONE: Final = words("normalize normalized")
 
 
 def unbounded_product(tokens: Sequence[Token]) -> str | None:
-    """Return what of a statement of PostgreSQL may compare two values that are both of any length. None: nothing."""
+    """Return what of a statement of PostgreSQL may compare two values that are both of any length. None: nothing.
+
+    The values that are written out count together: one row is computed without a look at the clock.
+    """
+    chars = 0
     for index, token in enumerate(tokens):
-        text = token.text.lower()
+        text, added = token.text.lower(), 0
         if token.kind in ("word", "name"):
             if text in _ALONE:
                 return text
-            if text in _FUNCTIONS and _at(tokens, index + 1) == ("punct", "(") and _unwritten(tokens, index + 2) > 1:
-                return text
-            if token in _PATTERNS and not _is_written(tokens, index + 1):
-                return text
+            if text in _FUNCTIONS and _at(tokens, index + 1) == ("punct", "("):
+                added = _argument_chars(tokens, index + 2, 2)
+            elif text in _RANKING and _at(tokens, index + 1) == ("punct", "("):
+                added = _argument_chars(tokens, index + 2, len(tokens))
+            if token in _PATTERNS:  # also before a parenthesis, which is no list of arguments then
+                added = max(added, _operand_chars(tokens, index + 1))
         elif token.kind in ("op", "param"):
-            operator, end = _operator(tokens, index)
-            if operator and not (_is_written(tokens, end) or _ends_literal(tokens, index - 1)):
-                return operator
+            text, end = _operator(tokens, index)
+            if text:
+                left, right = _literal_chars(tokens, index - 1), _operand_chars(tokens, end)
+                added = min(left, right)
+        chars += added
+        if chars > LONGEST_CHARS:
+            return text
     return None
 
 
@@ -67,44 +87,49 @@ def _operator(tokens: Sequence[Token], index: int) -> tuple[str, int]:
     return "", index
 
 
-def _ends_literal(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether what ends at `index` is one literal and no more."""
+def _literal_chars(tokens: Sequence[Token], index: int) -> int:
+    """Return the length of what ends at `index`. `_ANY`: it is not one literal and no more."""
     if _at(tokens, index).kind not in ("string", "param"):
-        return False
+        return _ANY
     before = _at(tokens, index - 1)
-    return before in (("punct", "("), ("punct", ",")) or (before.kind == "word" and before.text in _BEGINS)
+    alone = before in (("punct", "("), ("punct", ",")) or (before.kind == "word" and before.text in _BEGINS)
+    return len(tokens[index].text) if alone else _ANY
 
 
-def _unwritten(tokens: Sequence[Token], start: int) -> int:
-    """Return how many of the first two arguments behind the parenthesis before `start` are not written out."""
-    found, depth, arguments, written = 0, 0, 0, True
+def _argument_chars(tokens: Sequence[Token], start: int, most: int) -> int:
+    """Return the length of what is written out of the first `most` arguments behind the parenthesis before `start`.
+
+    `_ANY`: two of them are not.
+    """
+    unwritten, depth, arguments, written, chars = 0, 0, 0, True, 0
     for index in range(start, len(tokens)):
         token = tokens[index]
         if depth == 0 and (token in _DIVIDING or token == ("punct", ")")):
-            found, arguments, written = found + (not written), arguments + 1, True
-            if arguments == 2 or token == ("punct", ")"):
+            unwritten, arguments, written = unwritten + (not written), arguments + 1, True
+            if arguments == most or token == ("punct", ")"):
                 break
             continue
         depth += (token in _OPENING) - (token in _CLOSING)
-        written = written and (_is_short(tokens, index) or (token.kind == "word" and token.text in _TRIMMED))
-    return found
+        short = _is_short(tokens, index) or (token.kind == "word" and token.text in _TRIMMED)
+        written, chars = written and short, chars + len(token.text) * short
+    return _ANY if unwritten > 1 else chars
 
 
-def _is_written(tokens: Sequence[Token], start: int) -> bool:
-    """Return whether the operand that begins at `start` is written out as a whole."""
-    depth, last = 0, Token("op", "||")
+def _operand_chars(tokens: Sequence[Token], start: int) -> int:
+    """Return the length of the operand that begins at `start`. `_ANY`: not all of it is written out."""
+    depth, last, chars = 0, Token("op", "||"), 0
     for index in range(start, len(tokens)):
         token = tokens[index]
         if token in _CLOSING and not depth:
             break
         if not _is_short(tokens, index):
             ends = token.kind == "op" or (token.kind == "word" and token.text not in _GOES_ON)
-            return ends and depth == 0 and last.kind != "op"
+            return chars if ends and depth == 0 and last.kind != "op" else _ANY
         if token == ("punct", ",") and not depth:
             break
         depth += (token in _OPENING) - (token in _CLOSING)
-        last = token
-    return last.kind != "op"
+        last, chars = token, chars + len(token.text)
+    return chars if last.kind != "op" else _ANY
 
 
 def _is_short(tokens: Sequence[Token], index: int) -> bool:

@@ -7,8 +7,10 @@ we cannot follow decides, one with an open quote runs nothing in its dialect, an
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gateway.plugin.sql.expansion import expands_too_far
 from gateway.plugin.sql.lexer import Dialect, Token, readings
-from gateway.plugin.sql.products import unbounded_product
+from gateway.plugin.sql.paths import unbounded_path
+from gateway.plugin.sql.products import LONGEST_CHARS, unbounded_product
 from gateway.plugin.sql.query import Doubt, QueryWalk
 from gateway.plugin.sql.recursion import unbounded
 from gateway.plugin.sql.words import BARE_PRAGMAS, CONNECTING, EXPLAINED, EXPLAINING, READING_PRAGMAS, SHOWING, SHOWN
@@ -17,7 +19,8 @@ _QUERY = frozenset({"select", "with", "values", "table", "("})
 _ANALYZE = ("analyze", "analyse")
 _OFF = ("off", "false", "0")
 _PRODUCT = (
-    "{!r} may compare long values with each other: PostgreSQL cannot interrupt it. A pattern written out is fine."
+    "{!r} may compare long values with each other: PostgreSQL cannot interrupt it. "
+    f"Patterns written out, of {LONGEST_CHARS} characters at most, are fine."
 )
 _ROW_BEGINS = (Token("punct", "("), Token("word", "row"))
 
@@ -46,8 +49,8 @@ def judge(sql: str, *, dialect: Dialect = "any") -> Judgement:
         except Doubt as doubt:
             return Judgement((doubt.rule, doubt.reason))
         if what is None:
-            if dialect == "postgresql" and (found_product := unbounded_product(tokens)) is not None:
-                return Judgement(("product", _PRODUCT.format(found_product)))
+            if dialect == "postgresql" and (found_product := uninterruptible(tokens)) is not None:
+                return Judgement(("product", found_product))
             harmless = True
             continue
         broken = ("not_a_query", f"The statement has {what}.")
@@ -55,6 +58,14 @@ def judge(sql: str, *, dialect: Dialect = "any") -> Judgement:
         if not tokens or (tokens[-1].kind != "unterminated" and "#" not in sql):
             return Judgement(broken)
     return Judgement(None if harmless else broken, frozenset(marks))
+
+
+def uninterruptible(tokens: Sequence[Token]) -> str | None:
+    """Return what of a statement of PostgreSQL may take a time that nothing there can end. None: nothing."""
+    if expands_too_far(tokens):
+        return "Its subqueries mention columns of one another too often: PostgreSQL writes each out in every place."
+    found = unbounded_product(tokens) or unbounded_path(tokens)
+    return found and _PRODUCT.format(found[:40])
 
 
 def _judge_reading(tokens: Sequence[Token], marks: set[str]) -> str | None:

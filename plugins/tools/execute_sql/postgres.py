@@ -10,18 +10,18 @@ import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast
+from typing import Final, cast
 
 import asyncpg
 
 from .engine import Doubt, Statement, StatementError
 from .postgres_catalog import Catalogue, Known
+from .postgres_connection import ASKED, ASKING, OWN_NAMES, Connection, Prepared, connected, ended
 from .postgres_facts import Fetch
 from .postgres_refusals import refused_by_postgres
-from .postgres_values import bound, is_long
+from .postgres_values import bound, doubt_of_values
 from .rows import SqlRows
 
-CLOSE_S: Final = 0.5  # for telling PostgreSQL to stop
 LOOK_S: Final = 2  # for one look, on the server
 LOCK_S: Final = 5  # a harmless statement waits no longer for a table that is being changed
 ROWS_AT_ONCE: Final = 10  # few, as each can be large
@@ -31,9 +31,6 @@ MAX_RECEIVED_BYTES: Final = 32 << 20  # in one call
 POWERS: Final = """SELECT EXISTS (SELECT FROM pg_roles r WHERE pg_has_role(session_user, r.oid, 'MEMBER')
     AND (r.rolsuper
         OR r.rolname IN ('pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program')))"""
-#: What a connection begins with. A pooler (PgBouncer) takes few settings and passes on fewer: all others belong to one
-#: transaction.
-_CONNECTING: Final = {"application_name": "twolane", "standard_conforming_strings": "on"}
 #: Of each transaction: how the server reads quotes, whatever its configuration or the role's says.
 _READING: Final = {
     "standard_conforming_strings": "on",
@@ -50,12 +47,8 @@ _LOOKING: Final = {
     "idle_in_transaction_session_timeout": str(LOOK_S * 5000),
     "plan_cache_mode": "force_generic_plan",
 }
-#: Names in our own questions mean the server's own objects. The database's path could lead to a user's operator that
-#: fits better, or to a table that another client of a pooler made.
-_OWN_NAMES: Final = "search_path = pg_catalog, pg_temp"
-#: Around our questions in a transaction. Behind them the path is what it was, also where a pooler has set it.
-_ASKING: Final = ("SAVEPOINT asking", f"SET LOCAL {_OWN_NAMES}")
-_ASKED: Final = "ROLLBACK TO SAVEPOINT asking; RELEASE SAVEPOINT asking"
+#: Where each of our questions is a transaction of its own.
+_ALONE: Final = {"default_transaction_read_only": "on", "default_transaction_isolation": "read committed"}
 #: Settings that not every supported server has, and what they hold off: a table of another server, however it is
 #: reached (14.13, 15.8, 16.4, 17).
 _WHERE_KNOWN: Final = {"restrict_nonsystem_relation_kind": "foreign-table"}
@@ -74,47 +67,6 @@ _NOT_OF_THE_TEXT: Final = ("08", "25", "40", "53", "55", "57", "58", "XX")
 _CURSOR: Final = "DECLARE looked_at CURSOR FOR "
 
 
-class _Attribute(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-class _Cursor(Protocol):
-    async def fetch(self, n: int) -> Sequence[Sequence[object]]: ...
-
-
-class _Prepared(Protocol):
-    """The part of asyncpg's prepared statement that is used here. asyncpg has no types of its own."""
-
-    def get_attributes(self) -> Sequence[_Attribute]: ...
-
-    def get_parameters(self) -> Sequence[_Attribute]: ...
-
-    async def fetch(self, *params: object) -> object: ...
-
-    def get_statusmsg(self) -> str: ...
-
-    async def cursor(self, *params: object) -> _Cursor: ...
-
-
-class _Connection(Protocol):
-    _transport: asyncio.Transport
-
-    async def fetch(self, sql: str, *params: object) -> Sequence[Sequence[Any]]: ...
-
-    async def fetchval(self, sql: str) -> object: ...
-
-    async def prepare(self, sql: str, *, name: str) -> _Prepared: ...
-
-    async def execute(self, sql: str) -> str: ...
-
-    def get_server_pid(self) -> int: ...
-
-    def is_closed(self) -> bool: ...
-
-    async def close(self, *, timeout: float) -> None: ...
-
-
 @dataclass(slots=True)
 class _Looking:
     """A connection that looks. Behind a pooler, each transaction may have another server, and begins with its settings.
@@ -123,16 +75,16 @@ class _Looking:
     server's own transaction around it.
     """
 
-    connection: _Connection
+    connection: Connection
     pooled: bool
 
     @property
     def asked(self) -> str:
         """Return the command behind our own questions: names mean again what they mean to a statement."""
-        return _ASKED if self.pooled else "RESET search_path"
+        return ASKED if self.pooled else "RESET search_path"
 
     @asynccontextmanager
-    async def passing(self) -> AsyncIterator[_Connection]:
+    async def passing(self) -> AsyncIterator[Connection]:
         """Yield the connection for one look, in a transaction that has ended behind it."""
         if self.pooled:
             await self.connection.execute(_beginning(_LOOKING, reading=True))
@@ -145,7 +97,7 @@ class _Looking:
 
     async def _end(self) -> None:
         # Any simple query ends what is open, and asyncpg takes no empty one.
-        await self.connection.execute("ROLLBACK" if self.pooled else f"SET {_OWN_NAMES}")
+        await self.connection.execute("ROLLBACK" if self.pooled else f"SET {OWN_NAMES}")
 
 
 class Postgres:
@@ -174,7 +126,7 @@ class Postgres:
 
     async def run(self, statement: Statement, table: SqlRows) -> None:
         reading = self._read_only or statement.harmless
-        connection = await _connected(self._url)
+        connection = await connected(self._url)
         meter = _Meter(connection._transport)  # asyncpg reads a row of 1 GB into memory: it has no limit of its own
         try:
             with _failures(meter):
@@ -189,8 +141,8 @@ class Postgres:
                         "the role of this database may leave it: the operator has to give one that may not"
                     )
                 if not statement.harmless:
-                    await connection.execute(_ASKED)
-                elif (doubt := await self._looked(connection, statement.sql, _ASKED)) is not None:
+                    await connection.execute(ASKED)
+                elif (doubt := await self._looked(connection, statement, ASKED)) is not None:
                     raise StatementError(
                         f"it was let through as a statement that only reads, but: {doubt.reason.rstrip('.')}"
                     )
@@ -198,19 +150,17 @@ class Postgres:
                 await connection.execute("ROLLBACK" if reading else "COMMIT")
         finally:
             # This makes the server stop, if that still works.
-            await asyncio.shield(_ended(connection))
+            await asyncio.shield(ended(connection))
 
     async def refused(self, statement: Statement) -> str | None:
         return refused_by_postgres(statement.sql, read_only=self._read_only)
 
     async def doubt(self, statement: Statement) -> Doubt | None:
-        if is_long(statement.params):
-            return Doubt("engine", "A value of `params` is long, and may be compared with another that is.")
         async with self._look() as looking:
             with _failures():
                 try:
                     async with looking.passing() as connection:
-                        return await self._looked(connection, statement.sql, looking.asked)
+                        return await self._looked(connection, statement, looking.asked)
                 except asyncpg.PostgresError as error:
                     if error.sqlstate in _NAMES_NOTHING:
                         return None
@@ -226,7 +176,7 @@ class Postgres:
     async def close(self) -> None:
         looking, self._looking = self._looking, None
         if looking is not None:
-            await _ended(looking.connection)
+            await ended(looking.connection)
 
     @asynccontextmanager
     async def _look(self) -> AsyncIterator[_Looking]:
@@ -241,14 +191,17 @@ class Postgres:
                 self._looking, looking = looking, None
             finally:
                 if looking is not None:
-                    await asyncio.shield(_ended(looking.connection))
+                    await asyncio.shield(ended(looking.connection))
 
-    async def _looked(self, connection: _Connection, sql: str, asked: str) -> Doubt | None:
+    async def _looked(self, connection: Connection, statement: Statement, asked: str) -> Doubt | None:
         """Return the server's doubt about the statement. Raises its error where it cannot analyse it as a query.
 
         `asked`: the command that ends our questions and begins the statement's own names.
         """
-        doubt = await Catalogue(cast(Fetch, connection.fetch), self._known, self._extensions).doubt(sql)
+        sql = statement.sql
+        doubt = doubt_of_values(sql, statement.params)
+        if doubt is None:
+            doubt = await Catalogue(cast(Fetch, connection.fetch), self._known, self._extensions).doubt(sql)
         if doubt is not None:
             return doubt
         await connection.execute(asked)
@@ -265,7 +218,7 @@ class Postgres:
         await connection.prepare(_CURSOR + sql, name="")
         return None
 
-    async def _step(self, prepared: _Prepared, statement: Statement, table: SqlRows) -> None:
+    async def _step(self, prepared: Prepared, statement: Statement, table: SqlRows) -> None:
         params = _bound(prepared, statement.params)
         table.columns = [attribute.name for attribute in prepared.get_attributes()]
         if not table.columns:
@@ -280,21 +233,22 @@ class Postgres:
 
 
 def _beginning(settings: Mapping[str, str], where_known: Mapping[str, str] | None = None, *, reading: bool) -> str:
-    """Return the commands that begin a transaction with these settings, and our questions in it, until `_ASKED`.
+    """Return the commands that begin a transaction with these settings, and our questions in it, until `ASKED`.
 
     `where_known`: settings only if the server has them.
     """
-    commands = ["BEGIN READ ONLY" if reading else "BEGIN READ WRITE"]
+    # A serializable transaction that reads marks what it has read, and so makes those of others fail.
+    commands = ["BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY" if reading else "BEGIN READ WRITE"]
     commands += [f"SET LOCAL {name} = '{value}'" for name, value in settings.items()]
     commands += [
         f"SELECT pg_catalog.set_config('{name}', '{value}', true)"
         f" WHERE pg_catalog.current_setting('{name}', true) IS NOT NULL"
         for name, value in (where_known or {}).items()
     ]
-    return "; ".join((*commands, *_ASKING))
+    return "; ".join((*commands, *ASKING))
 
 
-def _bound(prepared: _Prepared, params: Sequence[object]) -> Sequence[object]:
+def _bound(prepared: Prepared, params: Sequence[object]) -> Sequence[object]:
     """Return the values as the server's types require. Raises StatementError."""
     types = prepared.get_parameters()
     if len(types) != len(params):
@@ -308,31 +262,17 @@ def _bound(prepared: _Prepared, params: Sequence[object]) -> Sequence[object]:
     return found
 
 
-async def _connected(url: str, *, cached: int = 0) -> _Connection:
-    """Connect to the server. `cached`: prepared statements that are kept. Raises StatementError."""
-    try:
-        connection: _Connection = await asyncpg.connect(url, statement_cache_size=cached, server_settings=_CONNECTING)
-    except (OSError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-        raise StatementError(f"the database cannot be reached ({type(error).__name__})") from None
-    return connection
-
-
 async def _looking_at(url: str) -> _Looking:
     """Connect in order to look. Raises StatementError."""
-    connection = await _connected(url, cached=10)
+    connection = await connected(url, cached=10)
     with _failures():
         if await connection.fetchval("SELECT pg_catalog.pg_backend_pid()") == connection.get_server_pid():
-            settings = {**_LOOKING, "default_transaction_read_only": "on"}
-            commands = (*(f"SET {name} = '{value}'" for name, value in settings.items()), f"SET {_OWN_NAMES}")
+            settings = {**_LOOKING, **_ALONE}
+            commands = (*(f"SET {name} = '{value}'" for name, value in settings.items()), f"SET {OWN_NAMES}")
             await connection.execute("; ".join(commands))
             return _Looking(connection, pooled=False)
-    await _ended(connection)
-    return _Looking(await _connected(url), pooled=True)
-
-
-async def _ended(connection: _Connection) -> None:
-    with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-        await connection.close(timeout=CLOSE_S)
+    await ended(connection)
+    return _Looking(await connected(url), pooled=True)
 
 
 class _Meter(asyncio.Protocol):

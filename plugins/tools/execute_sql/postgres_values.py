@@ -1,18 +1,31 @@
 """Values of JSON as PostgreSQL's types require: a parameter's type is the server's word, its value the model's."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Final
 from uuid import UUID
 
-LONGEST_CHARS: Final = 16_384  # of a value, as JSON, that a harmless statement may have as a pattern
+from gateway.plugin.sql.lexer import TRAITS, Token, lex
+from gateway.plugin.sql.statement import uninterruptible
+
+from .engine import Doubt
 
 
-def is_long(params: Iterable[object]) -> bool:
-    """Return whether one of the values is longer than a text that the static judge reads."""
-    return any(len(json.dumps(value)) > LONGEST_CHARS for value in params)
+def doubt_of_values(sql: str, params: Sequence[object]) -> Doubt | None:
+    """Return the doubt about a statement whose parameters have these values: each counts as if it was written out."""
+    if not params:
+        return None
+    texts = [value if isinstance(value, str) else json.dumps(value) for value in params]
+    tokens = lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens
+    reason = uninterruptible([_written(token, texts) for token in tokens])
+    return None if reason is None else Doubt("engine", reason)
+
+
+def _written(token: Token, texts: Sequence[str]) -> Token:
+    number = int(token.text[1:]) if token.kind == "param" and token.text[1:].isdecimal() else 0
+    return Token("string", texts[number - 1]) if 0 < number <= len(texts) else token
 
 
 def bound(value: object, kind: str) -> object:

@@ -101,7 +101,7 @@ class Sqlite:
                 connection.execute("BEGIN" if reading else "BEGIN IMMEDIATE")
                 connection.execute("SELECT 1 FROM sqlite_schema").close()  # from here on the schema stays as it is
                 connection.set_authorizer(authorize)
-                bound = bound_of(_compiled(connection, statement))
+                bound = bound_of(_compiled(connection, statement), harmless=statement.harmless)
                 connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, bound.value_bytes)
                 _step(connection, statement, table, counts=not reading)
                 connection.set_authorizer(None)

@@ -4,12 +4,13 @@ SQLite is interrupted between two steps only. Most functions take time in propor
 compare each place of one value with each place of another. Seconds are of one core, SQLite 3.40, measured in 0032.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 VALUE_BYTES: Final = 4 << 20
 PATTERN_BYTES: Final = 128  # of LIKE and GLOB
+HELD_BYTES: Final = 128 << 20  # of all values that a harmless statement has at one time
 
 #: Functions by their names, or by name and number of arguments, as EXPLAIN writes them.
 _PRODUCTS: Final = {
@@ -43,9 +44,13 @@ class Bound:
         return message
 
 
-def bound_of(steps: Iterable[tuple[object, ...]]) -> Bound:
-    """Return the bound of a statement whose rows of EXPLAIN are `steps`, those of its triggers among them."""
-    bound = Bound()
+def bound_of(steps: Sequence[tuple[object, ...]], *, harmless: bool = False) -> Bound:
+    """Return the bound of a statement whose rows of EXPLAIN are `steps`, those of its triggers among them.
+
+    A row lies in the gateway's own memory, a value for each step at most: `harmless` bounds it as a whole.
+    """
+    held_bytes = HELD_BYTES // max(len(steps), 1)
+    bound = Bound(held_bytes) if harmless and held_bytes < VALUE_BYTES else Bound()
     for step in steps:
         call = str(step[5])
         name, bracket, _ = call.partition("(")

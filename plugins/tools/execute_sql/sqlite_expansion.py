@@ -2,19 +2,22 @@
 
 SQLite copies a common table expression, or a view, for each mention, and in the copy once more. Twenty expressions that
 each mention the one before four times have no end, take all memory, and nothing interrupts it: SQLite does so while it
-compiles. So this is counted before.
+compiles. So this is counted before. So is what columns of subqueries stand for, which SQLite copies likewise.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from gateway.plugin.sql.expansion import expands_too_far
+from gateway.plugin.sql.lexer import Token
+
 MOST_WORDS: Final = 500_000  # half a second and 40 MB, SQLite 3.40
 MOST_DEPTH: Final = 200  # a level takes room on the stack of the thread
 
 _PIECE: Final = re.compile(
     r"""--[^\n]*+|/\*.*?(?:\*/|\Z)|(?P<quoted>"(?:[^"]++|"")*+"|'(?:[^']++|'')*+'|`(?:[^`]++|``)*+`|\[[^\]]*+\])"""
-    r"|(?P<word>[\w$\u0080-\U0010ffff]++)|(?P<sign>[().])",
+    r"|(?P<word>[\w$\u0080-\U0010ffff]++)|(?P<sign>[().,*])",
     re.DOTALL,
 )
 _BETWEEN: Final = ("not", "materialized")
@@ -31,17 +34,32 @@ def check_expansion(sql: str, views: Iterable[tuple[str, str]]) -> None:
         bodies.setdefault(name.lower(), []).extend(_divided(_words(definition), bodies))
     if _size(_divided(_words(sql), bodies), bodies, {}, MOST_DEPTH) > MOST_WORDS:
         raise TooLargeError("its common table expressions or views mention one another too often: use a table instead")
+    if expands_too_far(_tokens(sql), limit_keeps_apart=False):
+        raise TooLargeError("its subqueries mention columns of one another too often: use a table instead")
 
 
 def _words(sql: str) -> list[str]:
     """Return the names, strings and words of a text, each as SQLite compares it, with its parentheses and dots."""
     found = []
     for piece in _PIECE.finditer(sql):
-        text, quoted = piece["word"] or piece["sign"], piece["quoted"]
+        text, quoted = piece["word"] or (piece["sign"] or "").strip(",*"), piece["quoted"]
         if quoted:
             text = quoted[1:-1].replace(quoted[-1] * 2, quoted[-1]) or '""'
         if text:
             found.append(text.lower())
+    return found
+
+
+def _tokens(sql: str) -> list[Token]:
+    """Return the same as tokens, however long the text is."""
+    found = []
+    for piece in _PIECE.finditer(sql):
+        if quoted := piece["quoted"]:
+            found.append(Token("string" if quoted[0] == "'" else "name", quoted[1:-1]))
+        elif word := piece["word"]:
+            found.append(Token("number" if word[0].isdigit() else "word", word.lower()))
+        elif sign := piece["sign"]:
+            found.append(Token("op" if sign == "*" else "punct", sign))
     return found
 
 

@@ -15,6 +15,8 @@ from gateway.plugin.sql.statement import judge
         *("(b LIKE 'x%') AND b LIKE any (ARRAY['a%', 'b'])", "tags @> ARRAY['a', 'b']::text[] AND a = 1"),
         *("tags && ARRAY['a'] OR tags @> $1", "data @> '{\"a\": 1}'::jsonb", "'{a}' <@ tags", "data ?| ARRAY['a']"),
         *("period && daterange('2026-01-01', '2026-02-01')", "period @> now()", "loc <-> point(1, 2)"),
+        *("to_date(b, 'YYYY')", "to_timestamp(a / 1000)", "shape ~= '((0,0),(1,1))'"),
+        *("ts_rank(v, to_tsquery('english'::regconfig, 'a'))", "ts_rank_cd(ARRAY[1, 1], v, 'a & b', 32)"),
         *("CASE WHEN b LIKE 'a%' THEN 1 END", "b LIKE 'x' ESCAPE '!'", "data ? 'a'", "a < 3 AND a - 1 > a & 2"),
     ],
 )
@@ -35,13 +37,25 @@ def test_one_value_that_is_written_out_does_not_ask(expression: str) -> None:
         *("b LIKE 'x'::text || c", "b LIKE 'x' COLLATE \"C\" || c", "b ~~ c", "b !~~* c", "like(b, c)"),
         *("x && y", "x &&y", "x @> y", "x @>y", "x<@y", "x ?| y", "x <-> y", "arraycontains(x, y)"),
         *("x @> ARRAY(SELECT a FROM t)", "x @> '{1}'::int[] || y", "y || '{1}' <@ z", "x @> any (SELECT y)"),
-        *("normalize(b)", "b IS NFC NORMALIZED"),
+        *("normalize(b)", "b IS NFC NORMALIZED", "to_date(b, c)", "to_timestamp(b, c)", "x ~= y"),
+        *("ts_rank(v, q)", "ts_rank(ARRAY[1, 1], v, q)", "ts_rank_cd(v, to_tsquery(b), 32)"),
     ],
 )
 def test_two_values_of_any_length_ask(expression: str) -> None:
     """In PostgreSQL's dialect; SQLite has bounds of its own."""
     doubt = judge(f"SELECT {expression} FROM t", dialect="postgresql").doubt
     assert doubt is not None and doubt[0] == "product"
+
+
+def test_what_is_written_out_is_short() -> None:
+    """All of it together, as one row is computed without a look at the clock."""
+    for sql in ("SELECT a FROM t WHERE b LIKE '{}'", "SELECT replace(b, '{}', 'x') FROM t", "SELECT '{}' <@ b FROM t"):
+        assert judge(sql.format("x" * 900), dialect="postgresql").doubt is None
+        assert judge(sql.format("x" * 1100), dialect="postgresql").doubt is not None
+    several = " OR ".join(f"b LIKE '%{'x' * 90}{number}%'" for number in range(12))
+    assert judge(f"SELECT a FROM t WHERE {several}", dialect="postgresql").doubt is not None
+    listed = ", ".join(f"'{number}'" for number in range(300))
+    assert judge(f"SELECT a FROM t WHERE b LIKE 'x' AND c IN ({listed})", dialect="postgresql").doubt is None
 
 
 def test_sqlite_is_not_asked_about_them() -> None:

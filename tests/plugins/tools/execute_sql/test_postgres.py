@@ -171,9 +171,15 @@ async def test_a_standby_is_not_believed_to_be_as_it_was() -> None:
             await connection.close()
 
 
-async def test_a_long_parameter_is_asked_about(tool: ExecuteSql) -> None:
-    """A pattern counts as written out where it is a parameter, so that one has the length of a text at most."""
-    sql = "SELECT count(*) FROM t WHERE b LIKE $1"
-    assert await tool.examine(calling(sql, "x" * 16_000), EXCHANGE) is None
-    verdict = await tool.examine(calling(sql, "x" * 17_000), EXCHANGE)
-    assert verdict is not None and "is long" in verdict.reason
+async def test_a_parameter_counts_as_if_it_was_written_out(tool: ExecuteSql) -> None:
+    """A pattern that is long, or a path that compares two, asks; what is compared with one value only does not."""
+    for sql in ("SELECT count(*) FROM t WHERE b LIKE $1", "SELECT strpos(b, $1) FROM t"):
+        assert await tool.examine(calling(sql, "x" * 900), EXCHANGE) is None
+        verdict = await tool.examine(calling(sql, "x" * 1100), EXCHANGE)
+        assert verdict is not None and "PostgreSQL cannot interrupt it" in verdict.reason
+        assert "cannot interrupt it" in (await tool.call(calling(sql, "x" * 1100), EXCHANGE)).content
+    path = "SELECT jsonb_path_exists(to_jsonb(t), $1::jsonpath) FROM t"
+    assert await tool.examine(calling(path, "$.a ? (@ > 1)"), EXCHANGE) is None
+    assert await tool.examine(calling(path, "$ ? (@.a[*] == @.b[*])"), EXCHANGE) is not None
+    many = calling("SELECT count(*) FROM t WHERE a = ANY($1)", list(range(5000)))
+    assert await tool.examine(many, EXCHANGE) is None

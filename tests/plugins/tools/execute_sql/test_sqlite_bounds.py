@@ -115,3 +115,18 @@ async def test_a_harmless_statement_opens_the_file_for_reading_only(place: Path)
         await engine.run(Statement("SELECT 1", harmless=True), SqlRows(10, 1000))
     with pytest.raises(StatementError, match="inserts rows"):
         await engine.run(Statement("INSERT INTO doc VALUES (1)", harmless=True), SqlRows(10, 1000))
+
+
+@pytest.mark.parametrize("harmless", [True, False])
+async def test_a_row_of_many_long_values_does_not_take_the_gateways_memory(place: Path, harmless: bool) -> None:
+    """2,000 columns of 4 MB each would: a value is shorter where an unasked statement has many."""
+    columns = ", ".join(f"substr(body, 1, 500000) || {number}" for number in range(100))
+    statement, rows = Statement(f"SELECT {columns} FROM doc", (), harmless), SqlRows(10, 10_000_000)
+    engine = Sqlite(str(place), read_only=True)
+    if not harmless:
+        await engine.run(statement, rows)
+        return
+    with pytest.raises(StatementError, match="string or blob too big: a value has at most"):
+        await engine.run(statement, rows)
+    await engine.run(Statement("SELECT body, length(body) FROM doc", (), harmless), rows)
+    assert rows.rows

@@ -26,6 +26,14 @@ def chain(length: int, *, mentions: int, quote: str = "{}", backwards: bool = Fa
     return f"WITH {', '.join(parts)} SELECT count(*) FROM {quote.format(f'c{length - 1}')}"
 
 
+def nested(levels: int, *, end: str = "") -> str:
+    """Subqueries that each mention a column of the one within them four times."""
+    query = "SELECT a AS x FROM t"
+    for number in range(levels):
+        query = f"SELECT x+x+x+x AS x FROM ({query}{end}) AS s{number}"
+    return query
+
+
 @pytest.mark.parametrize(
     ("sql", "says"),
     [
@@ -37,6 +45,9 @@ def chain(length: int, *, mentions: int, quote: str = "{}", backwards: bool = Fa
         (f"SELECT * FROM ({chain(20, mentions=4)})", "too often"),
         ("SELECT * FROM v19", "too often"),
         (chain(2_000, mentions=1), "too deep"),
+        (nested(14), "too often"),
+        (nested(14, end=" LIMIT 9"), "too often"),
+        (f"SELECT '{'x' * 20_000}' FROM ({nested(14)})", "too often"),
     ],
 )
 async def test_what_multiplies_is_not_compiled(place: Path, sql: str, says: str) -> None:
@@ -64,6 +75,7 @@ async def test_what_multiplies_is_not_compiled(place: Path, sql: str, says: str)
         "WITH a AS (SELECT a FROM t), b AS (SELECT a.a, a.a + a.a AS c FROM a) SELECT count(*) FROM b, b AS d",
         'WITH "t t" AS NOT MATERIALIZED (SELECT count(*) FROM t) SELECT * FROM "t t"',
         "SELECT CAST(a AS VARCHAR(5)) FROM t LIMIT 1",
+        f"{nested(3)} LIMIT 1",
     ],
 )
 async def test_everyday_expressions_run(place: Path, sql: str) -> None:

@@ -1,0 +1,199 @@
+"""Counts how large a database may make a statement before it looks at the clock again.
+
+PostgreSQL's planner writes what a column of a subquery stands for in each place that mentions the column, and in the
+copy once more: 13 subqueries of `SELECT x+x+x+x AS x FROM (...)` take 40 GB, and the server ends when there is no more.
+
+The count is an upper bound. A query is at most as large as its own text and all that it reads from, times the mentions
+of its commonest name. MATERIALIZED keeps a subquery apart, and to PostgreSQL so do LIMIT and OFFSET. SQLite does the
+same while it compiles, in the gateway's own memory.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Final
+
+from gateway.plugin.sql.lexer import Token
+from gateway.plugin.sql.recursion import defined_name
+from gateway.plugin.sql.words import CONNECTING
+from gateway.plugin.words import words
+
+MOST_TOKENS: Final = 1_000_000  # half a second and 200 MB, PostgreSQL 15 and SQLite 3.40
+MOST_DEPTH: Final = 200  # of parentheses, and of queries that read one another
+MOST_READ: Final = 500_000  # tokens, each once for every query around it: a second
+MOST_OF_ONE_NAME: Final = 20  # common table expressions
+_QUERY: Final = words("select with values table")
+_KEEPS_APART: Final = words("limit offset fetch")
+_LABELS: Final = (("word", "as"), ("punct", "."))
+#: Before `*` that stands for columns, and is no multiplication.
+_LISTS: Final = (
+    ("word", "select"),
+    ("word", "distinct"),
+    ("word", "all"),
+    ("punct", ","),
+    ("punct", "."),
+    ("punct", ")"),
+)
+
+
+#: A name is a label or a table behind the one, a table or a function before the other.
+_BEFORE_OTHERS: Final = (("word", "as"), ("word", "join"))
+_BEHIND_OTHERS: Final = (("punct", "."), ("punct", "("))
+
+
+@dataclass(slots=True)
+class _Block:
+    """The text between two parentheses, or the whole. `name`: it is the common table expression of that name.
+
+    `closed`: it is read by the query around it, and cannot name what that one reads. `head`: where it begins, with its
+    name and its list of columns.
+    """
+
+    opening: int
+    head: int = 0
+    end: int = 0
+    name: str = ""
+    closed: bool = False
+    apart: bool = False
+    lateral: bool = False
+    names: list[tuple[int, str]] = field(default_factory=list)
+    inner: list["_Block"] = field(default_factory=list)
+
+
+def expands_too_far(tokens: Sequence[Token], *, limit_keeps_apart: bool = True) -> bool:
+    """Return whether a query in the statement may be too large once it is planned."""
+    depth = _depth(tokens)
+    if depth > MOST_DEPTH or depth * len(tokens) > MOST_READ:
+        return True
+    whole = _blocks(tokens, _KEEPS_APART if limit_keeps_apart else frozenset())
+    every = _all(whole)
+    named: dict[str, list[_Block]] = {}
+    for block in every:
+        named.setdefault(block.name, []).append(block)
+    named.pop("", None)
+    if any(len(blocks) > MOST_OF_ONE_NAME for blocks in named.values()):
+        return True
+    known: dict[int, int] = {}
+    return any(_size(tokens, block, named, known, MOST_DEPTH) > MOST_TOKENS for block in every)
+
+
+def _depth(tokens: Sequence[Token]) -> int:
+    signs = (1 if token.text == "(" else -1 for token in tokens if token.kind == "punct" and token.text in "()")
+    return max(accumulate(signs), default=0)
+
+
+def _blocks(tokens: Sequence[Token], keeps_apart: frozenset[str]) -> _Block:
+    """Return the whole statement, with the queries in it. `keeps_apart`: words that keep one apart."""
+    frames, last_list = [_Block(-1, end=len(tokens))], -1
+    for index, token in enumerate(tokens):
+        frame = frames[-1]
+        if token == ("punct", "("):
+            name = defined_name(tokens, index, last_list)
+            head = next(at for at in range(index, -1, -1) if not name or tokens[at].text.lower() == name)
+            frames.append(_Block(index, head, len(tokens), name))
+        elif token == ("punct", ")") and len(frames) > 1:
+            frames.pop().end = index
+            last_list = frame.opening
+            first = tokens[frame.opening + 1]
+            if frame.name or (first.kind == "word" and first.text in _QUERY):
+                frames[-1].inner.append(frame)
+                while frames[-1].names and frames[-1].names[-1][0] >= frame.head:
+                    frames[-1].names.pop()
+                frame.closed = bool(frame.name) or _is_read(tokens, frame.opening, frames[-1].opening)
+                before = tokens[frame.opening - 2 : frame.opening]
+                frame.apart |= list(before[1:]) == [("word", "materialized")] and before[0] != ("word", "not")
+            else:
+                frames[-1].names += frame.names
+                frames[-1].inner += frame.inner
+                frames[-1].lateral |= frame.lateral
+        elif token.kind in ("word", "name"):
+            frame.names.append((index, token.text.lower()))
+            word = token.text if token.kind == "word" and tokens[index - 1] not in _LABELS else ""
+            frame.apart |= word in keeps_apart
+            frame.lateral |= word == "lateral"
+    while len(frames) > 1:
+        frames[-2].inner.append(frames.pop())
+    return frames[0]
+
+
+def _all(block: _Block) -> list[_Block]:
+    """Return the block and all within it, outer ones first."""
+    found = [block]
+    for one in found:
+        found += one.inner
+    return found
+
+
+def _size(
+    tokens: Sequence[Token], block: _Block, named: Mapping[str, list[_Block]], known: dict[int, int], depth: int
+) -> int:
+    """Return the bound of one query. One that reads itself is a table there."""
+    if block.opening in known:
+        return known[block.opening]
+    if not depth:
+        return MOST_TOKENS + 1
+    known[block.opening] = 1
+    read = [inner for inner in block.inner if not inner.name]
+    read += [one for _, name in block.names for one in named.get(name, ())]
+    total = 0
+    for one in read:
+        size = _size(tokens, one, named, known, depth - 1)
+        # One that is LATERAL reads those before it.
+        before = total * _mentions(tokens[one.opening + 1 : one.end]) if block.lateral else 0
+        total = min(total + before + (1 if one.apart else size), MOST_TOKENS + 1)
+    text = _open_text(tokens, block)
+    known[block.opening] = min(len(text) + _mentions(text) * total, MOST_TOKENS + 1)
+    return known[block.opening]
+
+
+def _is_read(tokens: Sequence[Token], opening: int, around: int) -> bool:
+    """Return whether the query at `opening` stands behind FROM or JOIN of the query at `around`."""
+    begins = tokens[around + 1]
+    if begins.kind != "word" or begins.text not in _QUERY or tokens[opening - 1].kind != "word":
+        return False
+    return tokens[opening - 1].text in ("from", "join") and tokens[opening - 2] != ("word", "distinct")
+
+
+def _open_text(tokens: Sequence[Token], block: _Block) -> list[Token]:
+    """Return the text whose names may be those that the query reads."""
+    found, start = list[Token](), block.opening + 1
+    for inner in sorted(block.inner, key=lambda one: one.opening):
+        if inner.closed:
+            found += tokens[start : inner.head]
+            start = inner.end
+    return [*found, *tokens[start : block.end]]
+
+
+def _mentions(tokens: Sequence[Token]) -> int:
+    """Return how often the commonest name is mentioned, with what stands for several mentions."""
+    names: Counter[str] = Counter()
+    more, depth, lists = 0, 0, list[int]()
+    before = Token("punct", "")
+    for index, token in enumerate(tokens):
+        begins_list = before == ("word", "from") and tokens[index - 2] != ("word", "distinct")
+        following = tokens[index + 1] if index + 1 < len(tokens) else before
+        if token == ("punct", "("):
+            depth += 1
+            lists += [depth] if before == ("word", "in") else []
+        elif token == ("punct", ")"):
+            lists = [one for one in lists if one != depth]
+            depth -= 1
+        elif token == ("op", "*"):
+            more += before in _LISTS
+        elif token == ("word", "between"):  # a >= b AND a <= c
+            more += 1
+        elif token == ("word", "symmetric"):
+            more += 2
+        elif not (begins_list and depth == 0) and _is_mention(token, before, following):
+            names[token.text.lower()] += 1
+            more += bool(lists)  # a = b OR a = c
+        before = token
+    return max(max(names.values(), default=0) + more, 1)
+
+
+def _is_mention(token: Token, before: Token, following: Token) -> bool:
+    """Return whether the name may be that of a column, or of a row."""
+    if token.kind not in ("word", "name") or before in _BEFORE_OTHERS or following in _BEHIND_OTHERS:
+        return False
+    return token.kind == "name" or before == ("punct", ".") or token.text not in CONNECTING

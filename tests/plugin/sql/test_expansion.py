@@ -1,0 +1,80 @@
+"""Subqueries that mention columns of one another again and again ask: PostgreSQL writes each out in every place."""
+
+from collections.abc import Callable
+
+import pytest
+
+from gateway.plugin.sql.statement import judge
+
+FOUR = "x+x+x+x"
+
+
+def nested(levels: int, column: str = FOUR, end: str = "") -> str:
+    query = "SELECT a AS x FROM t"
+    for number in range(levels):
+        query = f"SELECT {column} AS x FROM ({query}{end}) s{number}"
+    return query
+
+
+def chained(levels: int, materialized: str = "") -> str:
+    more = (f", a{n} AS {materialized} (SELECT {FOUR} AS x FROM a{n - 1})" for n in range(1, levels))
+    return f"WITH a0 AS (SELECT a AS x FROM t){''.join(more)} SELECT x FROM a{levels - 1}"
+
+
+def backwards(levels: int) -> str:
+    first = (f"a{n}(x) AS (SELECT {FOUR} FROM a{n - 1}), " for n in range(levels - 1, 0, -1))
+    return f"WITH RECURSIVE {''.join(first)}a0 AS (SELECT a AS x FROM t) SELECT x FROM a{levels - 1}"
+
+
+def side_by_side(levels: int) -> str:
+    more = (f", LATERAL (SELECT s{n - 1}.x+s{n - 1}.x+s{n - 1}.x AS x) s{n}" for n in range(1, levels))
+    return f"SELECT s{levels - 1}.x FROM t, LATERAL (SELECT t.a AS x) s0{''.join(more)}"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        *(nested, chained, backwards, side_by_side),
+        lambda levels: side_by_side(levels).replace("FROM t", "FROM (t", 1) + ")",
+        lambda levels: nested(levels, "coalesce(x, 1) + coalesce(x, 2) + x"),
+        lambda levels: nested(levels, "CASE WHEN x BETWEEN SYMMETRIC a AND b THEN 1 END"),
+        lambda levels: nested(levels, "CASE WHEN x IN (a, b, c, d) THEN 1 END"),
+        lambda levels: nested(levels, "row(s.*, s.*)"),
+        lambda levels: nested(levels, "CASE WHEN x IS DISTINCT FROM x OR x IS DISTINCT FROM x THEN 1 END"),
+        lambda levels: nested(levels, "+".join(["substring(x FROM x)"] * 2)),
+        lambda levels: nested(levels, "CASE WHEN 1 IS DISTINCT FROM (SELECT x+x+x+x) THEN 1 END"),
+        lambda levels: chained(levels, "NOT MATERIALIZED"),
+    ],
+)
+def test_columns_that_multiply_ask(made: Callable[[int], str]) -> None:
+    """A dozen of these take all memory, and nothing interrupts it."""
+    doubt = judge(made(14), dialect="postgresql").doubt
+    assert doubt is not None and "too often" in doubt[1]
+    assert judge(made(2), dialect="postgresql").doubt is None
+
+
+@pytest.mark.parametrize(
+    "sql", [nested(14, end=" OFFSET 0"), nested(14, end=" LIMIT 5"), chained(14, "MATERIALIZED"), nested(14, "x + 1")]
+)
+def test_what_keeps_its_size_does_not_ask(sql: str) -> None:
+    """PostgreSQL plans a part with a LIMIT on its own."""
+    assert judge(sql, dialect="postgresql").doubt is None
+
+
+def test_an_everyday_query_does_not_ask() -> None:
+    """Some mentions of each name, and three expressions that are read twice."""
+    sql = """WITH paid AS (SELECT o.id, o.customer, o.total, o.day FROM orders o WHERE o.state = 'paid' AND o.day > $1),
+        monthly AS (SELECT customer, date_trunc('month', day) AS month, sum(total) AS total, count(*) AS number
+            FROM paid GROUP BY customer, date_trunc('month', day)),
+        ranked AS (SELECT customer, month, total, total / number AS each,
+            rank() OVER (PARTITION BY month ORDER BY total DESC) AS place FROM monthly)
+        SELECT c.name, r.month, r.total, r.each, p.total AS before, r.total - p.total AS more FROM ranked r
+            JOIN customers c ON c.id = r.customer LEFT JOIN ranked p ON p.customer = r.customer
+            AND p.month = r.month - interval '1 month' WHERE r.place <= 10 ORDER BY r.month, r.place"""
+    assert judge(sql, dialect="postgresql").doubt is None
+
+
+def test_a_long_chain_is_not_followed_to_its_end() -> None:
+    """Its length is that of the text, and each link takes room on the stack."""
+    chain = ", ".join(f"a{n} AS (TABLE a{n - 1})" for n in range(1, 500))
+    assert judge(f"WITH {chain} SELECT 1 FROM a499", dialect="postgresql").doubt is not None

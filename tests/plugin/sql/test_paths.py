@@ -1,0 +1,59 @@
+"""Paths into JSON do not compare many values with many others unasked: PostgreSQL could not be stopped."""
+
+import pytest
+
+from gateway.plugin.sql.statement import judge
+
+FEW = ("'$.a[*] ? (@ > 1)'", "'$ ? (@.a == \"x\" && 2 < 3)'", "'$.** ? (@ like_regex \"^a\")'", "'strict $.a'")
+MANY = (
+    "'$ ? (@.a[*] == @.b[*])'",
+    "'$.a == $.b'",
+    "'$ ? (@.a <= /* x */ - (@.b))'",
+    "'$ ? (@.a[*] <> $x)'",
+    "'$ ? (@.a ='\n'= @.b)'",
+    "$$ $.a > $.b $$",
+    r"E'$.a \x3d\x3d $.b'",
+)
+USES = (
+    "jsonb_path_exists(j, {})",
+    "jsonb_path_query(j, {}, v)",
+    "j @? {}",
+    "j @@ {}",
+    "json_value(j, {})",
+    "j @? {}::jsonpath",
+    "j @? CAST({} AS jsonpath)",
+    "j @? jsonpath {}",
+)
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("path", FEW)
+def test_a_comparison_with_what_is_written_out_does_not_ask(use: str, path: str) -> None:
+    assert judge(f"SELECT {use.format(path)} FROM t", dialect="postgresql").doubt is None
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("path", MANY)
+def test_two_paths_that_are_compared_ask(use: str, path: str) -> None:
+    """Many values may stand at the end of either."""
+    doubt = judge(f"SELECT {use.format(path)} FROM t", dialect="postgresql").doubt
+    assert doubt is not None
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        *("j @? replace(b, 'a', 'c')::jsonpath", "j @? CAST('$.a' || b AS jsonpath)", "j @? '$.a'::text::jsonpath"),
+        *('j @? b::"jsonpath"', "j @? any ('{$.a}'::jsonpath[])", "j @? any ('{$.a}'::_jsonpath)"),
+        *("json_value(j, b)", "json_exists(j, '$.a' || b)", "json_query(j, lower('$.a'))"),
+    ],
+)
+def test_a_path_that_is_made_asks(expression: str) -> None:
+    """Its text is not known before the statement runs."""
+    doubt = judge(f"SELECT {expression} FROM t", dialect="postgresql").doubt
+    assert doubt is not None and doubt[0] == "product"
+
+
+@pytest.mark.parametrize("sql", ["SELECT '@.a == @.b' FROM t", "SELECT v @@ to_tsquery('a') FROM t WHERE b = 'x'"])
+def test_what_is_no_path_is_not_read_as_one(sql: str) -> None:
+    assert judge(sql, dialect="postgresql").doubt is None

@@ -1,0 +1,65 @@
+"""The driver's own questions, about the types of a statement: they call nothing of a user's."""
+
+import json
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from gateway.plugins.tools.execute_sql import Config, ExecuteSql
+from tests.postgres import pooler
+
+from .asking import EXCHANGE, calling
+
+pytestmark = pytest.mark.postgres
+#: Made by a role that may create objects in a schema of the path. asyncpg asks for types by `array_agg(oid)`.
+PREPARED = """CREATE ROLE writer LOGIN; GRANT CREATE ON SCHEMA public TO writer; SET ROLE writer;
+    CREATE TYPE mood AS ENUM ('glad', 'sad'); CREATE TABLE pairs (number int, mood mood);
+    INSERT INTO pairs VALUES (1, 'glad');
+    CREATE FUNCTION called(oid[], oid) RETURNS oid[] LANGUAGE plpgsql AS 'BEGIN RAISE ''called''; END';
+    CREATE AGGREGATE array_agg(oid) (sfunc = called, stype = oid[])"""
+
+
+@pytest.fixture(params=["direct", "pooled"])
+async def asking(server: str, request: pytest.FixtureRequest) -> AsyncIterator[ExecuteSql]:
+    if request.param == "direct":
+        tool = ExecuteSql(Config(url=f"postgresql://writer@{server}", timeout=5.0))
+        yield tool
+        await tool.close()
+        return
+    with pooler(server) as pooled:
+        client = await asyncpg.connect(f"postgresql://writer@{pooled}", statement_cache_size=0)
+        await client.execute("CREATE TEMP TABLE pg_range (a int)")
+        await client.close()
+        tool = ExecuteSql(Config(url=f"postgresql://writer@{pooled}", timeout=5.0))
+        yield tool
+        await tool.close()
+
+
+@pytest.mark.parametrize("column", ["pairs", "ARRAY[pairs]", "mood"])
+async def test_asking_for_the_types_of_columns_calls_nothing(asking: ExecuteSql, column: str) -> None:
+    """Rows of a table, lists of them and a type of a user's are read as ever."""
+    call = calling(f"SELECT {column} FROM pairs")
+    assert await asking.examine(call, EXCHANGE) is None
+    result = await asking.call(call, EXCHANGE)
+    assert result.ok and "glad" in result.content
+
+
+async def test_asking_for_the_types_of_parameters_calls_nothing(asking: ExecuteSql) -> None:
+    """Already the look asks for these. Behind the question names mean what they mean to the statement."""
+    call = calling("SELECT $1::pairs IS NULL, number FROM pairs", None)
+    assert await asking.examine(call, EXCHANGE) is None
+    result = await asking.call(call, EXCHANGE)
+    assert json.loads(result.content)["rows"] == [[True, 1]]
+
+
+async def test_a_harmless_statement_makes_no_transaction_of_others_fail(server: str, asking: ExecuteSql) -> None:
+    """A serializable one would, so that is not what a database makes of it."""
+    owner = await asyncpg.connect(f"postgresql://owner@{server}")
+    await owner.execute("ALTER ROLE writer SET default_transaction_isolation = serializable")
+    try:
+        result = await asking.call(calling("SHOW transaction_isolation"), EXCHANGE)
+        assert json.loads(result.content)["rows"] == [["read committed"]]
+    finally:
+        await owner.execute("ALTER ROLE writer RESET default_transaction_isolation")
+        await owner.close()
