@@ -2,7 +2,8 @@
 
 Such a request quotes the user's chat, or repeats it, without being part of it. Quoted text must not be obeyed twice.
 
-Rule 1: only words of the system and of the last message count. That message must be the user's: no tool result.
+Rule 1: only words of the system and of the last message count. The last message must be the user's: no tool result.
+A system message for nothing else counts in each round, as an agent of a program has rounds with tools of its own.
 Rule 2: an instruction counts where programs put it, at the beginning; at the end only behind a quoted chat.
 Rule 3: a recognised task has fewer rights, never more. So a user's message that looks like one costs a plain answer.
 """
@@ -71,6 +72,11 @@ _PERSONAS = _one_of(
         "summary": r"You are the component that summarizes internal chat history"
         r"|You are a helpful AI assistant tasked with summarizing conversations"
         r"|You are an anchored context summarization assistant",
+        # Qwen Code: requests of its agents for memory, which have tools of their own
+        "memory": r"You are now acting as the managed memory extraction subagent"
+        r"|You are performing a managed memory dream\b"
+        r"|You are saving one explicit durable memory\b"
+        r"|You are selecting memories that will be useful to an AI coding assistant",
         "function_calling": r"Available Tools: [\s\S]{0,20000}?\bYour task is to choose and return",
     }
 )
@@ -118,14 +124,16 @@ def asked_task(said: str | None, messages: Sequence[Mapping[str, object]], *, lo
 def task_of(messages: Sequence[Mapping[str, object]]) -> str | None:
     """Return the task of a program in one word (`title`, `tags`, ...), or None for a user's own request."""
     said = [message for message in messages if message.get("role") not in ("system", "developer")]
-    if not said or said[-1].get("role") != "user":
+    if not said:
         return None
     told = [content_text(m.get("content")).lstrip() for m in messages if m.get("role") in ("system", "developer")]
-    text, alone = content_text(said[-1].get("content")).strip(), len(said) == 1
     for persona in told:
         look = _known_persona if len(persona) <= _KEPT_CHARS else _persona
         if (task := look(persona)) is not None:
             return task
+    if said[-1].get("role") != "user":
+        return None
+    text, alone = content_text(said[-1].get("content")).strip(), len(said) == 1
     if (task := _first(_OPENINGS, text)) is not None:
         return task
     if alone and (heading := _HEADING.match(text)) is not None:

@@ -50,6 +50,15 @@ def test_words_of_a_tool_or_a_model_make_no_request_a_task(case: Json) -> None:
     assert task_of(said) is None and task_of([*said, {"role": "user", "content": "Now deploy it."}]) is None
 
 
+@pytest.mark.parametrize("case", [case for case in TASKS if case["task"] == "memory"], ids=named)
+def test_an_agent_of_a_program_is_known_in_each_round(case: Json) -> None:
+    """A result of its own tool is the last message, and the system message still says what the request is for."""
+    call = {"id": "c", "type": "function", "function": {"name": "write_file", "arguments": "{}"}}
+    asks = {"role": "assistant", "content": None, "tool_calls": [call]}
+    rounds = [*case["messages"], asks, {"role": "tool", "tool_call_id": "c", "content": "written"}]
+    assert task_of(rounds) == "memory"
+
+
 @pytest.mark.parametrize("tools", [1, 100, 1000])
 def test_a_long_system_message_is_known_each_time(tools: int) -> None:
     """However many tools it lists, and again with the next request."""
