@@ -1,10 +1,26 @@
-"""The IP addresses that are on the public internet: those that a tool that strangers can steer may connect to.
+"""Kinds of IP addresses: those of the public internet, and those where credentials of the machine are handed out.
+
+Only the public ones are for a tool that strangers can steer.
 
 The address of a socket is judged, not the text of a URL, so it does not matter how somebody spelt it.
 """
 
 import ipaddress
+from typing import Final
 
+#: Link-local networks, where clouds and containers hand out credentials, and the same services elsewhere.
+METADATA_NETWORKS: Final = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        "169.254.0.0/16",
+        "fe80::/10",
+        "fd00:ec2::/32",  # AWS
+        "fd20:ce::254/128",  # Google
+        "168.63.129.16/32",  # Azure
+        "100.100.100.200/32",  # Alibaba
+        "192.0.0.192/32",  # Oracle
+    )
+)
 # Addresses that `ipaddress` calls global, and which lead into the machine, its network or its provider's all the same.
 _NOT_PUBLIC = tuple(
     ipaddress.ip_network(network)
@@ -35,6 +51,20 @@ def is_public(host: str) -> bool:
         if address not in _GLOBAL_UNICAST:
             return False
     return _is_public(address)
+
+
+def is_metadata(host: str) -> bool:
+    """Return whether the host of a socket address hands out credentials of the machine, or carries one that does."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(address, ipaddress.IPv6Address):
+        if address in _NAT64:
+            address = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        else:
+            address = address.ipv4_mapped or address
+    return any(address in network for network in METADATA_NETWORKS)
 
 
 def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:

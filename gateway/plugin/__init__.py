@@ -94,7 +94,7 @@ from gateway.dialects.chat_request import client_tools, last_user_text, lets_ser
 from gateway.errors import GatewayError
 from gateway.file_access import loose_access, refused_access
 from gateway.http.hosts import allowed_host, plain_host
-from gateway.http.public_address import is_public
+from gateway.http.public_address import METADATA_NETWORKS, is_metadata, is_public
 from gateway.records import replace
 from gateway.units import positive_seconds
 from gateway.upstream.resolver import Resolver
@@ -107,6 +107,7 @@ __all__ = [
     "ENDED",
     "FIRST_HASH",
     "MEANING",
+    "METADATA_NETWORKS",
     "MOST_USAGE",
     "RISK_LEVEL",
     "TOOL_HEADER",
@@ -195,6 +196,7 @@ __all__ = [
     "allowed_host",
     "ask_id",
     "client_tools",
+    "is_metadata",
     "is_public",
     "last_user_text",
     "lets_server_search",

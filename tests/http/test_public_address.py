@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.http.public_address import is_public
+from gateway.http.public_address import is_metadata, is_public
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,23 @@ def test_all_others_are_not(host: str) -> None:
 def test_what_is_no_address_is_not_public(host: str) -> None:
     """Only what a socket address holds counts; a name or another spelling never gets here as one."""
     assert not is_public(host)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("169.254.169.254", True),
+        ("::ffff:169.254.169.254", True),
+        ("64:ff9b::a9fe:a9fe", True),
+        ("fe80::1%eth0", True),
+        ("fd00:ec2::254", True),
+        ("168.63.129.16", True),
+        ("10.0.0.1", False),
+        ("127.0.0.1", False),
+        ("1.1.1.1", False),
+        ("service.example", False),
+    ],
+)
+def test_metadata_is_known_by_its_address(host: str, expected: bool) -> None:
+    """Also where an address of IPv6 carries it."""
+    assert is_metadata(host) is expected

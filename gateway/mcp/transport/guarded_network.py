@@ -17,18 +17,15 @@ import httpx2
 
 from gateway.errors import GatewayError
 from gateway.http.fields import TOKEN, VALUE
-from gateway.http.public_address import is_public
+from gateway.http.public_address import METADATA_NETWORKS, is_public
 from gateway.http.response_head import ResponseHead
 from gateway.json_values import SERVICE_VALUES_LIMIT, ValueCounter
 from gateway.mcp.transport.guarded_pool import GuardedPool
 from gateway.upstream.call import UpstreamCall
 from gateway.upstream.lookups import LOOKUPS, is_address
 
-# Addresses where a machine's provider answers with the machine's own credentials, and no MCP server runs.
-_NEVER = tuple(
-    ipaddress.ip_network(network)
-    for network in ("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "::/128", "0.0.0.0/8")
-)
+#: Addresses of no server: a machine's provider answers there with the machine's own credentials, or nothing does.
+_NEVER: Final = (*METADATA_NETWORKS, ipaddress.ip_network("::/128"), ipaddress.ip_network("0.0.0.0/8"))
 #: The beginning of a failure's text after which the server's effects are unknown.
 CLOSED = "Connection closed"
 #: The head of a request, as `gateway.http` reads it.

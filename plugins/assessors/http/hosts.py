@@ -9,24 +9,12 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from gateway.plugin import METADATA_NETWORKS
 from gateway.plugin.words import words
 
 Reach: TypeAlias = Literal["public", "private", "metadata", "unclear"]
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-#: Link-local networks, where clouds and containers hand out credentials, and the same services elsewhere.
-_METADATA_NETWORKS = tuple(
-    ipaddress.ip_network(network)
-    for network in (
-        "169.254.0.0/16",
-        "fe80::/10",
-        "fd00:ec2::/32",  # AWS
-        "fd20:ce::254/128",  # Google
-        "168.63.129.16/32",  # Azure
-        "100.100.100.200/32",  # Alibaba
-        "192.0.0.192/32",  # Oracle
-    )
-)
 _METADATA_NAMES = words("""
     metadata metadata.google.internal metadata.goog instance-data instance-data.ec2.internal metadata.azure.internal
     metadata.azure.com metadata.tencentyun.com metadata.packet.net metadata.platformequinix.com rancher-metadata
@@ -94,7 +82,7 @@ def reach_of(address: Address) -> Reach:
 
 
 def _reach_of_one(address: Address) -> Reach:
-    if any(address in network for network in _METADATA_NETWORKS):
+    if any(address in network for network in METADATA_NETWORKS):
         return "metadata"
     site_local = isinstance(address, ipaddress.IPv6Address) and address.is_site_local
     return "public" if address.is_global and not address.is_multicast and not site_local else "private"

@@ -2,6 +2,7 @@
 
 1. The target of a connection is judged by the address of its socket, at connect, for every connection. This covers
    names that change their address, spellings of an address and redirects.
+   A call that runs because it was judged harmless follows a redirect only where a judge would say the same again.
 2. Nothing is reused from one request to the next: no connections, cookies, or addresses of names.
 3. Time and decoded size are bounded. Every failure is a text for the model.
 """
@@ -31,13 +32,14 @@ from gateway.plugin import (
     ToolResult,
     ToolSpec,
     allowed_host,
+    is_metadata,
     is_public,
     plain_host,
 )
 from gateway.plugin.settings import Duration, Flag, ToolConfig, Value, sized
 from gateway.plugin.templates import Values, filled_object
 
-from .request import METHODS, PORTS, RefusedError, WebRequest, readable, redirected, web_request
+from .request import METHODS, PORTS, RefusedError, WebRequest, is_alike, readable, redirected, web_request
 from .workflow_body import body_with
 from .workflow_url import url_with
 
@@ -53,6 +55,10 @@ SHOWN_HEADERS = (
     "link",
     "www-authenticate",
 )
+NOT_FOLLOWED = (
+    "not followed: this call ran without asking for its own URL; call again with the location, if it is meant"
+)
+METADATA = "its address hands out credentials of the machine, and no such server is asked without approval"
 NOT_PUBLIC = "its address is not on the public internet, and only public servers are asked"
 
 
@@ -80,9 +86,9 @@ class Config(ToolConfig):
     )
 
 
-class _NotPublicError(OSError):
-    def __init__(self) -> None:
-        super().__init__(errno.EACCES, NOT_PUBLIC)
+class _AddressError(OSError):
+    def __init__(self, reason: str) -> None:
+        super().__init__(errno.EACCES, reason)
 
 
 class HttpRequest:
@@ -92,7 +98,7 @@ class HttpRequest:
         self._config = config
         self._hosts = frozenset(allowed_host(host) for host in config.hosts)
         self._resolver = resolver or Resolver(for_models=True)
-        self._session: aiohttp.ClientSession | None = None
+        self._sessions: dict[bool, aiohttp.ClientSession] = {}
 
     async def list_tools(self) -> Sequence[ToolSpec]:
         only = f" Only these hosts: {', '.join(self._config.hosts)}." if self._config.hosts else ""
@@ -122,7 +128,7 @@ class HttpRequest:
         try:
             request = web_request(call.arguments)
             async with asyncio.timeout(self._config.timeout):
-                return await self._follow(request, trace)
+                return await self._follow(request, trace, harmless=call.harmless)
         except RefusedError as refusal:
             return ToolResult(_refused(refusal), ok=False)
         except TimeoutError:
@@ -131,21 +137,24 @@ class HttpRequest:
             return ToolResult(_failed(request, _reason(error)), ok=False)
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
+        for session in self._sessions.values():
+            await session.close()
 
-    async def _follow(self, request: WebRequest, trace: Mapping[str, str]) -> ToolResult:
+    async def _follow(self, request: WebRequest, trace: Mapping[str, str], *, harmless: bool) -> ToolResult:
         for hop in range(MAX_REDIRECTS + 1):
             self._check(request.url, hop=hop)
             # Leaving this block closes the connection, whatever was read of it, also when the call is cancelled.
             headers = {**request.headers, **trace}
-            async with self._opened().request(
+            async with self._opened(harmless=harmless).request(
                 request.method, request.url, headers=headers, data=request.body, allow_redirects=False
             ) as response:
                 location = response.headers.get("Location")
                 following = redirected(request, status=response.status, location=location)
+                final = request.url if hop else None
                 if following is None:
-                    return await self._result(response, final=request.url if hop else None)
+                    return await self._result(response, final=final)
+                if harmless and not is_alike(request.url, following.url):
+                    return await self._result(response, final=final, note=NOT_FOLLOWED)
             request = following
         raise RefusedError(f"more than {MAX_REDIRECTS} redirects, the last one to {request.url.host!r}")
 
@@ -158,31 +167,44 @@ class HttpRequest:
         elif port not in PORTS.values() and not self._config.private_networks:
             raise RefusedError(f"{what} has port {port}, which is not a port of the web (80, 443)")
 
-    def _opened(self) -> aiohttp.ClientSession:
-        """Return the session, made by the first call because it needs a running event loop."""
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
+    def _opened(self, *, harmless: bool) -> aiohttp.ClientSession:
+        """Return a session, made by the first such call because it needs a running event loop."""
+        if harmless not in self._sessions:
+            self._sessions[harmless] = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    socket_factory=self._socket, resolver=self._resolver, use_dns_cache=False, force_close=True
+                    socket_factory=self._harmless_socket if harmless else self._socket,
+                    resolver=self._resolver,
+                    use_dns_cache=False,
+                    force_close=True,
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None),  # the timeout of the call covers all of its requests
                 trust_env=False,
                 headers={"User-Agent": "twolane", TOOL_HEADER: "http_request"},
             )
-        return self._session
+        return self._sessions[harmless]
+
+    def _harmless_socket(self, address: AddrInfoType) -> socket.socket:
+        """Return the socket of a call that was judged by the spelling of its host only. Raises OSError."""
+        if is_metadata(str(address[4][0])):
+            raise _AddressError(METADATA)
+        return self._socket(address)
 
     def _socket(self, address: AddrInfoType) -> socket.socket:
         family, kind, protocol, _, place = address
         if not self._config.private_networks and not is_public(str(place[0])):
-            raise _NotPublicError
+            raise _AddressError(NOT_PUBLIC)
         return socket.socket(family=family, type=kind, proto=protocol)
 
-    async def _result(self, response: aiohttp.ClientResponse, *, final: URL | None) -> ToolResult:
+    async def _result(
+        self, response: aiohttp.ClientResponse, *, final: URL | None, note: str | None = None
+    ) -> ToolResult:
         lines = [f"HTTP {response.status} {_shown(response.reason or '')}".rstrip()]
         if final is not None:
             lines.append(f"url: {final}")
         lines += [f"{name}: {_shown(response.headers[name])}" for name in SHOWN_HEADERS if name in response.headers]
+        if note is not None:
+            lines.append(f"redirect: {note}")
         body, whole = await self._read(response)
         content_type = response.content_type if "Content-Type" in response.headers else None
         text = readable(body, content_type=content_type, charset=response.charset)
@@ -228,8 +250,9 @@ def _shown(header: str) -> str:
 
 def _reason(error: Exception) -> str:
     """Return the reason of an error without the addresses that a name stands for."""
-    if NOT_PUBLIC in str(error):
-        return NOT_PUBLIC
+    for reason in (NOT_PUBLIC, METADATA):
+        if reason in str(error):
+            return reason
     match error:
         case aiohttp.InvalidURL():
             return "its name is neither a host name nor an address in its usual spelling"

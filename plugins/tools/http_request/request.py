@@ -133,6 +133,13 @@ def redirected(request: WebRequest, *, status: int, location: str | None) -> Web
     return replace(request, url=url)
 
 
+def is_alike(asked: URL, following: URL) -> bool:
+    """Return whether a redirect leads to the same server, with the same query or none: what was judged holds for it."""
+    upgrades = (asked.scheme, asked.port, following.scheme, following.port) == ("http", 80, "https", 443)
+    same = asked.host == following.host and (asked.origin() == following.origin() or upgrades)
+    return same and following.raw_query_string in ("", asked.raw_query_string)
+
+
 def _without(headers: CIMultiDict[str], names: list[str]) -> CIMultiDict[str]:
     return CIMultiDict((name, value) for name, value in headers.items() if name not in names)
 

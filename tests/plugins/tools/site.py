@@ -19,8 +19,9 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @contextlib.asynccontextmanager
 async def asking(tool: HttpRequest) -> AsyncIterator[Callable[..., Awaitable[ToolResult]]]:
-    async def ask(url: str, **arguments: Any) -> ToolResult:
-        return await tool.call(ToolCall(id="c", tool="http_request", arguments={"url": url, **arguments}), EXCHANGE)
+    async def ask(url: str, *, harmless: bool = False, **arguments: Any) -> ToolResult:
+        call = ToolCall(id="c", tool="http_request", arguments={"url": url, **arguments}, harmless=harmless)
+        return await tool.call(call, EXCHANGE)
 
     try:
         yield ask

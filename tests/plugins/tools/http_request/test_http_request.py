@@ -204,6 +204,15 @@ async def test_a_name_that_changes_its_address_gains_nothing(inside: Inside) -> 
     assert names.answers == [] and inside.connections == 0
 
 
+@pytest.mark.parametrize("address", ["169.254.169.254", "fd00:ec2::254", "::ffff:169.254.169.254", "100.100.100.200"])
+async def test_what_runs_unasked_connects_to_no_metadata_by_name(address: str) -> None:
+    """Its name was judged, and may lead anywhere."""
+    tool = HttpRequest(Config(private_networks=True), resolver=Names([address]))
+    async with asking(tool) as asked:
+        result = await asked("http://service.example/", harmless=True)
+    assert not result.ok and "hands out credentials of the machine" in result.content
+
+
 async def test_a_silent_name_server_stops_no_call_of_another_name(site: Site) -> None:
     """However many names it is silent for: each call that waits for one ends with its own timeout."""
     port = (await site.says(text="here")).rpartition(":")[2]

@@ -82,6 +82,26 @@ async def test_a_change_is_not_repeated_at_another_server(site: Site) -> None:
     assert len(site.requests) == 1
 
 
+async def test_what_runs_unasked_is_redirected_to_the_same_server_alone(site: Site) -> None:
+    """The rest would have been judged anew: the redirect is the answer, and says so."""
+    other = await site.says(text="other")
+    places = {"/slash": "/slash/", "/query?a=1": "/moved?a=1", "/far": f"{other}/x", "/action": "/x?_method=DELETE"}
+
+    async def answer(request: web.Request) -> web.Response:
+        place = places.get(request.path_qs)
+        return web.Response(text="there") if place is None else web.Response(status=302, headers={"Location": place})
+
+    url = await site.serve(answer)
+    for path in ("/slash", "/query?a=1"):
+        assert (await ask(url + path, harmless=True)).content.endswith("\n\nthere")
+    asked = len(site.requests)
+    for path in ("/far", "/action"):
+        result = await ask(url + path, harmless=True)
+        assert f"\nlocation: {places[path]}\n" in result.content and "redirect: not followed" in result.content
+    assert len(site.requests) == asked + 2
+    assert (await ask(url + "/far")).content.endswith("\n\nother")
+
+
 # Bombs, slowness, lies.
 
 
