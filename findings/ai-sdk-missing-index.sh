@@ -5,6 +5,7 @@
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+trap 'exit 1' INT TERM
 cd "$folder"
 npm install --silent --no-audit --no-fund ai@6.0.326 @ai-sdk/openai@3.0.141 @ai-sdk/openai-compatible@2.0.92 zod@4.6.7
 cat > run.mjs <<'JS'

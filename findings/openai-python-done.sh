@@ -5,6 +5,7 @@
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+trap 'exit 1' INT TERM
 cd "$folder"
 python3 -m venv venv
 venv/bin/pip install -q openai==3.57.0

@@ -5,6 +5,7 @@
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+trap 'exit 1' INT TERM
 cd "$folder"
 npm install --silent --no-audit --no-fund zod3@npm:zod@3.25.76 zod4@npm:zod@4.6.7 zod@npm:zod@3.25.76 zod-to-json-schema@3.25.2
 cat > run.mjs <<'JS'
