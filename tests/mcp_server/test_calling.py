@@ -299,6 +299,7 @@ async def test_a_question_that_is_being_written_is_withdrawn_with_its_call(era: 
     """The record knows of no run yet when the client cancels."""
     async with world(keys=TEAM, metrics={"public": True}, store=f"sqlite:///{tmp_path}/gateway.db") as made:
         store: Any = made.gateway.gateway._shared.store
+        runs = made.gateway.gateway._shared.runs
         async with made.client(era, key="agent") as client:
             await client.list_tools()
             begun, held, before = threading.Event(), threading.Event(), await cancelled(made)
@@ -306,7 +307,7 @@ async def test_a_question_that_is_being_written_is_withdrawn_with_its_call(era: 
             await until(begun.is_set)
             calling = asyncio.create_task(client.call_tool("here__echo", {"text": "hi"}))
             try:
-                await until(lambda: store._writer._jobs.qsize() > 0)
+                await until(lambda: runs._runs and store._writer._jobs.qsize() > 0)
                 calling.cancel()
                 await until_read(lambda: cancelled(made), lambda found: found > before)
             finally:

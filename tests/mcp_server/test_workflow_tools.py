@@ -122,7 +122,6 @@ async def test_it_needs_the_scope_of_its_page_and_all_tools_that_it_calls(era: E
             ("flow", "", False),
             ("steps", "", False),
             ("agent", "/here", False),
-            ("agent", "/workflow", False),
         ):
             async with made.client(era, key=key, path=path) as client:
                 assert ("workflow__twice" in {tool.name for tool in (await client.list_tools()).tools}) == has
