@@ -20,7 +20,7 @@ from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.chat_request import last_user_text
 from gateway.errors import GatewayError
 from gateway.runs import call_events
-from gateway.runs.lease import interrupted
+from gateway.runs.lease import interrupted, waiting_for_client
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,8 @@ class Retelling:
             raise GatewayError("run_cancelled", f"The run {run.id} was cancelled.").after_effects()
         if run.error_code is not None and run.error is not None:
             raise GatewayError(run.error_code, run.error).after_effects()
+        if run.state == "awaiting_client":
+            raise waiting_for_client(run.id)
         raise interrupted(run.id)
 
     async def so_far(self, run: StoredRun, exchange: Exchange, *, decided: Sequence[str]) -> list[Chunk]:
