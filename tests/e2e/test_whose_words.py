@@ -116,3 +116,18 @@ async def test_a_conversation_of_another_name_lends_a_run_nothing(tmp_path: Path
         assert has_nothing_of_it(await world.chat(answering(first, line(*first.asks)), headers=zoe))
         await ended(world, first)
         assert carried(world.model) == [([b"Bearer of-eve"], [b"eves"]), ([], [])] and born(tmp_path) == ["Di"]
+
+
+async def test_who_asked_is_brought_the_answer_after_a_restart(tmp_path: Path) -> None:
+    """Another process knows from the store whom it is for: the decision that comes again is told nothing of it."""
+    store = f"sqlite:///{tmp_path / 'gateway.db'}"
+    tools = ranch(tmp_path)
+    async with talking(asks(), DONE, tools=tools, store=store, **KEYS) as world:
+        first = await world.chat(GO, headers=EVE)
+        await world.chat(answering(first, line(*first.asks)), headers=ZOE)
+        await ended(world, first)
+    async with talking(says("No idea."), says("Bye."), tools=tools, store=store, **KEYS) as world:
+        assert has_nothing_of_it(await world.chat(answering(first, line(*first.asks)), headers=ZOE))
+        assert (await world.chat(answering(first, "And?"), headers=ZOE)).text == "No idea."
+        own = await world.chat(answering(first, "And?"), headers=EVE)
+        assert "Di is here." in own.text and own.text.endswith("Bye.")
