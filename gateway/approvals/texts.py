@@ -254,6 +254,15 @@ def resumed_elsewhere_text(run_id: str, *, language: Language = "en") -> str:
     return f"Approved. The run {_name(run_id)} goes on where it is waited for; its answer appears there."
 
 
+def answered_elsewhere_text(run_id: str, *, approves: bool, language: Language = "en") -> str:
+    """Return the answer to a decision on a run of another person, who alone is told what comes of it."""
+    if language == "zh":
+        decided = "已批准。" if approves else "已拒绝。"
+        return f"{decided}运行 {_name(run_id)} 的结果只会告知提出请求的人。"
+    decided = "Approved" if approves else "Rejected"
+    return f"{decided}. What comes of the run {_name(run_id)} is told to the person who asked, and only there."
+
+
 def unknown_text(tool: str, *, run_id: str, step: int, language: Language = "en") -> str:
     """Return the answer about a call with an unknown outcome: a person must look."""
     request = code(f"POST /context/runs/{run_id}/resume")

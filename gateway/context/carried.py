@@ -33,6 +33,17 @@ def is_of_same_person(own: Exchange, run: StoredRun) -> bool:
     return _is_of_same_person(own, exchange_of(Resume(run), approvals="turn"))
 
 
+def may_read_answer(own: Exchange, run: StoredRun) -> bool:
+    """Return whether a request that decides on the calls of a run may have the answer of the run.
+
+    Over one key it is of the person who began the run. The keys of a tenant see its runs, and their end users do not.
+    """
+    began = exchange_of(Resume(run), approvals="turn")
+    if (own.caller.tenant, own.caller.name) == (began.caller.tenant, began.caller.name):
+        return _is_of_same_person(own, began)
+    return own.user is None or began.user in (None, own.user)
+
+
 def take_lines(own: Exchange, run: StoredRun, *, upstream_of: UpstreamOf) -> tuple[bytes, bytes]:
     """Return the header lines and the credential of a request with which a run goes on: b"" for what is not its own."""
     began = exchange_of(Resume(run), approvals="turn")

@@ -10,7 +10,7 @@ from gateway.approvals import texts as approval_text
 from gateway.approvals.approvals import Decision, is_asked_by
 from gateway.approvals.chat_replies import ChatDecision
 from gateway.context.bringing import Brought
-from gateway.context.carried import UpstreamOf, is_of_same_person, take_lines
+from gateway.context.carried import UpstreamOf, is_of_same_person, may_read_answer, take_lines
 from gateway.context.elsewhere import RunsElsewhere, run_of_question
 from gateway.context.lane import ContextLane
 from gateway.context.retelling import Retelling, language_of
@@ -189,8 +189,12 @@ class Resumption:
         """Answer a decision with the result of its run. Raises GatewayError, StoreError.
 
         A person who decided in a message is only told so while the request that began the run waits for the answer.
+        So is a person whom the answer is not for.
         """
         run_id, tenant, decided = ruled[0].run_id, repeated.exchange.caller.tenant, [one.id for one in ruled]
+        asked = await self._store.run(run_id, tenant=tenant)
+        if asked is not None and not may_read_answer(repeated.exchange, asked):
+            return await self._go_on_apart(ruled, repeated)
         claimed = await self._keeper.claim(run_id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
             messages = None  # what another person says does not belong to the conversation of the run
@@ -206,6 +210,20 @@ class Resumption:
                 return self._answered_run(repeated, run_id, self._noted(ruled[0], repeated))
             return self._following(run, repeated, decided=decided)
         return await self._as_it_is(run, repeated, decided=decided)
+
+    async def _go_on_apart(self, ruled: Sequence[Approval], repeated: RepeatedRequest) -> LiveRun:
+        """Continue the run of another person, if it is ready, and answer a decision on it without its result."""
+        own, run_id = repeated.exchange, ruled[0].run_id
+        of_run = await self._lane().approvals.of_run(run_id, tenant=own.caller.tenant)
+        try:
+            await self.decided(run_id)
+        except (StoreError, UnwrittenError) as error:
+            log.error("run %s does not go on yet: %s", run_id, error)
+        told = await self._retelling.decided_apart(ruled, of_run.values(), own)
+        # A response that is stored for it has an id, and must not get the answer of the run later.
+        answer = self._answered_run(repeated, own.answer_id or run_id, *told)
+        answer.is_apart = True
+        return answer
 
     async def named(self, ids: Sequence[str], repeated: RepeatedRequest) -> LiveRun | None:
         """Answer a message that names pending calls but decides none. None: none of them is pending in its tenant."""

@@ -3,7 +3,7 @@
 A client that calls are shown to gets them from the record: those of the turn that the request is about.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -20,7 +20,7 @@ from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.chat_request import last_user_text
 from gateway.errors import GatewayError
 from gateway.runs import call_events
-from gateway.runs.lease import interrupted
+from gateway.runs.lease import interrupted, waiting_for_client
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,8 @@ class Retelling:
             raise GatewayError("run_cancelled", f"The run {run.id} was cancelled.").after_effects()
         if run.error_code is not None and run.error is not None:
             raise GatewayError(run.error_code, run.error).after_effects()
+        if run.state == "awaiting_client":
+            raise waiting_for_client(run.id)
         raise interrupted(run.id)
 
     async def so_far(self, run: StoredRun, exchange: Exchange, *, decided: Sequence[str]) -> list[Chunk]:
@@ -78,6 +80,23 @@ class Retelling:
         answering = self.lane().approvals.answering(exchange.caller, pending, user=exchange.user)
         language, now_s = language_of(exchange), self.clock.time()
         text = spoken.undecided_text(pending, language=language, now_s=now_s, answering=answering)
+        return [*text_alone(text), facts]
+
+    async def decided_apart(
+        self, ruled: Sequence[Approval], of_run: Iterable[Approval], exchange: Exchange
+    ) -> list[Chunk]:
+        """Return the answer to a decision on a run of another person: what waits of it, and nothing of its result."""
+        pending = [one for one in of_run if one.state == "pending"]
+        run_id, language = ruled[0].run_id, language_of(exchange)
+        if not pending:
+            approves = ruled[0].state != "rejected"
+            return text_alone(approval_text.answered_elsewhere_text(run_id, approves=approves, language=language))
+        facts = chunks.facts(spoken.waiting(run_id, pending))
+        if exchange.shows_calls:
+            return [await self._question(run_id, pending, exchange), chunks.finish("stop"), facts]
+        answering = self.lane().approvals.answering(exchange.caller, pending, user=exchange.user)
+        decided, now_s = [one.id for one in ruled], self.clock.time()
+        text = spoken.still_pending_text(pending, decided, language=language, now_s=now_s, answering=answering)
         return [*text_alone(text), facts]
 
     async def _ended(self, run: StoredRun, answer: Json, exchange: Exchange, *, decided: Sequence[str]) -> list[Chunk]:

@@ -53,6 +53,15 @@ def interrupted(run_id: str) -> GatewayError:
     ).after_effects()
 
 
+def waiting_for_client(run_id: str) -> GatewayError:
+    """Return the error for a request that followed a run until that needed the credential of its client."""
+    return GatewayError(
+        "run_interrupted",
+        f"The run {run_id} needs its client's credential. What its tools did is kept, and nothing of it runs again: "
+        "send the same request again with the credential, and it goes on from there.",
+    ).after_effects()
+
+
 def handed_on(run_id: str) -> UntoldError:
     """Return the error of an answer that ends with its process, whose run is on record, or may be."""
     text = f"The gateway stops, and the run {run_id} goes on with its next start: do not send the request again, look"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.context.carried import take_lines
+from gateway.context.carried import may_read_answer, take_lines
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange
 from gateway.runs.snapshot import first_of
@@ -48,3 +48,23 @@ def test_a_run_gets_the_lines_of_its_own_client(own: Exchange, began: Exchange, 
     """By key and end user, else by conversation; the credential only for the upstream that is asked first for both."""
     found = take_lines(own, first_of(began, now_s=1.0), upstream_of=lambda one: one.body["model"])
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("own", "began", "expected"),
+    [
+        (asked(), asked(), True),
+        (asked(user="eve"), asked(user="eve", talk="a"), True),
+        (asked(user="zoe"), asked(user="eve"), False),
+        (asked(), asked(user="eve"), False),
+        (asked(user="zoe"), asked(), False),
+        (asked(talk="zoes"), asked(talk="eves"), False),
+        (asked("ben"), asked(user="eve"), True),
+        (asked("ben", user="eve"), asked(user="eve"), True),
+        (asked("ben", user="zoe"), asked(), True),
+        (asked("ben", user="zoe"), asked(user="eve"), False),
+    ],
+)
+def test_who_decides_may_read_the_answer(own: Exchange, began: Exchange, *, expected: bool) -> None:
+    """Over one key the person who asked; another key of the tenant, unless both name end users who differ."""
+    assert may_read_answer(own, first_of(began, now_s=1.0)) is expected

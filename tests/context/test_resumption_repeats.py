@@ -78,7 +78,9 @@ async def test_a_repeated_request_brings_its_credential(opened: Opened) -> None:
     await worker.first(credential=b"Authorization: Bearer secret\r\n")
     await worker.decide()
     await worker.resumption.decided("run_1")
-    await until_read(worker.stored, lambda run: run.state == "awaiting_client")
+    waits = await until_read(worker.stored, lambda run: run.state == "awaiting_client")
+    _, error = await worker.resumption.told(waits, shows_calls=False, decided=())  # as who followed it gets it
+    assert error is not None and "send the same request again with the credential" in error.message
     told = await whole(await worker.repeat(credential=b"Authorization: Bearer secret\r\n"))
     assert texts(told) == "Done." and len(worker.calls) == 1
     assert worker.asked[-1].credential == b"Authorization: Bearer secret\r\n"

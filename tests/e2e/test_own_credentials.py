@@ -52,7 +52,9 @@ async def test_who_decides_for_another_end_user_lends_them_nothing(tmp_path: Pat
     async with talking(asks(), refuses(401), DONE, tools=ranch(tmp_path), **KEYS) as world:
         eve, zoe = (of(who, **{"X-Context-User": who}) for who in ("eve", "zoe"))
         first = await world.chat(GO, headers=eve)
-        await world.chat(answering(first, line(*first.asks)), headers=zoe)
+        told = await world.chat(answering(first, line(*first.asks)), headers=zoe)
+        assert told.text.startswith("Approved. What comes of the run")
+        await world.run(first.asks[0]["run_id"], state="awaiting_client", **zoe)
         assert (await world.chat(GO, headers=eve)).text == "Di is here."
         own = ([b"Bearer of-eve"], [b"eves"])
         assert carried(world.model) == [own, ([], []), own] and born(tmp_path) == ["Di"]

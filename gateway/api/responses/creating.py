@@ -122,9 +122,10 @@ class Creation:
     ) -> Begun:
         """Return the response that a run answers. Raises GatewayError, StoreError, AnsweredBefore; the run goes on."""
         wanted = asked.request
+        background = wanted.background and not run.is_apart  # its answer is there, and no run that a log belongs to
         goes_on = run.exchange.id != run.request_id  # another request began the run: it is on record
         is_driven = not goes_on or run.exchange.resume is not None  # here, and not by another request or worker
-        if is_driven and (wanted.background or (goes_on and run.exchange.shows_calls)):
+        if is_driven and (background or (goes_on and run.exchange.shows_calls)):
             await run.on_record()  # the row is never ahead of its run
         if not is_driven:
             await self._pass_taint_on(run, tenant=entered.caller.tenant)
@@ -141,9 +142,10 @@ class Creation:
             created_s=run.created_s,
             request_key=request_key if goes_on else None,
             decided=run.decided,
+            background=background,
         )
         repeats = False
-        if wanted.background:
+        if background:
             repeats = not await self._record(draft.row, run, put)
         elif wanted.stores and goes_on:  # only a row leads from the response to its run
             await put(draft.row)
@@ -183,7 +185,15 @@ class Creation:
             await self.taints.mark(run_id, tenant=entered.caller.tenant)
         facts = ResponseFacts.of(asked)
         return await self._draft(
-            entered, asked, facts, earlier, content=content, request_id=run_id, run_id=run_id, created_s=now_s
+            entered,
+            asked,
+            facts,
+            earlier,
+            content=content,
+            request_id=run_id,
+            run_id=run_id,
+            created_s=now_s,
+            background=asked.request.background,
         )
 
     async def _pass_taint_on(self, run: LiveRun, *, tenant: str) -> None:
@@ -286,6 +296,7 @@ class Creation:
         created_s: float,
         request_key: RequestKey | None = None,
         decided: Sequence[str] = (),
+        background: bool = False,
     ) -> Draft:
         wanted, response_id = asked.request, response_id_of(request_id)
         told, items = await aside(partial(_stored_forms, asked, facts, response_id=response_id), content=content)
@@ -293,12 +304,12 @@ class Creation:
             id=response_id,
             tenant=entered.caller.tenant,
             caller=entered.caller.name,
-            state="queued" if wanted.background else "in_progress",
+            state="queued" if background else "in_progress",
             created_s=created_s,
             run_id=run_id,
             previous_id=wanted.previous_response_id,
             conversation=wanted.conversation_id,
-            background=wanted.background,
+            background=background,
             request=told,
             input=items,
             decides=" ".join(decided),
@@ -310,7 +321,7 @@ class Creation:
             response_id=response_id,
             created_s=created_s,
             now_s=self.kept.clock.time,
-            background=wanted.background,
+            background=background,
         )
         keep = partial(self.kept.keep, row, answer) if wanted.stores else None
         return Draft(answer=answer, row=row, items=[*earlier, *asked.items], keep=keep)
