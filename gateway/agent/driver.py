@@ -232,7 +232,7 @@ class RunDriver:
         rest, found = answer.finish()
         if rest:
             await self._emit(rest)
-        if isinstance(found, Malformed):
+        if isinstance(found, Malformed) and found.cut not in self._loop.client_tools:
             self._parts.counters.count("agent_parse_failures")
             run, now_s = self._exchange, self._parts.clock.monotonic()
             self._parts.malformed.report(found.reason, run_id=run.id, chain=run.chain, now_s=now_s)

@@ -5,7 +5,7 @@ with `tool_calls`, and one result for each of them. A malformed answer never sta
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import orjson
@@ -109,12 +109,15 @@ class Loop:
 
     def answered(self, content: str, outcome: Outcome, *, finish_reason: str | None) -> Action:
         """Return the action that follows from one answer. `content` is its text without the call."""
-        if isinstance(outcome, Malformed):
+        is_theirs = isinstance(outcome, Malformed) and outcome.cut in self.client_tools
+        if isinstance(outcome, Malformed) and not is_theirs:
             return self._complain(outcome.reason)
         if isinstance(outcome, Calls):
             return self._called(content, outcome)
         self._complaints.clear()
         finish = Finish("", finish_reason if finish_reason in _FINISH else "stop")  # type: ignore[arg-type]
+        if is_theirs:  # its client knows what to do about its limit
+            return replace(finish, text=content) if self.holds_back else finish
         return self._bring_into_format(content, finish) if self.holds_back else finish
 
     def executed(self, planned: Sequence[PlannedCall], results: Sequence[CallOutcome]) -> Action:

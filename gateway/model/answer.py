@@ -112,7 +112,10 @@ async def whole(call: UpstreamCall, target: Target, emit: Emit) -> None:
 
 
 def as_chunk(completion: Json) -> Json | None:
-    """Return a chat completion as one chunk, or None if it has no choices with messages."""
+    """Return a chat completion as one chunk, or None if it has no choices with messages.
+
+    A lone choice is the first one, whatever its number: no more than one is asked for.
+    """
     choices = completion.get("choices")
     if not (isinstance(choices, list) and choices):
         return None
@@ -127,6 +130,8 @@ def as_chunk(completion: Json) -> Json | None:
             message = {**message, "tool_calls": numbered}
         further = {key: value for key, value in choice.items() if key != "message"}
         told.append({**further, "delta": message, "finish_reason": choice.get("finish_reason") or "stop"})
+    if len(told) == 1:
+        told[0]["index"] = 0
     return {**completion, "choices": told}
 
 

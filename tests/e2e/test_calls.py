@@ -1,11 +1,12 @@
 """What a model may ask for and what it is told: calls that do not fit, groups, repetition, results."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from .models import Json, call, calls, native, says
+from .models import Answer, Json, call, calls, native, says
 from .talking import desk, talking
 
 NOTES = "The safe is behind the mirror.\n"
@@ -128,6 +129,47 @@ async def test_an_answer_that_was_cut_within_a_call(tmp_path: Path) -> None:
     async with talking(cut, says("Sorry."), tools=desk(tmp_path)) as world:
         await world.chat()
         assert "cut off by the length limit" in world.model.behind()[-1]["content"]
+
+
+#: A call of the client's own tool that the model did not finish, in each form that models write.
+LOOK: Json = {"name": "look", "parameters": {"type": "object", "properties": {}}}
+UNFINISHED = {
+    "native": native(("look", '{"at": "Os'), text="I look."),
+    "behind its name": native(("look", ""), text="I look."),
+    "behind a whole one": native(("look", {"at": "Oslo"}), ("look", '{"at'), text="I look."),
+    "older": Answer(("I look.", {"function_call": {"name": "look", "arguments": '{"at": "Os'}})),
+    "text": says('I look.{"tool": "look", "parameters": {"at": "Os'),
+    "array": says('I look.[{"tool": "file_operations", "parameters": {}, "terminate": false}, {"tool": "look", "par'),
+    "tag": says('I look.<tool_call>{"name": "look", "arguments": {"tool": "file_operations", "at'),
+    "MCP": says('I look.{"tool_call": {"name": "look", "arguments": {"name": "execute_sql", "at'),
+}
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+@pytest.mark.parametrize("offered", [{"tools": [{"type": "function", "function": LOOK}]}, {"functions": [LOOK]}])
+@pytest.mark.parametrize("cut", UNFINISHED.values(), ids=UNFINISHED)
+async def test_a_call_of_the_client_that_was_cut(tmp_path: Path, cut: Answer, offered: Json, reason: str) -> None:
+    """The client gets the text so far and the reason, without a call, and the model is asked once."""
+    cut = replace(cut, finish=reason)
+    async with talking(cut, cut, tools=desk(tmp_path)) as world:
+        answer = await world.chat(**offered)
+        assert (answer.status, answer.text, answer.finish) == (200, "I look.", reason)
+        stream = await world.stream(**offered)
+        assert (stream.text, stream.finishes) == ("I look.", [reason])
+        for message in (answer.message, *stream.deltas):
+            assert not message.keys() & {"tool_calls", "function_call"}
+        assert len(world.model.asked) == 2
+        assert await world.counted("gateway_agent_parse_failures_total") == 0
+
+
+async def test_a_call_of_the_client_that_was_cut_before_an_answer_in_a_format(tmp_path: Path) -> None:
+    """No further answer is asked for: the limit would cut that, too."""
+    schema = {"type": "json_schema", "json_schema": {"name": "place", "schema": {"type": "object"}}}
+    cut = replace(UNFINISHED["native"], finish="length")
+    async with talking(cut, tools=desk(tmp_path)) as world:
+        asked: Json = {"tools": [{"type": "function", "function": LOOK}], "response_format": schema}
+        answer = await world.chat(headers={"X-Context-Tools": "execute_sql"}, **asked)
+        assert (answer.status, answer.text, answer.finish) == (200, "I look.", "length")
 
 
 async def test_max_malformed_is_configured(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ UNLOOPED: Json = {"response_format": {"type": "json_object"}}
 ASKS: list[Json] = [{"stream": True, "stream_options": {"include_usage": True}}, {"stream": True}, {"stream": False}]
 
 
-def whole(content: object, *, finish: str | None = "stop", **message: object) -> Answer:
+def whole(content: object, *, finish: str | None = "stop", index: object = 0, **message: object) -> Answer:
     """An answer that is no stream."""
-    choice = {"index": 0, "message": {"role": "assistant", "content": content, **message}, "finish_reason": finish}
+    choice = {"index": index, "message": {"role": "assistant", "content": content, **message}, "finish_reason": finish}
     usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
     completion = {"id": "x", "object": "chat.completion", "model": "m", "choices": [choice], "usage": usage}
     return sent(completion)
@@ -55,6 +55,16 @@ async def test_json_where_a_stream_was_asked_for(further: Json) -> None:
         assert completed.json["usage"] == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
         stream = await world.stream(**further)
         assert (stream.text, stream.finishes) == ("Hello.", ["length"])
+
+
+@pytest.mark.parametrize("index", [1, "0", None])
+@pytest.mark.parametrize("further", [{}, UNLOOPED])
+async def test_a_lone_choice_is_the_answer_whatever_its_number(index: object, further: Json) -> None:
+    answer = whole("Hello.", index=index)
+    async with talking(answer, answer) as world:
+        assert (await world.chat(**further)).text == "Hello."
+        stream = await world.stream(**further)
+        assert (stream.text, stream.finishes) == ("Hello.", ["stop"])
 
 
 @pytest.mark.parametrize("native", [False, True])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import orjson
 
 from gateway import strict_json
-from gateway.agent.output.tool_calls import CUT, Calls, Malformed, Outcome, Prose, as_text
+from gateway.agent.output.tool_calls import CUTS, Calls, Malformed, Outcome, Prose, as_text
 from gateway.contracts.calls import FoundCall
 from gateway.contracts.risk import RISK_LEVEL
 from gateway.dialects.beside import OF_CALLS, Gathered
@@ -16,12 +16,6 @@ from gateway.tools.risk_level import level_beside
 _CALL_CHARS = 64
 #: Fields that are read here. Anything else goes back to its model as it came.
 _USUAL = OF_CALLS | {RISK_LEVEL}
-
-#: The reasons for which an answer ends in the middle, and what the model is told of a call that it was in.
-_CUTS = {
-    "length": CUT,
-    "content_filter": "Your answer was cut off by a content filter in the middle of a tool call.",
-}
 
 
 @dataclass(slots=True)
@@ -121,10 +115,11 @@ class NativeCalls:
         older = [self._older] if self._older is not None and not self._calls else []
         for collected in sorted(self._calls, key=lambda call: call.index) or older:
             found = collected.found()
-            if (cut := _CUTS.get(finish_reason or "")) is not None and not collected.has_arguments:
-                return Malformed(cut)
+            cut = CUTS.get(finish_reason)
+            if cut is not None and (isinstance(found, Malformed) or not collected.has_arguments):
+                return Malformed(cut, cut=collected.name or None)
             if isinstance(found, Malformed):
-                return found if cut is None else Malformed(cut)
+                return found
             calls.append(replace(found, id=None) if found.id in ids else found)
             ids.add(found.id)
         return Calls(tuple(calls)) if calls else Prose()

@@ -49,7 +49,7 @@ from gateway.agent.output.candidate import HEAD_CHARS, Candidate, could_be_call
 from gateway.agent.output.fence import RUN_CHARS, Fence, Kind, may_open, read_code_line, read_line, run_end
 from gateway.agent.output.native_calls import NativeCalls
 from gateway.agent.output.taken import Taken
-from gateway.agent.output.tool_calls import CUT, Calls, Malformed, Outcome, Prose, judge, looks_like_call
+from gateway.agent.output.tool_calls import CUTS, Calls, Malformed, Outcome, Prose, cut_tool, judge, looks_like_call
 from gateway.agent.output.view import LINE_CHARS, View
 from gateway.contracts.calls import FoundCall
 
@@ -134,7 +134,7 @@ class AnswerScanner:
         rescans = 0
         while self._attempt is not None:
             rescans += 1
-            self._end_attempt(self._attempt, cut=finish_reason == "length", again=rescans <= RESCANS)
+            self._end_attempt(self._attempt, cut=CUTS.get(finish_reason), again=rescans <= RESCANS)
         if not self._view.after_call or self._view.held.strip():
             self._view.release()
         rest = self._view.flushed()
@@ -391,7 +391,7 @@ class AnswerScanner:
             self._fence_end = fence.end_of_attempt(data, at, final=self._final)
         return self._fence_end
 
-    def _end_attempt(self, attempt: Candidate, *, cut: bool, again: bool) -> None:
+    def _end_attempt(self, attempt: Candidate, *, cut: str | None, again: bool) -> None:
         """End an attempt that the end of the answer cuts off."""
         text, self._attempt = attempt.text, None
         self._coded = 0
@@ -403,7 +403,8 @@ class AnswerScanner:
             self._end_thought(ends[-1][0])
             self._read(text[ends[-1].end() :])
         elif self._view.tagged or looks_like_call(text):
-            self._take(Malformed(CUT if cut else _INCOMPLETE))
+            tool = None if cut is None else cut_tool(text, named=self._view.tagged)
+            self._take(Malformed(cut or _INCOMPLETE, cut=tool))
         else:
             self._view.show(text[0])
             if again:

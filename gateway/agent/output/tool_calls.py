@@ -10,13 +10,20 @@ a group. Nothing is repaired: a repaired call is a different call.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
+
+import pydantic_core
 
 from gateway import strict_json
 from gateway.contracts.calls import FoundCall
 from gateway.contracts.store import Json
 from gateway.tools.risk_level import level_beside
 
-CUT = "Your answer was cut off by the length limit in the middle of a tool call; make it shorter."
+#: The reasons for which an answer ends in the middle, and what the model is told of a call that it was in.
+CUTS: Final[Mapping[str | None, str]] = {
+    "length": "Your answer was cut off by the length limit in the middle of a tool call; make it shorter.",
+    "content_filter": "Your answer was cut off by a content filter in the middle of a tool call.",
+}
 _NAMES = "tool_call|tool|parameters|terminate"
 _QUOTE = r"""["'`“”„‘’«»＂＇\\]"""
 _FIRST_KEY = re.compile(rf"[\[{{\s]*+({_QUOTE}*+)(?:{_NAMES})(?!\w){_QUOTE}*+\s*+(?:[:=：]|\Z)")
@@ -47,9 +54,13 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """An attempt that cannot be read; `reason` is for the model."""
+    """An attempt that cannot be read; `reason` is for the model.
+
+    `cut` is the tool of a call that the end of the answer cut off, if its name was whole.
+    """
 
     reason: str
+    cut: str | None = None
 
 
 Outcome = Prose | Calls | Malformed
@@ -99,6 +110,24 @@ def judge_object(value: object, *, named: bool = False) -> Outcome:
     if not isinstance(terminate, bool):
         return Malformed("'terminate' must be there and be true or false.")
     return Calls((FoundCall(tool, parameters, terminate, beside=level_beside(value)),))
+
+
+def cut_tool(text: str, *, named: bool) -> str | None:
+    """Return the tool of the last call in an object or array whose end is missing, if its name is whole.
+
+    `named`: the text around it names it a tool call.
+    """
+    try:
+        value = pydantic_core.from_json(text, allow_partial=True)
+    except ValueError:
+        return None
+    if isinstance(value, list):
+        value = value[-1] if value else None
+    if not isinstance(value, dict):
+        return None
+    inner = value.get("tool_call")
+    name = inner.get("name") if isinstance(inner, dict) else value.get("tool", value.get("name") if named else None)
+    return as_text(name) or None
 
 
 def looks_like_call(text: str, *, whole: bool = False) -> bool:

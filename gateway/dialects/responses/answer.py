@@ -131,7 +131,7 @@ class ResponseAnswer:
             self._tell_error(error, request_id=request_id)
             return
         self.begin()
-        self._output.end("incomplete")
+        self._output.fail()
         cancelled = error.code == "run_cancelled"
         resource.status = "cancelled" if cancelled else "failed"
         if not cancelled:
@@ -197,8 +197,8 @@ class ResponseStream:
         """Return the events behind the first ones of a response that has ended: its items, each text in one piece."""
         self._writing.close()
         events, ended = self._output.events, orjson.loads(response)
-        retell(ended["output"], events)
         status = "failed" if ended["status"] == "cancelled" else ended["status"]
+        retell(ended["output"], events, failed=status == "failed")
         events.add_response(f"response.{status}", response)
         return events.taken() + DONE
 

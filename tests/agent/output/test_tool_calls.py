@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.agent.output.tool_calls import Calls, Malformed, Prose, judge, looks_like_call
+from gateway.agent.output.tool_calls import Calls, Malformed, Prose, cut_tool, judge, looks_like_call
 from gateway.contracts.calls import FoundCall
 
 CALL = '{"tool": "a", "parameters": {"x": 1}, "terminate": true}'
@@ -123,3 +123,23 @@ def test_other_cut_texts_do_not(text: str) -> None:
 def test_any_text_is_judged(text: str) -> None:
     """No exception; only JSON is ever a call."""
     assert not isinstance(judge(text), Calls) or json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "named", "tool"),
+    [
+        ('{"tool": "a", "parameters": {"tool": "b", "x": "\\u00', False, "a"),
+        ('[{"tool": "a", "parameters": {}, "terminate": false}, {"tool": "b", "p', False, "b"),
+        ('{"tool_call": {"name": "a", "arguments": {"name": "b"', False, "a"),
+        ('{"name": "a", "arguments": {', True, "a"),
+        ('{"name": "a", "arguments": {', False, None),
+        ('{"parameters": {"tool": "b"}, "tool": "a', False, None),
+        ('{"tool": 1, "parameters": {', False, None),
+        ("{'tool': 'a', 'parameters': {", False, None),
+        ("[", False, None),
+        ("[" * 100_000, False, None),
+    ],
+)
+def test_the_tool_of_a_call_that_was_cut(text: str, named: bool, tool: str | None) -> None:
+    """It is known as soon as its name is whole, and is never a name within the arguments."""
+    assert cut_tool(text, named=named) == tool

@@ -1,6 +1,7 @@
 """Calls of the client's own tools on their way from the model to the client: exactly what the model wrote, or none."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -140,3 +141,18 @@ async def test_two_calls_with_one_id_are_two_items(chains: Json | None) -> None:
         ids = [call["id"] for message in client.sent for call in message.get("tool_calls", ())]
         assert ids == [first["call_id"], second["call_id"]]
         assert [message["tool_call_id"] for message in client.sent if message["role"] == "tool"] == ids
+
+
+@pytest.mark.parametrize("offers", [(), (GATEWAY,)])
+async def test_a_call_that_the_token_limit_cut(offers: tuple[Json, ...]) -> None:
+    """The response is incomplete and says why, with the text so far; the model is asked once."""
+    cut = replace(native(("look", '{"at": "Os'), text="I look."), finish="length")
+    async with answering(cut, cut) as client:
+        answer = await client.create(tools=[LOOK, *offers])
+        events = await client.stream(tools=[LOOK, *offers])
+        assert events.kinds[-1] == "response.incomplete"
+        for response in (answer.json, events.last):
+            assert (response["status"], text_of(response)) == ("incomplete", "I look.")
+            assert response["incomplete_details"] == {"reason": "max_output_tokens"}
+            assert not any(kind.endswith("_call") for kind in kinds(response["output"]))
+        assert len(client.world.model.asked) == 2

@@ -269,14 +269,24 @@ async def test_an_error_of_the_model_is_told_with_its_status() -> None:
 
 
 async def test_an_error_behind_the_first_word_is_an_event() -> None:
-    """`error`, and then the response that failed, as it is stored."""
-    async with answering(says("one", Cut(), finish=None)) as client:
+    """`error`, and then the response that failed, as it is stored.
+
+    What was cut stays open: programs take an item that ended for a part of the conversation, and ask again behind it.
+    """
+    cut = says("one", Cut(), finish=None)
+    async with answering(cut, cut) as client:
         events = await client.stream()
         assert events.kinds[-2:] == ["error", "response.failed"] and events.done
         failed = events.last
         assert failed["error"]["type"] == events.read[-2]["code"] == "upstream_error"
         assert failed["output"][0]["status"] == "incomplete" and text_of(failed) == "one"
         assert (await client.get(failed["id"])).json == failed
+        later = (await client.create(background=True)).json["id"]
+        await client.until(later, "failed")
+        again = await client.followed(later)
+        for told in (events, again):
+            assert "response.output_text.delta" in told.kinds
+            assert not any(kind.endswith("done") for kind in told.kinds)
 
 
 async def test_a_body_is_refused_before_anything_happens() -> None:

@@ -70,7 +70,17 @@ class Output:
         self.close(status)
         if self.items and isinstance(self.items[-1], ClientCall):
             self._add_opaque()
-        self._of_gateway.end(self)
+        for index in self._of_gateway.end():
+            self.end_item(index)
+
+    def fail(self) -> None:
+        """Leave what is open without its end: clients take an item that ended for a part of the conversation."""
+        item, self._open, self.part = self._open, None, None
+        if isinstance(item, Texts) or (item is not None and item.streams):
+            item.status = "incomplete"
+        if isinstance(item, Texts) and item.thinks:
+            item.beside = self._opaque.take()
+        self._of_gateway.end()
 
     def _take_delta(self, delta: Json) -> None:
         for field, value in delta.items():

@@ -54,12 +54,12 @@ class GatewayCalls:
                 for approval in event["approvals"]:
                     self._ask(approval, output)
 
-    def end(self, output: Items) -> None:
-        """End the calls that have no result."""
-        for call in self._calls.values():
-            if call.status == "in_progress":
-                call.status = "incomplete"
-                output.end_item(call.index)
+    def end(self) -> list[int]:
+        """Note that nothing follows. Return the places of the calls that have no result."""
+        left = [call for call in self._calls.values() if call.status == "in_progress"]
+        for call in left:
+            call.status = "incomplete"
+        return [call.index for call in left]
 
     def _list(self, tools: list[Json], output: Items) -> None:
         """Add the tools of each label that the conversation has not listed yet."""

@@ -8,6 +8,8 @@ from gateway.dialects.responses.events import Events
 
 #: The field with the text of a part of a message, by the type of the part, which is the name of its events, too.
 _TEXTS: Final[Mapping[str, str]] = {"output_text": "text", "refusal": "refusal"}
+#: The field with the parts of an item, by its type.
+_PARTS: Final[Mapping[str, str]] = {"message": "content", "reasoning": "summary"}
 #: Of calls by type: the field with what the model wrote, and the name of its events.
 _CALLS: Final[Mapping[str, tuple[str, str]]] = {
     "function_call": ("arguments", "function_call_arguments"),
@@ -30,39 +32,51 @@ _EMPTY: Final[Mapping[str, Json]] = {
 }
 
 
-def retell(output: Sequence[Json], events: Events) -> None:
-    """Add the events of these items, each with its text or its arguments in one piece."""
+def retell(output: Sequence[Json], events: Events, *, failed: bool = False) -> None:
+    """Add the events of these items, each with its text or its arguments in one piece.
+
+    Items that a failure has left incomplete have no end.
+    """
     for index, item in enumerate(output):
+        is_open = failed and item.get("status") == "incomplete"
         place = {"item_id": item["id"], "output_index": index}
         events.add("response.output_item.added", {"output_index": index, "item": _begun(item)})
-        for number, part in enumerate(item.get("content") or () if item["type"] == "message" else ()):
-            _retell_part(part, {**place, "content_index": number}, events)
-        for number, part in enumerate(item.get("summary") or () if item["type"] == "reasoning" else ()):
-            at = {**place, "summary_index": number}
-            events.add("response.reasoning_summary_part.added", {**at, "part": {**part, "text": ""}})
-            events.add("response.reasoning_summary_text.delta", {**at, "delta": part["text"]})
-            events.add("response.reasoning_summary_text.done", {**at, "text": part["text"]})
-            events.add("response.reasoning_summary_part.done", {**at, "part": part})
+        parts = item.get(_PARTS.get(item["type"], "")) or ()
+        for number, part in enumerate(parts):
+            _retell_part(part, place, number, events, is_open=is_open and number == len(parts) - 1)
         for name in _FIRST.get(item["type"], ()):
             events.add(f"response.{item['type']}.{name}", place)
         if item["type"] in _CALLS:
             field, name = _CALLS[item["type"]]
             events.add(f"response.{name}.delta", {**place, "delta": item[field]})
-            events.add(f"response.{name}.done", {**place, field: item[field]})
+            if not is_open or item["type"] == "mcp_call":
+                events.add(f"response.{name}.done", {**place, field: item[field]})
+        if is_open:
+            continue
         if item["type"] == "mcp_call":
             events.add(f"response.mcp_call.{item['status']}", place)
         events.add("response.output_item.done", {"output_index": index, "item": item})
 
 
-def _retell_part(part: Json, at: Json, events: Events) -> None:
+def _retell_part(part: Json, place: Json, number: int, events: Events, *, is_open: bool) -> None:
+    if part["type"] == "summary_text":
+        at = {**place, "summary_index": number}
+        events.add("response.reasoning_summary_part.added", {**at, "part": {**part, "text": ""}})
+        events.add("response.reasoning_summary_text.delta", {**at, "delta": part["text"]})
+        if not is_open:
+            events.add("response.reasoning_summary_text.done", {**at, "text": part["text"]})
+            events.add("response.reasoning_summary_part.done", {**at, "part": part})
+        return
+    at = {**place, "content_index": number}
     name, field = part["type"], _TEXTS[part["type"]]
     further: Json = {"logprobs": []} if name == "output_text" else {}
     bare = {key: [] if key == "annotations" else value for key, value in part.items()}
     events.add("response.content_part.added", {**at, "part": {**bare, field: ""}})
     if part[field]:
         events.add(f"response.{name}.delta", {**at, **further, "delta": part[field]})
-    events.add(f"response.{name}.done", {**at, **further, field: part[field]})
-    events.add("response.content_part.done", {**at, "part": part})
+    if not is_open:
+        events.add(f"response.{name}.done", {**at, **further, field: part[field]})
+        events.add("response.content_part.done", {**at, "part": part})
 
 
 def _begun(item: Json) -> Json:

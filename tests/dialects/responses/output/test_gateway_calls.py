@@ -6,6 +6,7 @@ from gateway.contracts.exchange import Chunk
 from gateway.contracts.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.responses.facts import ResponseFacts
+from gateway.errors import GatewayError
 from tests.dialects.responses.accumulator import Accumulated
 from tests.dialects.responses.scripts import FIELDS, HEX, SCRIPTS, Script, begun, done, listed, question, resumed
 
@@ -103,6 +104,15 @@ def test_calls_end_in_any_order() -> None:
 def test_a_call_without_a_result_is_incomplete() -> None:
     """When the response ends before it."""
     assert output(begun(0))[0]["status"] == "incomplete"
+
+
+def test_a_call_that_a_failure_cut_is_left_open() -> None:
+    """Its item has no end, and one that ended before it has."""
+    failure = GatewayError("agent_timeout", "It took too long.")
+    events = Script(chunks=[begun(0), done(0), begun(1)], error=failure).events()
+    assert [item["status"] for item in Accumulated(events).response["output"]] == ["completed", "incomplete"]
+    ended = [event["output_index"] for event in events if event["type"] == "response.output_item.done"]
+    assert ended == [0]
 
 
 def test_a_question_is_an_item_whose_id_is_the_approval() -> None:

@@ -10,6 +10,7 @@ from gateway.contracts.store import Json
 from gateway.dialects import chat_chunks as made
 from gateway.dialects.responses.answer import ResponseAnswer
 from gateway.dialects.responses.facts import ResponseFacts
+from gateway.errors import GatewayError
 
 CALL: Json = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
 #: Answers in whole pieces, each with its end.
@@ -20,6 +21,14 @@ ANSWERS: list[list[Chunk]] = [
     [made.delta({"reasoning_content": "Hm."}), "Hello", made.finish("stop")],
     [made.delta({"refusal": "No."}), made.finish("stop")],
     ["Well.", *made.called([CALL], reason="tool_calls"), made.finish("tool_calls")],
+]
+#: What was told before a failure.
+FAILURES: list[list[Chunk]] = [
+    ["Half"],
+    [made.delta({"reasoning_content": "Hm."})],
+    [made.delta({"reasoning_content": "Hm."}), "Half"],
+    ["Half", made.delta({"refusal": "No"})],
+    [made.delta({"tool_calls": [{**CALL, "index": 0}]})],
 ]
 
 
@@ -42,3 +51,21 @@ def test_an_answer_is_told_again_with_its_events(chunks: list[Chunk]) -> None:
     again = answer().stream()
     told = again.first() + again.retold(first.json)
     assert events(told) == events(frames) and told.endswith(b"data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("chunks", FAILURES)
+@pytest.mark.parametrize("code", ["upstream_error", "run_cancelled"])
+def test_a_failure_is_told_again_without_the_end_of_what_was_open(chunks: list[Chunk], code: str) -> None:
+    """As it was told the first time."""
+    first = answer()
+    stream = first.stream()
+    frames = stream.first() + b"".join(map(stream.frames, chunks))
+    frames += stream.error(GatewayError(code, "It broke."), request_id="")
+    again = answer().stream()
+    told = events(again.first() + again.retold(first.json))
+    begun = [event for event in events(frames) if event["type"] != "error"]
+    assert [(event["type"], event.get("delta")) for event in told] == [
+        (event["type"], event.get("delta")) for event in begun
+    ]
+    assert [event["type"] for event in told].count("response.output_item.done") == len(first.output) - 1
+    assert first.output[-1]["status"] == "incomplete"
