@@ -10,6 +10,7 @@ from typing import Final
 
 from gateway.agent.output.exact import exact
 from gateway.agent.output.scanner import AnswerScanner, Calls, Outcome, Prose
+from gateway.agent.output.tool_calls import HasTool
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Pause, Reply
 from gateway.contracts.store import Json
 from gateway.dialects import chat_chunks as chunks
@@ -54,7 +55,7 @@ class Answer:
     """The reader of one reply. `spoken` is called with each text for the client and returns the text to send.
 
     `scans`: calls are looked for in its text, too. `exact_tools` are those of the exchange. `has_sources`: the model's
-    server has read by itself what others wrote.
+    server has read by itself what others wrote. `has_tool` tells which tools exist.
     """
 
     def __init__(
@@ -65,12 +66,13 @@ class Answer:
         further: Further | None = None,
         scans: bool = True,
         exact_tools: Mapping[str, Json] = _NONE_EXACT,
+        has_tool: HasTool | None = None,
     ) -> None:
         self.reason: str | None = None
         self.has_sources = False
         self._usage = usage
         self._spoken = spoken
-        self._scanner = AnswerScanner()
+        self._scanner = AnswerScanner(has_tool=has_tool)
         self._unread: list[str] | None = None if scans else []
         self._defuser = Defuser()
         self._further = further or Further()
@@ -219,7 +221,13 @@ class PlainAnswer:
 
 
 def reader_of(
-    exchange: Exchange, *, usage: Usage, spoken: Callable[[str], str], further: Further, holds_back: bool = False
+    exchange: Exchange,
+    *,
+    usage: Usage,
+    spoken: Callable[[str], str],
+    further: Further,
+    has_tool: HasTool | None = None,
+    holds_back: bool = False,
 ) -> Answer | PlainAnswer:
     """Return the reader of a reply to this request. An answer in another format than text contains no calls of ours.
 
@@ -229,7 +237,7 @@ def reader_of(
         return PlainAnswer(usage=usage)
     scans, exact_tools = holds_back or wants_text(exchange.body), exchange.exact_tools
     spoken = _unsaid if holds_back else spoken
-    return Answer(usage=usage, spoken=spoken, further=further, scans=scans, exact_tools=exact_tools)
+    return Answer(usage=usage, spoken=spoken, further=further, scans=scans, exact_tools=exact_tools, has_tool=has_tool)
 
 
 def _unsaid(_text: str) -> str:

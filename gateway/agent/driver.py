@@ -211,7 +211,7 @@ class RunDriver:
             self._hidden.marks.told.begin(again=self._dropped)
             self._dropped, self._quiet = False, True
             holds_back = isinstance(self._loop, Loop) and self._loop.holds_back
-            answer = self._reader(spoken=self._spoken, holds_back=holds_back)
+            answer = self._reader(spoken=self._spoken, has_tool=self._narrowed.has_tool, holds_back=holds_back)
             try:
                 with self._progress.timed(model=self._exchange.body.get("model"), clock=self._parts.clock):
                     reply = await self._call(again=tries)

@@ -81,6 +81,12 @@ class Narrowed:
                 body["tools"] = [*(run.body.get("tools") or ()), *ours]
         return body
 
+    def has_tool(self, name: str) -> bool:
+        """Return whether the run has a tool of this name: the client's, or the gateway's, running or not."""
+        catalog = self._parts.in_use.judge.catalog
+        is_ours = catalog.find(name, self.exchange) is not None or catalog.not_running(name) is not None
+        return is_ours or name in self._loop.client_tools
+
     def restore(self) -> None:
         """Narrow a stored run as its progress says, and as the request does that lets it go on."""
         known, resume = self._progress.narrowings, self.exchange.resume

@@ -80,6 +80,7 @@ class ApprovalPages:
         order, status = _order_of(query), word_of(query, "status", STATES)
         if after is not None and await self._api.store.approval(after, tenant=caller.tenant) is None:
             raise gone("after")
+        await self._api.approvals().expire_due(tenant=caller.tenant)
         approvals = await self._api.store.approvals(
             tenant=caller.tenant,
             state=status,

@@ -102,6 +102,7 @@ class RunPages:
         run = await store.run(run_id, tenant=tenant)
         if run is None:
             raise settle.not_found()
+        await self._api.approvals().expire_due(tenant=tenant)
         steps, approvals = await asyncio.gather(
             store.steps(run_id, tenant=tenant), store.approvals(tenant=tenant, run_id=run_id, limit=OF_RUN)
         )
@@ -192,6 +193,7 @@ class RunPages:
     async def _summary(self, request: web.Request) -> web.Response:
         caller = self._api.authorise(request, *VIEWING)
         query_of(request)
+        await self._api.approvals().expire_due(tenant=caller.tenant)
         return json_answer(summary_view(await self._api.store.tally(tenant=caller.tenant)))
 
     async def _audit(self, request: web.Request) -> web.Response:

@@ -205,6 +205,12 @@ class Approvals:
             self._feed.nudge()
         return expired
 
+    async def expire_due(self, *, tenant: str) -> None:
+        """End the approvals whose time is over if a tenant has one, so that no page shows it as pending."""
+        first = await self._store.approvals(tenant=tenant, state="pending", order="urgency", limit=1)
+        if first and first[0].expires_s <= self._clock.time():
+            await self.expire()
+
     async def find(self, approval_id: str, *, caller: Caller) -> Approval:
         """Return an approval that the caller may decide on.
 

@@ -51,7 +51,10 @@ def opening(exchange: Exchange, said: str, steps: Sequence[StoredStep], catalog:
 
 
 def listed(exchange: Exchange, catalog: Catalog) -> Chunk:
-    """Return the event with all of our tools that the request may use. A client's tool of the same name wins."""
+    """Return the event with all of our tools that the request may use. A client's tool of the same name wins.
+
+    `failed` are the services that the request names and that do not run, so that nothing of them can be listed.
+    """
     theirs = client_tools(exchange.body)
     tools = [
         {
@@ -63,7 +66,10 @@ def listed(exchange: Exchange, catalog: Catalog) -> Chunk:
         for entry in catalog.listed(exchange)
         if entry.model_name not in theirs
     ]
-    return chunks.event({"type": "tools.listed", "tools": tools})
+    named = () if exchange.no_tools else exchange.services
+    down = (service.name for service in catalog.services() if service.name in named and not service.running)
+    failed = [{"service": name, "error": f"The service {name!r} is not running just now."} for name in down]
+    return chunks.event({"type": "tools.listed", "tools": tools, **({"failed": failed} if failed else {})})
 
 
 def started(step: StoredStep, catalog: Catalog) -> Chunk:

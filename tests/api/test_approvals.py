@@ -363,6 +363,28 @@ async def test_a_wait_ends_with_the_expiry() -> None:
         assert await waiting == "expired"
 
 
+async def test_pages_show_an_approval_by_its_time() -> None:
+    """No page has an expired one among the pending, though nothing else has ended it yet."""
+    both = parked(expires_s=300.0), parked("run_2", approval_id="ap_2", expires_s=900.0)
+    for path, shown in (
+        ("/context/approvals", ["expired", "pending"]),
+        ("/context/approvals?status=pending", ["pending"]),
+        ("/context/approvals?status=pending&order=urgency", ["pending"]),
+        ("/context/approvals?status=expired", ["expired"]),
+    ):
+        async with opened(*both) as desk:
+            desk.office.clock.now_s = 300.0
+            assert [view["state"] for view in (await desk.get(path))[1]["data"]] == shown
+    async with opened(*both) as desk:
+        desk.office.clock.now_s = 300.0
+        summary = (await desk.get("/context/summary"))[1]
+        assert (summary["pending"], summary["next_expires_at"]) == (1, 900.0)
+    async with opened(*both) as desk:
+        desk.office.clock.now_s = 300.0
+        (approval,) = (await desk.get("/context/runs/run_1"))[1]["approvals"]
+        assert approval["state"] == "expired"
+
+
 async def test_waits_end_when_the_gateway_stops() -> None:
     """They are answered, and hold nothing up."""
     async with opened() as desk:

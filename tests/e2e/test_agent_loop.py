@@ -205,6 +205,28 @@ async def test_extract_json_validates_the_required_fields(tmp_path: Path, wrong:
         assert await world.counted('gateway_tool_calls_total{outcome="ok",tool="file_operations"}') == 0
 
 
+ITS_OWN: Json = {"type": "function", "function": {"name": "its_own", "parameters": {"type": "object"}}}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"tool": "file_operations"}',
+        '{"tool": "file_operations", "arguments": {"operation": "read", "path": "notes.txt"}}',
+        '```json\n{"tool": "file_operations"}\n```',
+        '{"tool": "its_own"}',
+    ],
+)
+async def test_the_name_of_a_tool_alone_goes_back_to_the_model(tmp_path: Path, text: str, *, stream: bool) -> None:
+    """The tool exists, the gateway's or the client's, and fields are missing: the client never sees the attempt."""
+    async with talking(says(text), says("Sorry."), tools=desk(tmp_path)) as world:
+        asking = world.stream if stream else world.chat
+        assert (await asking("Go.", tools=[ITS_OWN])).text == "Sorry."
+        (complaint,) = world.model.behind()
+        assert complaint["role"] == "user" and "'parameters'" in complaint["content"]
+
+
 BROKEN = '{"tool": "file_operations", "parameters": {"operation": "read", "path": "notes.txt"}, "terminate": fal'
 
 
@@ -245,7 +267,13 @@ async def test_handle_malformed_json_counts_anew_after_a_valid_call(tmp_path: Pa
 
 @pytest.mark.parametrize(
     "text",
-    ["Behind the mirror.", 'The format is `{"tool": "x", "parameters": {}, "terminate": false}`.', "{} and [1, 2]", ""],
+    [
+        "Behind the mirror.",
+        'The format is `{"tool": "x", "parameters": {}, "terminate": false}`.',
+        '{"tool": "hammer"}',
+        "{} and [1, 2]",
+        "",
+    ],
 )
 async def test_handle_text_response(tmp_path: Path, text: str) -> None:
     """Without a tool call the text is the answer: no second request, no tool."""

@@ -112,7 +112,17 @@ async def test_an_answer_begins_with_the_tools() -> None:
     assert own == {"tool": "look", "service": None, "description": "Does look.", "parameters": {"type": "object"}}
     named = replace(SHOWN, body=body, services=("time",))
     assert [(one["tool"], one["service"]) for one in event_of(listed(named, tools))["tools"]] == [("time.now", "time")]
-    assert event_of(listed(replace(named, no_tools=True), tools))["tools"] == []
+    assert event_of(listed(replace(named, no_tools=True), tools)) == {"type": "tools.listed", "tools": []}
+
+
+async def test_a_named_service_that_does_not_run_is_told() -> None:
+    """The client learns why the list is empty."""
+    services = (Configured(Managed("time")), Configured(Managed("other")))
+    tools = await load_catalog({}, further=lambda: services)
+    named = replace(SHOWN, services=("time",))
+    failed = [{"service": "time", "error": "The service 'time' is not running just now."}]
+    assert event_of(listed(named, tools)) == {"type": "tools.listed", "tools": [], "failed": failed}
+    assert "failed" not in event_of(listed(replace(named, no_tools=True), tools))
 
 
 async def test_an_answer_that_goes_on_begins_with_what_was_said() -> None:

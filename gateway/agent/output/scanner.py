@@ -31,6 +31,7 @@ The state has three parts:
 5. At the end, an unclosed attempt is malformed if it looks like a call. Otherwise its first character is shown and the
    rest is read again, at most `RESCANS` times.
 
+`has_tool` says which tools exist: an object with nothing but the name of one is an attempt at a call.
 `Taken` collects the calls of the text, `NativeCalls` those of the API's own format. Native calls go first.
 
 Dangers.
@@ -49,7 +50,17 @@ from gateway.agent.output.candidate import HEAD_CHARS, Candidate, could_be_call
 from gateway.agent.output.fence import RUN_CHARS, Fence, Kind, may_open, read_code_line, read_line, run_end
 from gateway.agent.output.native_calls import NativeCalls
 from gateway.agent.output.taken import Taken
-from gateway.agent.output.tool_calls import CUTS, Calls, Malformed, Outcome, Prose, cut_tool, judge, looks_like_call
+from gateway.agent.output.tool_calls import (
+    CUTS,
+    Calls,
+    HasTool,
+    Malformed,
+    Outcome,
+    Prose,
+    cut_tool,
+    judge,
+    looks_like_call,
+)
 from gateway.agent.output.view import LINE_CHARS, View
 from gateway.contracts.calls import FoundCall
 
@@ -78,7 +89,8 @@ _NO_CALL = (
 class AnswerScanner:
     """The scanner of one answer. It reads native tool calls and those in the text: a model may use either."""
 
-    def __init__(self, *, max_call_bytes: int = 1 << 20) -> None:
+    def __init__(self, *, max_call_bytes: int = 1 << 20, has_tool: HasTool | None = None) -> None:
+        self._has_tool = has_tool
         self._limit = max(max_call_bytes, 1)
         self._mode: Literal["prose", "think", "code", "drop"] = "prose"
         self._view = View()
@@ -341,7 +353,7 @@ class AnswerScanner:
         end = min(most, stop)
         close = attempt.feed(data, at, end)
         if close is not None:
-            outcome = judge(attempt.text, named=self._view.tagged, meant=not in_code)
+            outcome = judge(attempt.text, named=self._view.tagged, meant=not in_code, has_tool=self._has_tool)
             if (in_code or self._coded) and not isinstance(outcome, Prose):
                 self._closed = outcome
             else:
@@ -407,10 +419,8 @@ class AnswerScanner:
             self._take(Malformed(cut or _INCOMPLETE, cut=tool))
         else:
             self._view.show(text[0])
-            if again:
-                self._read(text[1:])
-            else:
-                self._view.show(text[1:])
+            go_on = self._read if again else self._view.show
+            go_on(text[1:])
 
     def _broken(self, text: str, reason: str) -> None:
         self._decide(text, Malformed(reason) if looks_like_call(text) else Prose())

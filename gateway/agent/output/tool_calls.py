@@ -4,20 +4,21 @@ Three formats count: `{"tool": ..., "parameters": {...}, "terminate": ...}` (req
 `{"tool_call": {"name": ..., "arguments": {...}}}` (requirement "MCP Tool Call Response Format"); and the inside of such
 a `tool_call` where the text around it names it so, as Hermes and Qwen write it: `<tool_call>{"name": ..., "arguments":
 {...}}</tool_call>`. An object with the keys of two of them is malformed: it has two readings. A JSON array of calls is
-a group. Nothing is repaired: a repaired call is a different call.
+a group. An object with nothing but the name of a tool that exists, or with that and `arguments`, is malformed: other
+fields of the call are missing. Nothing is repaired: a repaired call is a different call.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import pydantic_core
 
 from gateway import strict_json
 from gateway.contracts.calls import FoundCall
 from gateway.contracts.store import Json
-from gateway.tools.risk_level import level_beside
+from gateway.tools.risk_level import level_beside, resembles
 
 #: The reasons for which an answer ends in the middle, and what the model is told of a call that it was in.
 CUTS: Final[Mapping[str | None, str]] = {
@@ -37,6 +38,9 @@ _TWO_FORMATS = (
     "The tool call has the keys of two formats: give 'tool', 'parameters' and 'terminate', or 'tool_call' with 'name' "
     "and 'arguments', and not both."
 )
+
+#: Returns whether a tool of this name exists for the run whose model answers.
+HasTool: TypeAlias = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ class Malformed:
 Outcome = Prose | Calls | Malformed
 
 
-def judge(text: str, *, named: bool = False, meant: bool = True) -> Outcome:
+def judge(text: str, *, named: bool = False, meant: bool = True, has_tool: HasTool | None = None) -> Outcome:
     """Return the outcome of a whole object or array in a model's text.
 
     `named`: the text around it names it a tool call. `meant`: text that is no JSON may be meant as a call.
@@ -77,7 +81,7 @@ def judge(text: str, *, named: bool = False, meant: bool = True) -> Outcome:
         meant = meant and looks_like_call(text, whole=True)
         return Malformed(f"The tool call is not valid JSON: {error}.") if meant else Prose()
     items = value if isinstance(value, list) else [value]
-    judged = [judge_object(item, named=named) for item in items]
+    judged = [judge_object(item, named=named, has_tool=has_tool) for item in items]
     if not judged or all(isinstance(one, Prose) for one in judged):
         return Prose()
     for one in judged:
@@ -88,7 +92,7 @@ def judge(text: str, *, named: bool = False, meant: bool = True) -> Outcome:
     return Calls(tuple(call for one in judged if isinstance(one, Calls) for call in one.calls))
 
 
-def judge_object(value: object, *, named: bool = False) -> Outcome:
+def judge_object(value: object, *, named: bool = False, has_tool: HasTool | None = None) -> Outcome:
     """Return the outcome of one decoded value."""
     if not isinstance(value, dict):
         return Prose()
@@ -98,7 +102,7 @@ def judge_object(value: object, *, named: bool = False) -> Outcome:
         return Malformed(_TWO_FORMATS) if present or bare else _mcp_call(value["tool_call"], value)
     if bare:
         return Malformed(_TWO_FORMATS) if present else _mcp_call(value, {})
-    if len(present) < 2:
+    if len(present) < 2 and not _names_tool_alone(value, has_tool):
         return Prose()
     if "arguments" in value:
         return Malformed(_TWO_FORMATS)
@@ -128,6 +132,13 @@ def cut_tool(text: str, *, named: bool) -> str | None:
     inner = value.get("tool_call")
     name = inner.get("name") if isinstance(inner, dict) else value.get("tool", value.get("name") if named else None)
     return as_text(name) or None
+
+
+def _names_tool_alone(value: Mapping[str, object], has_tool: HasTool | None) -> bool:
+    """Return whether an object names a tool that exists, and has nothing else that would make it other data."""
+    tool = value.get("tool")
+    is_bare = isinstance(tool, str) and all(key in ("tool", "arguments") or resembles(key) for key in value)
+    return is_bare and has_tool is not None and has_tool(as_text(tool))
 
 
 def looks_like_call(text: str, *, whole: bool = False) -> bool:

@@ -112,8 +112,13 @@ def asked_of(
         items=own,
         client_tools=tools.client,
         left_out=tuple(dict.fromkeys(tools.left_out.values())),
-        listed=frozenset(item["server_label"] for item in items if item["type"] == "mcp_list_tools"),
+        listed=frozenset(item["server_label"] for item in items if _lists_tools(item)),
     )
+
+
+def _lists_tools(item: Json) -> bool:
+    """Return whether an item shows the tools of a label, and not that they could not be listed."""
+    return item["type"] == "mcp_list_tools" and not item.get("error")
 
 
 def _is_typed(request: ResponseRequest) -> bool:

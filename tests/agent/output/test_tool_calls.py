@@ -104,6 +104,25 @@ def test_handle_malformed_json(text: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"tool": "a"}', "'parameters'"),
+        ('{"tool": "a", "risk_level": "low"}', "'parameters'"),
+        ('{"tool": "a", "arguments": {"x": 1}}', "two formats"),
+        ('{"arguments": {"x": 1}, "tool": "a"}', "two formats"),
+        ('[{"tool": "a"}, {"tool": "a"}]', "'parameters'"),
+    ],
+)
+def test_the_name_of_a_tool_alone_is_an_attempt(text: str, reason: str) -> None:
+    """If the tool exists; with other data it is other data."""
+    outcome = judge(text, has_tool={"a"}.__contains__)
+    assert isinstance(outcome, Malformed) and reason in outcome.reason
+    assert judge(text, has_tool={"b"}.__contains__) == judge(text) == Prose()
+    assert judge('{"tool": "a", "price": 10}', has_tool={"a"}.__contains__) == Prose()
+    assert judge('{"tool": 1}', has_tool={"a"}.__contains__) == Prose()
+
+
+@pytest.mark.parametrize(
     "text", ['{"tool": "a', '{"tool"', "{'parameters': ", "[ {tool: x", '{"why": 1, "tool": "a", "parameters": {"']
 )
 def test_a_cut_attempt_looks_like_a_call(text: str) -> None:

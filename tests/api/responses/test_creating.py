@@ -331,6 +331,30 @@ async def test_a_function_has_the_name_of_no_tool_that_is_offered(tmp_path: Path
         assert len(client.world.model.asked) == 2
 
 
+async def test_a_service_that_does_not_run_is_a_list_with_an_error() -> None:
+    """In each response, and in a stream; the tools are listed once it runs."""
+    servers = {"box": behaving(), "off": behaving(enabled=False)}
+    async with answering(*[says("Hi")] * 4, mcp={"servers": servers}) as client:
+        await until(client.world, "box")
+        off = [{"type": "mcp", "server_label": "off"}]
+        first = (await client.create(tools=off)).json
+        listed, message = first["output"]
+        error = "The service 'off' is not running just now."
+        assert message["type"] == "message"
+        assert listed == {**listed, "type": "mcp_list_tools", "server_label": "off", "tools": [], "error": error}
+        again = (await client.create(tools=off, previous_response_id=first["id"])).json
+        assert kinds(again["output"]) == ["mcp_list_tools", "message"]
+        streamed = await client.stream(tools=off)
+        assert [kind for kind in streamed.kinds if "list_tools" in kind] == [
+            "response.mcp_list_tools.in_progress",
+            "response.mcp_list_tools.failed",
+        ]
+        failed = {"id": "mcpl_1", "type": "mcp_list_tools", "server_label": "box", "tools": [], "error": error}
+        said = [failed, {"role": "user", "content": "Hi"}]
+        found = (await client.create(said, tools=[{"type": "mcp", "server_label": "box"}])).json["output"][0]
+        assert found["type"] == "mcp_list_tools" and found["tools"] and "error" not in found
+
+
 @pytest.mark.parametrize("way", ["previous_response_id", "conversation"])
 async def test_a_small_request_brings_no_more_than_a_large_one_may(way: str) -> None:
     """What it goes on from counts against the limit of a body."""

@@ -40,12 +40,15 @@ class GatewayCalls:
         self._calls: dict[str, GatewayCall] = {}
         self._asked: set[str] = set()
         self._listed = set(facts.listed)
+        self._failed: set[str] = set()  # labels whose service did not run
 
     def tell(self, event: Json, output: Items) -> None:
         """Add an event of the run to the output; others than these are nothing to the client."""
         match event["type"]:
             case "tools.listed":
                 self._list(event["tools"], output)
+                for failure in event.get("failed", ()):
+                    self._fail(failure["service"], failure["error"], output)
             case "tool.started":
                 self._started(event, output)
             case "tool.finished":
@@ -71,15 +74,13 @@ class GatewayCalls:
                 by_label.setdefault(label, []).append(shown)
         self._listed |= by_label.keys()
         for label, shown_tools in by_label.items():
-            fields = {"type": "mcp_list_tools", "server_label": label}
-            item_id, index = output.place("mcpl")
-            item = WholeItem({"id": item_id, **fields, "tools": []})
-            output.add(item)
-            place = {"item_id": item_id, "output_index": index}
-            output.events.add("response.mcp_list_tools.in_progress", place)
-            output.events.add("response.mcp_list_tools.completed", place)
-            item.fields = {**item.fields, "tools": shown_tools}
-            output.end_item(index)
+            _add_list(label, {"tools": shown_tools}, "completed", output)
+
+    def _fail(self, label: str, error: str, output: Items) -> None:
+        """Add the failure to list the tools of a label."""
+        if label not in self._failed:
+            self._failed.add(label)
+            _add_list(label, {"error": error}, "failed", output)
 
     def _started(self, event: Json, output: Items) -> GatewayCall:
         """Return the call of an event, which is added if it is new."""
@@ -119,6 +120,18 @@ class GatewayCalls:
         _, index = output.place("ap")
         output.add(WholeItem(item))
         output.end_item(index)
+
+
+def _add_list(label: str, found: Json, ended: str, output: Items) -> None:
+    """Add an item with what was found of the tools of a label, and the events up to the one with this ending."""
+    item_id, index = output.place("mcpl")
+    item = WholeItem({"id": item_id, "type": "mcp_list_tools", "server_label": label, "tools": []})
+    output.add(item)
+    place = {"item_id": item_id, "output_index": index}
+    output.events.add("response.mcp_list_tools.in_progress", place)
+    output.events.add(f"response.mcp_list_tools.{ended}", place)
+    item.fields = {**item.fields, **found}
+    output.end_item(index)
 
 
 def question_item(approval_id: str, *, tool: str, service: str | None, arguments: str) -> Json:

@@ -19,7 +19,7 @@ _CALLS: Final[Mapping[str, tuple[str, str]]] = {
 #: The events of an item, by type, that have nothing but its place and stand before the others.
 _FIRST: Final[Mapping[str, Sequence[str]]] = {
     "mcp_call": ("in_progress",),
-    "mcp_list_tools": ("in_progress", "completed"),
+    "mcp_list_tools": ("in_progress",),
     "image_generation_call": ("completed",),
 }
 #: The fields of items, by type, that are empty at first.
@@ -53,6 +53,8 @@ def retell(output: Sequence[Json], events: Events, *, failed: bool = False) -> N
                 events.add(f"response.{name}.done", {**place, field: item[field]})
         if is_open:
             continue
+        if item["type"] == "mcp_list_tools":
+            events.add(f"response.mcp_list_tools.{'failed' if item.get('error') else 'completed'}", place)
         if item["type"] == "mcp_call":
             events.add(f"response.mcp_call.{item['status']}", place)
         events.add("response.output_item.done", {"output_index": index, "item": item})
@@ -84,6 +86,8 @@ def _begun(item: Json) -> Json:
     begun = {**item, **_EMPTY.get(item["type"], {})}
     if "status" in item:
         begun["status"] = "in_progress"
+    if item["type"] == "mcp_list_tools":
+        begun.pop("error", None)
     if item["type"] in _CALLS:
         begun[_CALLS[item["type"]][0]] = ""
     return begun

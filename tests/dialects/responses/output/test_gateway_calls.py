@@ -57,6 +57,15 @@ def test_a_label_that_the_conversation_has_listed_is_not_listed_again() -> None:
     assert [item.get("server_label") for item in found] == ["gateway", None]
 
 
+def test_a_service_that_does_not_run_is_a_list_with_an_error() -> None:
+    """Once in a response, also where an earlier one listed its tools."""
+    failed = [{"service": "notes", "error": "It does not run."}]
+    told = chunks.event({"type": "tools.listed", "tools": [], "failed": failed})
+    first, message = output(told, told, "Hi.", listed=["notes"])
+    fields = {"type": "mcp_list_tools", "server_label": "notes", "tools": [], "error": "It does not run."}
+    assert first == {"id": f"mcpl_{HEX}0000", **fields} and message["type"] == "message"
+
+
 def test_a_call_is_an_item_with_its_output() -> None:
     """And the approval that it had."""
     (call,) = output(begun(0, approval="ap_1"), done(0, "found", approval="ap_1"))

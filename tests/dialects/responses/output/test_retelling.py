@@ -17,6 +17,7 @@ CALL: Json = {"id": "call_1", "type": "function", "function": {"name": "f", "arg
 ANSWERS: list[list[Chunk]] = [
     [],
     ["Hello", made.finish("stop")],
+    [made.event({"type": "tools.listed", "tools": [], "failed": [{"service": "notes", "error": "No."}]}), "Hello"],
     ["Hello", made.finish("length")],
     [made.delta({"reasoning_content": "Hm."}), "Hello", made.finish("stop")],
     [made.delta({"refusal": "No."}), made.finish("stop")],
@@ -33,7 +34,7 @@ FAILURES: list[list[Chunk]] = [
 
 
 def answer() -> ResponseAnswer:
-    facts = ResponseFacts(fields={"model": "m"})
+    facts = ResponseFacts(fields={"model": "m"}, shows_calls=True)
     return ResponseAnswer(facts, response_id="resp_" + "0" * 24, created_s=1.0, now_s=lambda: 2.0)
 
 
