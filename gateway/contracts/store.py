@@ -283,8 +283,11 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, Protocol):
         """
         ...
 
-    def lost(self) -> str | None:
-        """Return the reason why nothing that is written now would be there after a restart; None: there is none."""
+    async def lost(self) -> str | None:
+        """Return the reason why nothing that is written now would be there after a restart; None: there is none.
+
+        If the store does not answer for a second, it is the reason of the last time.
+        """
         ...
 
     async def close(self) -> None:

@@ -1,8 +1,7 @@
-"""Memories in a file: what is known without a thread, and what comes of those of before the index."""
+"""Memories in a file: what is known of them, and what comes of those of before the index."""
 
 import asyncio
 import sqlite3
-import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -25,24 +24,13 @@ async def opened(place: str) -> SqliteStore:
     return store
 
 
-async def test_memories_that_nobody_changed_wait_for_no_thread(place: str) -> None:
-    """Those that a text brought, and that an owner has none, are known again at once, until anybody writes: this
-    process or another.
-    """
+async def test_memories_are_never_older_than_the_last_commit(place: str) -> None:
+    """Those of a text, and that an owner has none, are known until anybody writes: this process or another."""
     ours, theirs = await opened(place), await opened(place)
     await theirs.remember(memory(1), limit=5)
     assert (await recalled(ours, "a"), await recalled(ours, "b", owner="user:bob")) == ([memory(1)], [])
-    go, thread = threading.Event(), ours._reader
-    assert thread is not None
-    busy = asyncio.create_task(thread.do(lambda _: go.wait(60)))
-    try:
-        async with asyncio.timeout(120):
-            assert await recalled(ours, "a") == [memory(1)]
-            assert await recalled(ours, "another text", owner="user:bob") == []
-        assert not busy.done()
-    finally:
-        go.set()
-        await busy
+    assert await recalled(ours, "a") == [memory(1)]
+    assert await recalled(ours, "another text", owner="user:bob") == []
     for number, writer in enumerate((ours, theirs), 2):
         await writer.remember(memory(number), limit=5)
         assert (await recalled(ours))[0] == (await recalled(theirs))[0] == memory(number)
