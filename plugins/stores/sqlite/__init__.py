@@ -1,7 +1,8 @@
 """The store in one SQLite file: the methods of `Store`, on a thread that writes and one that reads.
 
 1. Changes that belong together are one transaction (`gateway.plugins.stores.sqlite.journal_transactions`).
-2. A durable `write`, and `rule`, `cancel`, `reissue`, `late` and every deletion, return once they are on disk.
+2. A durable `write`, and `rule`, `cancel`, `reissue`, `late`, `put_prompt`, `remember` and every deletion, return once
+   they are on disk.
 3. Memories that have not changed since they were read cost a look at one number. The event loop reads no file.
 """
 

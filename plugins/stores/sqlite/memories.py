@@ -6,13 +6,14 @@ number: the event loop would wait for a disk that does not answer, and everythin
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
 from cachetools import LRUCache
 
-from gateway.plugin import Memory, MemoryPage, Recalled, StoreError
+from gateway.plugin import Memory, MemoryPage, PartialError, Recalled, StoreError
 from gateway.plugin.text import COMPARED_CHARS
 
 from . import memory_statements as sql
@@ -98,9 +99,12 @@ class SqliteMemories(SqliteWork):
 
     async def remember(self, memory: Memory, *, limit: int) -> bool:
         row, whose = MEMORIES.values(memory), {"tenant": memory.tenant, "owner": memory.owner}
-        is_new, more = await self._write(lambda c: sql.remember(c, row, limit=limit))
-        while more:
-            more = await self._write(lambda c: sql.drop_oldest(c, **whose, limit=limit))
+        is_new, more = await self._write(lambda c: sql.remember(c, row, limit=limit), lasts=Lasts.FOR_SURE)
+        try:
+            while more:
+                more = await self._write(lambda c: sql.drop_oldest(c, **whose, limit=limit))
+        except StoreError as error:  # the new one is stored, and the next one goes on with this
+            log.warning("memories beyond the limit of %d stay for now: %s", limit, error)
         return is_new
 
     async def recall(
@@ -128,15 +132,22 @@ class SqliteMemories(SqliteWork):
     async def forget(self, memory_ids: Sequence[str], *, tenant: str, owner: str | None) -> int:
         forgotten = 0
         for i in range(0, len(memory_ids), sql.STEP):
-            ids = memory_ids[i : i + sql.STEP]
-            forget = partial(sql.forget, ids=ids, tenant=tenant, owner=owner)
-            forgotten += await self._write(forget, lasts=Lasts.FOR_SURE)
+            step = partial(sql.forget, ids=memory_ids[i : i + sql.STEP], tenant=tenant, owner=owner)
+            forgotten += await self._forget(step, behind=forgotten)
         return forgotten
 
     async def forget_all(self, *, tenant: str, owner: str, conversation: str | None, elsewhere: bool) -> int:
         places = None if elsewhere else ("", conversation or "")
         step = partial(sql.forget_step, tenant=tenant, owner=owner, places=places)
         forgotten = 0
-        while gone := await self._write(step, lasts=Lasts.FOR_SURE):
+        while gone := await self._forget(step, behind=forgotten):
             forgotten += gone
         return forgotten
+
+    async def _forget(self, step: Callable[[sqlite3.Connection], int], *, behind: int) -> int:
+        try:
+            return await self._write(step, lasts=Lasts.FOR_SURE)
+        except StoreError as error:
+            if not behind:
+                raise
+            raise PartialError(f"{behind} memories are gone, the others are not: {error}") from error
