@@ -62,7 +62,7 @@ class Site:
         self,
         *,
         exposition: Callable[[], Awaitable[bytes]] | None,
-        ready: Callable[[], Readiness],
+        ready: Callable[[], Awaitable[Readiness]],
         door: Callable[[], Door],
         recognise: Callable[[web.Request], None],
         read_metrics: Callable[[web.Request], None],
@@ -111,7 +111,7 @@ class Site:
         return _json({"status": "ok"})
 
     async def _readiness(self, _request: web.Request) -> web.Response:
-        status = self._ready()
+        status = await self._ready()
         return _json({"status": status}, status=200 if status == "ready" else 503)
 
     async def _metrics(self, request: web.Request) -> web.Response:

@@ -138,7 +138,7 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, Protocol):
     """The storage of everything that outlives a request. Each method is one transaction of the store.
 
     A method raises StoreError when it fails. Then nothing has changed, and nothing will, unless it is an
-    UncertainError.
+    UncertainError or a PartialError.
     """
 
     async def open(self) -> None:
@@ -218,14 +218,17 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, Protocol):
         ...
 
     async def forget(self, memory_ids: Sequence[str], *, tenant: str, owner: str | None) -> int:
-        """Delete these memories; return how many there were. `owner` None: any owner of the tenant."""
+        """Delete these memories; return how many there were. `owner` None: any owner of the tenant.
+
+        Many are deleted in steps. Raises PartialError if a step fails behind others.
+        """
         ...
 
     async def forget_all(self, *, tenant: str, owner: str, conversation: str | None, elsewhere: bool) -> int:
         """Delete the memories that `recall` finds, with `elsewhere` also those of other conversations.
 
-        Returns how many. Its time grows with their number. It works in steps between which others can write: a step
-        that fails leaves the rest.
+        Returns how many. Its time grows with their number. It works in steps between which others can write.
+        Raises PartialError if a step fails behind others, which leaves the rest.
         """
         ...
 
@@ -283,8 +286,11 @@ class Store(Journal, ResponseStore, KeyStore, UsageStore, Protocol):
         """
         ...
 
-    def lost(self) -> str | None:
-        """Return the reason why nothing that is written now would be there after a restart; None: there is none."""
+    async def lost(self) -> str | None:
+        """Return the reason why nothing that is written now would be there after a restart; None: there is none.
+
+        If the store does not answer for a second, it is the reason of the last time.
+        """
         ...
 
     async def close(self) -> None:
@@ -347,6 +353,10 @@ class UncertainError(StoreError):
     """An uncertain write: it may be in the store after a crash, or not. Until then it is not."""
 
 
+class PartialError(StoreError):
+    """A failure behind steps of the same work, which are done and stay."""
+
+
 class UnwrittenError(GatewayError):
     """The answer to a request whose write failed."""
 
@@ -374,6 +384,9 @@ def unwritten(error: StoreError, text: str) -> UnwrittenError:
             "The gateway's store failed, and again while it undid what it had begun to write: it is not stored now, "
             "but may be after a restart. Look at it again once the store works; the gateway's log says what is wrong.",
         )
+    if isinstance(error, PartialError):
+        text = "The gateway's store failed midway: a part of this is done and stays, the rest is not. Send it again."
+        return UnwrittenError("store_full", text)
     return UnwrittenError("store_full", text)
 
 

@@ -392,10 +392,10 @@ class Gateway:
             head = head_of(request)
             caller_with(("metrics", "admin"), lambda scope: self._identify(head, True, scope).caller)
 
-    def _ready(self) -> Readiness:
+    async def _ready(self) -> Readiness:
         if any(listener.draining for listener in self._listeners.values()):
             return "draining"
-        return "ready" if self._shared.store.lost() is None else "store_lost"
+        return "ready" if await self._shared.store.lost() is None else "store_lost"
 
     def _access(self, **facts: object) -> None:
         self._sink.put(access_record(facts))

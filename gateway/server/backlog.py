@@ -34,7 +34,7 @@ class Backlog:
         self._looked_s = self._clock.monotonic()
         try:
             self._seen = await store.standing(stuck_before_s=self._clock.time() - STUCK_S)
-            self._works = store.lost() is None
+            self._works = await store.lost() is None
         except StoreError:
             self._works = False
             raise

@@ -22,9 +22,11 @@ from gateway.plugin import (
     Json,
     Memory,
     MemoryIntent,
+    PartialError,
     Plugin,
     Recalled,
     Reply,
+    StoreError,
     last_user_text,
     memory_owner,
     replace,
@@ -150,9 +152,12 @@ class MemoryStage:
         elif not exchange.dry:
             n_gone = await store.forget(ids, tenant=whose.tenant, owner=whose.owner)
             while request.every and len(found) == _LOOKED_AT:
-                found = await self._recall(about, whose, limit=_LOOKED_AT)
-                more = [each.memory.id for each in found if each.share == 1]
-                n_gone += await store.forget(more, tenant=whose.tenant, owner=whose.owner) if more else 0
+                try:
+                    found = await self._recall(about, whose, limit=_LOOKED_AT)
+                    more = [each.memory.id for each in found if each.share == 1]
+                    n_gone += await store.forget(more, tenant=whose.tenant, owner=whose.owner) if more else 0
+                except StoreError as error:
+                    raise PartialError(f"{n_gone} memories are gone, the others are not: {error}") from error
                 found = found if more else ()
         note = block(gone, max_chars=self._config.max_note_chars, head=_DELETED)
         return _Done(note, {"forgotten": [*map(_view, gone[:_TOLD])], "count": n_gone}, frozenset(ids))

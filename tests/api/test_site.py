@@ -20,9 +20,12 @@ def allowed(_request: web.Request) -> None:
 
 
 def guarded(*, ready: Readiness = "ready", exposition: Any = None, further: Any = ()) -> web.Application:
+    async def told() -> Readiness:
+        return ready
+
     return Site(
         exposition=exposition,
-        ready=lambda: ready,
+        ready=told,
         door=Door,
         recognise=allowed,
         read_metrics=allowed,

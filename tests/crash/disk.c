@@ -29,6 +29,8 @@ struct control {
     _Atomic int32_t failed;  /* so many failed */
     _Atomic int32_t dies;    /* the process is killed before the write with this number, counted from now on */
     _Atomic int32_t written; /* so many writes began */
+    _Atomic int32_t hangs;   /* reads do not return as long as this is set */
+    _Atomic int32_t hung;    /* so many reads did not return at once */
 };
 
 struct record {
@@ -123,6 +125,11 @@ ssize_t pwrite64(int file, const void *data, size_t bytes, off64_t offset) { ret
 
 static ssize_t was_read(int file, void *data, size_t bytes, off64_t offset, const char *name) {
     ssize_t (*real)(int, void *, size_t, off64_t) = (ssize_t (*)(int, void *, size_t, off64_t))dlsym(RTLD_NEXT, name);
+    if (control && control->hangs && which(file) >= 0) {
+        struct timespec pause = {0, 1000000L};
+        atomic_fetch_add(&control->hung, 1);
+        while (control->hangs) nanosleep(&pause, NULL);
+    }
     if (control && control->fails & READ && which(file) >= 0 && fails(READ)) return -1;
     return real(file, data, bytes, offset);
 }

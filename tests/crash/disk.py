@@ -15,7 +15,7 @@ from typing import Final
 SYNC, WRITE, READ = 1, 2, 4
 ERRORS: Final = (errno.EIO, errno.ENOSPC)
 _SOURCE = Path(__file__).with_name("disk.c")
-_FIELDS = ("fails", "skip", "times", "error", "slow_ms", "lies", "failed", "dies", "written")
+_FIELDS = ("fails", "skip", "times", "error", "slow_ms", "lies", "failed", "dies", "written", "hangs", "hung")
 _RECORD = struct.Struct("iiqq")
 _SECTOR_BYTES = 512
 FOREVER = 1 << 30
@@ -59,13 +59,23 @@ class Disk:
         """The process is killed before the write with this number, counted from now on; 0: before none."""
         self._set(dies=number)
 
+    def hang(self) -> None:
+        """No read returns until `heal`."""
+        self._set(hung=0)
+        self._set(hangs=1)
+
     def heal(self) -> None:
-        self._set(fails=0, slow_ms=0, lies=0, dies=0)
+        self._set(fails=0, slow_ms=0, lies=0, dies=0, hangs=0)
 
     @property
     def failed(self) -> int:
         """How many calls have failed so far."""
         return self._get("failed")
+
+    @property
+    def hung(self) -> int:
+        """How many reads did not return at once since `hang`."""
+        return self._get("hung")
 
     @property
     def written(self) -> int:

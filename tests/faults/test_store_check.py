@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from gateways import until
+from gateways import until, until_read
 
 from gateway.contracts.store import StoreError
 from gateway.plugins.stores.sqlite import SqliteStore
@@ -81,7 +81,8 @@ async def test_a_damaged_one_takes_nothing_more(place: Path) -> None:
     damage(place)
     stores = [SqliteStore(str(place)) for _ in range(2)]
     await asyncio.gather(*(store.open() for store in stores))  # at once: one check finds the damage for both
-    await until(lambda: all(store.lost() for store in stores))
+    for store in stores:
+        await until_read(store.lost)
     for store in stores:
         with pytest.raises(StoreError, match="is damaged"):
             await store.put_prompt("p", "text", tenant="default", now_s=1.0)

@@ -1,8 +1,9 @@
 """The store in one SQLite file: the methods of `Store`, on a thread that writes and one that reads.
 
 1. Changes that belong together are one transaction (`gateway.plugins.stores.sqlite.journal_transactions`).
-2. A durable `write`, and `rule`, `cancel`, `reissue`, `late` and every deletion, return once they are on disk.
-3. Memories that have not changed since they were read need neither thread.
+2. A durable `write`, and `rule`, `cancel`, `reissue`, `late`, `put_prompt`, `remember` and every deletion, return once
+   they are on disk.
+3. Memories that have not changed since they were read cost a look at one number. The event loop reads no file.
 """
 
 import asyncio
@@ -62,7 +63,7 @@ from .responses import SqliteResponses
 from .rows import Rows
 from .thread import SqliteThread, Values
 from .usage import SqliteUsage
-from .watch import SqliteWatch
+from .watch import SqliteLooks, SqliteWatch
 
 PREFIX = "sqlite:///"
 BATCH = 256  # writes in one transaction
@@ -96,6 +97,7 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
         self._writer: SqliteThread | None = None
         self._reader: SqliteThread | None = None
         self._watch: SqliteWatch | None = None
+        self._looks = SqliteLooks(self._look)
         self._checking: SqliteCheck | None = None
 
     def __repr__(self) -> str:
@@ -124,8 +126,12 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
     def _reading(self) -> PlainTransactions:
         return PlainTransactions(connect(self.place, mode="ro"), begin="BEGIN")
 
-    def lost(self) -> str | None:
-        return None if self._watch is None else self._watch.lost()
+    async def lost(self) -> str | None:
+        return None if self._watch is None else await self._looks.lost()
+
+    async def _look(self) -> str | None:
+        watch = self._watch
+        return None if watch is None else await self._read(lambda _: watch.lost())
 
     async def close(self) -> None:
         await self.close_hidden()

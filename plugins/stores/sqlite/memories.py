@@ -1,26 +1,24 @@
 """The memories of the SQLite store: the methods of `Store` for them, on threads that the store owns.
 
-A list that has not changed since it was read needs neither thread: the check for a change runs on the event loop. It
-takes microseconds and never waits. The thread that reads costs a tenth of a millisecond and more, most of it for being
-woken.
+A list that has not changed since it was read is not read again. The thread that reads looks for a change, which is one
+number: the event loop would wait for a disk that does not answer, and everything else with it.
 """
 
 import asyncio
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
 from cachetools import LRUCache
 
-from gateway.plugin import Memory, MemoryPage, Recalled, StoreError
+from gateway.plugin import Memory, MemoryPage, PartialError, Recalled, StoreError
 from gateway.plugin.text import COMPARED_CHARS
 
 from . import memory_statements as sql
 from .commits import Lasts
-from .file import IN_MEMORY, SqliteError, connect
+from .file import IN_MEMORY
 from .rows import Rows
 from .thread import SqliteWork
 
@@ -41,42 +39,24 @@ class _Kept(NamedTuple, Generic[T]):
 
 
 class SqliteCache(Generic[T]):
-    """The cached lists of one file. For a database in memory nothing is cached.
+    """The cached lists of one file.
 
-    `version` is a statement that reads one number, which each commit changes that changes a list. A returned list is
-    therefore never older than the last commit, of this process or of any other. `limit` is for the sum of `size_of` of
-    each.
+    `version` reads a number that each commit changes that changes a list. A returned list is therefore never older than
+    the last commit, of this process or of any other. `limit` is for the sum of `size_of` of each.
     """
 
-    def __init__(self, place: str, *, version: str, limit: int, size_of: Callable[[T], int]) -> None:
-        self._place = place
-        self._statement = version
+    def __init__(self, *, version: Callable[[], Awaitable[int]], limit: int, size_of: Callable[[T], int]) -> None:
+        self._version = version
         self._limit = limit
-        self._connection: sqlite3.Connection | None = None
         self._kept: LRUCache[Hashable, _Kept[T]] = LRUCache(limit, getsizeof=lambda kept: kept.size)
         self._size_of = size_of
-
-    def open(self) -> None:
-        """Open the connection that looks, once the file has been made. If it cannot be opened, nothing is cached."""
-        if self._place != IN_MEMORY:
-            with suppress(SqliteError, sqlite3.Error):
-                self._connection = connect(self._place, mode="ro")
-                self._connection.execute("PRAGMA busy_timeout = 0")
-
-    def close(self) -> None:
-        """Close the connection. Idempotent."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
     async def get(self, key: Hashable, read: Callable[[], Awaitable[Sequence[T]]], *, nothing: Hashable) -> Sequence[T]:
         """Return the result of `read`, from the cache if nothing has changed since.
 
         `nothing` is common to all keys for which `read` returns an empty list as soon as it does so for one.
         """
-        version = self._version()
-        if version is None:
-            return await read()
+        version = await self._version()
         for known in (nothing, key):
             kept = self._kept.get(known)
             if kept is not None and kept.version == version:
@@ -87,35 +67,25 @@ class SqliteCache(Generic[T]):
             self._kept[key if found else nothing] = _Kept(version, found, size)
         return found
 
-    def _version(self) -> int | None:
-        """Return the version of the lists. None: it cannot be determined now."""
-        if self._connection is None:
-            return None
-        try:
-            version: int = self._connection.execute(self._statement).fetchone()[0]
-        except sqlite3.Error:
-            return None
-        return version
-
 
 class SqliteMemories(SqliteWork):
     """The part of a store for memories, in the file `place`."""
 
     def __init__(self, place: str) -> None:
         super().__init__()
-        self._memories = SqliteCache[Recalled](
-            place, version=sql.VERSION, limit=KEPT_CHARS, size_of=lambda found: 200 + len(found.memory.text)
-        )
+        self._memories: SqliteCache[Recalled] | None = None
+        if place != IN_MEMORY:  # there the thread that writes reads, and what it read may be rolled back
+            self._memories = SqliteCache(
+                version=self._version, limit=KEPT_CHARS, size_of=lambda found: 200 + len(found.memory.text)
+            )
         self._indexing: asyncio.Task[None] | None = None
 
     def open_memories(self) -> None:
-        """Open the cache and start the index, once the file has been made."""
-        self._memories.open()
+        """Start the index, once the file has been made."""
         self._indexing = asyncio.create_task(self._index())
 
     def close_memories(self) -> None:
         """Close the memories. Idempotent."""
-        self._memories.close()
         if self._indexing is not None:
             self._indexing.cancel()
 
@@ -129,9 +99,12 @@ class SqliteMemories(SqliteWork):
 
     async def remember(self, memory: Memory, *, limit: int) -> bool:
         row, whose = MEMORIES.values(memory), {"tenant": memory.tenant, "owner": memory.owner}
-        is_new, more = await self._write(lambda c: sql.remember(c, row, limit=limit))
-        while more:
-            more = await self._write(lambda c: sql.drop_oldest(c, **whose, limit=limit))
+        is_new, more = await self._write(lambda c: sql.remember(c, row, limit=limit), lasts=Lasts.FOR_SURE)
+        try:
+            while more:
+                more = await self._write(lambda c: sql.drop_oldest(c, **whose, limit=limit))
+        except StoreError as error:  # the new one is stored, and the next one goes on with this
+            log.warning("memories beyond the limit of %d stay for now: %s", limit, error)
         return is_new
 
     async def recall(
@@ -143,7 +116,12 @@ class SqliteMemories(SqliteWork):
             look = partial(sql.recall, text=text, tenant=tenant, owner=owner, conversation=conversation, limit=limit)
             return [Recalled(MEMORIES.fact(row), share) for row, share in await self._read(look)]
 
+        if self._memories is None:
+            return await read()
         return await self._memories.get((*whose, text, limit), read, nothing=whose)
+
+    async def _version(self) -> int:
+        return await self._read(lambda c: int(c.execute(sql.VERSION).fetchone()[0]))
 
     async def memories(self, *, tenant: str, owner: str, before: int | None, limit: int) -> MemoryPage:
         look = partial(sql.page, tenant=tenant, owner=owner, before=before, limit=limit + 1)
@@ -154,15 +132,22 @@ class SqliteMemories(SqliteWork):
     async def forget(self, memory_ids: Sequence[str], *, tenant: str, owner: str | None) -> int:
         forgotten = 0
         for i in range(0, len(memory_ids), sql.STEP):
-            ids = memory_ids[i : i + sql.STEP]
-            forget = partial(sql.forget, ids=ids, tenant=tenant, owner=owner)
-            forgotten += await self._write(forget, lasts=Lasts.FOR_SURE)
+            step = partial(sql.forget, ids=memory_ids[i : i + sql.STEP], tenant=tenant, owner=owner)
+            forgotten += await self._forget(step, behind=forgotten)
         return forgotten
 
     async def forget_all(self, *, tenant: str, owner: str, conversation: str | None, elsewhere: bool) -> int:
         places = None if elsewhere else ("", conversation or "")
         step = partial(sql.forget_step, tenant=tenant, owner=owner, places=places)
         forgotten = 0
-        while gone := await self._write(step, lasts=Lasts.FOR_SURE):
+        while gone := await self._forget(step, behind=forgotten):
             forgotten += gone
         return forgotten
+
+    async def _forget(self, step: Callable[[sqlite3.Connection], int], *, behind: int) -> int:
+        try:
+            return await self._write(step, lasts=Lasts.FOR_SURE)
+        except StoreError as error:
+            if not behind:
+                raise
+            raise PartialError(f"{behind} memories are gone, the others are not: {error}") from error

@@ -5,9 +5,10 @@ would show at the next start only. Only the log is opened here: closing another 
 has on it.
 """
 
+import asyncio
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from .file import SqliteError
 #: What a log begins with, by the byte order of its checksums; and how long its head is.
 _MAGIC, _HEAD_BYTES = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83"), 32
 _CHUNK_BYTES = 1 << 20
+#: So long the event loop's callers wait for a look of a thread.
+LOOK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,7 @@ class SqliteWatch:
             raise SqliteError(f"the store {place!r} takes nothing: its files cannot be read now: {error}") from None
 
     def _look_at_files(self) -> _Look:
+        seen = self._seen  # first: a thread that writes goes on seeing more meanwhile
         sizes = []
         for file, device, inode in self._files:
             try:
@@ -139,7 +143,7 @@ class SqliteWatch:
             if finding:
                 raise SqliteError(damaged(str(self._database), finding))
             self.is_check_due = finding is not None
-        look, seen = _Look(sizes[0], sizes[1], self._head()), self._seen
+        look = _Look(sizes[0], sizes[1], self._head())
         if look.database_bytes < seen.database_bytes:
             raise self._lost(self._database, "was cut")
         is_cut = 0 < look.log_bytes < seen.log_bytes and look.head == seen.head
@@ -155,6 +159,28 @@ class SqliteWatch:
 
     def _head(self) -> bytes:
         return os.pread(self._descriptor, _HEAD_BYTES, 0)
+
+
+class SqliteLooks:
+    """The looks of a thread at the files, for callers on the event loop. At most one is under way.
+
+    A file system may hang: it holds up the thread then, and no caller for longer than `LOOK_S`.
+    """
+
+    def __init__(self, look: Callable[[], Awaitable[str | None]]) -> None:
+        self._look = look
+        self._under_way: asyncio.Future[str | None] | None = None
+        self._last: str | None = None
+
+    async def lost(self) -> str | None:
+        """Return the result of a look that is made now, or of the last one that ended."""
+        if self._under_way is None or self._under_way.done():
+            self._under_way = asyncio.ensure_future(self._look())
+        under_way = self._under_way
+        await asyncio.wait((under_way,), timeout=LOOK_S)
+        if under_way.done():
+            self._last = under_way.result()
+        return self._last
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The cache of a file is never older than its last commit, and needs no thread."""
+"""The cache of a file is never older than its last commit."""
 
 import asyncio
 import sqlite3
@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from gateway.plugins.stores.sqlite.file import IN_MEMORY
 from gateway.plugins.stores.sqlite.memories import SqliteCache
 
 #: Here, each change of a word changes it.
@@ -49,10 +48,14 @@ def writer(place: str) -> Iterator[sqlite3.Connection]:
 
 @pytest.fixture
 def cache(place: str, writer: sqlite3.Connection) -> Iterator[SqliteCache[str]]:
-    cache: SqliteCache[str] = SqliteCache(place, version=VERSION, limit=2000, size_of=len)
-    cache.open()
-    yield cache
-    cache.close()
+    del writer
+    with closing(connected(place)) as looking:
+
+        async def version() -> int:
+            found: int = looking.execute(VERSION).fetchone()[0]
+            return found
+
+        yield SqliteCache(version=version, limit=2000, size_of=len)
 
 
 def put(writer: sqlite3.Connection, word: str) -> None:
@@ -139,23 +142,6 @@ async def test_a_failure_is_not_kept(cache: SqliteCache[str]) -> None:
         return ["fine"]
 
     assert await cache.get("a", works, nothing="nothing") == ["fine"]
-
-
-@pytest.mark.parametrize("how", ["closed", "in memory", "no file", "never opened"])
-async def test_where_nobody_can_tell_everything_is_read(how: str, place: str, writer: sqlite3.Connection) -> None:
-    """Each time."""
-    where = {"in memory": IN_MEMORY, "no file": f"{place}.no"}.get(how, place)
-    cache: SqliteCache[str] = SqliteCache(where, version=VERSION, limit=2000, size_of=len)
-    if how != "never opened":
-        cache.open()
-    if how == "closed":
-        cache.close()
-        cache.close()
-    reader = Reader(writer)
-    for _ in range(2):
-        await cache.get("a", reader.words, nothing="nothing")
-    assert reader.reads == 2
-    cache.close()
 
 
 async def test_an_empty_list_is_kept_for_all_keys_of_its_kind(

@@ -1,13 +1,13 @@
-"""Memories in a file: what is known without a thread, and what comes of those of before the index."""
+"""Memories in a file: what is known of them, and what comes of those of before the index."""
 
 import asyncio
 import sqlite3
-import threading
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from gateway.contracts.store import PartialError, StoreError, unwritten
 from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.plugins.stores.sqlite.memory_statements import MEMORIES_OF_USERS
 from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
@@ -25,24 +25,13 @@ async def opened(place: str) -> SqliteStore:
     return store
 
 
-async def test_memories_that_nobody_changed_wait_for_no_thread(place: str) -> None:
-    """Those that a text brought, and that an owner has none, are known again at once, until anybody writes: this
-    process or another.
-    """
+async def test_memories_are_never_older_than_the_last_commit(place: str) -> None:
+    """Those of a text, and that an owner has none, are known until anybody writes: this process or another."""
     ours, theirs = await opened(place), await opened(place)
     await theirs.remember(memory(1), limit=5)
     assert (await recalled(ours, "a"), await recalled(ours, "b", owner="user:bob")) == ([memory(1)], [])
-    go, thread = threading.Event(), ours._reader
-    assert thread is not None
-    busy = asyncio.create_task(thread.do(lambda _: go.wait(60)))
-    try:
-        async with asyncio.timeout(120):
-            assert await recalled(ours, "a") == [memory(1)]
-            assert await recalled(ours, "another text", owner="user:bob") == []
-        assert not busy.done()
-    finally:
-        go.set()
-        await busy
+    assert await recalled(ours, "a") == [memory(1)]
+    assert await recalled(ours, "another text", owner="user:bob") == []
     for number, writer in enumerate((ours, theirs), 2):
         await writer.remember(memory(number), limit=5)
         assert (await recalled(ours))[0] == (await recalled(theirs))[0] == memory(number)
@@ -50,6 +39,53 @@ async def test_memories_that_nobody_changed_wait_for_no_thread(place: str) -> No
     assert await recalled(ours) == await recalled(theirs) == [memory(3)]
     for store in (ours, theirs):
         await store.close()
+
+
+#: A disk that fails at one memory, and at what is written with it.
+FAILS_AT = """CREATE TRIGGER no_room BEFORE DELETE ON memories WHEN OLD.id = '{}'
+    BEGIN SELECT RAISE(ABORT, 'no room'); END"""
+
+
+@pytest.mark.parametrize("everything", [True, False])
+async def test_a_failure_midway_says_that_a_part_is_gone(place: str, everything: bool) -> None:
+    """One of the first step says that nothing has changed."""
+    store = await opened(place)
+    for number in range(90):
+        await store.remember(memory(number), limit=500)
+
+    async def forget() -> None:
+        whose = {"tenant": "acme", "owner": "user:ann"}
+        if everything:
+            await store.forget_all(**whose, conversation=None, elsewhere=True)
+        else:
+            await store.forget([f"m{number}" for number in range(90)], **whose)
+
+    for fails_at, left in (("m0", 90), ("m60", 40)):
+        with closing(sqlite3.connect(place)) as connection:
+            connection.execute("DROP TRIGGER IF EXISTS no_room")
+            connection.execute(FAILS_AT.format(fails_at))
+        with pytest.raises(StoreError, match="no room") as caught:
+            await forget()
+        assert isinstance(caught.value, PartialError) is (left < 90)
+        assert ("a part of this is done" in unwritten(caught.value, "nothing").message) is (left < 90)
+        assert len(await recalled(store)) == left
+    await store.close()
+
+
+async def test_a_memory_is_stored_though_older_ones_cannot_go(place: str) -> None:
+    """The limit has become smaller, and the second step of what it deletes fails; the next memory goes on with it."""
+    store = await opened(place)
+    for number in range(90):
+        await store.remember(memory(number), limit=500)
+    with closing(sqlite3.connect(place)) as connection:
+        connection.execute(FAILS_AT.format("m60"))
+    assert await store.remember(memory(90), limit=5)
+    assert len(await recalled(store)) == 41
+    with closing(sqlite3.connect(place)) as connection:
+        connection.execute("DROP TRIGGER no_room")
+    assert await store.remember(memory(91), limit=5)
+    assert len(await recalled(store)) == 5
+    await store.close()
 
 
 async def test_memories_of_before_the_index_are_read_in_the_background(place: str) -> None:

@@ -93,3 +93,29 @@ def test_a_log_written_anew_is_the_same_log(watch: SqliteWatch, place: Path) -> 
     before = log_of(place).read_bytes()
     watch.write_log_anew()
     assert log_of(place).read_bytes() == before and watch.has_log
+
+
+class Slow(SqliteWatch):
+    """A look of a thread that reads, in the middle of which the thread that writes writes."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def _head(self) -> bytes:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return super()._head()
+
+
+def test_a_log_that_grows_during_a_look_is_none_that_was_cut(place: Path, connection: sqlite3.Connection) -> None:
+    """The thread that writes has seen more by the end of the look than the look itself."""
+    with closing(Slow(str(place))) as watch:
+
+        def write() -> None:
+            before = log_of(place).stat().st_size
+            connection.execute("UPDATE counters SET name = name || 'x' WHERE name = 'first'")
+            assert log_of(place).stat().st_size > before
+            watch.check()
+
+        watch.meanwhile = write
+        assert watch.lost() is None

@@ -87,7 +87,7 @@ async def test_a_database_that_the_gateway_uses_keeps_its_locks(tmp_path: Path, 
         code = f"import sqlite3; print(*sqlite3.connect({str(place)!r}).execute('SELECT id FROM prompts').fetchone())"
         assert subprocess.check_output([sys.executable, "-c", code], text=True) == "p\n"
         await store.put_prompt("q", "text", tenant="t", now_s=1.0)
-        assert store.lost() is None
+        assert await store.lost() is None
     finally:
         await store.close()
     assert Folder(tmp_path, may_make=False).read(("g.db",), limit_bytes=6).data == b"SQLite"
