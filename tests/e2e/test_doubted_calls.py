@@ -77,6 +77,23 @@ async def test_a_call_that_is_announced_as_an_example(tmp_path: Path, text: str)
         await asked_by(world, "example", tmp_path)
 
 
+@pytest.mark.parametrize("end", ["</think>", "[/THINK]", "◁/think▷"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_call_in_a_thought_that_began_in_the_prompt(tmp_path: Path, end: str, *, stream: bool) -> None:
+    """It neither runs nor asks, also where its text was sent before the thought ended: calls wait for the end."""
+    pieces = ("I could try ", WRITTEN, " or not", end[:3], end[3:], "No.")
+    async with talking(says(*pieces), tools=box(tmp_path)) as world:
+        answered = await (world.stream("Please.") if stream else world.chat("Please."))
+        assert (answered.text, len(world.model.asked)) == (f"I could try  or not{end}No.", 1)
+    assert not (tmp_path / "work/new.txt").exists()
+
+
+async def test_a_call_whose_thought_may_have_left_its_code_open(tmp_path: Path) -> None:
+    """The closing tag may be a part of the code, so the call asks."""
+    async with talking(says(WRITTEN, "\n```py\nx</think>Done."), tools=box(tmp_path)) as world:
+        await asked_by(world, "example", tmp_path)
+
+
 async def test_a_harmless_call_that_is_quoted_asks_as_well(tmp_path: Path) -> None:
     """Also without a level, where the whitelist knows the call."""
     written = json.dumps(call("file_operations", operation="read", path="notes.txt", risk_level=None))

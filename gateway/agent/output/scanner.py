@@ -26,8 +26,9 @@ The state has three parts:
 3. In code (`_mode` is `code`, or `_coded` backticks stand in front), `_behind` waits for the closing backticks. A block
    with one call and nothing else is a call. In inline code, an object is a call only if the backticks never close on
    its line. Everything else is code and is shown.
-4. A closing tag of thought without an opening one means that all text so far was thought: calls found in it are
-   forgotten (`_end_thought`).
+4. A closing mark of thought without an opening one means that all text so far was thought, which a template began in
+   the prompt: calls found in it are forgotten (`_end_thought`, `_is_thought`). In code it may be a part of the code, so
+   they ask.
 5. At the end, an unclosed attempt is malformed if it looks like a call. Otherwise its first character is shown and the
    rest is read again, at most `RESCANS` times.
 
@@ -137,6 +138,8 @@ class AnswerScanner:
             self._end_attempt(self._attempt, cut=finish_reason == "length", again=rescans <= RESCANS)
         if not self._view.after_call or self._view.held.strip():
             self._view.release()
+        if self._taken.has_calls:
+            self._is_thought()
         rest = self._view.flushed()
         native = self._native.outcome(finish_reason=finish_reason)
         before_native = self._view.before() if isinstance(native, Calls) else ""
@@ -418,10 +421,20 @@ class AnswerScanner:
         self._attempt, self._coded = None, 0
         if self._view.tagged and isinstance(outcome, Prose):
             outcome = Malformed(_NO_CALL)
-        if isinstance(outcome, Prose) or self._view.is_thought():
+        if isinstance(outcome, Prose) or self._is_thought():
             self._view.show(text)
         else:
             self._take(outcome)
+
+    def _is_thought(self) -> bool:
+        """Return whether a thought is open here. Calls in front of the end of one that began in no text are thought."""
+        is_open = self._view.is_thought()
+        has_ended, has_stray_end = self._view.new_ends()
+        if has_ended:
+            self._taken = Taken()
+        elif has_stray_end:
+            self._taken.doubt()
+        return is_open
 
     def _take(self, outcome: Calls | Malformed) -> None:
         self._taken.take(outcome, tagged=self._view.tagged, before=self._view.before())

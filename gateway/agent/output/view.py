@@ -25,6 +25,7 @@ class View:
         self.fence_called = self.fence_shown = False
         self._n_looked = self._n_out = 0  # so many pieces, shown and out, were looked at for marks of thought
         self._thought = thought.OpenThought()
+        self._ends = (0, 0)
 
     @property
     def text(self) -> str:
@@ -36,6 +37,15 @@ class View:
         pieces = [*self.shown[self._n_looked :], *self._out[self._n_out :]]
         self._n_looked, self._n_out = len(self.shown), len(self._out)
         return self._thought.feed(pieces)
+
+    def new_ends(self) -> tuple[bool, bool]:
+        """Return whether a thought whose beginning is not in the text has ended since the last time, and a stray tag.
+
+        Only the text up to the last `is_thought` counts.
+        """
+        before, now = self._ends, (self._thought.n_swallowed, self._thought.n_stray)
+        self._ends = now
+        return before[0] < now[0], before[1] < now[1]
 
     def before(self) -> str:
         """Return the last part of the shown text, at most SENTENCE_CHARS characters."""
