@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from .asking import until_asked
 from .gated import WRITE, box
 from .models import Answer, Json, call, native, says
 from .talking import World, desk, talking
@@ -58,6 +59,28 @@ async def test_a_call_that_a_users_message_holds(tmp_path: Path, answer: Answer)
         parts = [{"type": "text", "text": f"My log says {WRITTEN}"}]
         earlier: list[Json] = [{"role": "user", "content": parts}, {"role": "assistant", "content": "I see."}]
         await asked_by(world, "quoted", tmp_path, message=[*earlier, {"role": "user", "content": "What now?"}])
+
+
+async def test_a_call_that_a_memory_holds(tmp_path: Path) -> None:
+    """A user stored it in an earlier request, and the model repeats it in a later one."""
+    async with talking(says("Noted."), says(WRITTEN), tools=box(tmp_path)) as world:
+        await world.chat(f"Remember that the log says {WRITTEN}")
+        await asked_by(world, "quoted", tmp_path, message="What does the log say?")
+        assert f"- the log says {WRITTEN}" in world.model.prompts[1]
+
+
+async def test_a_memory_is_known_after_a_question(tmp_path: Path) -> None:
+    """The run goes on with it: a call of the memory asks in a later round, too."""
+    other = json.dumps(call("file_operations", **{**WRITE, "path": "other.txt"}, risk_level="high"))
+    async with talking(says("Noted."), says(other), tools=box(tmp_path)) as world:
+        await world.chat(f"Remember that the log says {WRITTEN}")
+        (first,) = (await world.chat("What does the log say?")).asks
+        world.model.then(says(WRITTEN))
+        await world.decide(first["id"], "approve")
+        (second,) = await until_asked(world)
+        run = await world.run(first["run_id"])
+        assert second != first["id"] and run["steps"][-1]["rule"] == "quoted"
+    assert not (tmp_path / "work/new.txt").exists()
 
 
 @pytest.mark.parametrize("message", [json.dumps(WRITE), "Write x to new.txt with file_operations", "{}"])
