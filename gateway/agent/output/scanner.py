@@ -27,8 +27,8 @@ The state has three parts:
    with one call and nothing else is a call. In inline code, an object is a call only if the backticks never close on
    its line. Everything else is code and is shown.
 4. A closing mark of thought without an opening one means that all text so far was thought, which a template began in
-   the prompt: calls found in it are forgotten (`_end_thought`, `_is_thought`). In code it may be a part of the code, so
-   they ask.
+   the prompt: calls found in it are forgotten (`_end_thought`, `View.is_thought`). In code it may be a part of
+   the code, so they ask.
 5. At the end, an unclosed attempt is malformed if it looks like a call. Otherwise its first character is shown and the
    rest is read again, at most `RESCANS` times.
 
@@ -139,7 +139,7 @@ class AnswerScanner:
         if not self._view.after_call or self._view.held.strip():
             self._view.release()
         if self._taken.has_calls:
-            self._is_thought()
+            self._view.is_thought(self._taken)
         rest = self._view.flushed()
         native = self._native.outcome(finish_reason=finish_reason)
         before_native = self._view.before() if isinstance(native, Calls) else ""
@@ -259,7 +259,7 @@ class AnswerScanner:
 
     def _end_thought(self, tag: str) -> None:
         """Treat all text so far as thought: a template ate the opening tag."""
-        self._taken = Taken()
+        self._taken.forget()
         self._fence, self._view.inline = None, 0
         self._view.show(tag)
 
@@ -421,20 +421,10 @@ class AnswerScanner:
         self._attempt, self._coded = None, 0
         if self._view.tagged and isinstance(outcome, Prose):
             outcome = Malformed(_NO_CALL)
-        if isinstance(outcome, Prose) or self._is_thought():
+        if isinstance(outcome, Prose) or self._view.is_thought(self._taken):
             self._view.show(text)
         else:
             self._take(outcome)
-
-    def _is_thought(self) -> bool:
-        """Return whether a thought is open here. Calls in front of the end of one that began in no text are thought."""
-        is_open = self._view.is_thought()
-        has_ended, has_stray_end = self._view.new_ends()
-        if has_ended:
-            self._taken = Taken()
-        elif has_stray_end:
-            self._taken.doubt()
-        return is_open
 
     def _take(self, outcome: Calls | Malformed) -> None:
         self._taken.take(outcome, tagged=self._view.tagged, before=self._view.before())

@@ -15,6 +15,10 @@ class Taken:
     """The calls in the text of one answer. The same call twice is one; others are a group if each has its tag."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: what came so far was thought."""
         self._calls: list[FoundCall] = []
         self._known: set[str] = set()
         self._tagged = True
