@@ -239,7 +239,8 @@ class RunDriver:
         elif isinstance(found, Calls):
             await self._progress.check_asked_for(self._parts.approvals.remembered, self._exchange)
             read, theirs = chain(self._messages, self._loop.messages), self._loop.client_tools
-            found = Calls(await doubted(found.calls, read, besides=theirs), found.beside)
+            notes = self._exchange.notes
+            found = Calls(await doubted(found.calls, read, notes=notes, besides=theirs), found.beside)
         self._action = defused_end(self._loop.answered(answer.content, found, finish_reason=answer.reason))
 
     async def _may_retry(self, error: GatewayError, n_said: int, tries: int) -> bool:

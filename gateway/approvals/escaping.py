@@ -41,10 +41,11 @@ _JSON = re.compile(
 )
 _UNSEEN_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp", "Me"))
 #: Blank or without a shape of their own, though they count as letters, marks or symbols; and the parts of Hangul
-#: syllables that join the one before them.
+#: syllables that join the one before them. All that Unicode calls `Default_Ignorable_Code_Point` is here or in a
+#: category above; the others have an empty glyph. Two hieroglyphs (U+13441 and 13442) are letters from Unicode 15 on.
 _BLANK = re.compile(
     "[\u034f\u115f-\u11ff\u17b4\u17b5\u180b-\u180f\u2800\u2d7f\u3164\ud7b0-\ud7ff\ufe00-\ufe0f\uffa0\ufff0-\ufffc"
-    "\U00016fe4\U0001d159\U000e0000-\U000e0fff]"
+    "\U00013441\U00013442\U00016fe4\U0001d159\U000e0000-\U000e0fff]"
 )
 _SHORT = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _PLURAL = {" ": "spaces", "\\n": "newlines", "\\t": "tabs", "\\r": "carriage returns"}

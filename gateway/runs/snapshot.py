@@ -20,6 +20,7 @@ _WISHES: Final[Mapping[str, object]] = {
     "no_tools": False,
     "services": (),
     "ask_first": (),
+    "notes": (),
     "max_tool_calls": None,
     "exact_tools": {},
     "shows_calls": False,
@@ -68,9 +69,8 @@ def ended_request(exchange: Exchange, request: bytes) -> bytes | None:
     if len(request) <= SHORT_BYTES:
         return None
     if exchange.resume is None:
-        return request_of(replace(exchange, body=_shortened(exchange.body), call=None))
-    stored = orjson.loads(request)
-    stored.pop("call", None)
+        return request_of(replace(exchange, body=_shortened(exchange.body), notes=(), call=None))
+    stored = {name: value for name, value in orjson.loads(request).items() if name not in ("call", "notes")}
     return orjson.dumps({**stored, "body": _shortened(stored["body"])})
 
 
@@ -110,6 +110,7 @@ def exchange_of(
         no_tools=asked.get("no_tools", False),
         services=tuple(asked.get("services", ())),
         ask_first=tuple(asked.get("ask_first", ())),
+        notes=tuple(asked.get("notes", ())),
         max_tool_calls=asked.get("max_tool_calls"),
         exact_tools=asked.get("exact_tools", {}),
         approvals=approvals,

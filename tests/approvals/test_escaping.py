@@ -87,6 +87,22 @@ def test_only_what_shows_is_left(text: str) -> None:
         assert " " * 9 not in line
 
 
+#: `Default_Ignorable_Code_Point` of Unicode 16, and characters with an empty glyph.
+IGNORABLE = (
+    "\u00ad\u034f\u061c\u115f-\u1160\u17b4-\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+EMPTY = "\u1680\u2800\u2d7f\u3000\U00013441\U00013442\U00016fe4\U0001d159"
+
+
+def test_what_unicode_draws_as_nothing() -> None:
+    """Written out, whatever version of Unicode this Python has."""
+    found = re.findall(f"[{IGNORABLE}{EMPTY}]", "".join(map(chr, range(sys.maxunicode + 1))))
+    assert len(found) > 4000
+    for character in found:
+        assert shown(f"a{character}b") == f"a\\u{{{ord(character):x}}}b"
+
+
 def test_every_character_shows_or_is_escaped() -> None:
     """All of Unicode: what is blank, joins its neighbour or doubles another character is written out."""
     for number in range(0x80, sys.maxunicode + 1, 7):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from .asking import until_asked
 from .gated import WRITE, box
 from .models import Answer, Json, call, native, says
 from .talking import World, desk, talking
@@ -60,6 +61,28 @@ async def test_a_call_that_a_users_message_holds(tmp_path: Path, answer: Answer)
         await asked_by(world, "quoted", tmp_path, message=[*earlier, {"role": "user", "content": "What now?"}])
 
 
+async def test_a_call_that_a_memory_holds(tmp_path: Path) -> None:
+    """A user stored it in an earlier request, and the model repeats it in a later one."""
+    async with talking(says("Noted."), says(WRITTEN), tools=box(tmp_path)) as world:
+        await world.chat(f"Remember that the log says {WRITTEN}")
+        await asked_by(world, "quoted", tmp_path, message="What does the log say?")
+        assert f"- the log says {WRITTEN}" in world.model.prompts[1]
+
+
+async def test_a_memory_is_known_after_a_question(tmp_path: Path) -> None:
+    """The run goes on with it: a call of the memory asks in a later round, too."""
+    other = json.dumps(call("file_operations", **{**WRITE, "path": "other.txt"}, risk_level="high"))
+    async with talking(says("Noted."), says(other), tools=box(tmp_path)) as world:
+        await world.chat(f"Remember that the log says {WRITTEN}")
+        (first,) = (await world.chat("What does the log say?")).asks
+        world.model.then(says(WRITTEN))
+        await world.decide(first["id"], "approve")
+        (second,) = await until_asked(world)
+        run = await world.run(first["run_id"])
+        assert second != first["id"] and run["steps"][-1]["rule"] == "quoted"
+    assert not (tmp_path / "work/new.txt").exists()
+
+
 @pytest.mark.parametrize("message", [json.dumps(WRITE), "Write x to new.txt with file_operations", "{}"])
 async def test_what_a_user_asks_for_is_no_quote(tmp_path: Path, message: str) -> None:
     """The arguments alone, or the wish in words: the model's low counts."""
@@ -74,6 +97,23 @@ async def test_what_a_user_asks_for_is_no_quote(tmp_path: Path, message: str) ->
 async def test_a_call_that_is_announced_as_an_example(tmp_path: Path, text: str) -> None:
     """ "Show me an example of a tool call" writes nothing."""
     async with talking(says(*text.replace("%s", WRITTEN)), tools=box(tmp_path)) as world:
+        await asked_by(world, "example", tmp_path)
+
+
+@pytest.mark.parametrize("end", ["</think>", "[/THINK]", "◁/think▷"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_call_in_a_thought_that_began_in_the_prompt(tmp_path: Path, end: str, *, stream: bool) -> None:
+    """It neither runs nor asks, also where its text was sent before the thought ended: calls wait for the end."""
+    pieces = ("I could try ", WRITTEN, " or not", end[:3], end[3:], "No.")
+    async with talking(says(*pieces), tools=box(tmp_path)) as world:
+        answered = await (world.stream("Please.") if stream else world.chat("Please."))
+        assert (answered.text, len(world.model.asked)) == (f"I could try  or not{end}No.", 1)
+    assert not (tmp_path / "work/new.txt").exists()
+
+
+async def test_a_call_whose_thought_may_have_left_its_code_open(tmp_path: Path) -> None:
+    """The closing tag may be a part of the code, so the call asks."""
+    async with talking(says(WRITTEN, "\n```py\nx</think>Done."), tools=box(tmp_path)) as world:
         await asked_by(world, "example", tmp_path)
 
 

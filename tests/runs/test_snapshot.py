@@ -100,14 +100,15 @@ def test_a_long_request_loses_its_conversation_at_the_end() -> None:
 
 
 def test_a_long_call_is_kept_in_its_step_only() -> None:
-    """Once its run has ended: nobody goes on with it."""
-    asked = replace(ASKED, body={"messages": []}, call={"tool": "look", "arguments": {"x": "y" * 5000}})
+    """Once its run has ended, as it goes on no more. Its notes, which hold memories, are dropped as well."""
+    call = {"tool": "look", "arguments": {"x": "y" * 5000}}
+    asked = replace(ASKED, body={"messages": []}, call=call, notes=("a memory",))
     request = request_of(asked)
     goes_on = exchange_of(Resume(stored(asked)), approvals="turn")
-    assert goes_on.call == asked.call
+    assert (goes_on.call, goes_on.notes) == (asked.call, asked.notes)
     for exchange in (asked, goes_on):
         ended = ended_request(exchange, request)
-        assert ended is not None and "call" not in orjson.loads(ended)
+        assert ended is not None and orjson.loads(ended).keys().isdisjoint(("call", "notes"))
 
 
 def test_no_header_and_no_credential_is_kept() -> None:

@@ -17,16 +17,20 @@ _OTHERS = frozenset(("user", "tool", "function"))
 
 
 async def doubted(
-    calls: Sequence[FoundCall], messages: Iterable[Mapping[str, object]], *, besides: Collection[str]
+    calls: Sequence[FoundCall],
+    messages: Iterable[Mapping[str, object]],
+    *,
+    notes: Iterable[str] = (),
+    besides: Collection[str],
 ) -> tuple[FoundCall, ...]:
-    """Return the calls, each with a doubt if these messages contain the same call.
+    """Return the calls, each with a doubt if these messages or notes contain the same call.
 
-    Calls of tools in `besides` are not looked at.
+    Notes hold memories, which users wrote. Calls of tools in `besides` are not looked at.
     """
     ours = [call for call in calls if call.doubt is None and call.tool not in besides]
     if not ours:
         return tuple(calls)
-    texts = list(_texts(messages))
+    texts = [*_texts(messages), *notes]
     if sum(map(len, texts)) + sum(len(repr(call.parameters)) for call in ours) < THREAD_CHARS:
         return _marked(calls, texts, besides)
     return await asyncio.to_thread(_marked, calls, texts, besides)

@@ -26,8 +26,9 @@ The state has three parts:
 3. In code (`_mode` is `code`, or `_coded` backticks stand in front), `_behind` waits for the closing backticks. A block
    with one call and nothing else is a call. In inline code, an object is a call only if the backticks never close on
    its line. Everything else is code and is shown.
-4. A closing tag of thought without an opening one means that all text so far was thought: calls found in it are
-   forgotten (`_end_thought`).
+4. A closing mark of thought without an opening one means that all text so far was thought, which a template began in
+   the prompt: calls found in it are forgotten (`_end_thought`, `View.is_thought`). In code it may be a part of
+   the code, so they ask.
 5. At the end, an unclosed attempt is malformed if it looks like a call. Otherwise its first character is shown and the
    rest is read again, at most `RESCANS` times.
 
@@ -149,6 +150,8 @@ class AnswerScanner:
             self._end_attempt(self._attempt, cut=CUTS.get(finish_reason), again=rescans <= RESCANS)
         if not self._view.after_call or self._view.held.strip():
             self._view.release()
+        if self._taken.has_calls:
+            self._view.is_thought(self._taken)
         rest = self._view.flushed()
         native = self._native.outcome(finish_reason=finish_reason)
         before_native = self._view.before() if isinstance(native, Calls) else ""
@@ -268,7 +271,7 @@ class AnswerScanner:
 
     def _end_thought(self, tag: str) -> None:
         """Treat all text so far as thought: a template ate the opening tag."""
-        self._taken = Taken()
+        self._taken.forget()
         self._fence, self._view.inline = None, 0
         self._view.show(tag)
 
@@ -429,7 +432,7 @@ class AnswerScanner:
         self._attempt, self._coded = None, 0
         if self._view.tagged and isinstance(outcome, Prose):
             outcome = Malformed(_NO_CALL)
-        if isinstance(outcome, Prose) or self._view.is_thought():
+        if isinstance(outcome, Prose) or self._view.is_thought(self._taken):
             self._view.show(text)
         else:
             self._take(outcome)

@@ -15,12 +15,25 @@ class Taken:
     """The calls in the text of one answer. The same call twice is one; others are a group if each has its tag."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: what came so far was thought."""
         self._calls: list[FoundCall] = []
         self._known: set[str] = set()
         self._tagged = True
         self._several = False
         self._malformed: Malformed | None = None
         self._announced: list[str] = []  # the text before each call
+        self._is_doubted = False
+
+    @property
+    def has_calls(self) -> bool:
+        return bool(self._calls)
+
+    def doubt(self) -> None:
+        """Doubt the calls so far, if there are any: they may be thought."""
+        self._is_doubted = self._is_doubted or self.has_calls
 
     def take(self, outcome: Calls | Malformed, *, tagged: bool, before: str) -> None:
         """Record a call, a group, or an attempt. `before` is the text in front of it."""
@@ -51,6 +64,7 @@ class Taken:
         if not found:
             return Prose()
         announced = [*self._announced, before_native] if isinstance(native, Calls) else self._announced
-        if any(map(announces_example, dict.fromkeys(announced))):
+        is_doubted = self._is_doubted and not isinstance(native, Calls)
+        if is_doubted or any(map(announces_example, dict.fromkeys(announced))):
             found = tuple(replace(call, doubt="example") for call in found)
         return Calls(found)

@@ -4,6 +4,7 @@ from itertools import chain
 
 from gateway.agent.output import thought
 from gateway.agent.output.announced import SENTENCE_CHARS
+from gateway.agent.output.taken import Taken
 
 #: So much of a line decides whether a fence may stand there.
 LINE_CHARS = 40
@@ -25,17 +26,28 @@ class View:
         self.fence_called = self.fence_shown = False
         self._n_looked = self._n_out = 0  # so many pieces, shown and out, were looked at for marks of thought
         self._thought = thought.OpenThought()
+        self._ends = (0, 0)
 
     @property
     def text(self) -> str:
         """Return all text that was shown so far."""
         return "".join(self.shown)
 
-    def is_thought(self) -> bool:
-        """Return whether what comes next is within a thought that a mark other than the usual tags began."""
+    def is_thought(self, taken: Taken) -> bool:
+        """Return whether what comes next is within a thought that a mark other than the usual tags began.
+
+        Calls in front of the end of a thought that began in no text are thought: they are forgotten. In front of a
+        stray closing tag, which stands in code, they are doubted.
+        """
         pieces = [*self.shown[self._n_looked :], *self._out[self._n_out :]]
         self._n_looked, self._n_out = len(self.shown), len(self._out)
-        return self._thought.feed(pieces)
+        is_open = self._thought.feed(pieces)
+        before, self._ends = self._ends, (self._thought.n_swallowed, self._thought.n_stray)
+        if before[0] < self._ends[0]:
+            taken.forget()
+        elif before[1] < self._ends[1]:
+            taken.doubt()
+        return is_open
 
     def before(self) -> str:
         """Return the last part of the shown text, at most SENTENCE_CHARS characters."""

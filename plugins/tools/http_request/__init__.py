@@ -18,6 +18,7 @@ from typing import Annotated
 import aiohttp
 from aiohappyeyeballs import AddrInfoType
 from aiohttp.abc import AbstractResolver
+from multidict import CIMultiDict
 from pydantic import Field
 from yarl import URL
 
@@ -55,6 +56,7 @@ SHOWN_HEADERS = (
     "link",
     "www-authenticate",
 )
+TRACE_HEADERS = ("traceparent", "tracestate")
 NOT_FOLLOWED = (
     "not followed: this call ran without asking for its own URL; call again with the location, if it is meant"
 )
@@ -144,7 +146,7 @@ class HttpRequest:
         for hop in range(MAX_REDIRECTS + 1):
             self._check(request.url, hop=hop)
             # Leaving this block closes the connection, whatever was read of it, also when the call is cancelled.
-            headers = {**request.headers, **trace}
+            headers = _with_trace(request.headers, trace)
             async with self._opened(harmless=harmless).request(
                 request.method, request.url, headers=headers, data=request.body, allow_redirects=False
             ) as response:
@@ -223,6 +225,13 @@ class HttpRequest:
                 response.close()
                 return bytes(body[: self._config.max_bytes]), False
         return bytes(body), True
+
+
+def _with_trace(headers: Mapping[str, str], trace: Mapping[str, str]) -> CIMultiDict[str]:
+    """Return the headers with those of our own trace context, if it is sent, in place of the model's."""
+    ours = TRACE_HEADERS if trace else ()
+    kept = [(name, value) for name, value in headers.items() if name.lower() not in ours]
+    return CIMultiDict([*kept, *trace.items()])
 
 
 def _refused(refusal: RefusedError) -> str:

@@ -27,6 +27,17 @@ async def test_others_words(role: str, content: object) -> None:
     assert await doubt({"role": "user", "content": "Hi"}, {"role": role, "content": content}) == "quoted"
 
 
+async def test_a_note_of_a_stage() -> None:
+    """It may be a memory that a user wrote, also as a literal of Python; one that only names the tool is no quote."""
+    for note, doubt in (
+        (f"You remember:\n- {WRITTEN}", "quoted"),
+        (f"Stored: {WRITTEN!r}", "quoted"),
+        ("- write", None),
+    ):
+        ((found),) = await doubted([CALL], [], notes=(note,), besides=())
+        assert found.doubt == doubt
+
+
 @pytest.mark.parametrize("role", ["assistant", "system", "developer"])
 async def test_the_models_own_words(role: str) -> None:
     """Texts of the model and of the operator are no quotes; nor is content without a text."""

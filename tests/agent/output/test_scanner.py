@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -260,6 +261,39 @@ def test_a_call_behind_a_thought(thought: str, size: int) -> None:
     """It counts, whatever the thought held."""
     shown, outcome = scan(*pieces_of(thought % OTHER + CALL, size))
     assert (shown, outcome) == (thought % OTHER, FOUND)
+
+
+ENDS = ["[/THINK]", "◁/think▷", "<|END_THINKING|>", "<|end_of_thought|>", "<|end|><|channel|>final", "</scratchpad>"]
+
+
+@pytest.mark.parametrize("end", [*ENDS, "</think>", "</seed:think>", "<|channel|>commentary"])
+@pytest.mark.parametrize("size", [1, 5, 10_000])
+def test_a_thought_whose_beginning_is_in_the_prompt(end: str, size: int) -> None:
+    """A call in front of its end is thought, one behind it counts, whatever else was in either."""
+    thought = f"I could try {OTHER}, or not. "
+    assert scan(*pieces_of(f"{thought}{end}Done.", size))[1] == Prose()
+    assert scan(*pieces_of(f"{OTHER}\n{end}{CALL}\nSo.", size)) == (f"\n{end}\nSo.", FOUND)
+    assert scan(*pieces_of(f"{thought}{CALL}{end}{CALL}", size))[1] == FOUND
+    assert scan(*pieces_of(f"```json\n{OTHER}\n```\n{end}{CALL}", size))[1] == FOUND
+
+
+@pytest.mark.parametrize("size", [1, 5, 10_000])
+def test_a_closing_tag_in_code_behind_a_call(size: int) -> None:
+    """A thought may have left its code open, so the call asks. A call behind the tag is none of its thought."""
+    doubted = Calls((replace(FOUND.calls[0], doubt="example"),))
+    for code in ("\n```py\nx</think>Done.", "\nSee `</think>` there.", "\n```py\nx</think>\n```\nDone."):
+        assert scan(*pieces_of(CALL + code, size))[1] == doubted
+        assert scan(*pieces_of(CALL + code.replace("x<", "<think>x<").replace("`<", "`<think><"), size))[1] == FOUND
+    assert scan(*pieces_of(f"Use `</think>`.\n{CALL}", size))[1] == FOUND
+    assert scan(*pieces_of(f"{OTHER}</think>{CALL}", size))[1] == FOUND
+
+
+@pytest.mark.parametrize("behind", ["[THINK]Good.[/THINK]", "<scratchpad>x</scratchpad>", "<|end|>", " [/THIN", " [/]"])
+@pytest.mark.parametrize("size", [1, 5, 10_000])
+def test_a_call_in_front_of_a_whole_thought(behind: str, size: int) -> None:
+    """It counts: that thought began behind it. `<|end|>` also ends what is none."""
+    assert scan(*pieces_of(CALL + behind, size)) == (behind, FOUND)
+    assert scan(*pieces_of(f"<|channel|>commentary<|message|>{CALL}<|channel|>final{behind}", size))[1] == FOUND
 
 
 def test_several_calls() -> None:
