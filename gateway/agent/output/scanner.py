@@ -46,22 +46,12 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from gateway.agent.output import thought
+from gateway.agent.output import thought, tool_calls
 from gateway.agent.output.candidate import HEAD_CHARS, Candidate, could_be_call
 from gateway.agent.output.fence import RUN_CHARS, Fence, Kind, may_open, read_code_line, read_line, run_end
 from gateway.agent.output.native_calls import NativeCalls
 from gateway.agent.output.taken import Taken
-from gateway.agent.output.tool_calls import (
-    CUTS,
-    Calls,
-    HasTool,
-    Malformed,
-    Outcome,
-    Prose,
-    cut_tool,
-    judge,
-    looks_like_call,
-)
+from gateway.agent.output.tool_calls import CUTS, Calls, HasTool, Malformed, Outcome, Prose
 from gateway.agent.output.view import LINE_CHARS, View
 from gateway.contracts.calls import FoundCall
 
@@ -356,7 +346,9 @@ class AnswerScanner:
         end = min(most, stop)
         close = attempt.feed(data, at, end)
         if close is not None:
-            outcome = judge(attempt.text, named=self._view.tagged, meant=not in_code, has_tool=self._has_tool)
+            outcome = tool_calls.judge(
+                attempt.text, named=self._view.tagged, meant=not in_code, has_tool=self._has_tool
+            )
             if (in_code or self._coded) and not isinstance(outcome, Prose):
                 self._closed = outcome
             else:
@@ -413,12 +405,12 @@ class AnswerScanner:
         ends = list(thought.END.finditer(text))
         if ends and not thought.BEGIN.search(text):
             thinking = text[: ends[-1].start()]
-            if not looks_like_call(thinking):
+            if not tool_calls.looks_like_call(thinking):
                 self._view.show(thinking)
             self._end_thought(ends[-1][0])
             self._read(text[ends[-1].end() :])
-        elif self._view.tagged or looks_like_call(text):
-            tool = None if cut is None else cut_tool(text, named=self._view.tagged)
+        elif self._view.tagged or tool_calls.looks_like_call(text):
+            tool = None if cut is None else tool_calls.cut_tool(text, named=self._view.tagged)
             self._take(Malformed(cut or _INCOMPLETE, cut=tool))
         else:
             self._view.show(text[0])
@@ -426,7 +418,7 @@ class AnswerScanner:
             go_on(text[1:])
 
     def _broken(self, text: str, reason: str) -> None:
-        self._decide(text, Malformed(reason) if looks_like_call(text) else Prose())
+        self._decide(text, Malformed(reason) if tool_calls.looks_like_call(text) else Prose())
 
     def _decide(self, text: str, outcome: Outcome) -> None:
         self._attempt, self._coded = None, 0
