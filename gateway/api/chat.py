@@ -29,7 +29,8 @@ class ChatPages:
         chat = [
             ("POST", path, partial(self._chat, dialect=dialect))
             for dialect in map(dialect_of, STATELESS)
-            for path in paths_of(dialect.endpoint)
+            for base in paths_of(dialect.endpoint)
+            for path in (base, f"{base}/")
         ]
         models = [("GET", path, self._models) for path in MODEL_PATHS]
         return [*chat, *models]

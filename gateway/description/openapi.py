@@ -44,7 +44,8 @@ gateway.description.openapi` writes this page from the code.
 - Bodies are JSON and may be gzip.
 - [errors.md](errors.md) explains each error.
 - `/context/v1/responses`, `/context/v1/conversations` and the pages below them answer alike without `/v1`, and without
-  `/context` where the request has a header `X-Context-*`.
+  `/context` where the request has a header `X-Context-*`. A slash may follow the path of a chat completion, a new
+  response and a new conversation.
 - Lists come in pages: send `next` of an answer as `after` of the next request. `next` is `null` on the last page. A
   page may be shorter than `limit`. The tools of one MCP server and the categories of workflows come in one page.
   Lists of items have OpenAI's form: send `last_id` as `after` while `has_more` is true.

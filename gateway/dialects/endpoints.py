@@ -28,7 +28,7 @@ STATELESS: Final[tuple[str, ...]] = tuple(sorted(name for name, below in _BELOW.
 
 
 def paths_of(endpoint: str) -> tuple[str, ...]:
-    """Return the paths that a client may use for an endpoint.
+    """Return the paths that a client may use for an endpoint. Where it is posted to, a slash may follow.
 
     Without `/context` the client sends an X-Context-* header (gateway/lanes/classify.py).
     """

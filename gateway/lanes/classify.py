@@ -57,7 +57,7 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
             param="x-context-mode",
         )
     if path == b"/context" or path.startswith(b"/context/"):
-        if not path.startswith(CONTEXT_BASE) or path == CONTEXT_BASE or path in _OWN_OF_CONTEXT:
+        if not path.startswith(CONTEXT_BASE) or path == CONTEXT_BASE or path.removesuffix(b"/") in _OWN_OF_CONTEXT:
             return "context"
         if _is_stored(path.removeprefix(b"/context")):
             return "context"
@@ -70,7 +70,7 @@ def classify(head: RequestHead, target: bytes, own_paths: Collection[bytes]) -> 
             )
         return "passthrough"
     if headers and mode != b"passthrough":
-        if _is_stored(path) or (head.method == b"POST" and path in _BY_HEADER):
+        if _is_stored(path) or (head.method == b"POST" and path.removesuffix(b"/") in _BY_HEADER):
             return "context"
         if _generates(head, path):
             raise _no_context(headers)

@@ -27,7 +27,7 @@ def route_of_own(path: bytes) -> tuple[str, str]:
     `health` is for monitoring. `polling` is where clients look again and again, or listen: runs, approvals, events,
     stored responses.
     """
-    if path.endswith(_CHAT):
+    if path.removesuffix(b"/").endswith(_CHAT):
         return "chat", "context"
     if path in _WATCHED:
         return "health", "own"
@@ -42,8 +42,8 @@ def page_of(path: bytes) -> str | None:
 
     A path at which a model answers is one as a whole.
     """
-    if path in CHAT_PATHS:
-        return path.decode()
+    if (whole := path.removesuffix(b"/")) in CHAT_PATHS:
+        return whole.decode()
     for page in _AT_THE_TOP:
         if path == page or path.startswith(page + b"/"):
             return page.decode()

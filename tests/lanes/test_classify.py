@@ -95,7 +95,7 @@ def test_other_paths_are_not_context(target: bytes) -> None:
 )
 def test_a_chat_completion_with_a_context_header_is_context(fields: tuple[bytes, ...], mode: Mode) -> None:
     """Unless X-Context-Mode says passthrough."""
-    assert lane(CHAT, *fields) == lane(CHAT + b"?x", *fields) == mode
+    assert lane(CHAT, *fields) == lane(CHAT + b"?x", *fields) == lane(CHAT + b"/", *fields) == mode
 
 
 @pytest.mark.parametrize("method", [b"GET", b"POST", b"DELETE", b"PUT"])
@@ -186,7 +186,7 @@ def test_context_headers_are_read_once_for_all() -> None:
     "path",
     [
         "/v1//responses", "/v1/messages", "/v1/completions", "/v1/responses;x", "/v1/respons%65s", "/V1/Messages",
-        "/openai/v1/chat/completions", "/v1/chat/completions/", "/api/chat", "/v1beta/models/g:streamGenerateContent",
+        "/openai/v1/chat/completions", "/v1/chat/completions//", "/api/chat", "/v1beta/models/g:streamGenerateContent",
         "/v1/chat/completions;x", "/v1/chat/completions/.", "/v1//chat//completions", "/v1/chat/x/../completions",
         "/v1/chat\\completions", "/v1/chat;a=b/completions", "/openai/v1/responses", "/v1/x/../responses",
     ],

@@ -56,6 +56,7 @@ class ConversationPages:
             one, items, item = path + "/{id}", path + "/{id}/items", path + "/{id}/items/{item}"
             routes += [
                 ("POST", path, self._create),
+                ("POST", f"{path}/", self._create),
                 ("GET", one, self._get),
                 ("POST", one, self._update),
                 ("DELETE", one, self._delete),

@@ -48,6 +48,7 @@ class ResponsePages:
             one = path + "/{id}"
             routes += [
                 ("POST", path, self._create),
+                ("POST", f"{path}/", self._create),
                 ("GET", one, self._get),
                 ("DELETE", one, self._delete),
                 ("POST", one + "/cancel", self._cancel),

@@ -367,3 +367,16 @@ async def test_a_small_request_brings_no_more_than_a_large_one_may(way: str) -> 
             before = before if way == "conversation" else {"previous_response_id": made.json["id"]}
         refused = await client.create(input="Hi", **before)
         assert (refused.status, refused.json["error"]["param"]) == (413, way)
+
+
+@pytest.mark.parametrize("path", [f"{path}/" for path in paths_of("responses")])
+async def test_a_slash_behind_the_path_changes_nothing(path: str) -> None:
+    """Some programs put one behind each path; that of chats and conversations may have one, too."""
+    context = {"X-Context-Mode": "context"}
+    async with answering(says("one"), says("two")) as client:
+        answer = await client.create("1", path=path, headers=context)
+        assert (answer.status, text_of(answer.json)) == (200, "one")
+        chat = path.replace("responses", "chat/completions")
+        assert (await client.world.chat(path=chat, headers=context)).text == "two"
+        made = await client.post({}, path.replace("responses", "conversations"), headers=context)
+        assert (made.status, made.json["object"]) == (200, "conversation")
