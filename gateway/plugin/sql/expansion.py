@@ -4,25 +4,28 @@ PostgreSQL's planner writes what a column of a subquery stands for in each place
 copy once more: 13 subqueries of `SELECT x+x+x+x AS x FROM (...)` take 40 GB, and the server ends when there is no more.
 
 The count is an upper bound. A query is at most as large as its own text and all that it reads from, times the mentions
-of its commonest name. MATERIALIZED keeps a subquery apart, and to PostgreSQL so do LIMIT and OFFSET. SQLite does the
-same while it compiles, in the gateway's own memory.
+of its commonest name. Names that only ever mean a table's own column do not count (`plain.py`). MATERIALIZED keeps a
+subquery apart, and to PostgreSQL so do LIMIT and OFFSET. SQLite does the same while it compiles, in the gateway's own
+memory.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
 from gateway.plugin.sql.lexer import Token
+from gateway.plugin.sql.plain import plain_names
 from gateway.plugin.sql.recursion import defined_name
 from gateway.plugin.sql.words import CONNECTING
 from gateway.plugin.words import words
 
 MOST_TOKENS: Final = 1_000_000  # half a second and 200 MB, PostgreSQL 15 and SQLite 3.40
 MOST_DEPTH: Final = 200  # of parentheses, and of queries that read one another
-MOST_READ: Final = 500_000  # tokens, each once for every query around it: a second
+MOST_READ: Final = 500_000  # tokens, each once for every query that it stands in: a second
 MOST_OF_ONE_NAME: Final = 20  # common table expressions
+MOST_COLUMNS: Final = 1600  # of one row of PostgreSQL
 _QUERY: Final = words("select with values table")
 _KEEPS_APART: Final = words("limit offset fetch")
 _LABELS: Final = (("word", "as"), ("punct", "."))
@@ -37,6 +40,8 @@ _LISTS: Final = (
 )
 
 
+#: BETWEEN SYMMETRIC has two more; a join compares columns that it does not mention, and puts two into one.
+_TWICE: Final = (("word", "symmetric"), ("word", "natural"), ("word", "using"))
 #: A name is a label or a table behind the one, a table or a function before the other.
 _BEFORE_OTHERS: Final = (("word", "as"), ("word", "join"))
 _BEHIND_OTHERS: Final = (("punct", "."), ("punct", "("))
@@ -63,11 +68,14 @@ class _Block:
 
 def expands_too_far(tokens: Sequence[Token], *, limit_keeps_apart: bool = True) -> bool:
     """Return whether a query in the statement may be too large once it is planned."""
-    depth = _depth(tokens)
-    if depth > MOST_DEPTH or depth * len(tokens) > MOST_READ:
+    if _depth(tokens) > MOST_DEPTH:
         return True
     whole = _blocks(tokens, _KEEPS_APART if limit_keeps_apart else frozenset())
     every = _all(whole)
+    if len(every) == 1:
+        return len(tokens) > MOST_TOKENS
+    if sum(block.end - block.opening for block in every) > MOST_READ:
+        return True
     named: dict[str, list[_Block]] = {}
     for block in every:
         named.setdefault(block.name, []).append(block)
@@ -75,7 +83,8 @@ def expands_too_far(tokens: Sequence[Token], *, limit_keeps_apart: bool = True) 
     if any(len(blocks) > MOST_OF_ONE_NAME for blocks in named.values()):
         return True
     known: dict[int, int] = {}
-    return any(_size(tokens, block, named, known, MOST_DEPTH) > MOST_TOKENS for block in every)
+    plain = plain_names(tokens) - named.keys()
+    return any(_size(tokens, block, named, known, plain, MOST_DEPTH) > MOST_TOKENS for block in every)
 
 
 def _depth(tokens: Sequence[Token]) -> int:
@@ -126,9 +135,14 @@ def _all(block: _Block) -> list[_Block]:
 
 
 def _size(
-    tokens: Sequence[Token], block: _Block, named: Mapping[str, list[_Block]], known: dict[int, int], depth: int
+    tokens: Sequence[Token],
+    block: _Block,
+    named: Mapping[str, list[_Block]],
+    known: dict[int, int],
+    plain: Set[str],
+    depth: int,
 ) -> int:
-    """Return the bound of one query. One that reads itself is a table there."""
+    """Return the bound of one query. One that reads itself is a table there. `plain`: names that do not multiply."""
     if block.opening in known:
         return known[block.opening]
     if not depth:
@@ -138,12 +152,12 @@ def _size(
     read += [one for _, name in block.names for one in named.get(name, ())]
     total = 0
     for one in read:
-        size = _size(tokens, one, named, known, depth - 1)
+        size = _size(tokens, one, named, known, plain, depth - 1)
         # One that is LATERAL reads those before it.
-        before = total * _mentions(tokens[one.opening + 1 : one.end]) if block.lateral else 0
+        before = total * _mentions(tokens[one.opening + 1 : one.end], plain) if block.lateral else 0
         total = min(total + before + (1 if one.apart else size), MOST_TOKENS + 1)
     text = _open_text(tokens, block)
-    known[block.opening] = min(len(text) + _mentions(text) * total, MOST_TOKENS + 1)
+    known[block.opening] = min(len(text) + _mentions(text, plain) * total, MOST_TOKENS + 1)
     return known[block.opening]
 
 
@@ -165,8 +179,8 @@ def _open_text(tokens: Sequence[Token], block: _Block) -> list[Token]:
     return [*found, *tokens[start : block.end]]
 
 
-def _mentions(tokens: Sequence[Token]) -> int:
-    """Return how often the commonest name is mentioned, with what stands for several mentions."""
+def _mentions(tokens: Sequence[Token], plain: Set[str]) -> int:
+    """Return how often the commonest name that is not plain is mentioned, with what stands for several mentions."""
     names: Counter[str] = Counter()
     more, depth, lists = 0, 0, list[int]()
     before = Token("punct", "")
@@ -174,6 +188,7 @@ def _mentions(tokens: Sequence[Token]) -> int:
         begins_list = before == ("word", "from") and tokens[index - 2] != ("word", "distinct")
         following = tokens[index + 1] if index + 1 < len(tokens) else before
         if token == ("punct", "("):
+            more += bool(lists) and before.text in ("(", ",")  # (a, b) = (1, 2) OR (a, b) = (3, 4)
             depth += 1
             lists += [depth] if before == ("word", "in") else []
         elif token == ("punct", ")"):
@@ -181,12 +196,14 @@ def _mentions(tokens: Sequence[Token]) -> int:
             depth -= 1
         elif token == ("op", "*"):
             more += before in _LISTS
+            # (a).* is (a).x, (a).y
+            more += MOST_COLUMNS * (list(tokens[max(index - 2, 0) : index]) == [("punct", ")"), ("punct", ".")])
         elif token == ("word", "between"):  # a >= b AND a <= c
             more += 1
-        elif token == ("word", "symmetric"):
+        elif token in _TWICE:
             more += 2
         elif not (begins_list and depth == 0) and _is_mention(token, before, following):
-            names[token.text.lower()] += 1
+            names[token.text.lower()] += token.text.lower() not in plain
             more += bool(lists)  # a = b OR a = c
         before = token
     return max(max(names.values(), default=0) + more, 1)

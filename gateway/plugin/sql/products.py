@@ -6,7 +6,7 @@ short, the time is proportional to the other. Only the operators that PostgreSQL
 elsewhere.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gateway.plugin.sql.lexer import Token
@@ -22,6 +22,11 @@ _FUNCTIONS: Final = words("""
 """)
 #: All but one argument of these have to be.
 _RANKING: Final = words("ts_rank ts_rank_cd")
+_SEARCHES: Final = words("to_tsquery plainto_tsquery phraseto_tsquery websearch_to_tsquery")
+#: Where a name may be another's than that of a table beside it.
+_AMBIGUOUS: Final = frozenset(("word", word) for word in words("using natural"))
+_BEGINS_TABLE: Final = (("word", "from"), ("word", "join"), ("punct", ","))
+_FROM_ENDS: Final = words("where group having window order limit offset fetch for union intersect except")
 _DIVIDING: Final = (("punct", ","), ("word", "from"), ("word", "in"))
 _TRIMMED: Final = words("leading trailing both")
 #: Operators, as their letters follow one another: of lists, JSON, ranges and paths; and LIKE, spelled so.
@@ -30,10 +35,12 @@ _PATTERNS: Final = (("word", "like"), ("word", "ilike"))
 #: What a value that is written out is made of, besides literals: what keeps it as short as it is. Words that are no
 #: names, calls of these functions, and types where nothing else can stand.
 _RESERVED: Final = words("null true false array any all some current_date current_timestamp localtimestamp")
-_CALLED: Final = words("""
+_CALLED: Final = (
+    words("""
     chr lower upper concat row now point daterange tsrange tstzrange int4range int8range numrange
-    to_tsquery plainto_tsquery phraseto_tsquery websearch_to_tsquery
 """)
+    | _SEARCHES
+)
 _TYPES: Final = TYPES | words("""
     e text json jsonb uuid interval bytea boolean bool precision with without zone name regconfig tsquery
 """)
@@ -51,7 +58,7 @@ def unbounded_product(tokens: Sequence[Token]) -> str | None:
 
     The values that are written out count together: one row is computed without a look at the clock.
     """
-    chars = 0
+    chars, tokens = 0, _with_searches(tokens)
     for index, token in enumerate(tokens):
         text, added = token.text.lower(), 0
         if token.kind in ("word", "name"):
@@ -72,6 +79,47 @@ def unbounded_product(tokens: Sequence[Token]) -> str | None:
         if chars > LONGEST_CHARS:
             return text
     return None
+
+
+def _with_searches(tokens: Sequence[Token]) -> Sequence[Token]:
+    """Return the statement with what stands in FROM as `to_tsquery('a & b') query` in the place of such arguments."""
+    if tokens.count(Token("word", "select")) != 1 or not _AMBIGUOUS.isdisjoint(tokens):
+        return tokens
+    found = dict(_searches(tokens))
+    if not found:
+        return tokens
+    return [
+        Token("string", found[token.text.lower()])
+        if token.kind in ("word", "name")
+        and token.text.lower() in found
+        and _at(tokens, index - 1) in (("punct", "("), ("punct", ","))
+        and _at(tokens, index + 1) in (("punct", ")"), ("punct", ","))
+        else token
+        for index, token in enumerate(tokens)
+    ]
+
+
+def _searches(tokens: Sequence[Token]) -> Iterator[tuple[str, str]]:
+    """Yield the names of FROM that stand for a search that is written out, with its text."""
+    depth, inside, opening = 0, False, -1
+    for index, token in enumerate(tokens):
+        before = _at(tokens, index - 1)
+        if token == ("punct", "("):
+            depth += 1
+            begins = _at(tokens, index - 2)
+            search = before.kind == "word" and before.text in _SEARCHES and begins in _BEGINS_TABLE
+            opening = index if depth == 1 and inside and search else opening if depth > 1 else -1
+        elif token == ("punct", ")"):
+            depth -= 1
+            if depth == 0 and opening >= 0:
+                named = _at(tokens, index + 1 + (_at(tokens, index + 1) == ("word", "as")))
+                written = tokens[opening + 1 : index]
+                if named.kind in ("word", "name") and all(_is_short(tokens, at) for at in range(opening + 1, index)):
+                    yield named.text.lower(), "".join(one.text for one in written)
+        elif depth == 0 and token.kind == "word":
+            inside = (inside or (token.text == "from" and before != ("word", "distinct"))) and (
+                token.text not in _FROM_ENDS
+            )
 
 
 def _operator(tokens: Sequence[Token], index: int) -> tuple[str, int]:

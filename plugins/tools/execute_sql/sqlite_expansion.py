@@ -20,6 +20,7 @@ _PIECE: Final = re.compile(
     r"|(?P<word>[\w$\u0080-\U0010ffff]++)|(?P<sign>[().,*])",
     re.DOTALL,
 )
+_AS: Final = Token("word", "as")
 _BETWEEN: Final = ("not", "materialized")
 
 
@@ -30,11 +31,12 @@ class TooLargeError(ValueError):
 def check_expansion(sql: str, views: Iterable[tuple[str, str]]) -> None:
     """Raise TooLargeError for a statement that has too many words. `views`: their names and definitions."""
     bodies: dict[str, list[str]] = {}
+    views = list(views)
     for name, definition in views:
         bodies.setdefault(name.lower(), []).extend(_divided(_words(definition), bodies))
     if _size(_divided(_words(sql), bodies), bodies, {}, MOST_DEPTH) > MOST_WORDS:
         raise TooLargeError("its common table expressions or views mention one another too often: use a table instead")
-    if expands_too_far(_tokens(sql), limit_keeps_apart=False):
+    if expands_too_far(_with_views(_tokens(sql), views), limit_keeps_apart=False):
         raise TooLargeError("its subqueries mention columns of one another too often: use a table instead")
 
 
@@ -61,6 +63,26 @@ def _tokens(sql: str) -> list[Token]:
         elif sign := piece["sign"]:
             found.append(Token("op" if sign == "*" else "punct", sign))
     return found
+
+
+def _with_views(tokens: list[Token], views: Iterable[tuple[str, str]]) -> list[Token]:
+    """Return the statement behind the views that it reads, as common table expressions."""
+    definitions = {name.lower(): definition for name, definition in views}
+    mentioned = tokens
+    while mentioned:
+        names = dict.fromkeys(token.text.lower() for token in mentioned)
+        mentioned = []
+        for name in names:
+            if (definition := definitions.pop(name, None)) is not None:
+                body = _tokens(definition)[3:]  # behind CREATE VIEW and the name
+                mentioned += [Token("name", name), *_parenthesized(body)]
+        tokens = [*mentioned, *tokens]
+    return tokens
+
+
+def _parenthesized(body: Sequence[Token]) -> list[Token]:
+    begins = body.index(_AS) + 1 if _AS in body else len(body)
+    return [*body[:begins], Token("punct", "("), *body[begins:], Token("punct", ")")]
 
 
 def _divided(words: Sequence[str], bodies: dict[str, list[str]]) -> list[str]:

@@ -1,9 +1,12 @@
 """Subqueries that mention columns of one another again and again ask: PostgreSQL writes each out in every place."""
 
+import sys
 from collections.abc import Callable
 
 import pytest
 
+from gateway.plugin.sql.expansion import expands_too_far
+from gateway.plugin.sql.lexer import Token
 from gateway.plugin.sql.statement import judge
 
 FOUR = "x+x+x+x"
@@ -44,6 +47,7 @@ def side_by_side(levels: int) -> str:
         lambda levels: nested(levels, "+".join(["substring(x FROM x)"] * 2)),
         lambda levels: nested(levels, "CASE WHEN 1 IS DISTINCT FROM (SELECT x+x+x+x) THEN 1 END"),
         lambda levels: chained(levels, "NOT MATERIALIZED"),
+        lambda levels: nested(levels, "CASE WHEN (x, 1) IN ((1, 1), (2, 2), (3, 3), (4, 4)) THEN 1 END"),
     ],
 )
 def test_columns_that_multiply_ask(made: Callable[[int], str]) -> None:
@@ -78,3 +82,63 @@ def test_a_long_chain_is_not_followed_to_its_end() -> None:
     """Its length is that of the text, and each link takes room on the stack."""
     chain = ", ".join(f"a{n} AS (TABLE a{n - 1})" for n in range(1, 500))
     assert judge(f"WITH {chain} SELECT 1 FROM a499", dialect="postgresql").doubt is not None
+
+
+def test_a_row_that_is_spread_out_is_copied_for_each_column() -> None:
+    """`(x).*` is `(x).a, (x).b` and so on."""
+    assert judge(nested(4, "row((x).*)"), dialect="postgresql").doubt is not None
+    assert judge("SELECT (x).* FROM (SELECT x FROM t) s", dialect="postgresql").doubt is None
+
+
+def joined(levels: int) -> str:
+    """Return joins in one another whose only column has one name for two."""
+    more = (f", a{n} AS NOT MATERIALIZED (SELECT x FROM a{n - 1} l NATURAL FULL JOIN t)" for n in range(1, levels))
+    return f"WITH a0 AS (SELECT a AS x FROM t){''.join(more)} SELECT x FROM a{levels - 1}"
+
+
+@pytest.mark.parametrize(
+    "made", [joined, lambda levels: joined(levels).replace("NATURAL ", "").replace("JOIN t", "JOIN t USING (x)")]
+)
+def test_a_join_compares_columns_that_it_does_not_mention(made: Callable[[int], str]) -> None:
+    """A full join puts two of them into one as well."""
+    assert judge(made(14), dialect="postgresql").doubt is not None
+
+
+def _split(sql: str) -> list[str]:
+    for sign in "().,[]+=|":
+        sql = sql.replace(sign, f" {sign} ")
+    return sql.split()
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda size: "(" * size + "SELECT 1" + ")" * size,
+        lambda size: "SELECT x + x FROM ( " * size + "t" + ") s" * size,
+        lambda size: "WITH " + ", ".join(["a AS (SELECT a, a, a FROM a)"] * size) + " SELECT a FROM a",
+        lambda size: "SELECT x FROM (" * 150 + "SELECT 1" + ", x" * size * 4 + ") s" * 150,
+        lambda size: "SELECT CASE WHEN x THEN 1 ELSE x" + " END" * size + " FROM (SELECT x FROM t) s",
+        lambda size: "SELECT f(" + "a(" * 150 + "x, x" * size + ")" * 150 + ") FROM (SELECT x FROM t) s",
+    ],
+)
+def test_the_count_takes_steps_in_proportion_to_the_text(made: Callable[[int], str]) -> None:
+    """SQLite's texts have up to 400 kB, and deep ones took 20 seconds. Steps are calls of functions."""
+    few, many = (_steps(made(size)) for size in (3000, 6000))
+    assert many < 2.5 * few
+
+
+def _steps(sql: str) -> int:
+    tokens = [Token("word" if one.isalnum() else "punct", one.lower()) for one in _split(sql)]
+    taken = 0
+
+    def count(*_: object) -> None:
+        nonlocal taken
+        taken += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        expands_too_far(tokens)
+    finally:
+        sys.setprofile(before)
+    return taken

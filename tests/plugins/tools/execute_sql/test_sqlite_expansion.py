@@ -84,3 +84,16 @@ async def test_everyday_expressions_run(place: Path, sql: str) -> None:
     assert await tool.examine(calling(sql), EXCHANGE) is None
     result = await tool.call(calling(sql), EXCHANGE)
     assert result.ok and len(json.loads(result.content)["rows"]) == 1, result.content
+
+
+async def test_columns_of_views_multiply_too(place: Path) -> None:
+    """SQLite writes out a view's column as it does a subquery's."""
+    with closing(sqlite3.connect(place)) as connection:
+        connection.execute("CREATE VIEW IF NOT EXISTS v0 AS SELECT a AS x FROM t")
+        for number in range(1, 14):
+            connection.execute(f'CREATE VIEW "v{number}" (x) AS SELECT x+x+x+x FROM v{number - 1}')
+        connection.commit()
+    tool = ExecuteSql(Config(url=f"sqlite:///{place}"))
+    result = await tool.call(calling("SELECT x FROM v13"), EXCHANGE)
+    assert not result.ok and "too often" in result.content
+    assert (await tool.call(calling("SELECT x FROM v3"), EXCHANGE)).ok
