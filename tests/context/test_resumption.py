@@ -72,7 +72,7 @@ async def test_a_run_goes_on_in_the_request_that_decides(opened: Opened) -> None
     run = await worker.resumption.reply([ChatDecision(True, (pending.id,), None)], repeated)
     assert texts(await whole(run)) == "Done."
     assert (run.exchange.id, run.request_id, run.body) == ("run_1", "run_2", repeated.body)
-    assert [one.notes for one in worker.asked] == [("passed",), ()]
+    assert [one.notes for one in worker.asked] == [("passed",), ("passed",)]
     assert (await worker.pending_approvals())[0].via == "chat" and (await worker.stored()).state == "completed"
 
 

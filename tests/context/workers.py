@@ -102,7 +102,7 @@ class Worker(Bench):
 
 
 async def _passes(exchange: Exchange, call_next: Handler) -> ModelReply:
-    return await call_next(replace(exchange, notes=("passed",)))
+    return await call_next(replace(exchange, notes=(*exchange.notes, "passed")))
 
 
 async def _no_prompt(_prompt_id: str, _tenant: str) -> str | None:
