@@ -7,6 +7,7 @@ are written without blanks: there each pair of neighbours is a word.
 
 import re
 import sqlite3
+import weakref
 from collections.abc import Sequence
 from typing import Final
 
@@ -61,11 +62,12 @@ _SENSE_OF: Final = {word: line.split()[0] for line in _SENSES for word in line.s
 
 
 class WordIndex:
-    """The words of some tools, as `index_words` has read them."""
+    """The words of some tools, as `index_words` has read them. They are gone with it."""
 
     def __init__(self, offers: Sequence[Offer], rows: sqlite3.Connection) -> None:
         self.offers = offers
         self._rows = rows
+        weakref.finalize(self, rows.close)
 
     def fitting(self, words: Sequence[str]) -> list[Offer]:
         """Return the tools that have some of these words, the best first. `words` are as `words_of` returns them."""
@@ -77,13 +79,13 @@ class WordIndex:
 
 def index_words(offers: Sequence[Offer]) -> Work[WordIndex]:
     """Read the words of some tools, in parts: there may be thousands."""
-    rows = sqlite3.connect(":memory:")
+    index = WordIndex(offers, rows := sqlite3.connect(":memory:", check_same_thread=False))
     rows.execute(_CREATE)
     for number, offer in enumerate(offers):
         yield
         rows.execute(_INSERT, _row(number, offer))
     rows.commit()
-    return WordIndex(offers, rows)
+    return index
 
 
 def words_of(text: str) -> list[str]:

@@ -200,7 +200,7 @@ async def test_what_is_no_message(site: Site) -> None:
     ping = '{"jsonrpc": "2.0", "id": 7, "method": "absent"}'
     answers, code = await spoken(["rubbish", "[1]", ping], url=site.url, until=lambda found: len(found) == 3)
     assert [answer["id"] for answer in answers] == [None, None, 7] and code == 0
-    assert [answer["error"]["code"] for answer in answers[:2]] == [-32700, -32700]
+    assert [answer["error"]["code"] for answer in answers[:2]] == [-32700, -32600]
 
 
 async def test_what_has_two_readings_is_refused(server: Server, site: Site) -> None:
