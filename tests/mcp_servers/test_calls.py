@@ -159,7 +159,7 @@ async def test_a_tool_call_that_takes_too_long(entry: Json) -> None:
         text = await called(world, LONG, duration=20, steps=1)
         assert text == (
             "Error: the tool 'trigger-long-running-operation' of the service 'box' did not answer within 0.5 s and was "
-            "stopped. Say so, and go on without it."
+            "stopped. Whether it had an effect is not known: say so, and call it again only if its user wants that."
         )
         assert await called(world, "box.echo", message="hello") == "Echo: hello"
 
