@@ -2,6 +2,7 @@
 
 import logging
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ async def test_answers_that_cannot_be_written_are_lost_and_logged(
     """All that waited together, in one line. The next ones are written."""
     store = SqliteStore(str(tmp_path / "a.db"))
     await store.open()
-    with sqlite3.connect(tmp_path / "a.db") as file:
+    with closing(sqlite3.connect(tmp_path / "a.db")) as file, file:
         file.execute("ALTER TABLE hidden_keys RENAME TO away")
     with caplog.at_level(logging.WARNING, "gateway"):
         await store.record_answer("b", keys=["x", "y"], tenant="acme", now_s=1.0)
@@ -48,7 +49,7 @@ async def test_answers_that_cannot_be_written_are_lost_and_logged(
         f"3 keys of answers without hidden turns are not kept: the store {store.place!r} failed: "
         "no such table: hidden_keys"
     ]
-    with sqlite3.connect(tmp_path / "a.db") as file:
+    with closing(sqlite3.connect(tmp_path / "a.db")) as file, file:
         file.execute("ALTER TABLE away RENAME TO hidden_keys")
     await store.record_answer("d", keys=["z"], tenant="acme", now_s=1.0)
     await store.put_hidden(TURN, keys=["x", "z"], tenant="acme", now_s=2.0)

@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+from contextlib import closing
 from dataclasses import fields
 
 import pytest
@@ -73,7 +74,7 @@ def test_a_line_comes_right_behind_the_last_one(connection: sqlite3.Connection, 
 )
 def test_what_waits_gets_the_end_user_who_asked(state: str, request_body: bytes, user: str | None) -> None:
     """From the request of its run, where that can be read."""
-    with sqlite3.connect(":memory:") as connection:
+    with closing(sqlite3.connect(":memory:")) as connection, connection:
         carry_out(MIGRATIONS[: MIGRATIONS.index(ASKED_BY)], connection)
         connection.execute("INSERT INTO requests (tenant, run_id, request) VALUES ('t', 'run_1', ?)", (request_body,))
         row = ("ap_1", "t", "key", "run_1", *["x"] * 7, state, *["x"] * 2)
