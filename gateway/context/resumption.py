@@ -173,6 +173,8 @@ class Resumption:
         ]
         ruled = await desk.rule_all(wishes, caller=caller)
         try:
+            if run is not None and not may_read_answer(repeated.exchange, run):
+                return await self._go_on_apart(ruled, repeated)
             return await self._go_on_with(ruled, repeated, in_field=any(decision.in_field for decision in decisions))
         except StoreError as error:
             log.error("run %s does not go on yet: %s", ruled[0].run_id, error)
@@ -189,12 +191,8 @@ class Resumption:
         """Answer a decision with the result of its run. Raises GatewayError, StoreError.
 
         A person who decided in a message is only told so while the request that began the run waits for the answer.
-        So is a person whom the answer is not for.
         """
         run_id, tenant, decided = ruled[0].run_id, repeated.exchange.caller.tenant, [one.id for one in ruled]
-        asked = await self._store.run(run_id, tenant=tenant)
-        if asked is not None and not may_read_answer(repeated.exchange, asked):
-            return await self._go_on_apart(ruled, repeated)
         claimed = await self._keeper.claim(run_id, "awaiting_approval", "awaiting_client")
         if claimed is not None:
             messages = None  # what another person says does not belong to the conversation of the run

@@ -19,7 +19,7 @@ from mcp.server.auth.provider import AccessToken
 
 from gateway.contracts.store import Json
 from gateway.lanes.local import Facade
-from gateway.mcp_server.media import Message, Send, adapted, data_of, is_answer
+from gateway.mcp_server.media import Message, Send, adapt_answer, data_of, is_answer
 from gateway.mcp_server.visit import CURRENT, SCOPE_KEY, Visit
 
 log = logging.getLogger("gateway")
@@ -58,7 +58,7 @@ class Bridge:
         called.
         """
         answer = _Answer(visit, body, closing=closing, outlives=ended is not None)
-        send = adapted(answer.send, visit.reads, closing=closing)
+        send = adapt_answer(answer.send, visit.reads, closing=closing)
         token = CURRENT.set(visit)
         try:
             running = asyncio.get_running_loop().create_task(self._app(scope_of(visit), answer.receive, send))

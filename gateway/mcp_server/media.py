@@ -51,7 +51,7 @@ def read_accept(value: str | None) -> MediaTypes:
     return MediaTypes(json=accepts(_JSON), events=accepts(_EVENTS))
 
 
-def adapted(send: Send, reads: MediaTypes, *, closing: Json | None) -> Send:
+def adapt_answer(send: Send, reads: MediaTypes, *, closing: Json | None) -> Send:
     """Return what an application sends its answer with, for a client that reads these types.
 
     `closing` is the answer as JSON if the stream of the application has none.

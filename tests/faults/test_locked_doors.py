@@ -1,4 +1,4 @@
-"""Somebody holds the store's lock for longer than it is waited for: no door tells of a success, or runs anything."""
+"""Another process holds the store's lock for longer than the gateway waits: no door reports a success or runs a call."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -14,7 +14,7 @@ ASKED_AT = ("chat", "chat, streamed", "response", "response, streamed", "respons
 
 
 async def test_no_door_lies_while_somebody_holds_the_store(tmp_path: Path) -> None:
-    """What was refused never runs, and what waits for a person still waits, and can be decided."""
+    """Check that a refused call never ran, and that a call that waits still waits and can be decided."""
     async with running(tmp_path) as lane, AsyncExitStack() as stack:
 
         async def client() -> Client:

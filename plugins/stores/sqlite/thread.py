@@ -117,7 +117,7 @@ class SqliteThread:
         lasts = max(job.lasts for job in batch)
         try:
             transactions.begin(lasts=lasts)
-        except Exception as error:  # whoever holds the file: one by one they would each wait as long
+        except Exception as error:  # another holds the file: one by one they would each wait as long
             transactions.roll_back()
             self._fail(batch, error)
             return

@@ -16,7 +16,7 @@ import asyncpg
 
 from .engine import Doubt, Statement, StatementError
 from .postgres_catalog import Catalogue, Known
-from .postgres_connection import ASKED, ASKING, OWN_NAMES, Connection, Prepared, connected, ended
+from .postgres_connection import ASKED, ASKING, OWN_NAMES, Connection, Prepared, connect, end
 from .postgres_facts import Fetch
 from .postgres_refusals import refused_by_postgres
 from .postgres_values import bound, doubt_of_values
@@ -126,7 +126,7 @@ class Postgres:
 
     async def run(self, statement: Statement, table: SqlRows) -> None:
         reading = self._read_only or statement.harmless
-        connection = await connected(self._url)
+        connection = await connect(self._url)
         meter = _Meter(connection._transport)  # asyncpg reads a row of 1 GB into memory: it has no limit of its own
         try:
             with _failures(meter):
@@ -150,7 +150,7 @@ class Postgres:
                 await connection.execute("ROLLBACK" if reading else "COMMIT")
         finally:
             # This makes the server stop, if that still works.
-            await asyncio.shield(ended(connection))
+            await asyncio.shield(end(connection))
 
     async def refused(self, statement: Statement) -> str | None:
         return refused_by_postgres(statement.sql, read_only=self._read_only)
@@ -176,7 +176,7 @@ class Postgres:
     async def close(self) -> None:
         looking, self._looking = self._looking, None
         if looking is not None:
-            await ended(looking.connection)
+            await end(looking.connection)
 
     @asynccontextmanager
     async def _look(self) -> AsyncIterator[_Looking]:
@@ -191,7 +191,7 @@ class Postgres:
                 self._looking, looking = looking, None
             finally:
                 if looking is not None:
-                    await asyncio.shield(ended(looking.connection))
+                    await asyncio.shield(end(looking.connection))
 
     async def _looked(self, connection: Connection, statement: Statement, asked: str) -> Doubt | None:
         """Return the server's doubt about the statement. Raises its error where it cannot analyse it as a query.
@@ -264,15 +264,15 @@ def _bound(prepared: Prepared, params: Sequence[object]) -> Sequence[object]:
 
 async def _looking_at(url: str) -> _Looking:
     """Connect in order to look. Raises StatementError."""
-    connection = await connected(url, cached=10)
+    connection = await connect(url, cached=10)
     with _failures():
         if await connection.fetchval("SELECT pg_catalog.pg_backend_pid()") == connection.get_server_pid():
             settings = {**_LOOKING, **_ALONE}
             commands = (*(f"SET {name} = '{value}'" for name, value in settings.items()), f"SET {OWN_NAMES}")
             await connection.execute("; ".join(commands))
             return _Looking(connection, pooled=False)
-    await ended(connection)
-    return _Looking(await connected(url), pooled=True)
+    await end(connection)
+    return _Looking(await connect(url), pooled=True)
 
 
 class _Meter(asyncio.Protocol):

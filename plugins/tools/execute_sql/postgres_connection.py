@@ -81,7 +81,7 @@ class _Naming(asyncpg.Connection):  # type: ignore[misc]
         return found
 
 
-async def connected(url: str, *, cached: int = 0) -> Connection:
+async def connect(url: str, *, cached: int = 0) -> Connection:
     """Connect to the server. `cached`: prepared statements that are kept. Raises StatementError."""
     try:
         connection: Connection = await asyncpg.connect(
@@ -92,7 +92,7 @@ async def connected(url: str, *, cached: int = 0) -> Connection:
     return connection
 
 
-async def ended(connection: Connection) -> None:
+async def end(connection: Connection) -> None:
     """Close the connection, so that the server stops what runs there."""
     with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
         await connection.close(timeout=CLOSE_S)

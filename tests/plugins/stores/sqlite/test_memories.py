@@ -26,7 +26,7 @@ async def opened(place: str) -> SqliteStore:
 
 
 async def test_memories_are_never_older_than_the_last_commit(place: str) -> None:
-    """Those of a text, and that an owner has none, are known until anybody writes: this process or another."""
+    """The list of a text, and that of an owner without any, stay in the cache until any process writes."""
     ours, theirs = await opened(place), await opened(place)
     await theirs.remember(memory(1), limit=5)
     assert (await recalled(ours, "a"), await recalled(ours, "b", owner="user:bob")) == ([memory(1)], [])

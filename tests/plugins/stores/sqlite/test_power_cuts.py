@@ -1,4 +1,4 @@
-"""What a person was told is stored is there after a power cut, at whichever moment it comes."""
+"""Prompts and memories that a person was told are stored are there after a power cut, at any moment."""
 
 import random
 import subprocess
