@@ -1,4 +1,4 @@
-"""Another process holds the store's lock for longer than the gateway waits: no door reports a success or runs a call."""
+"""Another process locks the store longer than the gateway waits: no door reports a success or runs a call."""
 
 import asyncio
 from contextlib import AsyncExitStack
