@@ -1,0 +1,58 @@
+#!/bin/sh
+# litserve 0.2.19 with its OpenAI specification, and a model that yields two words.
+# Expected: an answer without counted tokens has no usage, and the chunks of one stream have one id.
+# Seen: usage is there and says 0 tokens, streamed or not, and each chunk has another id.
+set -eu
+folder=$(mktemp -d)
+trap 'test -z "${server:-}" || kill "$server" 2>/dev/null || true; rm -rf "$folder"' EXIT
+trap 'exit 1' INT TERM
+cd "$folder"
+python3 -m venv venv
+venv/bin/pip install -q litserve==0.2.19
+cat > serve.py <<'PY'
+import sys
+
+import litserve
+
+class Words(litserve.LitAPI):
+    def setup(self, device):
+        pass
+
+    def predict(self, prompt):
+        yield "Hello "
+        yield "there"
+
+if __name__ == "__main__":
+    server = litserve.LitServer(Words(spec=litserve.OpenAISpec()))
+    server.run(host="127.0.0.1", port=int(sys.argv[1]), generate_client_file=False, log_level="error")
+PY
+cat > run.py <<'PY'
+import json
+import sys
+import time
+import urllib.error
+import urllib.request
+
+def ask(stream):
+    body = {"model": "m", "stream": stream, "messages": [{"role": "user", "content": "Hi"}]}
+    head = {"content-type": "application/json"}
+    url = f"http://127.0.0.1:{sys.argv[1]}/v1/chat/completions"
+    return urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), head)).read().decode()
+
+for _ in range(240):
+    try:
+        whole = json.loads(ask(False))
+        break
+    except (urllib.error.URLError, ConnectionError):
+        time.sleep(0.5)
+chunks = [json.loads(line[6:]) for line in ask(True).splitlines() if line.startswith("data: {")]
+ids = {chunk["id"] for chunk in chunks}
+text = "".join(chunk["choices"][0]["delta"]["content"] or "" for chunk in chunks)
+print("text:", text, "usage:", whole["usage"], chunks[-1]["usage"], "ids:", len(ids), "of", len(chunks), "chunks")
+zero = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+raise SystemExit(not (text == "Hello there" and whole["usage"] == chunks[-1]["usage"] == zero and len(ids) == len(chunks)))
+PY
+port=$(python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
+venv/bin/python serve.py "$port" >server.log 2>&1 &
+server=$!
+venv/bin/python run.py "$port"
