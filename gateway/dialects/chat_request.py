@@ -13,18 +13,15 @@ _RESULTS: Final = ("tool", "function")
 _RESULT_PARTS: Final = ("tool_result", "_output")
 #: Fields by which clients let a model's server search by itself, or read documents: OpenAI, OpenRouter, xAI, DashScope,
 #: Azure, Cohere. And how OpenRouter names a model that searches.
-_SEARCHES: Final = (
-    "web_search_options",
-    "plugins",
-    "search_parameters",
-    "enable_search",
-    "data_sources",
-    "connectors",
+_SEARCHES: Final = frozenset(
+    ("web_search_options", "plugins", "search_parameters", "enable_search", "data_sources", "connectors")
 )
 _ONLINE: Final = ":online"
 _OF_CLIENTS: Final = ("function", "custom")
 #: Fields of answers with what a model's server has found and read by itself.
-_SOURCES: Final = ("annotations", "citations", "search_results", "executed_tools", "web_search", "grounding_metadata")
+_SOURCES: Final = frozenset(
+    ("annotations", "citations", "search_results", "executed_tools", "web_search", "grounding_metadata")
+)
 #: How Open WebUI shows a call with its result in the text of an answer.
 _SHOWN_CALL: Final = '<details type="tool_calls"'
 
@@ -60,19 +57,20 @@ def lets_server_search(body: Mapping[str, object]) -> bool:
     model = body.get("model")
     if isinstance(model, str) and model.endswith(_ONLINE):
         return True
-    if any(body.get(name) not in (None, False, []) for name in _SEARCHES):
+    if any(body[name] not in (None, False, []) for name in _SEARCHES.intersection(body)):
         return True
-    return not all(tool.get("type") in _OF_CLIENTS for tool in _objects(body.get("tools")))
+    return "tools" in body and not all(tool.get("type") in _OF_CLIENTS for tool in _objects(body["tools"]))
 
 
 def names_sources(chunk: Mapping[str, object]) -> bool:
     """Return whether a chunk of an answer names what the server of its model has found and read by itself."""
-    deltas = (choice.get("delta") for choice in _objects(chunk.get("choices")))
-    return _has_sources(chunk) or any(_has_sources(delta) for delta in deltas if isinstance(delta, dict))
+    deltas = [choice.get("delta") for choice in _objects(chunk.get("choices"))]
+    return _has_sources(chunk) or any(map(_has_sources, _objects(deltas)))
 
 
 def _has_sources(fields: Mapping[str, object]) -> bool:
-    return any(fields.get(name) for name in _SOURCES)
+    # Nearly all fields have other names.
+    return not _SOURCES.isdisjoint(fields) and any(fields.get(name) for name in _SOURCES)
 
 
 def _has_result(parts: object) -> bool:

@@ -71,6 +71,8 @@ class Usage:
     def settle(self) -> None:
         """Add the last call, estimated if the model said nothing about it."""
         self._model = None
+        if self._told is None and not self._sent:  # it is settled already
+            return
         told = self._told or {}
         prompt, completion = _count(told.get("prompt_tokens")), _count(told.get("completion_tokens"))
         self._details = _summed(self._details, {k: v for k, v in told.items() if k not in _TOKENS})

@@ -44,11 +44,11 @@ async def stream(call: UpstreamCall, target: Target, emit: Emit) -> None:
 
     def take(piece: bytes) -> Pause | None:
         nonlocal finished, empty
-        if not (events.held or mender.waits) and (text := texts.text_of(piece, framed=True)) is not None:
+        if not (events.held or mender.halves) and (text := texts.text_of(piece, framed=True)) is not None:
             return emit(text)  # a piece is mostly one event
         pause = None
         for data in events.feed(piece):
-            if not mender.waits and (text := texts.text_of(data)) is not None:
+            if not mender.halves and (text := texts.text_of(data)) is not None:
                 pause = emit(text) or pause
                 continue
             if data.strip() == _DONE:
@@ -139,7 +139,7 @@ def _chunk_of(data: bytes, target: Target, mender: Mender) -> Json | None:
     """Return an event as a chunk, or None for one that is none, such as a sign of life. Raises GatewayError."""
     if not data.lstrip().startswith((b"{", b"[")):
         return None
-    chunk = _value_of(data, target, mender.mend, is_badly_written=mender.waits)
+    chunk = _value_of(data, target, mender.mend, is_badly_written=bool(mender.halves))
     if isinstance(chunk, list):  # as Google answers with an error
         chunk = next((one for one in chunk if isinstance(one, dict) and is_error(one)), None)
     if not isinstance(chunk, dict):

@@ -17,31 +17,29 @@ _Place: TypeAlias = tuple[str | int, ...]
 
 
 class Mender:
-    """The mending of the events of one answer."""
+    """The mending of the events of one answer.
 
-    __slots__ = ("_halves",)
+    `halves` of characters wait for the next event, however well that is written, by the place of their text.
+    """
+
+    __slots__ = ("halves",)
 
     def __init__(self) -> None:
-        self._halves: dict[_Place, str] = {}  # that wait for the next event, by the place of their text
-
-    @property
-    def waits(self) -> bool:
-        """Return whether half of a character waits for the next event, however well that is written."""
-        return bool(self._halves)
+        self.halves: dict[_Place, str] = {}
 
     def mend(self, data: bytes) -> object:
         """Return the value of an event. Raises ValueError if it is no JSON."""
         value = _mapped(_parsed(data), self._joined, ())
-        if self._halves and isinstance(value, dict) and _ends(value):
-            for place in self._halves:
+        if self.halves and isinstance(value, dict) and _ends(value):
+            for place in self.halves:
                 _put_alone(value, place)
-            self._halves.clear()
+            self.halves.clear()
         return value
 
     def _joined(self, text: str, place: _Place) -> str:
-        text = self._halves.pop(place, "") + text
+        text = self.halves.pop(place, "") + text
         if "\ud800" <= text[-1:] <= "\udbff":
-            self._halves[place], text = text[-1], text[:-1]
+            self.halves[place], text = text[-1], text[:-1]
         return _with_whole_characters(text)
 
 

@@ -45,9 +45,9 @@ def test_halves_of_different_texts_stay_apart() -> None:
     calls = b'{"choices": [{"delta": {"content": "a\\ud83d", "tool_calls": [{"index": 1, "f": "b\\ud83d"}]}}]}'
     rest = b'{"choices": [{"delta": {"tool_calls": [{"index": 1, "f": "\\ude00"}], "content": "\\ude01"}}]}'
     assert mender.mend(calls) == {"choices": [{"delta": {"content": "a", "tool_calls": [{"index": 1, "f": "b"}]}}]}
-    assert mender.waits
+    assert mender.halves
     joined = {"content": "\U0001f601", "tool_calls": [{"index": 1, "f": "\U0001f600"}]}
-    assert mender.mend(rest) == {"choices": [{"delta": joined}]} and not mender.waits
+    assert mender.mend(rest) == {"choices": [{"delta": joined}]} and not mender.halves
 
 
 @pytest.mark.parametrize("data", [b"{", b"[" * 100_000, b"{no}"])
