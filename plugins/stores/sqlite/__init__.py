@@ -143,11 +143,13 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
             if thread is not None:
                 await thread.close()
 
-    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._thread(self._reader).do(work)
+    def _read(self, work: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
+        return self._thread(self._reader).do(work)
 
-    async def _write(self, work: Callable[[sqlite3.Connection], T], *, lasts: Lasts = Lasts.AS_LONG_AS_THE_SYSTEM) -> T:
-        return await self._thread(self._writer).do(work, lasts=lasts)
+    def _write(
+        self, work: Callable[[sqlite3.Connection], T], *, lasts: Lasts = Lasts.AS_LONG_AS_THE_SYSTEM
+    ) -> "asyncio.Future[T]":
+        return self._thread(self._writer).do(work, lasts=lasts)
 
     def _thread(self, thread: SqliteThread | None) -> SqliteThread:
         if thread is None:

@@ -1,7 +1,7 @@
 """The memories of the SQLite store: the methods of `Store` for them, on threads that the store owns.
 
 A list that has not changed since it was read is not read again. The thread that reads looks for a change, which is one
-number: the event loop would wait for a disk that does not answer, and everything else with it.
+number: the event loop would wait for a disk that does not answer, and everything else with it. Requests share looks.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from . import memory_statements as sql
 from .commits import Lasts
 from .file import IN_MEMORY
 from .rows import Rows
-from .thread import SqliteWork
+from .thread import SharedLook, SqliteWork
 
 log = logging.getLogger("gateway")
 
@@ -75,8 +75,9 @@ class SqliteMemories(SqliteWork):
         super().__init__()
         self._memories: SqliteCache[Recalled] | None = None
         if place != IN_MEMORY:  # there the thread that writes reads, and what it read may be rolled back
+            version = SharedLook(self._read, lambda connection: int(connection.execute(sql.VERSION).fetchone()[0]))
             self._memories = SqliteCache(
-                version=self._version, limit=KEPT_CHARS, size_of=lambda found: 200 + len(found.memory.text)
+                version=version.get, limit=KEPT_CHARS, size_of=lambda found: 200 + len(found.memory.text)
             )
         self._indexing: asyncio.Task[None] | None = None
 
@@ -119,9 +120,6 @@ class SqliteMemories(SqliteWork):
         if self._memories is None:
             return await read()
         return await self._memories.get((*whose, text, limit), read, nothing=whose)
-
-    async def _version(self) -> int:
-        return await self._read(lambda c: int(c.execute(sql.VERSION).fetchone()[0]))
 
     async def memories(self, *, tenant: str, owner: str, before: int | None, limit: int) -> MemoryPage:
         look = partial(sql.page, tenant=tenant, owner=owner, before=before, limit=limit + 1)

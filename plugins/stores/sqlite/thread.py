@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from gateway.plugin import ConflictError, StoreError, UncertainError
 
@@ -65,8 +65,13 @@ class SqliteThread:
         threading.Thread(target=self._live, name="store", daemon=True).start()
         await asyncio.shield(self._opened)
 
-    async def do(self, work: Callable[[sqlite3.Connection], T], *, lasts: Lasts = Lasts.AS_LONG_AS_THE_SYSTEM) -> T:
-        """Queue `work` and return its result. It may be repeated, after a rollback."""
+    def do(
+        self, work: Callable[[sqlite3.Connection], T], *, lasts: Lasts = Lasts.AS_LONG_AS_THE_SYSTEM
+    ) -> "asyncio.Future[T]":
+        """Queue `work` and return the future of its result. It may be repeated, after a rollback.
+
+        Raises StoreError once the store is closed.
+        """
         if self._closing:
             raise StoreError(f"the store {self._place!r} is closed")
         answer: asyncio.Future[T] = self._loop.create_future()
@@ -75,7 +80,7 @@ class SqliteThread:
             return partial(_resolve, answer, work(connection))
 
         self._jobs.put(_Job(run, partial(_fail, answer), lasts))
-        return await answer
+        return answer
 
     async def close(self) -> None:
         """Close the connection. Work that was queued before is carried out. Idempotent."""
@@ -181,18 +186,54 @@ class SqliteWork(ABC):
     """A part of a store: its methods work on the threads of the store."""
 
     @abstractmethod
-    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T: ...
+    def _read(self, work: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]": ...
 
     @abstractmethod
-    async def _write(
+    def _write(
         self, work: Callable[[sqlite3.Connection], T], *, lasts: Lasts = Lasts.AS_LONG_AS_THE_SYSTEM
-    ) -> T: ...
+    ) -> "asyncio.Future[T]": ...
 
     async def _all(self, rows: Rows[FactT], statement: str, values: Values) -> Sequence[FactT]:
         return await self._read(lambda c: [rows.fact(row) for row in c.execute(statement, values)])
 
     async def _first(self, rows: Rows[FactT], statement: str, values: Values) -> FactT | None:
         return next(iter(await self._all(rows, statement, values)), None)
+
+
+class SharedLook(Generic[T]):
+    """A look at a file for all who ask before it begins, so that none is older than its question.
+
+    Most of what a look costs is that its thread is woken, and wakes the event loop. `read` queues work for the thread.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[Callable[[sqlite3.Connection], T]], "asyncio.Future[T]"],
+        look: Callable[[sqlite3.Connection], T],
+    ) -> None:
+        self._read = read
+        self._look = look
+        self._last: _Look[T] | None = None
+        self._found: asyncio.Future[T]  # by the last look, once there is one
+
+    async def get(self) -> T:
+        """Return the result of a look that begins from now on."""
+        if self._last is None or self._last.has_begun or self._found.done():  # one that failed may not have begun
+            self._last = _Look(self._look)
+            self._found = self._read(self._last)
+        return await asyncio.shield(self._found)
+
+
+class _Look(Generic[T]):
+    """One look. The thread sets `has_begun` in front of it."""
+
+    def __init__(self, look: Callable[[sqlite3.Connection], T]) -> None:
+        self._look = look
+        self.has_begun = False
+
+    def __call__(self, connection: sqlite3.Connection) -> T:
+        self.has_begun = True
+        return self._look(connection)
 
 
 def _all(settled: Sequence[Settle]) -> None:

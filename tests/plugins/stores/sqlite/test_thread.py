@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import closing
 from functools import partial
@@ -12,7 +13,7 @@ import pytest
 from gateway.plugin import ConflictError, StoreError
 from gateway.plugins.stores.sqlite.commits import Lasts, PlainTransactions
 from gateway.plugins.stores.sqlite.file import SqliteError
-from gateway.plugins.stores.sqlite.thread import SqliteThread
+from gateway.plugins.stores.sqlite.thread import SharedLook, SqliteThread
 
 Open = Callable[..., Awaitable[SqliteThread]]
 
@@ -132,3 +133,65 @@ async def test_a_connection_that_cannot_be_made_is_told(place: Path) -> None:
         with pytest.raises(StoreError, match="closed"):
             await thread.do(words)
         await thread.close()
+
+
+class Looks:
+    """Looks at the words of a thread, one after the other. `go` lets each of them go on once it has `begun`."""
+
+    def __init__(self, thread: SqliteThread) -> None:
+        self.begun, self.go = threading.Semaphore(0), threading.Semaphore(0)
+        self.n_looks = 0
+        self.shared = SharedLook(thread.do, self._look)
+
+    def _look(self, connection: sqlite3.Connection) -> list[str]:
+        self.n_looks += 1
+        found = words(connection)
+        self.begun.release()
+        assert self.go.acquire(timeout=9)
+        return found
+
+    async def asked(self) -> "asyncio.Task[list[str]]":
+        """Return a caller that has asked."""
+        caller = asyncio.create_task(self.shared.get())
+        await asyncio.sleep(0)
+        return caller
+
+    async def one_under_way(self) -> "asyncio.Task[list[str]]":
+        """Return the caller of a look that has begun."""
+        caller = await self.asked()
+        assert await asyncio.to_thread(self.begun.acquire, timeout=9)
+        return caller
+
+
+async def test_who_asks_before_a_look_begins_shares_it(thread: SqliteThread) -> None:
+    """One that has begun may be older than the question, so who asks then gets the next one."""
+    looks = Looks(thread)
+    early = await looks.one_under_way()
+    written = thread.do(partial(put, word="new"))
+    late = [await looks.asked() for _ in range(5)]
+    looks.go.release(2)
+    assert await early == [] and await asyncio.gather(*late) == [["new"]] * 5
+    assert await written == 1 and looks.n_looks == 2
+
+
+async def test_a_caller_that_leaves_takes_no_look_from_others(thread: SqliteThread) -> None:
+    looks = Looks(thread)
+    await looks.one_under_way()
+    callers = [await looks.asked() for _ in range(3)]
+    callers[0].cancel()
+    looks.go.release(2)
+    assert await asyncio.gather(*callers[1:]) == [[], []]
+    assert callers[0].cancelled() and looks.n_looks == 2
+
+
+async def test_a_look_that_failed_is_shared_with_nobody_else(thread: SqliteThread, place: Path) -> None:
+    """Such as one that could not begin, as another process holds the file."""
+    looks = Looks(thread)
+    looks.go.release()
+    with closing(connect(place)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        callers = [await looks.asked() for _ in range(2)]
+        failures = await asyncio.gather(*callers, return_exceptions=True)
+        assert [str(failure) for failure in failures] == ["the store 'words' failed: database is locked"] * 2
+        other.execute("ROLLBACK")
+    assert await (await looks.asked()) == [] and looks.n_looks == 1
