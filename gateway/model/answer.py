@@ -5,7 +5,6 @@ An answer that ends without a finish reason was cut.
 
 import re
 from collections.abc import Callable
-from contextlib import suppress
 
 import orjson
 
@@ -173,9 +172,16 @@ def _value_of(
     """Return the value of JSON. Raises GatewayError if it has too many values, or is none."""
     if holds_more(data, VALUES_LIMIT):
         raise target.broken(f"an event of its answer holds more than {VALUES_LIMIT} values")
-    if not is_badly_written:
-        with suppress(orjson.JSONDecodeError):
-            return orjson.loads(data)
+    if is_badly_written:
+        return _mended(data, target, mend)
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return _mended(data, target, mend)
+
+
+def _mended(data: bytes, target: Target, mend: Callable[[bytes], object]) -> object:
+    """Return the value of badly written JSON. Raises GatewayError if it is none."""
     try:
         return mend(data)
     except ValueError:
