@@ -82,9 +82,9 @@ class Progress:
     @property
     def tainted(self) -> bool:
         """Return whether strangers wrote a text that the model has read, or will read in its next call."""
-        return self.tainted_besides(None)
+        return self.read_tainted or bool(self.strangers)
 
-    def tainted_besides(self, number: int | None) -> bool:
+    def tainted_besides(self, number: int) -> bool:
         """Return the same without the result of this step, which its own call has not read."""
         return self.read_tainted or bool(self.strangers - {number})
 

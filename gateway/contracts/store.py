@@ -122,11 +122,6 @@ class HiddenTurn:
     tainted: bool = False
     conversation: str | None = None
 
-    @property
-    def is_empty(self) -> bool:
-        """Return whether the client saw all of the turn, and strangers wrote none of it."""
-        return not (self.before or self.behind or self.tainted)
-
     def overlaps(self, other: "HiddenTurn") -> bool:
         """Return whether both contain a message of the same run."""
         return self.id == other.id or (

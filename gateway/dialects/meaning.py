@@ -6,7 +6,7 @@ drop them, and take out where a model thought aloud. Two messages that mean the 
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,7 +32,6 @@ _THOUGHTS: Final = (
     ("◁think▷", "◁/think▷"),
 )
 _SHOWN: Final = (('<details type="reasoning"', "</details>"), ('<details type="tool_calls"', "</details>"))
-_ASIDE_MARKS: Final = ("<", "◁")  # an opening or a closing of an aside has one
 _ROLES: Final[Mapping[object, bytes]] = {"user": b"u", "assistant": b"a", "tool": b"t", "function": b"t"}
 
 
@@ -106,7 +105,7 @@ def solid(text: str) -> bytes:
 
 def without_asides(text: str) -> str:
     """Return a text without the parts that clients take out of answers or put into them."""
-    if not any(mark in text for mark in _ASIDE_MARKS):
+    if "<" not in text and "◁" not in text:  # each opening and each closing has one
         return text
     for opening, closing in _THOUGHTS:
         if closing in text:
@@ -183,4 +182,4 @@ def _number(spelled: str) -> float:
 
 def _objects(value: object) -> list[Mapping[str, object]]:
     """Return the objects of a list; a client may have sent anything."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, Sequence) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list | tuple) else []

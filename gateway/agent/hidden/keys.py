@@ -221,8 +221,14 @@ def to_last_answer(messages: Sequence[Json]) -> Sequence[Json]:
 
 def _is_long(messages: Sequence[Json]) -> bool:
     """Return whether the keys of messages take so long that a thread makes them."""
-    left: list[object] = [*messages[:THREAD_MESSAGES]]
+    left: list[object] = []
     chars = 0
+    for message in messages[:THREAD_MESSAGES]:
+        content = message.get("content")
+        if len(message) == 2 and isinstance(content, str):  # as most are: a role and a text
+            chars += _PART_CHARS + len(content)
+        else:
+            left.append(message)
     while left and chars < THREAD_CHARS:
         value = left.pop()
         if isinstance(value, str):
@@ -250,4 +256,4 @@ def _framed(kind: bytes, content: bytes) -> bytes:
 
 
 def _key(*parts: bytes) -> str:
-    return hashlib.sha256(b"".join(_framed(b"k", part) for part in parts)).hexdigest()
+    return hashlib.sha256(b"".join([b"k%d:%b" % (len(part), part) for part in parts])).hexdigest()

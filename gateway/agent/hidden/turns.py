@@ -69,6 +69,8 @@ class HiddenTurns:
             log.warning("hidden turns are not remembered: %s", error)
             progress.read_tainted = True  # the answers are there, and strangers may have led to them
             return messages
+        if not (known or run.dry):
+            return messages
         places = find_places(keys, known, conversation=run.conversation) if known else Places()
         self._note(places, is_asked=bool(keys))
         if self.marks.find_any(known) or any(turn.tainted for turns in places.turns.values() for turn in turns):
@@ -110,8 +112,13 @@ class HiddenTurns:
             said = "".join(progress.said)
             await self._store_question(hidden, question, [{"role": "assistant", "content": said}] if said else [])
             start, answer_id = 0, ""  # a client that repeats the request gets this answer, and never saw the question
-        ids = issued_keys(self._scope, "".join(progress.said), tool_calls=tool_calls, answer_id=answer_id)
-        if not (self._scope.has_meaning or progress.tainted):
+        has_keys = self._scope.has_meaning or progress.tainted
+        if not (hidden or has_keys):
+            return
+        ids: Sequence[str] = ()
+        if hidden:
+            ids = issued_keys(self._scope, "".join(progress.said), tool_calls=tool_calls, answer_id=answer_id)
+        if not has_keys:
             await self._put("answer", ids, (), hidden, start=start, split=len(hidden))
             return
         keys = await self._read_answer(tool_calls)
@@ -160,29 +167,33 @@ class HiddenTurns:
         `which` names the turn among those of its run.
         """
         run = self._run
-        turn = HiddenTurn(
-            id=hashlib.sha256(f"{run.id}:{which}".encode()).hexdigest(),
-            run_id=run.id,
-            start=start,
-            end=len(hidden),
-            before=hidden[start:split],
-            behind=[*hidden[split:], *told],
-            tainted=self._progress.tainted and bool(hidden or told),
-            conversation=run.conversation,
-        )
-        keys = (*(() if turn.is_empty else ids), *(by_meaning if self._scope.has_meaning else ()))
+        before, behind = hidden[start:split], [*hidden[split:], *told]
+        tainted = bool(hidden or told) and self._progress.tainted
+        is_empty = not (before or behind or tainted)
+        keys = (*(() if is_empty else ids), *(by_meaning if self._scope.has_meaning else ()))
         if run.dry:
             return
         if not keys:
-            if turn.before or turn.behind:
+            if before or behind:
                 self._counters.count("hidden_turns", outcome="unnamed")
             return
+        turn_id = hashlib.sha256(f"{run.id}:{which}".encode()).hexdigest()
         tenant, now_s = run.caller.tenant, self._clock.time()
         try:
-            if turn.is_empty:
-                await self._store.record_answer(turn.id, keys=keys, tenant=tenant, now_s=now_s)
-            else:
-                await self._store.put_hidden(turn, keys=keys, tenant=tenant, now_s=now_s)
+            if is_empty:
+                await self._store.record_answer(turn_id, keys=keys, tenant=tenant, now_s=now_s)
+                return
+            turn = HiddenTurn(
+                id=turn_id,
+                run_id=run.id,
+                start=start,
+                end=len(hidden),
+                before=before,
+                behind=behind,
+                tainted=tainted,
+                conversation=run.conversation,
+            )
+            await self._store.put_hidden(turn, keys=keys, tenant=tenant, now_s=now_s)
         except StoreError as error:
             log.warning("hidden turns of run %s are not kept: %s", run.id, error)
 
@@ -206,7 +217,9 @@ class HiddenTurns:
         else:
             rest, reader = messages[self._n_read :], reader.copy()
         reader.has_marks = self._progress.tainted
-        answer = {"role": "assistant", "content": "".join(self._progress.said), "tool_calls": tool_calls}
+        answer: Json = {"role": "assistant", "content": "".join(self._progress.said)}
+        if tool_calls:
+            answer["tool_calls"] = tool_calls
         return (await read_keys([*rest, answer], self._scope, reader=reader))[len(rest)]
 
     def _note(self, places: Places, *, is_asked: bool) -> None:
