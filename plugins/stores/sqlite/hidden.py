@@ -16,7 +16,7 @@ from gateway.plugin import HiddenTurn, StoreError
 
 from .rows import Rows
 from .statements import Row
-from .thread import SqliteWork
+from .thread import SharedLooks, SqliteWork
 
 log = logging.getLogger("gateway")
 
@@ -52,6 +52,7 @@ class SqliteHiddenTurns(SqliteWork):
     """The part of a store for hidden turns."""
 
     def __init__(self) -> None:
+        self._hidden_looks = SharedLooks(self._read, _hidden)
         self._filling: _Batch | None = None
         self._batches: list[_Batch] = []  # that are not written, in their order
 
@@ -86,7 +87,7 @@ class SqliteHiddenTurns(SqliteWork):
         if self._batches:
             asked = {(tenant, key) for key in keys}
             await self._write_batches([batch for batch in self._batches if not asked.isdisjoint(batch.keys)])
-        rows = await self._read(lambda c: _hidden(c, keys, tenant=tenant))
+        rows = await self._hidden_looks.ask((tenant, keys))
         return {key: None if row is None else HIDDEN.fact(row) for key, row in rows.items()}
 
     async def _write_batches(self, batches: Sequence[_Batch]) -> None:
@@ -110,7 +111,14 @@ class SqliteHiddenTurns(SqliteWork):
             self._batches.remove(batch)
 
 
-def _hidden(connection: sqlite3.Connection, keys: Sequence[str], *, tenant: str) -> dict[str, Row | None]:
+def _hidden(
+    connection: sqlite3.Connection, asked: Sequence[tuple[str, Sequence[str]]]
+) -> Sequence[Mapping[str, Row | None]]:
+    """Return the hidden turns of each question, which is a tenant and keys."""
+    return [_turns_of(connection, tenant, keys) for tenant, keys in asked]
+
+
+def _turns_of(connection: sqlite3.Connection, tenant: str, keys: Sequence[str]) -> Mapping[str, Row | None]:
     """Return the rows of hidden turns by the keys that mean one, and None for those that mean two.
 
     Each turn is read once.

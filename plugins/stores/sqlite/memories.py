@@ -20,7 +20,7 @@ from . import memory_statements as sql
 from .commits import Lasts
 from .file import IN_MEMORY
 from .rows import Rows
-from .thread import SharedLook, SqliteWork
+from .thread import SharedLooks, SqliteWork
 
 log = logging.getLogger("gateway")
 
@@ -75,9 +75,9 @@ class SqliteMemories(SqliteWork):
         super().__init__()
         self._memories: SqliteCache[Recalled] | None = None
         if place != IN_MEMORY:  # there the thread that writes reads, and what it read may be rolled back
-            version = SharedLook(self._read, lambda connection: int(connection.execute(sql.VERSION).fetchone()[0]))
+            looks = SharedLooks(self._read, sql.versions)
             self._memories = SqliteCache(
-                version=version.get, limit=KEPT_CHARS, size_of=lambda found: 200 + len(found.memory.text)
+                version=partial(looks.ask, None), limit=KEPT_CHARS, size_of=lambda found: 200 + len(found.memory.text)
             )
         self._indexing: asyncio.Task[None] | None = None
 

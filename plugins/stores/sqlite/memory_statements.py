@@ -122,6 +122,11 @@ UNREAD = "SELECT number, text FROM memories WHERE words IS NULL LIMIT ?"
 _READ_WORDS = "UPDATE memories SET words = ? WHERE number = ?"
 
 
+def versions(connection: sqlite3.Connection, asked: Sequence[None]) -> list[int]:
+    """Return the number that changes with each change of a memory, for each who asked."""
+    return [int(connection.execute(VERSION).fetchone()[0])] * len(asked)
+
+
 def remember(connection: sqlite3.Connection, row: Row, *, limit: int) -> tuple[bool, bool]:
     """Add a memory. Return whether it is new, and whether more than a step of old ones is still to go.
 

@@ -27,6 +27,7 @@ log = logging.getLogger("gateway")
 
 T = TypeVar("T")
 FactT = TypeVar("FactT")
+AskedT = TypeVar("AskedT")
 Values: TypeAlias = Sequence[str | float | None]
 Settle: TypeAlias = Callable[[], None]
 
@@ -200,40 +201,66 @@ class SqliteWork(ABC):
         return next(iter(await self._all(rows, statement, values)), None)
 
 
-class SharedLook(Generic[T]):
-    """A look at a file for all who ask before it begins, so that none is older than its question.
+class SharedLooks(Generic[AskedT, T]):
+    """Looks at a file for all who ask before one begins, so that none is older than its question.
 
     Most of what a look costs is that its thread is woken, and wakes the event loop. `read` queues work for the thread.
+    `look` answers questions in their order.
     """
 
     def __init__(
         self,
-        read: Callable[[Callable[[sqlite3.Connection], T]], "asyncio.Future[T]"],
-        look: Callable[[sqlite3.Connection], T],
+        read: Callable[[Callable[[sqlite3.Connection], Sequence[T]]], "asyncio.Future[Sequence[T]]"],
+        look: Callable[[sqlite3.Connection, Sequence[AskedT]], Sequence[T]],
     ) -> None:
         self._read = read
         self._look = look
-        self._last: _Look[T] | None = None
-        self._found: asyncio.Future[T]  # by the last look, once there is one
+        self._next: _Look[AskedT, T] | None = None
 
-    async def get(self) -> T:
-        """Return the result of a look that begins from now on."""
-        if self._last is None or self._last.has_begun or self._found.done():  # one that failed may not have begun
-            self._last = _Look(self._look)
-            self._found = self._read(self._last)
-        return await asyncio.shield(self._found)
+    async def ask(self, question: AskedT) -> T:
+        """Return the answer of a look that begins from now on."""
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        if self._next is None or not self._next.join(question, answer):
+            look = _Look(self._look)
+            look.join(question, answer)
+            self._read(look).add_done_callback(look.settle)
+            self._next = look
+        return await answer
 
 
-class _Look(Generic[T]):
-    """One look. The thread sets `has_begun` in front of it."""
+class _Look(Generic[AskedT, T]):
+    """One look. A question that joins it is in the list before the look is seen not to have begun."""
 
-    def __init__(self, look: Callable[[sqlite3.Connection], T]) -> None:
+    def __init__(self, look: Callable[[sqlite3.Connection, Sequence[AskedT]], Sequence[T]]) -> None:
         self._look = look
-        self.has_begun = False
+        self._questions: list[AskedT] = []
+        self._answers: list[asyncio.Future[T]] = []
+        self._is_closed = False
 
-    def __call__(self, connection: sqlite3.Connection) -> T:
-        self.has_begun = True
-        return self._look(connection)
+    def join(self, question: AskedT, answer: "asyncio.Future[T]") -> bool:
+        """Add a question, whose answer will be set. Return False if the look may have begun without it, or is over."""
+        self._questions.append(question)
+        if self._is_closed:
+            return False
+        self._answers.append(answer)
+        return True
+
+    def __call__(self, connection: sqlite3.Connection) -> Sequence[T]:
+        self._is_closed = True
+        return self._look(connection, tuple(self._questions))
+
+    def settle(self, found: "asyncio.Future[Sequence[T]]") -> None:
+        """Set the answers, or the failure of the look, which may not have begun."""
+        self._is_closed = True
+        error = found.exception()
+        for number, answer in enumerate(self._answers):
+            if answer.done():  # its caller has left
+                continue
+            if error is None:
+                answer.set_result(found.result()[number])
+            else:
+                answer.set_exception(error)
+        self._answers.clear()
 
 
 def _all(settled: Sequence[Settle]) -> None:

@@ -1,8 +1,10 @@
 """Hidden turns in a file: answers without one are written together, none is lost, and nothing searches a table."""
 
+import asyncio
 import logging
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,19 @@ def test_looking_up_goes_through_an_index(connection: sqlite3.Connection, statem
     """However many rows there are."""
     plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", ("acme", "[]")).fetchall()
     assert [row[3] for row in plan if row[3].startswith("SCAN") and "json_each" not in row[3]] == []
+
+
+async def test_who_asks_at_once_gets_what_is_theirs(tmp_path: Path) -> None:
+    """However many requests share a look: each tenant, and each list of keys."""
+    store = SqliteStore(str(tmp_path / "a.db"))
+    await store.open()
+    theirs = replace(TURN, id="b")
+    await store.put_hidden(TURN, keys=["x", "y"], tenant="acme", now_s=1.0)
+    await store.put_hidden(theirs, keys=["x"], tenant="other", now_s=1.0)
+    asked = [("acme", ["x"]), ("other", ["x", "y"]), ("acme", ["y", "z"]), ("third", ["x"])]
+    found = await asyncio.gather(*(store.hidden(keys, tenant=tenant) for tenant, keys in asked))
+    assert found == [{"x": TURN}, {"x": theirs}, {"y": TURN}, {}]
+    await store.close()
 
 
 async def test_answers_are_written_when_the_store_is_closed(tmp_path: Path) -> None:

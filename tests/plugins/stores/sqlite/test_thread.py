@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ import pytest
 from gateway.plugin import ConflictError, StoreError
 from gateway.plugins.stores.sqlite.commits import Lasts, PlainTransactions
 from gateway.plugins.stores.sqlite.file import SqliteError
-from gateway.plugins.stores.sqlite.thread import SharedLook, SqliteThread
+from gateway.plugins.stores.sqlite.thread import SharedLooks, SqliteThread
 
 Open = Callable[..., Awaitable[SqliteThread]]
 
@@ -136,51 +136,55 @@ async def test_a_connection_that_cannot_be_made_is_told(place: Path) -> None:
 
 
 class Looks:
-    """Looks at the words of a thread, one after the other. `go` lets each of them go on once it has `begun`."""
+    """Looks at the words of a thread, one after the other. `go` lets each of them go on once it has `begun`.
+
+    The answer to a question is the question and the words.
+    """
 
     def __init__(self, thread: SqliteThread) -> None:
         self.begun, self.go = threading.Semaphore(0), threading.Semaphore(0)
         self.n_looks = 0
-        self.shared = SharedLook(thread.do, self._look)
+        self.shared = SharedLooks(thread.do, self._look)
 
-    def _look(self, connection: sqlite3.Connection) -> list[str]:
+    def _look(self, connection: sqlite3.Connection, asked: Sequence[int]) -> list[tuple[int, list[str]]]:
         self.n_looks += 1
         found = words(connection)
         self.begun.release()
         assert self.go.acquire(timeout=9)
-        return found
+        return [(question, found) for question in asked]
 
-    async def asked(self) -> "asyncio.Task[list[str]]":
+    async def asked(self, question: int) -> "asyncio.Task[tuple[int, list[str]]]":
         """Return a caller that has asked."""
-        caller = asyncio.create_task(self.shared.get())
+        caller = asyncio.create_task(self.shared.ask(question))
         await asyncio.sleep(0)
         return caller
 
-    async def one_under_way(self) -> "asyncio.Task[list[str]]":
+    async def one_under_way(self) -> "asyncio.Task[tuple[int, list[str]]]":
         """Return the caller of a look that has begun."""
-        caller = await self.asked()
+        caller = await self.asked(0)
         assert await asyncio.to_thread(self.begun.acquire, timeout=9)
         return caller
 
 
 async def test_who_asks_before_a_look_begins_shares_it(thread: SqliteThread) -> None:
-    """One that has begun may be older than the question, so who asks then gets the next one."""
+    """One that has begun may be older than the question, so who asks then gets the next one. Each gets its answer."""
     looks = Looks(thread)
     early = await looks.one_under_way()
     written = thread.do(partial(put, word="new"))
-    late = [await looks.asked() for _ in range(5)]
+    late = [await looks.asked(number) for number in range(1, 6)]
     looks.go.release(2)
-    assert await early == [] and await asyncio.gather(*late) == [["new"]] * 5
+    assert await early == (0, [])
+    assert await asyncio.gather(*late) == [(number, ["new"]) for number in range(1, 6)]
     assert await written == 1 and looks.n_looks == 2
 
 
 async def test_a_caller_that_leaves_takes_no_look_from_others(thread: SqliteThread) -> None:
     looks = Looks(thread)
     await looks.one_under_way()
-    callers = [await looks.asked() for _ in range(3)]
+    callers = [await looks.asked(number) for number in (1, 2, 3)]
     callers[0].cancel()
     looks.go.release(2)
-    assert await asyncio.gather(*callers[1:]) == [[], []]
+    assert await asyncio.gather(*callers[1:]) == [(2, []), (3, [])]
     assert callers[0].cancelled() and looks.n_looks == 2
 
 
@@ -190,8 +194,27 @@ async def test_a_look_that_failed_is_shared_with_nobody_else(thread: SqliteThrea
     looks.go.release()
     with closing(connect(place)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        callers = [await looks.asked() for _ in range(2)]
+        callers = [await looks.asked(number) for number in (1, 2)]
         failures = await asyncio.gather(*callers, return_exceptions=True)
         assert [str(failure) for failure in failures] == ["the store 'words' failed: database is locked"] * 2
         other.execute("ROLLBACK")
-    assert await (await looks.asked()) == [] and looks.n_looks == 1
+    assert await (await looks.asked(3)) == (3, []) and looks.n_looks == 1
+
+
+async def test_questions_in_a_row_are_answered_by_looks_of_their_own(thread: SqliteThread) -> None:
+    """Nothing of a look that is over is kept."""
+    looks = Looks(thread)
+    looks.go.release(3)
+    for number in range(3):
+        assert await looks.shared.ask(number) == (number, [str(before) for before in range(number)])
+        await thread.do(partial(put, word=str(number)))
+    assert looks.n_looks == 3
+
+
+async def test_a_look_that_could_not_be_queued_is_shared_with_nobody(thread: SqliteThread) -> None:
+    """Who asks a store that is closed hears so, each time."""
+    looks = Looks(thread)
+    await thread.close()
+    for number in range(2):
+        with pytest.raises(StoreError, match="'words' is closed"):
+            await looks.shared.ask(number)
