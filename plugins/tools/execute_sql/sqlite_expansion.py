@@ -20,6 +20,12 @@ _PIECE: Final = re.compile(
     r"|(?P<word>[\w$\u0080-\U0010ffff]++)|(?P<sign>[().,*])",
     re.DOTALL,
 )
+#: A query begins with one of these, and what has a name of its own has one, too. A text may have them in other places.
+_QUERIES: Final = re.compile("select|values|table|with|window", re.IGNORECASE)
+#: Two queries in so many characters stay below all bounds: a name is mentioned as often as there are characters, and
+#: each is at most three mentions; but `(a).*` is many.
+SMALL_CHARS: Final = 500
+_PLAIN_NAME: Final = re.compile(r"[\w$]++", re.ASCII)
 _AS: Final = Token("word", "as")
 _BETWEEN: Final = ("not", "materialized")
 
@@ -30,39 +36,73 @@ class TooLargeError(ValueError):
 
 def check_expansion(sql: str, views: Iterable[tuple[str, str]]) -> None:
     """Raise TooLargeError for a statement that has too many words. `views`: their names and definitions."""
+    views = _mentioned(sql, views)
+    if is_small([sql, *(definition for _, definition in views)]):
+        return
     bodies: dict[str, list[str]] = {}
-    views = list(views)
     for name, definition in views:
         bodies.setdefault(name.lower(), []).extend(_divided(_words(definition), bodies))
     if _size(_divided(_words(sql), bodies), bodies, {}, MOST_DEPTH) > MOST_WORDS:
         raise TooLargeError("its common table expressions or views mention one another too often: use a table instead")
-    if expands_too_far(_with_views(_tokens(sql), views), limit_keeps_apart=False):
+    if expands_too_far(_with_views(tokens_of(sql), views), limit_keeps_apart=False):
         raise TooLargeError("its subqueries mention columns of one another too often: use a table instead")
+
+
+def _mentioned(sql: str, views: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the views that the statement may read, by themselves or by others, in their order."""
+    views = list(views)
+    found: set[str] = set()
+    text = sql.lower()
+    while new := [one for one in views if one[0] not in found and _may_name(text, one[0])]:
+        found.update(name for name, _ in new)
+        text = "\n".join(definition for _, definition in new).lower()
+    return [one for one in views if one[0] in found]
+
+
+def _may_name(text: str, name: str) -> bool:
+    return name.lower() in text or not _PLAIN_NAME.fullmatch(name)  # other names can be written in several ways
+
+
+def is_small(texts: Sequence[str]) -> bool:
+    """Return whether these together are too little to expand far, whatever they say."""
+    n_queries = sum(len(_QUERIES.findall(text)) for text in texts)
+    if n_queries > 2 or sum(text.count("(") for text in texts) > MOST_DEPTH:
+        return False
+    return n_queries < 2 or (sum(map(len, texts)) <= SMALL_CHARS and not _may_list(texts))
+
+
+def _may_list(texts: Sequence[str]) -> bool:
+    """Return whether there may be a row in parentheses with a star behind it."""
+    return all(any(sign in text for text in texts) for sign in ").*")
 
 
 def _words(sql: str) -> list[str]:
     """Return the names, strings and words of a text, each as SQLite compares it, with its parentheses and dots."""
     found = []
     for piece in _PIECE.finditer(sql):
-        text, quoted = piece["word"] or (piece["sign"] or "").strip(",*"), piece["quoted"]
-        if quoted:
-            text = quoted[1:-1].replace(quoted[-1] * 2, quoted[-1]) or '""'
+        text = piece["word"] or (piece["sign"] or "").strip(",*")
+        if quoted := piece["quoted"]:
+            text = _unquoted(quoted) or '""'
         if text:
             found.append(text.lower())
     return found
 
 
-def _tokens(sql: str) -> list[Token]:
-    """Return the same as tokens, however long the text is."""
+def tokens_of(sql: str) -> list[Token]:
+    """Return the same as tokens, however long the text is. A string is a name, as SQLite takes it where it fits."""
     found = []
     for piece in _PIECE.finditer(sql):
         if quoted := piece["quoted"]:
-            found.append(Token("string" if quoted[0] == "'" else "name", quoted[1:-1]))
+            found.append(Token("name", _unquoted(quoted)))
         elif word := piece["word"]:
             found.append(Token("number" if word[0].isdigit() else "word", word.lower()))
         elif sign := piece["sign"]:
             found.append(Token("op" if sign == "*" else "punct", sign))
     return found
+
+
+def _unquoted(quoted: str) -> str:
+    return quoted[1:-1].replace(quoted[-1] * 2, quoted[-1])
 
 
 def _with_views(tokens: list[Token], views: Iterable[tuple[str, str]]) -> list[Token]:
@@ -74,7 +114,7 @@ def _with_views(tokens: list[Token], views: Iterable[tuple[str, str]]) -> list[T
         mentioned = []
         for name in names:
             if (definition := definitions.pop(name, None)) is not None:
-                body = _tokens(definition)[3:]  # behind CREATE VIEW and the name
+                body = tokens_of(definition)[3:]  # behind CREATE VIEW and the name
                 mentioned += [Token("name", name), *_parenthesized(body)]
         tokens = [*mentioned, *tokens]
     return tokens

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.plugin.sql.expansion import expands_too_far
 from gateway.plugins.tools.execute_sql import Config, ExecuteSql
+from gateway.plugins.tools.execute_sql.sqlite_expansion import SMALL_CHARS, is_small, tokens_of
 
 from .asking import EXCHANGE, calling
 
@@ -26,12 +28,18 @@ def chain(length: int, *, mentions: int, quote: str = "{}", backwards: bool = Fa
     return f"WITH {', '.join(parts)} SELECT count(*) FROM {quote.format(f'c{length - 1}')}"
 
 
-def nested(levels: int, *, end: str = "") -> str:
+def nested(levels: int, *, end: str = "", column: str = "x+x+x+x AS x") -> str:
     """Subqueries that each mention a column of the one within them four times."""
-    query = "SELECT a AS x FROM t"
+    query = f"SELECT a AS {column.rpartition(' AS ')[2]} FROM t"
     for number in range(levels):
-        query = f"SELECT x+x+x+x AS x FROM ({query}{end}) AS s{number}"
+        query = f"SELECT {column} FROM ({query}{end}) AS s{number}"
     return query
+
+
+def reading(levels: int, *, quote: str) -> str:
+    """Expressions that each mention a column of the one before four times."""
+    parts = [f"c{number} AS (SELECT x+x+x+x AS x FROM {quote.format(f'c{number - 1}')})" for number in range(1, levels)]
+    return f"WITH c0 AS (SELECT a AS x FROM t), {', '.join(parts)} SELECT x FROM {quote.format(f'c{levels - 1}')}"
 
 
 @pytest.mark.parametrize(
@@ -46,6 +54,9 @@ def nested(levels: int, *, end: str = "") -> str:
         ("SELECT * FROM v19", "too often"),
         (chain(2_000, mentions=1), "too deep"),
         (nested(14), "too often"),
+        (nested(11, column='"x""y"+[x"y]+`x"y`+[x"y] AS "x""y"'), "too often"),
+        (reading(12, quote="{}"), "too often"),
+        (reading(12, quote="'{}'"), "too often"),
         (nested(14, end=" LIMIT 9"), "too often"),
         (f"SELECT '{'x' * 20_000}' FROM ({nested(14)})", "too often"),
     ],
@@ -76,6 +87,7 @@ async def test_what_multiplies_is_not_compiled(place: Path, sql: str, says: str)
         'WITH "t t" AS NOT MATERIALIZED (SELECT count(*) FROM t) SELECT * FROM "t t"',
         "SELECT CAST(a AS VARCHAR(5)) FROM t LIMIT 1",
         f"{nested(3)} LIMIT 1",
+        "SELECT s.a FROM (SELECT a FROM t WHERE a NOT IN ('x', 'y', 'x')) AS s WHERE s.a <> 'x' OR 'x' <> 'y' LIMIT 1",
     ],
 )
 async def test_everyday_expressions_run(place: Path, sql: str) -> None:
@@ -97,3 +109,30 @@ async def test_columns_of_views_multiply_too(place: Path) -> None:
     result = await tool.call(calling("SELECT x FROM v13"), EXCHANGE)
     assert not result.ok and "too often" in result.content
     assert (await tool.call(calling("SELECT x FROM v3"), EXCHANGE)).ok
+
+
+@pytest.mark.parametrize("mention", ['"v ""2"', "[V1]", "`v1`", "'v1'", "main . v1", "(v1)", '"ÜBER"'])
+async def test_a_view_counts_however_it_is_named(place: Path, mention: str) -> None:
+    """Also one that only another view names. Views that nothing mentions count for nothing."""
+    with closing(sqlite3.connect(place)) as connection:
+        connection.execute(f"CREATE VIEW v1 AS SELECT x AS a FROM ({nested(9)}) WHERE {'+'.join(['x'] * 99)}")
+        connection.execute('CREATE VIEW "v ""2" AS SELECT a FROM V1')
+        connection.execute('CREATE VIEW "ÜBER" AS SELECT a FROM v1')
+        connection.commit()
+    tool = ExecuteSql(Config(url=f"sqlite:///{place}"))
+    result = await tool.call(calling(f"SELECT * FROM {mention}"), EXCHANGE)
+    assert not result.ok and "too often" in result.content
+    assert (await tool.call(calling("SELECT v.a FROM (SELECT a FROM t) AS v"), EXCHANGE)).ok
+
+
+@pytest.mark.parametrize("column", ["x", "x.x", "*", "x BETWEEN x AND x", "x IN (x)"])
+def test_what_is_not_counted_stays_below_all_bounds(column: str) -> None:
+    """The longest statement of two queries that is small, and what the count says of it."""
+    sizes = []
+    for length in range(20):
+        inner = f"SELECT {','.join(['x'] * length)} x FROM t NATURAL JOIN u"
+        left = SMALL_CHARS - len(inner) - len("SELECT  FROM ()")
+        sql = f"SELECT {','.join([column] * (left // (len(column) + 1)))} FROM ({inner})"
+        assert is_small([sql]) and not is_small([sql + " " * SMALL_CHARS])
+        sizes.append(expands_too_far(tokens_of(sql), limit_keeps_apart=False))
+    assert not any(sizes)
