@@ -13,7 +13,7 @@ from gateway.context.bringing import Brought
 from gateway.context.carried import UpstreamOf, is_of_same_person, may_read_answer, take_lines
 from gateway.context.elsewhere import RunsElsewhere, run_of_question
 from gateway.context.lane import ContextLane
-from gateway.context.retelling import Retelling, language_of
+from gateway.context.retelling import Retelling, language_of, noted_text
 from gateway.context.shown_calls import is_of_what_was_shown, shown_last
 from gateway.contracts.endorsements import waiting_sha256
 from gateway.contracts.exchange import Chunk, Exchange, Handler, Resume
@@ -172,13 +172,15 @@ class Resumption:
             for approval, decision in found
         ]
         ruled = await desk.rule_all(wishes, caller=caller)
+        is_apart = run is not None and not may_read_answer(repeated.exchange, run)
         try:
-            if run is not None and not may_read_answer(repeated.exchange, run):
+            if is_apart:
                 return await self._go_on_apart(ruled, repeated)
             return await self._go_on_with(ruled, repeated, in_field=any(decision.in_field for decision in decisions))
         except StoreError as error:
             log.error("run %s does not go on yet: %s", ruled[0].run_id, error)
-            return self._answered_run(repeated, ruled[0].run_id, self._noted(ruled[0], repeated))
+            noted = noted_text(ruled[0], repeated.exchange)
+            return self._answered_run(repeated, ruled[0].run_id, noted, is_apart=is_apart)
 
     async def _counts(self, approval: Approval, decision: ChatDecision, exchange: Exchange) -> bool:
         """Return whether a decision is of what was shown, or of a call that somebody has decided on meanwhile."""
@@ -205,7 +207,7 @@ class Resumption:
             raise GatewayError("run_not_found", "The run of this approval is gone.").after_effects()
         if await self._elsewhere.goes_on(run):
             if run.fence == 0 and not in_field:
-                return self._answered_run(repeated, run_id, self._noted(ruled[0], repeated))
+                return self._answered_run(repeated, run_id, noted_text(ruled[0], repeated.exchange))
             return self._following(run, repeated, decided=decided)
         return await self._as_it_is(run, repeated, decided=decided)
 
@@ -218,10 +220,7 @@ class Resumption:
         except (StoreError, UnwrittenError) as error:
             log.error("run %s does not go on yet: %s", run_id, error)
         told = await self._retelling.decided_apart(ruled, of_run.values(), own)
-        # A response that is stored for it has an id, and must not get the answer of the run later.
-        answer = self._answered_run(repeated, own.answer_id or run_id, *told)
-        answer.is_apart = True
-        return answer
+        return self._answered_run(repeated, run_id, *told, is_apart=True)
 
     async def named(self, ids: Sequence[str], repeated: RepeatedRequest) -> LiveRun | None:
         """Answer a message that names pending calls but decides none. None: none of them is pending in its tenant."""
@@ -238,7 +237,9 @@ class Resumption:
         runs = [await desk.of_run(run_id, tenant=tenant) for run_id in dict.fromkeys(one.run_id for one in waiting)]
         pending = [one for run in runs for one in run.values() if one.state == "pending"] or waiting
         told = await self._retelling.undecided(pending, repeated.exchange)
-        return self._answered_run(repeated, pending[0].run_id, *told)
+        run = await self._store.run(pending[0].run_id, tenant=tenant)
+        is_own = run is not None and is_of_same_person(repeated.exchange, run)
+        return self._answered_run(repeated, pending[0].run_id, *told, is_apart=not is_own)
 
     async def repeated_run(self, repeated: RepeatedRequest) -> LiveRun | None:
         """Answer a request that got a question before: with the question while it waits, else with its result.
@@ -353,21 +354,18 @@ class Resumption:
         answer.decided, answer.asks = tuple(decided), run_of_question(told)
         return answer
 
-    def _answered_run(self, repeated: RepeatedRequest, run_id: str, *chunks: Chunk) -> LiveRun:
-        """Return a finished run with these chunks as its answer."""
+    def _answered_run(self, repeated: RepeatedRequest, run_id: str, *chunks: Chunk, is_apart: bool = False) -> LiveRun:
+        """Return a finished run with these chunks as its answer.
+
+        `is_apart`: the run of this id is another person's. A response that is stored for this answer must neither get
+        the answer of that run later, nor end that run when it is deleted.
+        """
         own = repeated.exchange
-        run = LiveRun(replace(own, id=run_id), repeated.request_key, now_s=self._clock.time(), request_id=own.id)
+        answered = replace(own, id=(own.answer_id if is_apart else "") or run_id)
+        run = LiveRun(answered, repeated.request_key, now_s=self._clock.time(), request_id=own.id)
+        run.is_apart = is_apart
         run.replay(chunks)
         return run
-
-    def _noted(self, approval: Approval, repeated: RepeatedRequest) -> Chunk:
-        """Return the answer to a decision on a run whose own request is still there."""
-        language = language_of(repeated.exchange)
-        if approval.state == "rejected":
-            text = approval_text.rejected_text(approval.tool, approval.comment, language=language)
-        else:
-            text = approval_text.resumed_elsewhere_text(approval.run_id, language=language)
-        return text
 
     def _following(self, run: StoredRun, repeated: RepeatedRequest, *, decided: Sequence[str]) -> LiveRun:
         """Begin an answer that follows a run which another request, or another process, drives."""

@@ -154,6 +154,14 @@ def language_of(exchange: Exchange) -> Language:
     return approval_text.language_of(last_user_text(exchange.body["messages"]))
 
 
+def noted_text(approval: Approval, exchange: Exchange) -> str:
+    """Return the answer to a decision on a run whose own request is still there."""
+    language = language_of(exchange)
+    if approval.state == "rejected":
+        return approval_text.rejected_text(approval.tool, approval.comment, language=language)
+    return approval_text.resumed_elsewhere_text(approval.run_id, language=language)
+
+
 def text_alone(text: str) -> list[Chunk]:
     """Return an answer that is nothing but a text."""
     return [text, chunks.finish("stop")]

@@ -64,7 +64,7 @@ class LiveRun:
         self.failure_told = False
         self.parked = self.is_deleted = False  # is_deleted: its answer is nobody's any more
         self.decided: tuple[str, ...] = ()  # the approvals whose decisions, by its request, the answer follows
-        self.is_apart = False  # its answer is of no run: that of the run which it decides on is another person's
+        self.is_apart = False  # its answer is of no run: the run that it is about is another person's
         self.asks: str | None = None  # the id of the run, this one or another, that its answer asks a person for
         self.over_limit: str | None = None  # a soft limit that it exceeds, for the answer's header
         self.clients = 0

@@ -3,16 +3,19 @@
 import asyncio
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from gateways import until
 
+from gateway.clock import SystemClock
 from gateway.contracts.store import Json
+from gateway.runs.taints import Taints
 from tests.e2e.models import calls, says
 from tests.e2e.talking import desk
 
-from .answering import GATEWAY, RESPONSES, Client, answering, folder_store
+from .answering import GATEWAY, RESPONSES, Client, answering, folder_store, text_of
 from .test_decisions import asked, decision, write
 
 
@@ -53,6 +56,45 @@ async def test_a_response_whose_question_was_answered_withdraws_nothing(tmp_path
         assert await state_of(client, second["output"][-1]["id"]) == "pending"
         done = await client.create([decision(second["output"][-1])], tools=[GATEWAY])
         assert done.status == 200 and (tmp_path / "work" / "2.txt").exists()
+
+
+ANNA, BOB = {"X-Context-User": "anna"}, {"X-Context-User": "bob"}
+
+
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.parametrize("how", ["cancel", "delete"])
+async def test_who_only_asked_about_a_question_withdraws_nothing(tmp_path: Path, how: str, background: bool) -> None:
+    """Another end user's response shows it, and decides nothing: it goes, and the run waits as before."""
+    async with answering(write(), says("Done."), tools=desk(tmp_path, write=True)) as client:
+        _, question = await asked(client, headers=ANNA)
+        said = f"What is {question['id']}?"
+        told = (await client.create(said, tools=[GATEWAY], headers=BOB, background=background)).json
+        assert told["status"] == "completed" and told["output"][-1]["id"] == question["id"]
+        if how == "cancel":
+            refused = await client.post(b"", f"{RESPONSES}/{told['id']}/cancel")
+            assert (refused.status, refused.error["code"]) == (400, "invalid_field")
+        else:
+            assert (await client.delete(told["id"])).json["deleted"]
+        assert await state_of(client, question["id"]) == "pending"
+        own = (await client.create([decision(question)], tools=[GATEWAY], headers=ANNA)).json
+        assert own["status"] == "completed" and (tmp_path / "work" / "new.txt").exists()
+
+
+@pytest.mark.parametrize("said", ["What is {}?", "approve {}"])
+async def test_a_response_about_anothers_question_never_gets_its_answer(tmp_path: Path, said: str) -> None:
+    """Also if its worker died between its first row and its end, and the call was decided on since."""
+    answers = (write(), says("Anna's secret is safe."))
+    async with answering(*answers, tools=desk(tmp_path, write=True)) as client:
+        _, question = await asked(client, headers=ANNA)
+        told = (await client.create(said.format(question["id"]), tools=[GATEWAY], headers=BOB)).json
+        row = await client.store.response(told["id"], tenant="local")
+        assert row is not None and await client.store.delete_response(row.id, tenant=row.tenant)
+        assert await Taints(client.store, SystemClock()).marked([row.run_id], tenant=row.tenant), "it shows the call"
+        await client.store.put_response(replace(row, state="in_progress", output=None))
+        own = (await client.create([decision(question)], tools=[GATEWAY], headers=ANNA)).json
+        assert own["status"] == "completed" and text_of(own) == "Anna's secret is safe."
+        found = (await client.get(row.id)).json
+        assert (found["status"], found["output"]) == ("failed", [])
 
 
 @pytest.mark.parametrize("call", ["a question", "a call that needs none"])
