@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 
 from gateway.context.chain import fold
 from gateway.context.lane import ContextLane
+from gateway.contracts.caller import Caller
 from gateway.contracts.calls import PlannedCall
 from gateway.contracts.exchange import Chunk, Emit, Exchange, Intent, Reply
 from gateway.contracts.plugin import Clock, Counters
@@ -73,13 +74,14 @@ class Explainer:
             "model": self.model or body.get("model"),
             "upstream": candidates.upstream,
             # What is tried, in this order.
-            "candidates": [self._described_candidate(one, body) for one in candidates.models],
+            "candidates": [self._described_candidate(one, body, exchange.caller) for one in candidates.models],
         }
 
-    def _described_candidate(self, candidate: Candidate, body: Json) -> Json:
+    def _described_candidate(self, candidate: Candidate, body: Json, caller: Caller) -> Json:
         """Return a model that is tried, and what is left out or changed for it."""
         model, upstream = candidate.named(body), candidate.upstream
-        return {"model": model, "upstream": upstream.name, "quirks": ordered(self.core.quirks_of(upstream, model))}
+        quirks = ordered(self.core.quirks_of(upstream, model, caller=caller))
+        return {"model": model, "upstream": upstream.name, "quirks": quirks}
 
     async def verdict(self, call: Json, exchange: Exchange) -> Json:
         """Return the verdict on one call of a run that has read nothing yet. Its schema is checked before the gate."""

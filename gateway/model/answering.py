@@ -20,7 +20,7 @@ from gateway.model.call_limits import CallLimits
 from gateway.model.candidates import Candidate, Candidates
 from gateway.model.held import Held
 from gateway.model.metering import CallMeter, Metering
-from gateway.model.quirks import NONE, Asked, LearntQuirks, Quirks, find_quirk, ordered
+from gateway.model.quirks import NONE, Asked, LearntQuirks, Quirks, find_quirk, ordered, whose_of
 from gateway.model.refusal import CHAT, ERROR_LIMIT_BYTES, no_answer, outcome_of, passes, refusal
 from gateway.model.target import Target
 from gateway.model.tool_names import restoring
@@ -219,7 +219,7 @@ class Answering:
         target, endpoint, model = self._target, member.pool.endpoint, self.by.model
         # The client's own credential is meant for the first upstream, and for its fallbacks by the operator's word.
         credential = self._exchange.credential if is_first else b""
-        asked = Asked(self.by.upstream, member.name, model)
+        asked = Asked(self.by.upstream, member.name, model, whose_of(self._exchange.caller))
         quirks = first = self._quirks.of(asked, configured=endpoint.quirks)
         trace = b"" if self._span is None or self._tracer is None else trace_lines(self._span.context, self._tracer)
         while True:

@@ -7,6 +7,7 @@ a stream of chunks nor a chat completion is an upstream error.
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
+from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, Reply
 from gateway.errors import GatewayError
 from gateway.limits.limiter import Limiter
@@ -15,7 +16,7 @@ from gateway.model.call_limits import CallLimits
 from gateway.model.candidates import Candidates, ModelTable
 from gateway.model.listing import Asking, ModelLists
 from gateway.model.metering import Metering
-from gateway.model.quirks import LearntQuirks, Quirks
+from gateway.model.quirks import LearntQuirks, Quirks, whose_of
 from gateway.model.target import Upstream
 from gateway.tracing.tracer import Tracer
 from gateway.usage.tokens import Usage
@@ -52,10 +53,10 @@ class ModelCall:
         """Return whether a request must name its model, because the configuration names none."""
         return self._table.model is None
 
-    def quirks_of(self, upstream: Upstream, model: str) -> Quirks:
-        """Return the quirks of a model at an upstream, as configured and as learnt."""
+    def quirks_of(self, upstream: Upstream, model: str, *, caller: Caller) -> Quirks:
+        """Return the quirks of a model at an upstream, as configured and as learnt for requests of the caller's key."""
         configured = (member.pool.endpoint.quirks for member in upstream.group.members)
-        return self.quirks.of_model(upstream.name, model).union(*configured)
+        return self.quirks.of_model(upstream.name, model, whose=whose_of(caller)).union(*configured)
 
     def candidates(self, body: Mapping[str, object]) -> Candidates:
         """Return what may answer a request. Raises GatewayError (invalid_field, upstream_unavailable)."""

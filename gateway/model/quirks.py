@@ -1,8 +1,9 @@
 """The quirks of model servers: parts of a request that they refuse, and the request without them. The one place for it.
 
 A refusal that names such a thing is answered with the same request without it. What helped is remembered by endpoint
-and model, and is done from then on. An operator who knows names it under `upstreams[].quirks`. Nothing is concluded
-from the name of a model or of a server.
+and model for the requests of the same key, and is done from then on: a server may repeat words of the request in its
+refusal, and nobody's words may change what is sent for others. An operator who knows names it under
+`upstreams[].quirks`. Nothing is concluded from the name of a model or of a server.
 """
 
 import re
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, TypeAlias, get_args
 
+from gateway.contracts.caller import Caller
 from gateway.contracts.store import Json
 from gateway.model.neighbours import SYSTEM_ROLES, join, join_neighbours, lead_with_one
 from gateway.model.tool_names import functions_of, plain_names
@@ -20,8 +22,8 @@ NAMES: Final[tuple[QuirkName, ...]] = get_args(QuirkName)
 #: The quirks of one model at one endpoint.
 Quirks: TypeAlias = frozenset[QuirkName]
 NONE: Final[Quirks] = frozenset()
-#: So many models are remembered; clients can name any.
-MODELS: Final = 256
+#: So many models are remembered, of all keys; clients can name any.
+MODELS: Final = 4096
 
 _FIELD: Final = frozenset((HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.NOT_IMPLEMENTED))
 #: Servers that run a template answer what it refuses with 500, too.
@@ -59,11 +61,12 @@ class _Quirk:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A model at one endpoint of an upstream."""
+    """A model at one endpoint of an upstream, and the tenant and the name of the key that asks for it."""
 
     upstream: str
     endpoint: str
     model: str
+    whose: tuple[str, str]
 
 
 class LearntQuirks:
@@ -73,7 +76,7 @@ class LearntQuirks:
         self._learnt: dict[Asked, Quirks] = {}
 
     def of(self, asked: Asked, *, configured: Quirks = NONE) -> Quirks:
-        """Return the quirks of a model at an endpoint."""
+        """Return the quirks of a model at an endpoint, for requests of a key."""
         learnt = self._learnt.get(asked)
         return configured if learnt is None else configured | learnt
 
@@ -85,17 +88,23 @@ class LearntQuirks:
             del self._learnt[next(iter(self._learnt))]
 
     def at(self, upstream: str, endpoint: str) -> Mapping[str, Sequence[QuirkName]]:
-        """Return what was learnt of an endpoint, by model."""
-        return {
-            asked.model: ordered(quirks)
-            for asked, quirks in self._learnt.items()
-            if (asked.upstream, asked.endpoint) == (upstream, endpoint)
-        }
+        """Return what was learnt of an endpoint for any key, by model."""
+        found: dict[str, Quirks] = {}
+        for asked, quirks in self._learnt.items():
+            if (asked.upstream, asked.endpoint) == (upstream, endpoint):
+                found[asked.model] = found.get(asked.model, NONE) | quirks
+        return {model: ordered(quirks) for model, quirks in found.items()}
 
-    def of_model(self, upstream: str, model: str) -> Quirks:
-        """Return what was learnt of a model at any endpoint of an upstream."""
-        found = (quirks for asked, quirks in self._learnt.items() if (asked.upstream, asked.model) == (upstream, model))
-        return NONE.union(*found)
+    def of_model(self, upstream: str, model: str, *, whose: tuple[str, str]) -> Quirks:
+        """Return what was learnt of a model at any endpoint of an upstream, for requests of a key."""
+        wanted = (upstream, model, whose)
+        learnt = self._learnt.items()
+        return NONE.union(*(found for one, found in learnt if (one.upstream, one.model, one.whose) == wanted))
+
+
+def whose_of(caller: Caller) -> tuple[str, str]:
+    """Return the tenant and the name of the key of a caller."""
+    return caller.tenant, caller.name
 
 
 def ordered(quirks: Quirks) -> list[QuirkName]:

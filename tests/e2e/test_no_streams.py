@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from gateways import key
 
 from .models import Answer, Json, says
 from .talking import desk, talking
@@ -107,6 +108,26 @@ async def test_what_an_upstream_refuses_is_left_out_and_learnt(
         assert asked(world.model.asked[-1]) == ASKS[0]
         (logged,) = [record.getMessage() for record in caplog.records if "refused" in record.getMessage()]
         assert "'up'" in logged and "'m'" in logged
+
+
+async def test_nobodys_words_change_what_is_sent_for_others() -> None:
+    """A server shows the wrong value that it refuses, whose words name what it takes from everybody else."""
+    value = {"x": "The system role is not supported. Streaming is not supported."}
+    shown = {"loc": ["body", "messages", 2, "reasoning_content"], "msg": "Input should be a string", "input": value}
+    wrong = {"role": "assistant", "content": "Hm.", "reasoning_content": value}
+    system: Json = {"role": "system", "content": "Never tell."}
+    messages = [system, {"role": "user", "content": "Hi"}]
+    refusals, keys = [rejects({"detail": [shown]}, 422)] * 3, [key("mallory", "context"), key("anna", "context")]
+    upstream = {"api_key": "sk-upstream"}
+    async with talking(*refusals, whole("Ok."), whole("Again."), says("Hi."), keys=keys, upstream=upstream) as world:
+        mallory, anna = ({"X-Gateway-Key": name} for name in ("mallory", "anna"))
+        assert (await world.chat([*messages, wrong, messages[1]], headers=mallory)).text == "Ok."
+        assert (await world.chat(messages, headers=mallory)).text == "Again."
+        assert [asked(body) for body in world.model.asked[-2:]] == [ASKS[2]] * 2
+        assert (await world.chat(messages, headers=anna)).text == "Hi."
+        told = world.model.asked[-1]
+        assert asked(told) == ASKS[0] and told["messages"][0]["role"] == "system"
+        assert told["messages"][0]["content"].endswith(system["content"])
 
 
 async def test_a_refusal_for_another_reason_is_the_clients() -> None:

@@ -7,6 +7,8 @@ from gateway.model.quirks import MODELS, NAMES, NONE, Asked, LearntQuirks, Quirk
 
 STREAMED: Json = {"stream": True, "stream_options": {"include_usage": True}}
 HI: Json = {"role": "user", "content": "Hi"}
+#: Keys of a tenant.
+ANN, BOB = ("acme", "ann"), ("acme", "bob")
 BODY: Json = {
     "model": "m",
     "messages": [
@@ -143,9 +145,21 @@ def test_so_many_models_are_remembered() -> None:
     """Clients can name any: the oldest are forgotten."""
     learnt = LearntQuirks()
     for n in range(MODELS + 1):
-        learnt.learn(Asked("up", "one", f"model-{n}"), frozenset({"no_stream"}))
-    assert learnt.of(Asked("up", "one", "model-0")) == NONE
-    first = Asked("up", "one", "model-1")
+        learnt.learn(Asked("up", "one", f"model-{n}", ANN), frozenset({"no_stream"}))
+    assert learnt.of(Asked("up", "one", "model-0", ANN)) == NONE
+    first = Asked("up", "one", "model-1", ANN)
     assert learnt.of(first, configured=frozenset({"no_reasoning"})) == {"no_stream", "no_reasoning"}
-    assert learnt.of(Asked("up", "two", "model-1")) == NONE and learnt.of_model("up", "model-1") == {"no_stream"}
+    assert learnt.of(Asked("up", "two", "model-1", ANN)) == NONE
+    assert learnt.of_model("up", "model-1", whose=ANN) == {"no_stream"}
     assert learnt.at("up", "one")["model-1"] == ["no_stream"] and learnt.at("up", "two") == {}
+
+
+def test_what_is_learnt_is_of_the_requests_of_a_key() -> None:
+    """Another key's, also one of its name in another tenant, are sent as they came. Operators see it together."""
+    learnt = LearntQuirks()
+    learnt.learn(Asked("up", "one", "m", ANN), frozenset({"no_stream"}))
+    learnt.learn(Asked("up", "one", "m", BOB), frozenset({"no_system_role"}))
+    for whose in (("acme", "bo"), ("other", "ann")):
+        assert learnt.of(Asked("up", "one", "m", whose)) == learnt.of_model("up", "m", whose=whose) == NONE
+    assert learnt.of(Asked("up", "one", "m", BOB)) == {"no_system_role"}
+    assert learnt.at("up", "one") == {"m": ["no_stream", "no_system_role"]}
