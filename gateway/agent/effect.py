@@ -69,7 +69,7 @@ class Effects:
                 self.recorder.withdraw(number)
                 return None
             begun()
-            outcome = await self._called(number, planned, entry, equipment)
+            outcome = await self._called(number, planned, entry, equipment, stands)
             if approval is not None and approval.edited is not None:
                 arguments = orjson.dumps(planned.call.arguments).decode()
                 outcome = replace(outcome, shown=f"[A person changed the arguments to {arguments}]\n{outcome.shown}")
@@ -96,9 +96,14 @@ class Effects:
             raise
 
     async def _called(
-        self, number: int, planned: PlannedCall, entry: CatalogEntry, equipment: Equipment
+        self,
+        number: int,
+        planned: PlannedCall,
+        entry: CatalogEntry,
+        equipment: Equipment,
+        stands: Callable[[], bool],
     ) -> CallOutcome:
-        call = replace(planned.call, harmless=planned.is_harmless)
+        call = replace(planned.call, harmless=planned.is_harmless, stands=stands)
         work = asyncio.get_running_loop().create_task(
             equipment.runner.run(entry, call, self.exchange, limit_chars=self.limit_chars)
         )

@@ -1,8 +1,8 @@
 """Tools, their calls and results, and where tools come from."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Protocol, runtime_checkable
 
@@ -42,7 +42,8 @@ class ToolCall:
     """One call that the model asks for; `arguments` without `risk_level`.
 
     `harmless`: it runs because it was judged to be harmless, and for no other reason. A source that can enforce this
-    does so: the call fails instead of having an effect.
+    does so: the call fails instead of having an effect. `stands` returns whether what cleared the call is unchanged. A
+    source that sends a call again asks it before.
     """
 
     id: str
@@ -50,6 +51,7 @@ class ToolCall:
     arguments: Json
     terminate: bool = False
     harmless: bool = False
+    stands: Callable[[], bool] = field(default=lambda: True, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

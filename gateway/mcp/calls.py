@@ -4,6 +4,7 @@
    messages that the protocol still requires.
 2. A call runs once. Only a tool that the operator declares idempotent is called again, once, after a lost server; any
    call is made over the next connection if it is certain that it did not run.
+3. A call is sent again only if what cleared it is unchanged: its policy, and its tool as the next connection lists it.
 """
 
 import asyncio
@@ -40,6 +41,10 @@ class LostError(Exception):
 
 class NotRunError(LostError):
     """The error that the connection ended before the server ran the call."""
+
+
+class WithdrawnError(NotRunError):
+    """The error that the call is not sent again, because what cleared it has changed."""
 
 
 class AnsweredError(Exception):
@@ -81,23 +86,31 @@ class Calls:
         self._asked: set[asyncio.Task[Json]] = set()  # a task without a reference may vanish
 
     async def call(
-        self, tool: str, arguments: Json, *, told: Told | None = None, trace: ToolTrace | None = None
+        self,
+        tool: str,
+        arguments: Json,
+        *,
+        told: Told | None = None,
+        trace: ToolTrace | None = None,
+        stands: Callable[[], bool] = lambda: True,
     ) -> ToolResult:
         """Return the tool's result, or its failure: every failure but a cancellation is a result, too.
 
-        `told` is called with the server's reports about its progress. `trace` is the span of the call.
+        `told` is called with the server's reports about its progress. `trace` is the span of the call. `stands`: see
+        `ToolCall`.
         """
         meta = {} if trace is None else trace.fields_for("mcp")
+        patience = _Patience(*self._server.limits_s(tool), told=told or _nothing, meta=meta, stands=stands)
         with self._meter.operation("tools/call") as operation:
-            result, operation.error_type = await self._result(tool, arguments, told or _nothing, meta)
+            result, operation.error_type = await self._result(tool, arguments, patience)
         if trace is not None:
             trace.error = operation.error_type
             trace.facts |= {"mcp.method.name": "tools/call", "network.transport": self._meter.network}
         return result
 
-    async def _result(self, tool: str, arguments: Json, told: Told, meta: Mapping[str, str]) -> tuple[ToolResult, str]:
+    async def _result(self, tool: str, arguments: Json, patience: "_Patience") -> tuple[ToolResult, str]:
         """Return a result and the type of its error."""
-        service, patience = self._server.name, _Patience(*self._server.limits_s(tool), told=told, meta=meta)
+        service = self._server.name
         absent = f"the service {service!r} is not running just now. Say so, and go on without it."
         if self._line() is None:
             return ToolResult(absent, ok=False), "not_running"
@@ -116,6 +129,12 @@ class Calls:
                 f"stopped. {then}"
             )
             return ToolResult(text, ok=False), "timeout"
+        except WithdrawnError:
+            text = (
+                f"Not run: the service {service!r} was away, and the tool {tool!r} or the policy has changed. Call it "
+                "again if it is still what you want."
+            )
+            return ToolResult(text, ok=False), "not_running"
         except NotRunError:
             return ToolResult(absent, ok=False), "not_running"
         except LostError:
@@ -149,12 +168,16 @@ class Calls:
                 has_waited, wait_s = True, patience.left_s if self._is_idempotent(tool) else _BACK_S
                 if (next_line := await self._line_after(line, min(wait_s, patience.left_s))) is None:
                     raise
+                if not patience.stands():
+                    raise WithdrawnError from None
                 line = next_line
             except LostError:
                 if not is_idempotent:
                     raise
                 is_idempotent = False  # it is made again once
                 line = await asyncio.wait_for(self._next_line(), patience.left_s)
+                if not patience.stands():
+                    raise
         raise LostError
 
     async def _line_after(self, line: Line, wait_s: float) -> Line | None:
@@ -197,12 +220,21 @@ def _with_note(result: ToolResult) -> ToolResult:
 class _Patience:
     """The time of one call: `limit_s` from its start and from each progress, in all never more than `longest_s`.
 
-    `told` is called with each report. `meta` goes with each request.
+    `told` is called with each report. `meta` goes with each request, and `stands` is asked before it is sent again.
     """
 
-    def __init__(self, limit_s: float, longest_s: float, *, told: Told, meta: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        limit_s: float,
+        longest_s: float,
+        *,
+        told: Told,
+        meta: Mapping[str, str],
+        stands: Callable[[], bool],
+    ) -> None:
         self._limit_s = limit_s
         self.meta = meta
+        self.stands = stands
         self._told = told
         self._clock = asyncio.get_running_loop().time
         self._began_s = self._clock()

@@ -68,7 +68,8 @@ class McpService:
         told = None if exchange.watcher is None else exchange.watcher.progressed
         name = call.tool.removeprefix(f"{self._server.name}.")
         tool = self._session.definitions.tools.get(name)
-        result = await self._session.call(name, call.arguments, told=told, trace=exchange.tool_trace)
+        trace = exchange.tool_trace
+        result = await self._session.call(name, call.arguments, told=told, trace=trace, stands=call.stands)
         if tool is None or not result.ok or (problem := problem_of_output(tool, result.structured)) is None:
             return result
         return replace(result, structured=None, unfit=problem)

@@ -155,9 +155,16 @@ class Session:
         await asyncio.shield(self._ending)
 
     async def call(
-        self, tool: str, arguments: Json, *, told: Told | None = None, trace: ToolTrace | None = None
+        self,
+        tool: str,
+        arguments: Json,
+        *,
+        told: Told | None = None,
+        trace: ToolTrace | None = None,
+        stands: Callable[[], bool] = lambda: True,
     ) -> ToolResult:
-        return await self._calls.call(tool, arguments, told=told, trace=trace)
+        """Call a tool as `Calls.call` does."""
+        return await self._calls.call(tool, arguments, told=told, trace=trace, stands=stands)
 
     def offers(self, kind: str) -> bool:
         """Return whether the server, while it runs, offers this kind of things: `prompts` or `resources`."""

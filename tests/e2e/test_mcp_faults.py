@@ -277,3 +277,21 @@ async def test_a_server_that_stays_the_same_lives_through_a_reload() -> None:
         assert await called(world, "box.pid") != pid and json.loads(await called(world, "box.env"))["A"] == "b"
         gone: Json = await seen(world, "other")
         assert gone["error"]["code"] == "service_not_found"
+
+
+@pytest.mark.parametrize("changes", ["policy", "definition", "nothing"])
+async def test_a_call_is_sent_again_only_as_it_was_cleared(changes: str, tmp_path: Path) -> None:
+    """While its server is away, an operator may deny its tool, and the tool may come back as another one."""
+    go = tmp_path / "go"
+    box = behaving("crash-once", tmp_path / "starts", go, idempotent=["echo"])
+    async with serving(servers={"box": box}) as world:
+        await until_pinned(world, "box")
+        async with calling(world, "box.echo", text="hello") as ended:
+            await until(world, "box", "starting")
+            if changes == "policy":
+                await world.reload(risk={"rules": {"box.echo": "deny"}})
+            go.write_text("Says the text to all." if changes == "definition" else "")
+            said = await ended
+        is_sent = changes == "nothing"
+        assert (said == "hello") == is_sent and ("whether it had an effect is not known" in said) != is_sent
+        assert await called(world, "box.calls") == ("2" if is_sent else "1")

@@ -69,8 +69,8 @@ class Box:
             await asyncio.get_running_loop().create_future()
         return self._lines[0]
 
-    async def said(self) -> str:
-        result = await self.calls.call("dig", {"deep": True})
+    async def said(self, *, stands: Callable[[], bool] = lambda: True) -> str:
+        result = await self.calls.call("dig", {"deep": True}, stands=stands)
         assert result.ok == (result.content == "done")
         return result.content
 
@@ -269,3 +269,20 @@ async def test_who_cancels_is_free_at_once() -> None:
     assert not released.is_set() and box.errors == ["cancelled"]
     released.set()
     await asyncio.wait_for(wire.cancelled.wait(), 120)
+
+
+@pytest.mark.parametrize(("ends", "idempotent"), [(not_run, False), (not_run, True), (lost, True)])
+async def test_a_call_is_not_sent_again_once_its_clearance_has_changed(
+    ends: Callable[[Callable[[str], None]], Any], *, idempotent: bool
+) -> None:
+    """Over the next connection, whose tool may be another one; the model is told what is certain."""
+    first, second = Wire(ends), Wire(at_once)
+    box = Box(first, second, idempotent=frozenset({"dig"} if idempotent else ()))
+    said = await box.said(stands=lambda: False)
+    assert len(first.calls) == 1 and second.calls == []
+    if ends is lost:
+        assert "whether it had an effect is not known" in said and box.errors == ["connection_lost"]
+    else:
+        assert said.startswith("Not run: the service 'box' was away") and box.errors == ["not_running"]
+    again = Box(Wire(ends), Wire(at_once), idempotent=frozenset({"dig"} if idempotent else ()))
+    assert await again.said() == "done"
