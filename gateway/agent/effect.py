@@ -6,7 +6,7 @@
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -18,7 +18,7 @@ from gateway.contracts.calls import CallOutcome, PlannedCall
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import Approval
 from gateway.contracts.plugin import Counters
-from gateway.contracts.store import UnwrittenError
+from gateway.contracts.store import StoreError, UnwrittenError
 from gateway.errors import GatewayError
 from gateway.runs.lease import LOST
 from gateway.runs.live_run import STOPPING
@@ -50,13 +50,15 @@ class Effects:
         equipment: Equipment,
         approval: Approval | None,
         stands: Callable[[], bool],
+        is_granted: Callable[[], Awaitable[bool]],
         begun: Callable[[], None],
     ) -> CallOutcome | None:
         """Run a cleared call and return its result, or None if it did not run.
 
         None: its clearance had changed by the time that its start was stored. `stands` returns whether the clearance is
-        unchanged. `begun` reports the effect to the clients. Raises GatewayError: the call did not run, or its outcome
-        is stored.
+        unchanged, and `is_granted` asks the store whether the grant is, if there is one. `begun` reports the effect to
+        the clients. Raises GatewayError: the call did not run, or its outcome is stored. Raises StoreError: it did not
+        run.
         """
         if self.budget.left_s <= 0:
             raise self.budget.expiry()
@@ -64,8 +66,8 @@ class Effects:
         try:
             if tainted := equipment.runner.taints(entry, planned.call, self.exchange):
                 self.progress.strangers.add(number)  # from the start: nobody knows how much of a call comes back
-            await self._start(number, approval, tainted=tainted)
-            if not stands():
+            may_run = await self._start(number, approval, tainted=tainted, is_granted=is_granted)
+            if not (may_run and stands()):
                 self.recorder.withdraw(number)
                 return None
             begun()
@@ -78,12 +80,19 @@ class Effects:
         finally:
             await let_go()
 
-    async def _start(self, number: int, approval: Approval | None, *, tainted: bool) -> None:
-        """Store the start of a call, as the last step before it runs. Raises GatewayError: the call must not run."""
+    async def _start(
+        self, number: int, approval: Approval | None, *, tainted: bool, is_granted: Callable[[], Awaitable[bool]]
+    ) -> bool:
+        """Store the start of a call, as the last step before it runs, and return whether its grant is still there then.
+
+        A grant that is revoked later is revoked behind the start. Raises GatewayError, StoreError: the call must not
+        run.
+        """
         try:
             await self.recorder.start(number, approval=approval, tainted=tainted)
+            may_run = await is_granted()
             await self.recorder.confirm()
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, StoreError):
             self.recorder.withdraw(number)
             raise
         except UnwrittenError:
@@ -94,6 +103,7 @@ class Effects:
             if self.recorder.steps[number].state == "started":  # the run was lost behind that line
                 await self.recorder.late(number, "It did not run.")
             raise
+        return may_run
 
     async def _called(
         self,

@@ -156,6 +156,11 @@ class Reports:
     in_use: InUse
     mark: Mark
 
+    @property
+    def may_wait(self) -> bool:
+        """Return whether a report may wait for the client to read."""
+        return self.exchange.shows_calls or self.exchange.events
+
     async def started(
         self, number: int, planned: PlannedCall, approval: Approval | None, say: Say, *, place: int
     ) -> None:

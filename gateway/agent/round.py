@@ -37,7 +37,8 @@ services that are still starting, and takes results from `done`.
 Dangers.
 - An approval holds for exact arguments and an exact definition. `_as_it_runs` returns the call with a person's edit.
   Judge and run that call, never the model's.
-- An await between the last look and the effect lets a reload slip in. That is why `stands` is passed down.
+- An await between the last look and the effect lets a reload slip in. That is why `stands` is passed down. A report to
+  a client that does not read may wait for a minute, so what the store knows is read again behind it (`is_granted`).
 - A client that leaves while it waits: the cancellation parks the run, so that the question stays open.
 """
 
@@ -145,7 +146,7 @@ class Round:
             if looks > LOOKS:
                 self._refuse(i, "refused", _UNSTEADY)
                 continue
-            if self._asks(i):
+            if self._awaits(i):
                 await self._wait(i)
                 if self._is_over():
                     return None
@@ -179,6 +180,8 @@ class Round:
         if entry is None or self._looked.get(number) != self._sight(i):
             return None
         await self.reports.started(number, planned, approval, self.say, place=i)
+        if self.reports.may_wait:  # while its client read nothing, its user may have said something
+            await self.progress.check_asked_for(self.approvals.remembered, self.exchange)
         outcome = await self.effects.run(
             number,
             planned,
@@ -186,6 +189,7 @@ class Round:
             equipment=equipment,
             approval=approval,
             stands=lambda: self._looked.get(number) == self._sight(i),
+            is_granted=lambda: self._is_granted(i),
             begun=self.begun,
         )
         if outcome is not None:
@@ -201,8 +205,7 @@ class Round:
         progress = self.progress
         if self._moments:
             await progress.check_asked_for(self.approvals.remembered, self.exchange)
-            if number in self._granted and await self._grant(i) is None:
-                self._granted.discard(number)
+            await self._is_granted(i)
         if self._looked.get(number) == (sight := self._sight(i)):
             return
         was = self._as_it_runs(i)
@@ -272,6 +275,14 @@ class Round:
         elif (grant := await self._grant(i)) is not None:
             self._granted.add(self.numbers[i])
             self.recorder.granted(self.numbers[i], grant.id, grant.granted_by)
+
+    async def _is_granted(self, i: int) -> bool:
+        """Return False if the grant that cleared the call does so no more. The call then asks."""
+        number = self.numbers[i]
+        if number not in self._granted or await self._grant(i) is not None:
+            return True
+        self._granted.discard(number)
+        return False
 
     async def _grant(self, i: int) -> Grant | None:
         """Return a grant that clears the call now. None: there is none, or the user wants to be asked before each."""

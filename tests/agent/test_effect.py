@@ -1,11 +1,13 @@
 """From the line that a call starts to its result: what is looked at, and what is told when it is cut short."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gateway.agent import effect
+from gateway.contracts.exchange import Chunk, Pause, Resume
 from gateway.contracts.journal import Change
 from gateway.contracts.tools import ToolCall, ToolResult
 from gateway.errors import GatewayError
@@ -13,6 +15,7 @@ from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs import leases as keeping
 from gateway.runs.lease import LEASE_S
 from gateway.runs.live_run import STOPPING
+from gateway.runs.snapshot import exchange_of
 from gateway.tools.gate import Rule
 from tests.scripted_replies import told
 
@@ -119,8 +122,7 @@ async def test_a_grant_that_is_revoked_during_a_group_clears_nothing_more() -> N
 
     async def revokes(asked: ToolCall) -> ToolResult:
         if asked.arguments["x"] == 2:
-            (kept,) = await bench.store.grants(tenant="t", now_s=0.0, limit=2)
-            assert await bench.store.delete_grant(kept.id, tenant="t", audit=())
+            await revoke(bench.store)
         return ToolResult("did it")
 
     answers = [answer(risky(1)), group(call("peek", x=2), risky(1)), answer("Done.")]
@@ -128,6 +130,67 @@ async def test_a_grant_that_is_revoked_during_a_group_clears_nothing_more() -> N
     await bench.run()
     await bench.decide(remember="run")
     assert "approve ap_" in texts(await bench.resumed()) and xs(bench) == [1, 2]
+    await bench.close()
+
+
+class Revoking(SqliteStore):
+    """A store in which the only grant is revoked right before the start of a call is written."""
+
+    is_armed = False
+
+    async def write(self, change: Change) -> None:
+        if self.is_armed and any(step.state == "started" for step in change.steps):
+            self.is_armed = False
+            await revoke(self)
+        await super().write(change)
+
+
+async def revoke(store: SqliteStore) -> None:
+    (kept,) = await store.grants(tenant="t", now_s=0.0, limit=2)
+    assert await store.delete_grant(kept.id, tenant="t", audit=())
+
+
+async def test_a_grant_that_is_revoked_before_a_start_clears_nothing() -> None:
+    """Whoever revokes it is told that no call uses it from then on."""
+    store = Revoking(":memory:")
+    bench = Bench([answer(risky(1)), answer(risky(1)), answer("Done.")], store=store)
+    await bench.run(conversation="one")
+    await bench.decide(remember="conversation")
+    bench.on_call = lambda: setattr(store, "is_armed", True)
+    assert "approve ap_" in texts(await bench.resumed()) and xs(bench) == [1]
+    assert [step.state for step in await bench.steps()] == ["finished", "requested"]
+    await bench.decide()
+    assert texts(await bench.resumed()) == "Done." and xs(bench) == [1, 1]
+    await bench.close()
+
+
+@pytest.mark.parametrize("says", ["revoke", "ask"])
+async def test_what_is_said_while_the_client_does_not_read_counts(says: str) -> None:
+    """A report that a call begins waits for its client: what the store says by then decides."""
+    answers = [answer(risky(1)), answer(risky(1) if says == "revoke" else call(x=1))]
+    bench = Bench(answers)
+    await bench.run(conversation="one", events=True)
+    await bench.decide(remember="conversation")
+
+    async def paused() -> None:
+        if says == "revoke":
+            await revoke(bench.store)
+        else:
+            await bench.approvals.remembered.ask_before(bench.asked[-1])
+
+    def emit(chunk: Chunk) -> Pause | None:
+        began = isinstance(chunk, dict) and chunk.get("context", {}).get("type") == "tool.started"
+        return paused if began and xs(bench) else None
+
+    agents = await bench.agents()
+    bench.clock.advance(60.0)
+    run = await bench.leases.claim("run_1", "awaiting_approval")
+    assert run is not None
+    going_on = replace(exchange_of(Resume(run), approvals="turn"), events=True)
+    reply = await agents.stage(bench.limits)(going_on, bench._model)
+    await reply.stream(emit)
+    await reply.release()
+    assert xs(bench) == [1] and (await bench.pending_approvals())[-1].state == "pending"
     await bench.close()
 
 
