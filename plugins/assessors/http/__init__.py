@@ -9,10 +9,10 @@ from urllib.parse import unquote
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.plugin import Host, Json, Plugin, Verdict
+from gateway.plugin.overrides import overrides_method, path_overrides_method
 from gateway.plugin.words import words
 
 from .headers import carries_credential, doubtful
-from .overrides import overrides_method
 from .secret_values import is_secret_value, names_credential
 from .urls import MAX_CHARS, MAX_PARAMETERS, Url, embedded_urls, split
 
@@ -93,7 +93,9 @@ class HttpAssessor:
             raise _Doubt("metadata", "The host is a metadata service or link-local: these hand out credentials.")
         if self._hosts and not self._listed(url.host.name):
             raise _Doubt("hosts", "The host is not on the list of hosts that need no asking.")
-        self._parameters((*url.query, *((piece, "") for piece in unquote(url.path).split("/"))))
+        self._parameters(url.query)
+        if path_overrides_method(url.path):
+            raise _Doubt("override", "A parameter in the path of the URL may replace the method.")
         return url
 
     def _parameters(self, query: tuple[tuple[str, str], ...]) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from multidict import CIMultiDict
 from yarl import URL
 
+from gateway.plugin.overrides import path_overrides_method
+
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -134,10 +136,14 @@ def redirected(request: WebRequest, *, status: int, location: str | None) -> Web
 
 
 def is_alike(asked: URL, following: URL) -> bool:
-    """Return whether a redirect leads to the same server, with the same query or none: what was judged holds for it."""
+    """Return whether a redirect leads to the same server, with the same query or none: what was judged holds for it.
+
+    It does not hold for a path with a parameter that may replace the method.
+    """
     upgrades = (asked.scheme, asked.port, following.scheme, following.port) == ("http", 80, "https", 443)
     same = asked.host == following.host and (asked.origin() == following.origin() or upgrades)
-    return same and following.raw_query_string in ("", asked.raw_query_string)
+    is_plain = not path_overrides_method(following.raw_path)
+    return same and is_plain and following.raw_query_string in ("", asked.raw_query_string)
 
 
 def _without(headers: CIMultiDict[str], names: list[str]) -> CIMultiDict[str]:

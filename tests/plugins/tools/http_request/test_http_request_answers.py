@@ -86,6 +86,7 @@ async def test_what_runs_unasked_is_redirected_to_the_same_server_alone(site: Si
     """The rest would have been judged anew: the redirect is the answer, and says so."""
     other = await site.says(text="other")
     places = {"/slash": "/slash/", "/query?a=1": "/moved?a=1", "/far": f"{other}/x", "/action": "/x?_method=DELETE"}
+    places["/path"] = "/x;_method=DELETE"
 
     async def answer(request: web.Request) -> web.Response:
         place = places.get(request.path_qs)
@@ -95,10 +96,10 @@ async def test_what_runs_unasked_is_redirected_to_the_same_server_alone(site: Si
     for path in ("/slash", "/query?a=1"):
         assert (await ask(url + path, harmless=True)).content.endswith("\n\nthere")
     asked = len(site.requests)
-    for path in ("/far", "/action"):
+    for path in ("/far", "/action", "/path"):
         result = await ask(url + path, harmless=True)
         assert f"\nlocation: {places[path]}\n" in result.content and "redirect: not followed" in result.content
-    assert len(site.requests) == asked + 2
+    assert len(site.requests) == asked + 3
     assert (await ask(url + "/far")).content.endswith("\n\nother")
 
 

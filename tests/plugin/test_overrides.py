@@ -3,7 +3,7 @@
 import pytest
 from measuring import Effort
 
-from gateway.plugins.assessors.http.overrides import overrides_method
+from gateway.plugin.overrides import overrides_method, path_overrides_method
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,12 @@ def test_a_long_parameter_costs_no_more_than_its_length(piece: str) -> None:
     effort = Effort()
     overrides_method(piece * (8192 // len(piece)))
     assert effort.cpu_s < 0.5
+
+
+@pytest.mark.parametrize(
+    "path", ["/a;_method=DELETE", "/a/_method", "/a%3Bverb=delete/b", "/%2fx-http-method-override"]
+)
+def test_a_parameter_in_a_path_is_found(path: str) -> None:
+    """Where some server begins one."""
+    assert path_overrides_method(path)
+    assert not path_overrides_method("/a;v=1/methods/delete")

@@ -7,7 +7,7 @@ Frameworks name them `_method` (Rails, Laravel, Symfony, WordPress, Express), `X
 import re
 import unicodedata
 from typing import Final
-from urllib.parse import unquote_plus
+from urllib.parse import unquote, unquote_plus
 
 from gateway.plugin.words import words
 
@@ -41,6 +41,11 @@ def overrides_method(parameter: str) -> bool:
             return False
         parameter = decoded
     return False
+
+
+def path_overrides_method(path: str) -> bool:
+    """Return whether a server may read such a parameter in a path as it is written, such as `/a;_method=DELETE`."""
+    return any(overrides_method(f"{piece}=") for piece in unquote(path).split("/"))
 
 
 def _overrides(piece: str) -> bool:
