@@ -98,6 +98,7 @@ OF_EXTENSIONS: Final = (
 ANYWHERE: Final = {
     "a cast": """CREATE FUNCTION point_json(point) RETURNS json LANGUAGE sql AS 'SELECT to_json(1)';
         CREATE CAST (point AS json) WITH FUNCTION point_json(point)""",
+    "a cast by a function of the server's own": "CREATE CAST (text AS bytea) WITH FUNCTION pg_read_binary_file(text)",
     "an implied operator": """CREATE FUNCTION same(text, int) RETURNS boolean LANGUAGE sql AS 'SELECT true';
         CREATE OPERATOR = (leftarg = text, rightarg = int, function = same)""",
     "an order": """CREATE FUNCTION backwards(int, int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT $2 - $1';

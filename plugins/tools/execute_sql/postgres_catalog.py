@@ -23,7 +23,7 @@ from .postgres_facts import (
     foreign_operator,
     shows_any_type,
 )
-from .postgres_functions import SOURCE, listed
+from .postgres_functions import SOURCE, listed, listed_numbers
 from .postgres_trees import named
 
 #: A word to PostgreSQL, and what it cuts a longer one to.
@@ -95,7 +95,7 @@ UNION ALL SELECT 'relation', c.relname, c.oid, '', NULL FROM pg_class c
 """  # noqa: S608 - as above
 #: All that stands behind relations $2, through views, row security and heirs: the expressions of their views and their
 #: row security, what of them the planner simplifies, and the relations themselves with the types of their rows.
-#: $1: trusted functions. $3: it explains.
+#: $1: trusted functions. $3: it explains. $4: numbers on our list.
 _BEHIND: Final = f"""
 WITH RECURSIVE behind(number) AS (
     SELECT unnest($2::oid[]) UNION SELECT w.number FROM behind b CROSS JOIN LATERAL (
@@ -109,7 +109,7 @@ class(number) AS (
     SELECT k.oid FROM pg_opclass k WHERE k.oid >= 16384 AND (
         EXISTS (SELECT FROM pg_amproc a WHERE a.amprocfamily = k.opcfamily AND {foreign("a.amproc::oid")})
         OR EXISTS (SELECT FROM pg_amop a JOIN pg_operator o ON o.oid = a.amopopr
-            WHERE a.amopfamily = k.opcfamily AND {foreign_operator("o")}))),
+            WHERE a.amopfamily = k.opcfamily AND {foreign_operator("o", "$4")}))),
 method(number) AS (SELECT oid FROM pg_am WHERE {foreign("amhandler::oid")})
 SELECT 'runs', r.ev_action::text, 0::oid, 0::oid FROM behind
     JOIN pg_rewrite r ON r.ev_class = number AND r.ev_type = '1'
@@ -193,7 +193,9 @@ class Catalogue:
         """Follow views, row security and heirs down to tables."""
         trees: dict[str, set[str]] = {"runs": set(), "planned": set()}
         reached, rows = set[int](), set[int]()
-        for kind, text, number, row in await self._fetch(_BEHIND, facts.trusted, sorted(relations), explains):
+        for kind, text, number, row in await self._fetch(
+            _BEHIND, facts.trusted, sorted(relations), explains, listed_numbers()
+        ):
             if kind in trees:
                 trees[kind].add(text)
             elif kind == "relation":

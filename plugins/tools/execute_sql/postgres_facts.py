@@ -1,7 +1,8 @@
 """The objects of a database that may act without a word of a statement: who made them, and what reaches them.
 
 A function of a user or of an extension is *foreign*, unless it belongs to an extension that the operator trusts. Casts,
-operators, operator classes and types act through foreign functions. What no type of a user's stands between acts in any
+operators, operator classes and types act through foreign functions; a user's cast or operator acts through any that is
+not on our list. What no type of a user's stands between acts in any
 statement. What one stands between acts where that type is reached: by its name, or by that of whatever holds it.
 """
 
@@ -12,7 +13,7 @@ from typing import Any, Final, Protocol
 from gateway.plugin.words import words
 
 from .engine import Doubt
-from .postgres_functions import SOURCE, listed
+from .postgres_functions import SOURCE, listed, listed_numbers
 from .postgres_trees import Named, named
 
 FIRST_OF_USERS: Final = 16384  # numbers below are those of the server's own objects
@@ -45,9 +46,19 @@ def foreign(function: str) -> str:
     return f"({function} >= 16384 AND {function} <> ALL($1::oid[]))"
 
 
-def foreign_operator(operator: str) -> str:
-    """Return the condition that a row of pg_operator calls a foreign function, if only to estimate."""
-    return "(" + " OR ".join(foreign(f"{operator}.{part}::oid") for part in ("oprcode", "oprrest", "oprjoin")) + ")"
+def unlisted(function: str, made: str, listed: str) -> str:
+    """Return the condition that an object `made` by a user calls a function of the server's that is not on our list.
+
+    Any user may make an operator of `pg_terminate_backend`. `listed`: the parameter with the numbers on the list.
+    """
+    of_server = f"{function} BETWEEN 1 AND {FIRST_OF_USERS - 1}"
+    return f"({made}.oid >= {FIRST_OF_USERS} AND {of_server} AND {function} <> ALL({listed}::oid[]))"
+
+
+def foreign_operator(operator: str, listed: str) -> str:
+    """Return the condition that a row of pg_operator calls a foreign or unlisted function, or estimates with one."""
+    calls = [foreign(f"{operator}.{part}::oid") for part in ("oprcode", "oprrest", "oprjoin")]
+    return "(" + " OR ".join((*calls, unlisted(f"{operator}.oprcode::oid", operator, listed))) + ")"
 
 
 def _extension(catalogue: str, number: str) -> str:
@@ -63,27 +74,29 @@ _TRUSTED: Final = """SELECT p.oid FROM pg_extension e JOIN pg_depend d ON d.refc
 _MADE_BY: Final = (
     *("typinput", "typoutput", "typreceive", "typsend", "typmodin", "typmodout", "typanalyze", "typsubscript"),
 )
+_CAST_CALLS: Final = f"({foreign('c.castfunc')} OR {unlisted('c.castfunc', 'c', '$2')})"
 _PARSED_BY: Final = ("prsstart", "prstoken", "prsend", "prsheadline", "prslextype")
-#: Returns what it is, its name, its number, its extension. `anywhere`: any statement may use it.
+#: $1: trusted functions. $2: numbers on our list. Returns what it is, its name, its number, its extension. `anywhere`:
+#: any statement may use it.
 _FACTS: Final = f"""
 WITH member(family, method, one, other) AS (
     SELECT f.oid, f.opfmethod, a.amproclefttype, a.amprocrighttype FROM pg_amproc a
         JOIN pg_opfamily f ON f.oid = a.amprocfamily WHERE {foreign("a.amproc::oid")}
     UNION ALL SELECT f.oid, f.opfmethod, a.amoplefttype, a.amoprighttype FROM pg_amop a
         JOIN pg_operator o ON o.oid = a.amopopr JOIN pg_opfamily f ON f.oid = a.amopfamily
-        WHERE {foreign_operator("o")})
+        WHERE {foreign_operator("o", "$2")})
 SELECT 'anywhere' AS what, format('the cast from %s to %s', a.typname, b.typname) AS name, 0::oid,
         {_extension("pg_cast", "c.oid")} AS extension
     FROM pg_cast c JOIN pg_type a ON a.oid = c.castsource JOIN pg_type b ON b.oid = c.casttarget
-    WHERE {foreign("c.castfunc")} AND c.castsource < 16384 AND c.casttarget < 16384
+    WHERE {_CAST_CALLS} AND c.castsource < 16384 AND c.casttarget < 16384
 UNION ALL SELECT 'type', t.typname, t.oid, {_extension("pg_cast", "c.oid")}
     FROM pg_cast c JOIN pg_type t ON t.oid IN (c.castsource, c.casttarget)
-    WHERE {foreign("c.castfunc")} AND t.oid >= 16384
+    WHERE {_CAST_CALLS} AND t.oid >= 16384
 UNION ALL SELECT 'operator', o.oprname, 0, {_extension("pg_operator", "o.oid")}
-    FROM pg_operator o WHERE {foreign_operator("o")} AND o.oprleft < 16384 AND o.oprright < 16384
+    FROM pg_operator o WHERE {foreign_operator("o", "$2")} AND o.oprleft < 16384 AND o.oprright < 16384
 UNION ALL SELECT 'type', t.typname, t.oid, {_extension("pg_operator", "o.oid")}
     FROM pg_operator o JOIN pg_type t ON t.oid IN (o.oprleft, o.oprright)
-    WHERE {foreign_operator("o")} AND t.oid >= 16384
+    WHERE {foreign_operator("o", "$2")} AND t.oid >= 16384
 UNION ALL SELECT CASE WHEN t.oid < 16384 THEN 'anywhere'
         WHEN {foreign("t.typmodin::oid")} OR {foreign("t.typmodout::oid")} THEN 'shown' ELSE 'type' END,
         t.typname, t.oid, {_extension("pg_type", "t.oid")}
@@ -162,7 +175,7 @@ class Facts:
         """Return the doubt about an operator in `text`, a statement without its quotes."""
         for name, extension in self.operators.items():
             if name in _IMPLIED or name in text:
-                return doubted(f"The operator {name!r} calls a function that is not the server's own", extension)
+                return doubted(f"The operator {name!r} calls no function of the server's that only reads", extension)
         return None
 
     def of_types(self, every: frozenset[str], sql: str) -> Doubt | None:
@@ -199,7 +212,7 @@ async def facts_of(fetch: Fetch, snapshot: str, extensions: Sequence[str]) -> Fa
     acting: dict[int, str | None] = {}
     domains: list[tuple[Named, int]] = []
     shown = set[int]()
-    for what, name, number, extension in await fetch(_FACTS, trusted):
+    for what, name, number, extension in await fetch(_FACTS, trusted, listed_numbers()):
         match what:
             case "anywhere":
                 facts.anywhere = doubted(f"Any statement may call {name}, which is not the server's own", extension)

@@ -20,3 +20,9 @@ def listed() -> frozenset[tuple[int, str, str]]:
     """Return number, name and source of each function on the list."""
     rows = (line.split("\t") for line in LIST.read_text("utf-8").splitlines())
     return frozenset((int(number), name.partition("(")[0], source) for number, name, source in rows)
+
+
+@cache
+def listed_numbers() -> tuple[int, ...]:
+    """Return the number of each function on the list."""
+    return tuple(sorted(number for number, _, _ in listed()))

@@ -85,6 +85,26 @@ async def test_a_function_that_a_user_adds_to_a_trusted_extension_asks(server: s
     assert await trusting.examine(calling("SELECT added(1)"), EXCHANGE) is not None
 
 
+async def test_an_operator_that_a_user_makes_of_a_function_of_the_server_asks(server: str, tool: ExecuteSql) -> None:
+    """No function of a user's is needed to end another connection, only a name for the server's own."""
+    owner = await asyncpg.connect(f"postgresql://owner@{server}")
+    await owner.execute("""CREATE SCHEMA writer AUTHORIZATION writer; SET ROLE writer;
+        CREATE OPERATOR writer.### (leftarg = int, rightarg = bigint, function = pg_terminate_backend);
+        CREATE OPERATOR writer.=== (leftarg = text, rightarg = text, function = texteq, restrict = eqsel)""")
+    try:
+        ends = f"SELECT {owner.get_server_pid()} ### 0::bigint"
+        verdict = await tool.examine(calling(ends), EXCHANGE)
+        assert verdict is not None and "'###'" in verdict.reason
+        assert "let through" in (await tool.call(calling(ends), EXCHANGE)).content
+        assert await owner.fetchval("SELECT 1") == 1
+        reads = "SELECT b === 'x' FROM plain"
+        assert await tool.examine(calling(reads), EXCHANGE) is None
+        assert (await tool.call(calling(reads), EXCHANGE)).ok
+    finally:
+        await owner.execute("RESET ROLE; DROP SCHEMA writer CASCADE")
+        await owner.close()
+
+
 @pytest.mark.parametrize("what", ANYWHERE)
 async def test_what_any_statement_may_call_makes_each_ask(server: str, what: str) -> None:
     """A user's cast, operator or order between the server's own types: no word says that it is used."""
