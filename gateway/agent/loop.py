@@ -18,6 +18,7 @@ from gateway.contracts.store import Json
 from gateway.dialects.chat_request import not_forced
 from gateway.dialects.meaning import is_random
 from gateway.errors import GatewayError
+from gateway.model.neighbours import with_own
 
 #: The same call with the same arguments so often in a row: a note goes to the model; the run is stopped.
 REPEATED_TOLD, REPEATED_STOP = 3, 5
@@ -102,7 +103,7 @@ class Loop:
     def request(self, body: Json, conversation: Sequence[Json]) -> Json:
         """Return the body of the next model call."""
         changed = not_forced(body) if self.hidden or self.is_formatting else {}
-        asked = {**body, **changed, "messages": [*conversation, *self.messages]}
+        asked = {**body, **changed, "messages": with_own(conversation, self.messages)}
         if self.holds_back:
             del asked["response_format"]
         return asked

@@ -24,6 +24,17 @@ def join_neighbours(messages: Sequence[Json]) -> list[Json]:
     return joined
 
 
+def with_own(messages: Sequence[Json], own: Sequence[Json]) -> list[Json]:
+    """Return messages with the gateway's own behind them, which begin no second message of the user in a row."""
+    whole = list(messages)
+    for message in own:
+        if message.get("role") == "user" and whole and whole[-1].get("role") == "user":
+            whole[-1] = join(whole[-1], message)
+        else:
+            whole.append(message)
+    return whole
+
+
 def lead_with_one(messages: list[Json]) -> list[Json]:
     """Return messages whose system messages at the beginning are one."""
     end = 0

@@ -257,6 +257,21 @@ def test_complaints_stand_behind_earlier_results() -> None:
     assert [message["role"] for message in run.loop.messages] == ["assistant", "tool"]
 
 
+@pytest.mark.parametrize(("role", "roles"), [("tool", "user assistant tool user"), ("user", "user assistant user")])
+def test_a_complaint_is_no_second_message_of_the_user_in_a_row(role: str, roles: str) -> None:
+    """Templates that want roles to alternate refuse two."""
+    run = Run(result_role=role)
+    wish: Json = {"role": "user", "content": "Look."}
+    for _ in range(2):
+        run.loop.answered("", BAD, finish_reason="stop")
+    (asked,) = run.loop.request({}, [wish])["messages"]
+    assert asked["role"] == "user" and asked["content"].startswith("Look.\n\nYour last answer")
+    assert asked["content"].count(BAD.reason) == 2
+    run.round(found())
+    run.loop.answered("", BAD, finish_reason="stop")
+    assert " ".join(one["role"] for one in run.loop.request({}, [wish])["messages"]) == roles
+
+
 @pytest.mark.parametrize("limit", [1, 2, 5])
 def test_the_limit_of_malformed_answers_is_the_operators(limit: int) -> None:
     """`max_malformed`."""

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.contracts.store import Json
-from gateway.model.neighbours import join, join_neighbours
+from gateway.model.neighbours import join, join_neighbours, with_own
 
 PARTS = [{"type": "image_url", "image_url": {"url": "data:,"}}]
 
@@ -37,3 +37,14 @@ def test_calls_and_their_results_stay_apart() -> None:
         text,
     ]
     assert join_neighbours([call, text]) == [call, text]
+
+
+def test_our_own_words_begin_no_second_message_of_the_user() -> None:
+    """They join the one before them, and each other; the client's neighbours stay as they are."""
+    first, second, answer = ({"role": role, "content": role} for role in ("user", "user", "assistant"))
+    ours: Json = {"role": "user", "content": "Again."}
+    both = [first, {"role": "user", "content": "user\n\nAgain.\n\nAgain."}]
+    assert with_own([first, second], [ours, ours]) == both
+    assert with_own([first, answer], [ours, ours])[2:] == [{"role": "user", "content": "Again.\n\nAgain."}]
+    assert with_own([first], [answer, ours]) == [first, answer, ours]
+    assert second == {"role": "user", "content": "user"}

@@ -24,6 +24,7 @@ from gateway.dialects.responses.ids import response_id_of
 from gateway.dialects.responses.items import listed
 from gateway.dialects.responses.request import compaction_of
 from gateway.errors import GatewayError
+from gateway.model.neighbours import with_own
 from gateway.records import replace
 from gateway.runs.asking import RequestKey
 from gateway.runs.run_id import new_run_id
@@ -85,7 +86,7 @@ class CompactionPage:
     ) -> ResponseAnswer:
         """Return the model's answer. Raises GatewayError."""
         lane, core, head = entered.lane, entered.core, entered.head
-        body = {**asked.body, "messages": [*asked.body["messages"], {"role": "user", "content": _WISH}]}
+        body = {**asked.body, "messages": with_own(asked.body["messages"], [{"role": "user", "content": _WISH}])}
         candidates = core.candidates(body)
         identity = entered.identities.get(candidates.has_key) or requests.identify(head, candidates.has_key, "context")
         candidates.allowed_to(identity.caller)
