@@ -126,12 +126,16 @@ class Loop:
         outcome = self._repetition_note(planned)
         self.hidden += self._messages(planned, [result.shown + outcome for result in results])
         ended = [r.whole for p, r in zip(planned, results, strict=True) if p.call.terminate and p.refusal is None]
-        if ended and not self._theirs:
+        if ended and not self._theirs and not self._beside.get("added"):
             finish = Finish("\n".join(ended), "stop")
             return self._bring_into_format(finish.text, finish) if self.holds_back else finish
         if self._theirs:
             return self._left_to_client()
         return Ask(self.messages)
+
+    def add(self, messages: Sequence[Json]) -> None:
+        """Add messages of the user, which the model reads behind the results of the calls under way."""
+        self._beside = {**self._beside, "added": [*self._beside.get("added", ()), *messages]}
 
     def snapshot(self) -> Json:
         """Return the state that `restore` needs besides the calls and their results."""
@@ -164,7 +168,8 @@ class Loop:
     def beside(self) -> Json:
         """Return the other fields of that answer, which its model must see again.
 
-        `message` are those of the message, `calls` those of each call by its id.
+        `message` are those of the message, `calls` those of each call by its id. `added` are messages of the user that
+        came with decisions on its calls.
         """
         return self._beside
 
@@ -269,6 +274,7 @@ class Loop:
         )
 
     def _messages(self, planned: Sequence[PlannedCall], contents: Sequence[str]) -> list[Json]:
+        added = self._beside.get("added", ())
         if self.limits.result_role == "user":
             calls = [{"tool": p.call.tool, "parameters": p.call.arguments, "terminate": False} for p in planned]
             said = orjson.dumps(calls if len(calls) > 1 else calls[0]).decode()
@@ -278,6 +284,7 @@ class Loop:
             return [
                 self._answer(f"{self._content}\n{said}".strip()),
                 {"role": "user", "content": outcome},
+                *added,
             ]
         further = self._beside.get("calls", {})
         return [
@@ -292,6 +299,7 @@ class Loop:
                 {"role": "tool", "tool_call_id": p.call.id, "name": p.call.tool, "content": text}
                 for p, text in zip(planned, contents, strict=True)
             ),
+            *added,
         ]
 
     def _answer(self, content: str | None) -> Json:

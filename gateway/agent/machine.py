@@ -18,6 +18,7 @@ from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import Json
 from gateway.dialects.chat_request import client_tools, knows_functions_only, may_call_tools, wants_text
 from gateway.dialects.meaning import is_random
+from gateway.runs.added import added_messages
 from gateway.runs.narrowing import narrowed, narrowings
 from gateway.tools.native import native_tools
 from gateway.workflows.definition import Workflow
@@ -94,11 +95,15 @@ class Narrowed:
         self._add([*known, *([resume.narrows] if resume is not None and resume.narrows else ())])
 
     async def read(self, approvals: Mapping[int, Approval]) -> None:
-        """Narrow the run as the decisions of requests among these approvals do. Raises StoreError."""
+        """Narrow the run as the decisions of requests among these approvals do, and add their messages.
+
+        Raises StoreError.
+        """
         by_requests = {approval.id for approval in approvals.values() if approval.via == "chat"}
         if not by_requests <= self._heard:
             run = self.exchange
             self._add(await narrowings(self._parts.store, run.id, tenant=run.caller.tenant))
+            self._say(await added_messages(self._parts.store, run.id, tenant=run.caller.tenant))
             self._heard |= by_requests
 
     def _add(self, found: Sequence[Json]) -> None:
@@ -113,6 +118,15 @@ class Narrowed:
             self._loop.limits, self._loop.plan, self._loop.is_lowered = fresh.limits, fresh.plan, fresh.is_lowered
             if any(one.get("no_functions") for one in known):
                 self._loop.client_tools = frozenset()
+
+    def _say(self, found: Sequence[Json]) -> None:
+        """Add messages that came with decisions to the open round. A workflow and a single call have none."""
+        progress, loop = self._progress, self._loop
+        for one in found:
+            if one["request"] not in progress.added and isinstance(loop, Loop):
+                progress.added.append(one["request"])
+                loop.add(one["messages"])
+                progress.rounds[-1] = (*progress.rounds[-1][:2], loop.beside)
 
 
 def _plan(parts: AgentParts, exchange: Exchange, progress: Progress, found: FoundCall, call_id: str) -> PlannedCall:

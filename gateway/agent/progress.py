@@ -77,6 +77,7 @@ class Progress:
     strangers: set[int] = field(default_factory=set)
     asked_for: bool = False
     narrowings: list[Json] = field(default_factory=list)  # by requests that decided (`gateway.runs.narrowing`)
+    added: list[str] = field(default_factory=list)  # requests whose messages came with their decisions
     calls: ModelCalls = field(default_factory=ModelCalls)
 
     @property
@@ -111,6 +112,7 @@ class Progress:
             "read_tainted": self.read_tainted,
             "asked_for": self.asked_for,
             "narrowings": self.narrowings,
+            "added": self.added,
             "spent_s": budget.spent_s,
             "model_calls": self.calls.snapshot(),
         }
@@ -135,6 +137,7 @@ class Progress:
         self.strangers = {step.number for step in steps if step.tainted}
         self.asked_for = snapshot["asked_for"]
         self.narrowings = list(snapshot.get("narrowings", ()))  # as above
+        self.added = list(snapshot.get("added", ()))  # as above
         self.calls.restore(snapshot.get("model_calls", ()))  # as above
         whole = self.rounds[:-1] if self.is_open else self.rounds
         loop.restore(

@@ -142,7 +142,11 @@ class ContextRequests:
                 client=client,
             )
             repeated = RepeatedRequest(
-                body=asked.body, request_key=request_key, exchange=exchange, shown=asked.wishes.shown
+                body=asked.body,
+                request_key=request_key,
+                exchange=exchange,
+                shown=asked.wishes.shown,
+                beside=asked.beside,
             )
             run = await self._run(lane, repeated, asked, content, again=again)
         request[REQUEST_ID] = run.request_id

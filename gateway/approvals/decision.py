@@ -23,6 +23,7 @@ from gateway.contracts.endorsements import (
 from gateway.contracts.journal import Approval, AuditLine, DecisionWrite, Grant, RunEvent, Via
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
+from gateway.runs.added import ADDED
 from gateway.tools.remembered import Judges
 
 Remember = Literal["once", "run", "conversation"]
@@ -37,7 +38,7 @@ class Decision:
     """A person's decision on an approval.
 
     `sha256`, where given, is the hash of the call that was shown to them. `user` is the end user whom the request
-    names. `facts` go into its event.
+    names. `facts` go into its event. `adds` are messages for the model of the run, which come with it (`runs.added`).
     """
 
     approve: bool
@@ -48,6 +49,7 @@ class Decision:
     remember: Remember = "once"
     user: str | None = None
     facts: Json = field(default_factory=dict)
+    adds: Json | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +135,9 @@ def decision_write(
         after = replace(approval, edited=outcome.edited, given=given or approval.given)
         facts = {**approval_view(after), **facts, "state": "pending"}
     kind = "approval.resolved" if outcome.is_settled else f"approval.{PARTLY}"
+    events = [event_of(approval, kind, facts, now_s=now_s)]
+    if wish.adds is not None:
+        events.insert(0, event_of(approval, ADDED, wish.adds, now_s=now_s))
     return DecisionWrite(
         approval_id=approval.id,
         tenant=approval.tenant,
@@ -144,7 +149,7 @@ def decision_write(
         edited=outcome.edited,
         remember=outcome.remember,
         grant=grant,
-        events=(event_of(approval, kind, facts, now_s=now_s),),
+        events=tuple(events),
         audit=(_line(approval, wish, outcome, caller, state=state, now_s=now_s),),
         seen=approval.given if wish.approve else None,
         given=given,

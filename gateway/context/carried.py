@@ -1,4 +1,4 @@
-"""The parts of a request, besides its decision, that go on with a stored run: header lines and the client's credential.
+"""The parts of a request, besides its decision, that go on with a stored run: header lines, credential, messages.
 
 They belong to the sender. A run has those of its own client, and a credential only for the upstream that it was
 sent for. Else the upstream would take one person's conversation for another's, or get a key that is for another one.
@@ -8,9 +8,12 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from gateway.contracts.exchange import Exchange, Resume
-from gateway.contracts.journal import StoredRun
+from gateway.contracts.journal import Journal, StoredRun
+from gateway.contracts.store import Json
+from gateway.dialects.dialect import SaidBeside
 from gateway.errors import GatewayError
 from gateway.model.call import ModelCall
+from gateway.runs.added import added_messages, new_messages
 from gateway.runs.snapshot import exchange_of
 
 #: Returns the name of the upstream that the model call of an exchange asks first; None: there is none.
@@ -52,6 +55,40 @@ def take_lines(own: Exchange, run: StoredRun, *, upstream_of: UpstreamOf) -> tup
     if not own.credential or upstream_of(own) != upstream_of(began):
         return own.header, b""
     return own.header, own.credential
+
+
+async def take_messages(
+    own: Exchange, beside: SaidBeside | None, run: StoredRun | None, *, store: Journal
+) -> Json | None:
+    """Return the messages beside a decision that are new to the run, as they are stored with it. None: there are none.
+
+    Raises StoreError, and GatewayError (invalid_field) where no model of the run would read them.
+    """
+    if beside is None or run is None:
+        return None
+    added = await added_messages(store, run.id, tenant=run.tenant)
+    if not (new := new_messages(beside, run, added)):
+        return None
+    if not is_of_same_person(own, run):
+        why = "the call belongs to the conversation of another person"
+    elif run.kind != "chat":
+        why = f"a {run.kind} has no conversation"
+    else:
+        return {"request": own.id, "messages": new}
+    text = (
+        f"Nothing was decided: {why}, so the message beside your approval response has no place there. Send it alone."
+    )
+    raise GatewayError("invalid_field", text, param="input")
+
+
+def too_late(run_id: str) -> GatewayError:
+    """Return the error of a message beside a decision that somebody else had made already."""
+    return GatewayError(
+        "decision_conflict",
+        f"The call was decided before, and your message did not come with that decision, so the run {run_id} does not "
+        "have it. Send the approval response alone for the answer, and the message behind that.",
+        param="input",
+    )
 
 
 def _is_of_same_person(own: Exchange, began: Exchange) -> bool:

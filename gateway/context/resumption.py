@@ -10,16 +10,24 @@ from gateway.approvals import texts as approval_text
 from gateway.approvals.approvals import Decision, is_asked_by
 from gateway.approvals.chat_replies import ChatDecision
 from gateway.context.bringing import Brought
-from gateway.context.carried import UpstreamOf, is_of_same_person, may_read_answer, take_lines
+from gateway.context.carried import (
+    UpstreamOf,
+    is_of_same_person,
+    may_read_answer,
+    take_lines,
+    take_messages,
+    too_late,
+)
 from gateway.context.elsewhere import RunsElsewhere, run_of_question
 from gateway.context.lane import ContextLane
 from gateway.context.retelling import Retelling, language_of, noted_text
-from gateway.context.shown_calls import is_of_what_was_shown, shown_last
+from gateway.context.shown_calls import check_one_run, is_of_what_was_shown, shown_last
 from gateway.contracts.endorsements import waiting_sha256
 from gateway.contracts.exchange import Chunk, Exchange, Handler, Resume
 from gateway.contracts.journal import Approval, Journal, StoredRun
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json, StoreError, UntoldError, UnwrittenError, untold
+from gateway.dialects.dialect import SaidBeside
 from gateway.errors import GatewayError
 from gateway.records import replace
 from gateway.runs.asking import RequestKey
@@ -53,6 +61,7 @@ class RepeatedRequest:
     request_key: RequestKey
     exchange: Exchange  # as it would be if it began a run of its own
     shown: tuple[str, ...] = ()  # approvals that its conversation shows last, in fields and not in texts
+    beside: SaidBeside | None = None  # messages that come with a decision
 
 
 class Resumption:
@@ -150,13 +159,14 @@ class Resumption:
         desk, caller = self._lane().approvals, repeated.exchange.caller
         named = [(approval_id, decision) for decision in decisions for approval_id in decision.ids]
         found = [(await desk.find(approval_id, caller=caller), decision) for approval_id, decision in named]
-        _check_one_run([approval for approval, _ in found])
+        check_one_run([approval for approval, _ in found])
         for approval, decision in found:  # all of them or none
             if not await self._counts(approval, decision, repeated.exchange):
                 return await self._undecided([one for one, _ in found], repeated)
         run = await self._store.run(found[0][0].run_id, tenant=caller.tenant)
         narrows = {} if run is None else narrowing_of(repeated.exchange, run)
         facts = {NARROWS: narrows} if narrows else {}
+        adds = await take_messages(repeated.exchange, repeated.beside, run, store=self._store)
         wishes = [
             (
                 approval.id,
@@ -167,6 +177,7 @@ class Resumption:
                     comment=decision.comment,
                     user=repeated.exchange.user,
                     facts=facts,
+                    adds=adds,
                 ),
             )
             for approval, decision in found
@@ -174,6 +185,8 @@ class Resumption:
         ruled = await desk.rule_all(wishes, caller=caller)
         is_apart = run is not None and not may_read_answer(repeated.exchange, run)
         try:
+            if adds and await take_messages(repeated.exchange, repeated.beside, run, store=self._store):
+                raise too_late(ruled[0].run_id)
             if is_apart:
                 return await self._go_on_apart(ruled, repeated)
             return await self._go_on_with(ruled, repeated, in_field=any(decision.in_field for decision in decisions))
@@ -377,20 +390,6 @@ class Resumption:
 
     def _handler(self, run: StoredRun) -> Handler | None:
         return self._lane().continuing(run)
-
-
-def _check_one_run(named: Sequence[Approval]) -> None:
-    """Check that these approvals are of one run, whose answer the request gets. Raises GatewayError (invalid_field)."""
-    of_runs: dict[str, list[str]] = {}
-    for approval in named:
-        of_runs.setdefault(approval.run_id, []).append(approval.id)
-    if len(of_runs) > 1:
-        runs = "; ".join(f"{', '.join(ids)} of {run_id}" for run_id, ids in of_runs.items())
-        raise GatewayError(
-            "invalid_field",
-            f"Nothing was decided: these approvals are of {len(of_runs)} runs, and a request gets the answer of one. "
-            f"Decide in one request for each run: {runs}.",
-        )
 
 
 def _no_tools(run: StoredRun) -> str:

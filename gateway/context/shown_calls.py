@@ -5,6 +5,7 @@
 3. A request without any answer decides the only call that waits there for its caller and its end user.
 4. A decision in a field of its own needs no word. If the request shows the call as well, it must be the one that waits.
 5. If somebody who approved the call has changed it, only a check word counts, or a field with that call beside it.
+6. The decisions of one request are on calls of one run.
 """
 
 import re
@@ -63,6 +64,20 @@ def shown_last(messages: Sequence[Json]) -> tuple[str, ...]:
         return ()
     found = (name for text in _texts(last.get("content")) for name in named_approvals(text[-REPLY_CHARS:]))
     return tuple(dict.fromkeys(found))
+
+
+def check_one_run(named: Sequence[Approval]) -> None:
+    """Check that these approvals are of one run, whose answer the request gets. Raises GatewayError (invalid_field)."""
+    of_runs: dict[str, list[str]] = {}
+    for approval in named:
+        of_runs.setdefault(approval.run_id, []).append(approval.id)
+    if len(of_runs) > 1:
+        runs = "; ".join(f"{', '.join(ids)} of {run_id}" for run_id, ids in of_runs.items())
+        raise GatewayError(
+            "invalid_field",
+            f"Nothing was decided: these approvals are of {len(of_runs)} runs, and a request gets the answer of one. "
+            f"Decide in one request for each run: {runs}.",
+        )
 
 
 def _check_shown(approval: Approval, decision: ChatDecision) -> None:

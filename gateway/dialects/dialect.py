@@ -40,6 +40,19 @@ class ChatDecision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SaidBeside:
+    """The messages of the user in a request that decides in fields, as models read them.
+
+    The last ones, `behind` of them, follow the last answer in the request, so they may be new. `is_whole`: the request
+    contains its whole conversation, so they may also be some with which the run began.
+    """
+
+    messages: tuple[Json, ...]
+    behind: int
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """Tools of the gateway that a request names: those of a service, or with the label `gateway` its own ones.
 
@@ -90,12 +103,14 @@ class Asked:
 
     `text` is the last message if it is a person's and nothing but text: it may decide approvals or start a workflow.
     `decisions` are those that the dialect itself carries, in fields made for them; they count instead of `text`.
+    `beside` are the messages of the user that come with them.
     """
 
     body: Json
     text: str
     streams: bool
     decisions: tuple[ChatDecision, ...] = ()
+    beside: SaidBeside | None = None
     wishes: Wishes = Wishes()
 
 

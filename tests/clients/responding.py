@@ -299,12 +299,14 @@ NODE: Final = {
     "agents-js interrupted": "agents interrupted",
     "ai-sdk": "ai-sdk",
 }
+#: It sends its whole conversation without calls of the gateway's tools, so a later turn does not know what they did.
+UNSTORED: Final = "ai-sdk unstored"
 CONVERSATIONS: Final = (*PYTHON, *NODE)
 #: They do not send the reason of a rejection.
-SILENT_ABOUT_REASONS: Final = ("langchain-js", "ai-sdk")
+SILENT_ABOUT_REASONS: Final = ("langchain-js", "ai-sdk", UNSTORED)
 
 
 def conversation(name: str, options: Options, *, worker: Worker) -> Conversation:
-    if name in NODE:
-        return NodeConversation(options, worker=worker, name=NODE[name])
+    if name in NODE or name == UNSTORED:
+        return NodeConversation(options, worker=worker, name=NODE.get(name, name))
     return PYTHON[name](options)

@@ -20,7 +20,15 @@ from tests.clients.person import (
     pending,
 )
 from tests.clients.provider import PROVIDER_KEY, Provider, Seen
-from tests.clients.responding import CONVERSATIONS, DECISIONS, REASON, SILENT_ABOUT_REASONS, Conversation, Options
+from tests.clients.responding import (
+    CONVERSATIONS,
+    DECISIONS,
+    REASON,
+    SILENT_ABOUT_REASONS,
+    UNSTORED,
+    Conversation,
+    Options,
+)
 from tests.clients.responding import conversation as begin
 from tests.clients.test_every_client import HELLO
 from tests.clients.worker import Worker
@@ -100,7 +108,7 @@ def test_a_tool_is_used_unseen(client: Client, lane: Lane, seen: list[Seen]) -> 
     assert told.calls == [] and len(seen) == 2
 
 
-@by_every_client
+@pytest.mark.parametrize("name", [*CONVERSATIONS, UNSTORED])
 @by_both_decisions
 def test_its_approvals_decide(client: Client, decision: str, lane: Lane, client_id: str) -> None:
     """In the client's own way: it is asked once, the call runs once or never, the reason is kept."""

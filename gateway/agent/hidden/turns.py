@@ -87,6 +87,7 @@ class HiddenTurns:
         progress = self._progress
         if self._run.call is not None:  # no conversation goes on behind it
             return
+        hidden = self._unseen(hidden)
         if self._run.shows_calls:
             hidden, progress.asked_behind = (), with_results(steps)
         keys = await self._read_answer((), has_prefix=True)
@@ -103,7 +104,7 @@ class HiddenTurns:
         if self._run.call is not None:  # as above
             return
         progress, question, answer_id = self._progress, self._progress.question, self._run.answer_id
-        start = progress.start
+        start, hidden = progress.start, self._unseen(hidden)
         if self._run.shows_calls:
             hidden, start = (), 0
             if progress.tainted:
@@ -124,6 +125,11 @@ class HiddenTurns:
         keys = await self._read_answer(tool_calls)
         await self._put("answer", ids, keys.by_meaning, hidden, start=start, split=len(hidden))
         await self.marks.mark_answer(keys, tool_calls)
+
+    def _unseen(self, hidden: Sequence[Json]) -> Sequence[Json]:
+        """Return hidden messages without those that came with a decision: the client has them."""
+        seen = [message for _, _, beside in self._progress.rounds for message in beside.get("added", ())]
+        return [message for message in hidden if message not in seen] if seen else hidden
 
     async def store_plain(self) -> None:
         """Record an answer that no loop has read, so that an equal one is known to be ambiguous."""

@@ -16,6 +16,7 @@ import orjson
 from gateway.contracts.journal import RunEvent
 from gateway.contracts.store import Json
 from gateway.http.client_frames import frame_head
+from gateway.runs.added import ADDED
 
 #: A client that is so many events behind does not read.
 WAITING_MOST: Final = 1000
@@ -110,7 +111,7 @@ class Audience:
 
     def receive(self, event: RunEvent) -> None:
         """Queue a new event of any tenant for its clients."""
-        if event.tenant not in self._outboxes:
+        if event.tenant not in self._outboxes or event.type == ADDED:
             return
         self._news[event.tenant].append((event.seq, words_of(event)))
         if self._telling is None or self._telling.done():

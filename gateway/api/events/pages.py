@@ -18,6 +18,7 @@ from gateway.clock import until_set
 from gateway.contracts.journal import ENDED, RunEvent
 from gateway.contracts.store import StoreError
 from gateway.errors import GatewayError
+from gateway.runs.added import ADDED
 from gateway.runs.settle import not_found
 
 log = logging.getLogger("gateway")
@@ -90,7 +91,7 @@ class EventPages:
                 log.error("the events of run %s end early: the store failed: %s", run_id, error)
                 return
             if events:
-                await response.write(b"".join(map(_frame, events)))
+                await response.write(b"".join(_frame(event) for event in events if event.type != ADDED))
                 after = events[-1].seq
             if len(events) == BATCH:
                 continue

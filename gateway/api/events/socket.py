@@ -23,6 +23,7 @@ from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.lanes.local import Facade
 from gateway.lanes.websocket import websocket
+from gateway.runs.added import ADDED
 
 log = logging.getLogger("gateway")
 
@@ -101,7 +102,8 @@ class SocketPages:
                 self._check(request, outbox)
                 events = await self._api.store.events(after=outbox.seen, tenant=outbox.tenant, limit=BATCH)
                 for event in events:
-                    await socket.send_frame(words_of(event), WSMsgType.TEXT)
+                    if event.type != ADDED:
+                        await socket.send_frame(words_of(event), WSMsgType.TEXT)
                     outbox.seen = event.seq
                 more = len(events) == BATCH
             while True:

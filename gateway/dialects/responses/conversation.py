@@ -19,7 +19,7 @@ from gateway.dialects.dialect import Asked, Wishes
 from gateway.dialects.meaning import content_text
 from gateway.dialects.responses.calls import EXACT, NO_ARGUMENTS, ClientTool, arguments_of, call_of, name_for_models
 from gateway.dialects.responses.choice import tool_name
-from gateway.dialects.responses.decisions import decisions_of, shown_last
+from gateway.dialects.responses.decisions import decisions_of, said_beside, shown_last
 from gateway.dialects.responses.fields import for_models
 from gateway.dialects.responses.ids import request_of_item
 from gateway.dialects.responses.items import COMPACTION, OUTPUT_OF, OUTPUTS, is_without_output
@@ -107,6 +107,7 @@ def asked_of(
         text=whole_text(body) if _is_typed(request) else "",
         streams=request.streams,
         decisions=decisions,
+        beside=said_beside(own, is_whole=_is_whole(request)) if decisions else None,
         wishes=wishes,
         request=request,
         items=own,
@@ -128,6 +129,10 @@ def _is_typed(request: ResponseRequest) -> bool:
     """
     last = request.input[-1] if request.input else {}
     return last.get("type") == "message" and last["role"] == "user"
+
+
+def _is_whole(request: ResponseRequest) -> bool:
+    return request.previous_response_id is None and request.conversation_id is None
 
 
 def _resolved(request: ResponseRequest, referenced: Mapping[str, Json]) -> tuple[Json, ...]:

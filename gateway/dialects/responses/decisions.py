@@ -1,25 +1,27 @@
 """The decisions that a request carries as `mcp_approval_response` items, and the questions that its conversation shows.
 
 Responses behind the last item of an answer in the request's own input are its decisions. Earlier ones are history.
+Messages of the user there may be history as well: a client that stores nothing leaves questions out and sends the rest.
 """
 
 from collections.abc import Sequence
 from itertools import chain
 
 from gateway.contracts.store import Json
-from gateway.dialects.dialect import ChatDecision, ShownCall
+from gateway.dialects.dialect import ChatDecision, SaidBeside, ShownCall
 from gateway.dialects.responses.choice import GATEWAY
 from gateway.dialects.responses.items import is_of_response
 from gateway.dialects.responses.pairs import Place
+from gateway.dialects.responses.parts import chat_content
 from gateway.errors import GatewayError
 
 
 def decisions_of(own: Sequence[Json], earlier: Sequence[Json], *, place: Place) -> tuple[ChatDecision, ...]:
     """Return the decisions among the items of a request itself, with the calls that the conversation shows for them.
 
-    Raises GatewayError (invalid_field) for a message beside decisions, and for two decisions on one call.
+    Raises GatewayError (invalid_field) for two decisions on one call.
     """
-    start = next((i + 1 for i in range(len(own) - 1, -1, -1) if is_of_response(own[i])), 0)
+    start = _behind_answers(own)
     made: dict[str, tuple[int, Json]] = {}
     for index in range(start, len(own)):
         if (item := own[index])["type"] != "mcp_approval_response":
@@ -31,11 +33,6 @@ def decisions_of(own: Sequence[Json], earlier: Sequence[Json], *, place: Place) 
         made[approval_id] = index, item
     if not made:
         return ()
-    for index in range(start, len(own)):
-        if own[index]["type"] == "message" and own[index]["role"] == "user":
-            where = place(index)
-            text = f"'{where}' is a message beside an approval response: send it once that response is answered."
-            raise GatewayError("invalid_field", text, param=where)
     shown: dict[str, list[ShownCall]] = {approval_id: [] for approval_id in made}
     for item in chain(earlier, own):
         if item["type"] == "mcp_approval_request" and (approval_id := item["id"].lower()) in made:
@@ -43,6 +40,24 @@ def decisions_of(own: Sequence[Json], earlier: Sequence[Json], *, place: Place) 
             tool = name if label == GATEWAY else f"{label}.{name}"
             shown[approval_id].append(ShownCall(approval_id, tool, item["arguments"]))
     return tuple(_decision(approval_id, item, shown[approval_id]) for approval_id, (_, item) in made.items())
+
+
+def said_beside(own: Sequence[Json], *, is_whole: bool) -> SaidBeside | None:
+    """Return the messages of the user that come with the decisions of a request, or None if there are none.
+
+    `is_whole`: the request goes on from nothing that is stored.
+    """
+    said = [(index, item) for index, item in enumerate(own) if item["type"] == "message" and item["role"] == "user"]
+    start = _behind_answers(own)
+    if not (behind := sum(index >= start for index, _ in said)):
+        return None
+    messages = tuple({"role": "user", "content": chat_content(item["content"])} for _, item in said)
+    return SaidBeside(messages=messages, behind=behind, is_whole=is_whole)
+
+
+def _behind_answers(own: Sequence[Json]) -> int:
+    """Return the index behind the last item of an answer."""
+    return next((i + 1 for i in range(len(own) - 1, -1, -1) if is_of_response(own[i])), 0)
 
 
 def _decision(approval_id: str, item: Json, shown: Sequence[ShownCall]) -> ChatDecision:

@@ -9,6 +9,7 @@ import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
 import OpenAI from "openai";
 
 setTracingDisabled(true);
+globalThis.AI_SDK_LOG_WARNINGS = false; // they would go to where the answers go
 
 const SUNNY = "Sunny";
 
@@ -117,7 +118,7 @@ function agents(options, { interrupted = false } = {}) {
   };
 }
 
-function aiSdk(options) {
+function aiSdk(options, { providerOptions } = {}) {
   const provider = createOpenAI({ baseURL: options.base_url, apiKey: options.api_key });
   const { name, description, parameters } = options.tool;
   const tools = { [name]: tool({ description, inputSchema: jsonSchema(parameters), execute: async () => SUNNY }) };
@@ -128,7 +129,8 @@ function aiSdk(options) {
     const told = { asked: [], calls: [] };
     messages.push({ role: "user", content: text });
     for (;;) {
-      const request = { model: provider("demo"), messages, tools, stopWhen: stepCountIs(5), maxRetries: 0 };
+      const more = { stopWhen: stepCountIs(5), maxRetries: 0, providerOptions };
+      const request = { model: provider("demo"), messages, tools, ...more };
       const result = options.stream ? streamText({ ...request, onError: () => {} }) : await generateText(request);
       if (options.stream) for await (const part of result.fullStream) if (part.type === "error") throw part.error;
       messages.push(...(await result.response).messages);
@@ -168,6 +170,7 @@ const CLIENTS = {
   agents,
   "agents interrupted": (options) => agents(options, { interrupted: true }),
   "ai-sdk": aiSdk,
+  "ai-sdk unstored": (options) => aiSdk(options, { providerOptions: { openai: { store: false } } }),
 };
 const conversations = new Map();
 

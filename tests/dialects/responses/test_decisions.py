@@ -1,6 +1,6 @@
 """The decisions of a request, and the questions that its conversation shows."""
 
-from gateway.dialects.dialect import ChatDecision, ShownCall
+from gateway.dialects.dialect import ChatDecision, SaidBeside, ShownCall
 from gateway.dialects.responses.decisions import shown_last
 
 from .requests import APPROVAL, CALL, HI, OUTPUT, QUESTION, asked, refusal
@@ -49,11 +49,16 @@ def test_outputs_of_the_clients_tools_may_stand_beside_decisions() -> None:
     assert len(found.decisions) == 1 and found.body["messages"][-1]["role"] == "tool"
 
 
-def test_a_message_beside_a_decision_is_refused_with_its_place() -> None:
-    for items in ((HI, QUESTION, APPROVAL, HI), (HI, QUESTION, HI, APPROVAL)):
-        error = refusal(*items)
-        place = max(i for i, item in enumerate(items) if item is HI)
-        assert (error.code, error.param) == ("invalid_field", f"input[{place}]")
+def test_messages_of_the_user_may_stand_beside_decisions() -> None:
+    """Those behind the last answer of the request itself may be new; the others are history."""
+    more = {**HI, "content": "And more"}
+    for items in ((HI, QUESTION, APPROVAL, more), (HI, QUESTION, more, APPROVAL)):
+        found = asked(*items)
+        said = tuple({"role": "user", "content": text} for text in ("Hi", "And more"))
+        assert len(found.decisions) == 1 and found.beside == SaidBeside(messages=said, behind=1, is_whole=True)
+    assert asked(HI, QUESTION, APPROVAL).beside is None is asked(HI, QUESTION, HI).beside
+    stored = asked(APPROVAL, HI, earlier=[HI, QUESTION], previous_response_id="resp_1").beside
+    assert stored == SaidBeside(messages=({"role": "user", "content": "Hi"},), behind=1, is_whole=False)
 
 
 def test_two_decisions_on_one_call_are_refused() -> None:

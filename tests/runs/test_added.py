@@ -1,0 +1,70 @@
+"""The messages that come with a decision: which of them are new, and how they are found again."""
+
+import pytest
+
+from gateway.contracts.exchange import Exchange
+from gateway.contracts.journal import StoredRun
+from gateway.contracts.store import Json
+from gateway.dialects.dialect import SaidBeside
+from gateway.runs.added import ADDED, added_messages, new_messages
+from gateway.runs.snapshot import first_of
+from tests.agent.agent_bench import CALLER
+from tests.plugins.stores.records import event, new, run
+
+from .desk import Desk
+
+
+def said(content: object) -> Json:
+    return {"role": "user", "content": content}
+
+
+def began(*contents: object) -> StoredRun:
+    body: Json = {"messages": [{"role": "assistant", "content": "a"}, *map(said, contents)]}
+    return first_of(Exchange(id="run_1", body=body, caller=CALLER, chain="main"), now_s=0.0)
+
+
+def beside(*contents: object, behind: int, is_whole: bool = True) -> SaidBeside:
+    return SaidBeside(messages=tuple(map(said, contents)), behind=behind, is_whole=is_whole)
+
+
+PARTS = [{"type": "text", "text": "a"}]
+IMAGE = [{"type": "image_url", "image_url": {"url": "data:,"}}]
+#: A run that has ended, whose conversation the store gave up.
+FORGOTTEN = first_of(Exchange(id="run_1", body={"messages": []}, caller=CALLER, chain="main"), now_s=0.0)
+
+
+@pytest.mark.parametrize(
+    ("stored", "brought", "new"),
+    [
+        (began("a"), beside("a", behind=1), []),
+        (began("a"), beside("a", "b", behind=2), ["b"]),
+        (began("a", "b"), beside("b", "c", behind=2), ["c"]),
+        (began("a"), beside("a", "a", behind=2), ["a"]),
+        (began("a"), beside("x", "b", behind=1), ["b"]),
+        (began("a", IMAGE, "b"), beside("a", "b", behind=2), []),
+        (began(PARTS, IMAGE), beside("a", IMAGE, PARTS, behind=3), [PARTS]),
+        (began("a"), beside("a", behind=1, is_whole=False), ["a"]),
+        (FORGOTTEN, beside("a", behind=1), []),
+    ],
+)
+def test_messages_of_the_run_are_history(stored: StoredRun, brought: SaidBeside, new: list[object]) -> None:
+    """In their order, each once. A client that goes on from what is stored sends nothing but new ones."""
+    assert [message["content"] for message in new_messages(brought, stored, [])] == new
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_messages_that_came_before_are_history(*, is_whole: bool) -> None:
+    """Those of a repeated request, and of an earlier decision on the same run."""
+    brought = beside(*(["a"] if is_whole else []), "b", "c", behind=2, is_whole=is_whole)
+    added = [{"request": "run_2", "messages": [said("b")]}]
+    assert new_messages(brought, began("a"), added) == [said("c")]
+
+
+async def test_they_are_found_with_the_run(desk: Desk) -> None:
+    """Each request once, however many approvals it decided on."""
+    data = b'{"request": "run_2", "messages": [{"role": "user", "content": "b"}]}'
+    of_run = [event(ADDED, data=data), event(), event(ADDED, data=data)]
+    await desk.store.write(new(run(), events=of_run))
+    (found,) = await added_messages(desk.store, "run_1", tenant=run().tenant)
+    assert found == {"request": "run_2", "messages": [said("b")]}
+    assert await added_messages(desk.store, "run_1", tenant="other") == []
