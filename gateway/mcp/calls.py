@@ -2,7 +2,9 @@
 
 1. A caller returns at once when its call is cancelled, out of time or without a server. A separate task sends the
    messages that the protocol still requires.
-2. A call runs once. Only a tool that the operator declares idempotent is called again, once, after a lost server; any
+2. A program that leaves a call without an answer is asked whether it lives. Further calls wait for that, for
+   `_ALIVE_S` at most: one that is stuck is ended and started again, and no call spends its own time on it.
+3. A call runs once. Only a tool that the operator declares idempotent is called again, once, after a lost server; any
    call is made over the next connection if it is certain that it did not run.
 3. A call is sent again only if what cleared it is unchanged: its policy, and its tool as the next connection lists it.
 """
@@ -27,6 +29,8 @@ from gateway.turns import in_turns
 _GRACE_S = 0.25
 #: How long a call that did not run waits for another connection, in seconds.
 _BACK_S = 3.0
+#: How long a program may take to show that it lives, behind a call that it left without an answer.
+_ALIVE_S: Final = 3.0
 _MAX_TOLD = 2000  # characters of a server's own error
 #: A server's own words for a time that was over. Its tool may go on all the same.
 _TIMED_OUT: Final = re.compile(r"\btim(?:ed?|ing)[ -]?out\b|\bdeadline exceeded\b|超时|逾時", re.IGNORECASE)
@@ -67,9 +71,20 @@ class Line(Protocol):
         """
         ...
 
+    async def ping(self) -> None:
+        """Return once the server answers. Raises LostError."""
+        ...
+
+    def end(self) -> None:
+        """End the connection, and with it the server. Idempotent."""
+        ...
+
 
 class Calls:
-    """The calls of one server's tools. `line` returns the present connection; `next_line` waits for one."""
+    """The calls of one server's tools. `line` returns the present connection; `next_line` waits for one.
+
+    `lost` is called with the reason before a connection is ended here.
+    """
 
     def __init__(
         self,
@@ -77,12 +92,15 @@ class Calls:
         *,
         line: Callable[[], Line | None],
         next_line: Callable[[], Awaitable[Line]],
+        lost: Callable[[str], None],
         meter: OperationMetrics,
     ) -> None:
         self._server = server
         self._line = line
         self._next_line = next_line
+        self._lost = lost
         self._meter = meter
+        self._check: asyncio.Task[None] | None = None
         self._asked: set[asyncio.Task[Json]] = set()  # a task without a reference may vanish
 
     async def call(
@@ -112,6 +130,8 @@ class Calls:
         """Return a result and the type of its error."""
         service = self._server.name
         absent = f"the service {service!r} is not running just now. Say so, and go on without it."
+        if self._check is not None:
+            await asyncio.wait({self._check})
         if self._line() is None:
             return ToolResult(absent, ok=False), "not_running"
         try:
@@ -123,6 +143,7 @@ class Calls:
                 return result, ""
             return (_with_note(result) if self._may_have_run(tool, result.content) else result), "tool_error"
         except TimeoutError:
+            self._begin_check()
             then = "Say so, and go on without it." if self._is_idempotent(tool) else _UNKNOWN
             text = (
                 f"the tool {tool!r} of the service {service!r} did not answer within {patience.was_s:g} s and was "
@@ -148,6 +169,23 @@ class Calls:
             text = f"the service {service!r} answered the call of {tool!r} with an error: {said}"
             result = ToolResult(text, ok=False)
             return (_with_note(result) if self._may_have_run(tool, said) else result), "answered_error"
+
+    def _begin_check(self) -> None:
+        """Begin to ask a program whether it lives. Over HTTP one request says nothing about others."""
+        if self._server.transport == "stdio" and self._check is None and (line := self._line()) is not None:
+            self._check = asyncio.create_task(self._check_life(line))
+
+    async def _check_life(self, line: Line) -> None:
+        try:
+            async with asyncio.timeout(_ALIVE_S):
+                await line.ping()
+        except TimeoutError:
+            self._lost(f"it answered neither a call in time nor, within {_ALIVE_S:g} s, whether it lives")
+            line.end()
+        except LostError:
+            pass
+        finally:
+            self._check = None
 
     def _is_idempotent(self, tool: str) -> bool:
         return tool in self._server.idempotent

@@ -9,7 +9,7 @@ Only public names of the SDK are used. `tests/mcp/test_sdk_contract.py` lists th
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -71,7 +71,7 @@ _ASKED: Mapping[str, type[Request[Any, Any]]] = {
 _TOO_LARGE: Final = f"its list of tools has more than {LIST_BYTES:,} bytes: the rest is left out"
 _TOO_MANY_HEADERS: Final = f"the schemas with x-mcp-header have more than {HEADERS_BYTES:,} bytes together"
 _AS_WRITTEN: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
-_RAW = "raw"
+_RAW, _DISCOVER = "raw", "server/discover"
 # The message of the SDK and our HTTP dispatcher for an ended connection; a server may use the code for its own errors.
 _CLOSED = "Connection closed"
 
@@ -106,6 +106,7 @@ class McpConnection:
         )
         self.stirred = asyncio.Event()  # its tools may have changed, or it is gone
         self._listing = asyncio.Lock()
+        self._known = "ping"  # a method that every server of its era answers
         wire.gone.add_done_callback(lambda _: self.stirred.set())
 
     @property
@@ -119,13 +120,16 @@ class McpConnection:
     async def negotiate(self, *, probe_s: float | None) -> None:
         """Agree on the newer era where the server supports it, else on the older one."""
         with _mapped():
-            if probe_s is None or not await self._discovered(probe_s):
+            if probe_s is not None and await self._discovered(probe_s):
+                self._known = _DISCOVER
+            else:
                 try:
                     await self.session.initialize()
                 except MCPError as error:
                     if error.code != UNSUPPORTED_PROTOCOL_VERSION:
                         raise
                     await self.session.discover()  # it was only slow to answer the first time
+                    self._known = _DISCOVER
         self._wire.version = self.protocol
 
     async def _discovered(self, limit_s: float) -> bool:
@@ -204,6 +208,15 @@ class McpConnection:
                 raise
         return _completed(raw["_meta"][_RAW])
 
+    async def ping(self) -> None:
+        """Return once the server answers, whatever it says. Raises LostError."""
+        with suppress(AnsweredError), _mapped():
+            await self._wire.send_raw_request(self._known, {})
+
+    def end(self) -> None:
+        """End the connection: its owner closes the rest of it. Idempotent."""
+        self._wire.end()
+
     def offers(self, kind: str) -> bool:
         """Return whether the server declares this kind of things: `prompts` or `resources`."""
         return getattr(self.session.server_capabilities, kind, None) is not None
@@ -263,8 +276,11 @@ class _Wire(Dispatcher[TransportContext]):
         try:
             await self._dispatcher.run(on_request, on_notify, on_notify_intercept, task_status=task_status)
         finally:
-            if not self.gone.done():
-                self.gone.set_result(None)
+            self.end()
+
+    def end(self) -> None:
+        if not self.gone.done():
+            self.gone.set_result(None)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
         await self._dispatcher.notify(method, params, opts)

@@ -16,8 +16,8 @@ The states are `stopped`, `starting`, `running` and `error`:
 1. `_own` imports the SDK in a thread, because that takes seconds. Without the SDK the state stays `error`. Otherwise it
    opens one connection after the other.
 2. `_connection` makes a channel (a program or an HTTP transport), performs the handshake and lists the tools, all
-   within `start_timeout`. Only then is `_link` set and the state `running`: a call never meets a server without a
-   list.
+   within `start_timeout`. A program waits for its place first, and that clock begins behind it (`transport.starts`).
+   Only then is `_link` set and the state `running`: a call never meets a server without a list.
 3. `_follow` waits for the connection's end, and lists the tools again when the server reports a change, but not more
    often than each `_BETWEEN_LISTINGS_S`. A listing that fails is reported and ends nothing.
 4. When the connection is gone, `_link` is cleared and the state set first, since closing may take seconds.
@@ -55,6 +55,7 @@ from gateway.mcp.definitions import Definitions, read_definitions
 from gateway.mcp.metrics import OperationMetrics
 from gateway.mcp.sdk import IMPORTING, MISSING_SDK, silence
 from gateway.mcp.transport.process import StartError
+from gateway.mcp.transport.starts import Starts, starts_of_worker
 from gateway.mcp.types import SESSION_ENDED, Channel, Config, MakeChannel
 from gateway.trace_context import ToolTrace
 from gateway.turns import in_turns
@@ -96,13 +97,16 @@ class Session:
         counters: Counters,
         clock: Clock,
         backoff: Backoff | None = None,
+        starts: Starts | None = None,
     ) -> None:
+        """Set what a server needs. `starts` are those of this worker, unless they are given."""
         self._server = server
         self._make_channel = channel
         self._tell = changed
         self._meter = OperationMetrics(server, counters=counters, clock=clock)
         self._clock = clock
         self._backoff = backoff or Backoff()
+        self._starts = starts
         self._owner: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         self._channel: Channel | None = None
@@ -117,7 +121,7 @@ class Session:
         self._up_s: float | None = None
         self._restarts = 0
         self.definitions = Definitions({})  # as of the last listing, also while the server is away
-        self._calls = Calls(server, line=self._line, next_line=self._next_line, meter=self._meter)
+        self._calls = Calls(server, line=self._line, next_line=self._next_line, lost=self._lost, meter=self._meter)
 
     def __repr__(self) -> str:
         return f"<Session of {self._server.name!r}: {self._state}>"
@@ -202,7 +206,11 @@ class Session:
             return
         while True:
             self._up_s = None
-            error = await self._connection(open_link)
+            if self._server.transport == "stdio":
+                async with (self._starts or starts_of_worker()).place() as ready:
+                    error = await self._connection(open_link, ready)
+            else:
+                error = await self._connection(open_link, _nothing)
             if self._ending is not None:
                 return
             self._become("error", error)
@@ -217,8 +225,8 @@ class Session:
             return self._backoff.next_s(up_s=0.0)
         return 0.0 if self._why == SESSION_ENDED else self._backoff.next_s(up_s=self._clock.monotonic() - self._up_s)
 
-    async def _connection(self, open_link: "OpenLink") -> str:
-        """Open a connection and follow it to its end; return why it ended."""
+    async def _connection(self, open_link: "OpenLink", ready: Callable[[], None]) -> str:
+        """Open a connection and follow it to its end; return why it ended. `ready` is called once calls may use it."""
         self._why = None
         channel = self._channel = self._make_channel(self._lost)
         # Servers of the older era may leave a method that they do not know unanswered.
@@ -230,6 +238,7 @@ class Session:
                 await self._list(connection)
                 start.reschedule(None)
                 late.cancel()
+                ready()
                 self._linked_to(connection)
                 await self._follow(connection)
             return self._ended(channel)
@@ -324,6 +333,10 @@ class Session:
             self._linked.clear()
             await self._linked.wait()
         return line
+
+
+def _nothing() -> None:
+    """Do nothing: no program holds a place."""
 
 
 def _load() -> "OpenLink":

@@ -8,6 +8,7 @@ from typing import Any
 from gateway.mcp.backoff import Backoff
 from gateway.mcp.session import Session
 from gateway.mcp.transport.process import Program
+from gateway.mcp.transport.starts import Starts
 from gateway.mcp.types import Channel, Config
 from tests.mcp.misbehaving import command
 
@@ -59,7 +60,9 @@ class Changes:
 class Stand:
     """A session with all that it needs; `stands(...)` makes one of a program that behaves as it is told."""
 
-    def __init__(self, server: Config, make_channel: Callable[[Callable[[str], None]], Channel]) -> None:
+    def __init__(
+        self, server: Config, make_channel: Callable[[Callable[[str], None]], Channel], *, starts: Starts | None = None
+    ) -> None:
         self.changes, self.counters = Changes(), Counters()
         self.session = Session(
             server,
@@ -68,6 +71,7 @@ class Stand:
             counters=self.counters,
             clock=Clock(),
             backoff=Backoff(first_s=0.05, longest_s=0.2),
+            starts=starts,
         )
 
     async def running(self) -> None:
@@ -85,7 +89,13 @@ class Stand:
         return (await self.session.call(tool, arguments)).content
 
 
-def stands(*behaviour: object, argv: tuple[str, ...] = (), env: Mapping[str, str] | None = None, **facts: Any) -> Stand:
+def stands(
+    *behaviour: object,
+    argv: tuple[str, ...] = (),
+    env: Mapping[str, str] | None = None,
+    starts: Starts | None = None,
+    **facts: Any,
+) -> Stand:
     program, *args = argv or command(*map(str, behaviour))
 
     def make_channel(lost: Callable[[str], None]) -> Channel:
@@ -93,4 +103,4 @@ def stands(*behaviour: object, argv: tuple[str, ...] = (), env: Mapping[str, str
 
         return StdioTransport(Program(program, tuple(args), env or {}))
 
-    return Stand(Config(name="box", command="box", **facts), make_channel)
+    return Stand(Config(name="box", command="box", **facts), make_channel, starts=starts)

@@ -36,6 +36,12 @@ class Wire:
             raise
         return answer
 
+    async def ping(self) -> None:
+        """It lives."""
+
+    def end(self) -> None:
+        raise AssertionError("it lives")
+
 
 async def at_once(_: Told) -> Json:
     return DONE
@@ -61,7 +67,12 @@ class Box:
         self._lines = list(lines)
         server = Config(name="box", command="box", **facts)
         meter = OperationMetrics(server, counters=self.counters, clock=Clock())
-        self.calls = Calls(server, line=lambda: next(iter(self._lines), None), next_line=self._next, meter=meter)
+        self.calls = Calls(
+            server, line=lambda: next(iter(self._lines), None), next_line=self._next, lost=self._lost, meter=meter
+        )
+
+    def _lost(self, reason: str) -> None:
+        raise AssertionError(reason)
 
     async def _next(self) -> Line:
         del self._lines[0]

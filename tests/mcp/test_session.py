@@ -2,12 +2,16 @@
 
 import asyncio
 import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.mcp.mcp_host import stands
+from gateway.mcp.transport.starts import Starts
+from gateway.mcp.types import Config
+from tests.mcp.mcp_host import Stand, stands
+from tests.mcp.test_connection import FRESH, newer
 
 # Ends itself when it is asked for the newer era, as servers in Rust do.
 STRICT = """
@@ -66,6 +70,83 @@ async def test_a_silent_server_is_an_error_at_the_limit_and_delays_nobody() -> N
         await silent.changes.until(lambda: silent.session.condition().state == "error")
         assert silent.session.condition().error == "did not answer within 0.5 s of its start"
         assert "is not running just now" in await silent.said("echo", text="x")
+
+
+async def test_programs_start_a_few_at_a_time() -> None:
+    """The next one begins when one before it is ready, however quick it is."""
+    starts = Starts(1, place_s=600.0)
+    order: list[str] = []
+    async with stands("slow-start", 1, starts=starts, start_timeout=60.0) as slow:
+        async with asyncio.timeout(120):
+            while slow.session._channel is None:
+                await asyncio.sleep(0)
+        async with stands("ok", starts=starts, start_timeout=60.0) as quick:
+
+            async def note(name: str, stand: Stand) -> None:
+                await stand.running()
+                order.append(name)
+
+            await asyncio.gather(note("quick", quick), note("slow", slow))
+    assert order == ["slow", "quick"]
+
+
+async def test_the_time_of_a_start_begins_with_the_program() -> None:
+    """One that waited for its place for longer is no error."""
+    starts = Starts(1, place_s=600.0)
+    server = Config(name="box", command="box", start_timeout=1.0)
+    stand = Stand(server, lambda _: newer(tools_list={"tools": [], **FRESH}), starts=starts)
+    async with starts.place() as leave, stand:
+        asyncio.get_running_loop().call_later(1.5, leave)
+        await stand.running()
+        assert stand.session.condition().restarts == 0
+
+
+async def test_a_place_is_left_after_a_while() -> None:
+    """A silent program keeps no other one waiting until its own time is over."""
+    starts = Starts(1, place_s=0.05)
+    async with stands("silent", starts=starts, start_timeout=600.0), stands("ok", starts=starts) as quick:
+        await quick.running()
+        assert starts.waiting == 0
+
+
+async def test_stopping_while_it_waits_for_its_place() -> None:
+    """The place of others stays theirs, and the next one gets one."""
+    starts = Starts(1, place_s=600.0)
+    async with starts.place() as leave:
+        async with stands("ok", starts=starts) as stand:
+            async with asyncio.timeout(120):
+                while not starts.waiting:
+                    await asyncio.sleep(0)
+        assert starts.waiting == 0 and stand.session.condition().state == "stopped"
+        leave()
+        async with stands("ok", starts=starts) as other:
+            await other.running()
+
+
+async def test_a_program_that_is_stuck_is_started_again() -> None:
+    """It answers neither a call nor whether it lives; further calls wait for that, and not for their own time."""
+    async with stands("ok", timeout=600.0, timeouts={"echo": 0.2}) as stand:
+        await stand.running()
+        pid = int(await stand.said("pid"))
+        os.kill(pid, signal.SIGSTOP)
+        assert "did not answer within 0.2 s and was stopped" in await stand.said("echo", text="x")
+        others = await asyncio.gather(*(stand.said("add", a=1, b=2) for _ in range(3)))
+        assert all("is not running just now" in text for text in others)
+        assert "neither a call in time nor" in (stand.session.condition().error or "")
+        await stand.running()
+        assert not is_alive(pid) and int(await stand.said("pid")) != pid
+        assert stand.session.condition().restarts == 1
+
+
+async def test_a_program_that_only_has_a_slow_tool_lives_on() -> None:
+    """A call beside the question whether it lives is answered, in both eras."""
+    for behaviour in ("ok", "modern"):
+        async with stands(behaviour, timeouts={"sleep": 0.1}) as stand:
+            await stand.running()
+            pid = await stand.said("pid")
+            assert "did not answer within 0.1 s" in await stand.said("sleep", seconds=600)
+            assert [await stand.said("pid") for _ in range(3)] == [pid] * 3
+            assert stand.session.condition().restarts == 0
 
 
 async def test_a_crash_in_mid_call() -> None:
