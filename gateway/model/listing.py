@@ -120,7 +120,7 @@ async def _fetched_from(target: Target, asking: Asking) -> tuple[int, str, bytes
     call = UpstreamCall(target.pool, method=b"GET")
     try:
         own = own_credential(asking.credential, target.pool.endpoint, header=asking.header)
-        head = await call.send(list_request(target, asking.lines + own))
+        head = await call.send(list_request(target, asking.lines, credential=own))
         content = await call.within(LIST_LIMIT_BYTES)
     finally:
         call.close()

@@ -4,6 +4,7 @@ import orjson
 
 from gateway.approvals.check_word import masked
 from gateway.contracts.exchange import Exchange
+from gateway.model.client_ids import without_client_ids
 from gateway.model.quirks import Quirks, adapted_request
 from gateway.model.refusal import CHAT
 from gateway.model.target import Target
@@ -35,10 +36,11 @@ def chat_request(
     if model is not None:
         body["model"] = model
     content = masked(orjson.dumps(body))
+    lines = _lines_for(endpoint, exchange.header)
     return b"".join(
         (
             b"POST %b HTTP/1.1\r\nHost: %b\r\n" % (target.path(CHAT), endpoint.authority),
-            _without_trace(exchange.header) + trace if trace else exchange.header,
+            _without_trace(lines) + trace if trace else lines,
             own_credential(credential, endpoint, header=exchange.credential_header),
             b"Accept: %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
             % (b"application/json" if "no_stream" in quirks else b"text/event-stream", len(content)),
@@ -52,15 +54,20 @@ def trace_lines(context: TraceContext, tracer: Tracer) -> bytes:
     return context.lines if "upstreams" in tracer.receivers else b""
 
 
+def _lines_for(endpoint: Endpoint, lines: bytes) -> bytes:
+    return lines if endpoint.client_ids else without_client_ids(lines)
+
+
 def _without_trace(lines: bytes) -> bytes:
     kept = [line for line in lines.splitlines(keepends=True) if line.partition(b":")[0].lower() not in TRACE_FIELDS]
     return b"".join(kept)
 
 
-def list_request(target: Target, lines: bytes) -> bytes:
-    """Return the request for the list of models, with these header lines."""
-    line = b"GET %b HTTP/1.1\r\nHost: %b\r\n" % (target.path(MODELS), target.pool.endpoint.authority)
-    return line + lines + b"Accept: application/json\r\n\r\n"
+def list_request(target: Target, lines: bytes, *, credential: bytes) -> bytes:
+    """Return the request for the list of models, with the client's header lines and those of a credential."""
+    endpoint = target.pool.endpoint
+    line = b"GET %b HTTP/1.1\r\nHost: %b\r\n" % (target.path(MODELS), endpoint.authority)
+    return line + _lines_for(endpoint, lines) + credential + b"Accept: application/json\r\n\r\n"
 
 
 def own_credential(clients: bytes, endpoint: Endpoint, *, header: bytes) -> bytes:

@@ -26,7 +26,7 @@ class Endpoint:
 
     `authority` is the Host it is sent; `base_path` ("" or "/x/y") replaces the matched prefix of a target; `api_key`
     replaces the client's credential. `tls` is None for plain HTTP. Times are seconds. `quirks` are what its models
-    refuse in the context lane (gateway/model/quirks.py).
+    refuse in the context lane (gateway/model/quirks.py), and `client_ids` whether they get the ids of the client there.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Endpoint:
     first_byte_s: float = 600.0
     idle_s: float = 300.0
     quirks: frozenset[QuirkName] = frozenset()
+    client_ids: bool = False
 
     def path(self, path: bytes) -> bytes:
         """Return a path of the API at this endpoint: its base path replaces `/v1`."""

@@ -30,8 +30,18 @@ def test_an_upstream_with_a_key_is_sent_that() -> None:
 
 
 def test_the_list_is_asked_for_with_the_clients_lines() -> None:
-    """As they are."""
-    request = list_request(target(), b"X-One: 1\r\n" + CREDENTIAL)
+    """Without its ids, and with its credential."""
+    request = list_request(target(), b"X-One: 1\r\nSession-Id: s\r\n", credential=CREDENTIAL)
     assert request == b"GET /v1/models HTTP/1.1\r\nHost: h.example\r\nX-One: 1\r\n" + CREDENTIAL + (
         b"Accept: application/json\r\n\r\n"
     )
+
+
+def test_ids_of_the_client_go_to_upstreams_that_may_have_them() -> None:
+    """With a question and with the request for the list."""
+    lines = b"X-One: 1\r\nX-Codex-Turn-Metadata: {}\r\n"
+    for may, sent in ((False, b"X-One: 1\r\n"), (True, lines)):
+        mine = target(client_ids=may)
+        asked = chat_request(exchange(lines), mine, frozenset(), credential=CREDENTIAL)
+        assert b"Host: h.example\r\n" + sent + CREDENTIAL in asked
+        assert b"Host: h.example\r\n" + sent + CREDENTIAL in list_request(mine, lines, credential=CREDENTIAL)

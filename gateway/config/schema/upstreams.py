@@ -151,6 +151,11 @@ class Upstream(Section):
         description="What its models refuse in requests of the context lane, as far as it is known. The gateway learns "
         "the rest from refusals.",
     )
+    client_ids: Flag = Field(
+        default=False,
+        description="Whether its models get the headers of the context lane's clients that name a person, a program, a "
+        "machine or a session. docs/security.md lists them.",
+    )
     timeouts: Timeouts = Field(default_factory=Timeouts, description="Longest waits for this upstream.")
     tls: Tls = Field(default_factory=Tls, description="TLS with this upstream.")
     balance: Literal["weighted", "least_loaded", "sticky"] = Field(

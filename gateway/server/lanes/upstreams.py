@@ -114,6 +114,7 @@ def _endpoint(upstream: Upstream, given: schema.Endpoint, tls: ssl.SSLContext | 
         first_byte_s=upstream.timeouts.first_byte,
         idle_s=upstream.timeouts.idle,
         quirks=frozenset(upstream.quirks),
+        client_ids=upstream.client_ids,
     )
 
 
