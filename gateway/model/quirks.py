@@ -14,6 +14,13 @@ from typing import Final, TypeAlias, get_args
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.store import Json
+from gateway.model.earlier_calls import (
+    beside_tools,
+    named_tool_only,
+    with_reasoning,
+    with_short_ids,
+    with_signatures,
+)
 from gateway.model.neighbours import SYSTEM_ROLES, join, join_neighbours, lead_with_one
 from gateway.model.tool_names import functions_of, plain_names
 from gateway.upstream.endpoint import QuirkName
@@ -31,6 +38,14 @@ _TEMPLATE: Final = _FIELD | {HTTPStatus.INTERNAL_SERVER_ERROR}
 _OLD_LIMIT, _LIMIT = "max_tokens", "max_completion_tokens"
 _REASONING: Final = ("reasoning_content", "reasoning", "reasoning_details")
 _STREAM = rb"(?<![a-z])stream"
+#: Says of a field that the server does not know it.
+_UNKNOWN = (
+    rb"(?:extra|unknown|unrecogni[sz]ed|unexpected|unsupported|not (?:permitted|allowed|supported)|cannot find|no such)"
+)
+#: Says that thoughts are missing, which is no reason to send none.
+_LACKS_REASONING = (
+    rb"missing[^.\n]{0,20}reasoning_content|reasoning_content[^.\n]{0,60}(?:missing|required|must be (?:passed|sent))"
+)
 _CANNOT = (
     rb"(?:not|n't|no longer|cannot) (?:\w+ ){0,2}(?:support|implement|allow|permit|available|enabled|possible|accept)"
     rb"|unsupported|unknown|unrecogni[sz]ed|unexpected|unavailable|disabled|must be false|no such|extra (?:input|field)"
@@ -155,9 +170,9 @@ def _leave_stream_out(body: Json) -> Json:
     return {**{key: value for key, value in body.items() if key != "stream_options"}, "stream": False}
 
 
-def _has_neighbours(body: Json) -> bool:
+def _breaks_turns(body: Json) -> bool:
     messages = body.get("messages") or []
-    return len(join_neighbours(messages)) < len(messages)
+    return len(join_neighbours(messages)) < len(messages) or _has_later_system(body) or "developer" in _roles(body)
 
 
 def _has_later_system(body: Json) -> bool:
@@ -168,6 +183,11 @@ def _lead_with_all(messages: list[Json]) -> list[Json]:
     """Return messages with all system messages at the beginning, as one."""
     system = [message for message in messages if message.get("role") in SYSTEM_ROLES]
     return lead_with_one([*system, *(message for message in messages if message.get("role") not in SYSTEM_ROLES)])
+
+
+def _take_turns(messages: list[Json]) -> list[Json]:
+    """Return messages of the user and of the model in turn, behind one system message."""
+    return join_neighbours(_say_as_system(_lead_with_all(messages)))
 
 
 def _say_as_user(messages: list[Json]) -> list[Json]:
@@ -190,10 +210,19 @@ def _has_reasoning(body: Json) -> bool:
     return any(one.get(name) is not None for one in body.get("messages") or () for name in _REASONING)
 
 
-def _rename_limit(body: Json) -> Json:
-    if _OLD_LIMIT not in body:
-        return body
-    return {_LIMIT if key == _OLD_LIMIT else key: value for key, value in body.items() if key != _LIMIT}
+def _renamed(old: str, new: str) -> Callable[[Json], Json]:
+    """Return what gives a field another name, in place of one that has it."""
+
+    def rename(body: Json) -> Json:
+        if old not in body:
+            return body
+        return {new if key == old else key: value for key, value in body.items() if key != new}
+
+    return rename
+
+
+def _changed_by(change: Callable[[Json], Json]) -> Callable[[Json], bool]:
+    return lambda body: change(body) is not body
 
 
 def _leave_strict_out(body: Json) -> Json:
@@ -218,7 +247,16 @@ _QUIRKS: Final = (
         "max_completion_tokens",
         _has_field(_OLD_LIMIT),
         _compiled(rb"max_tokens.*max_completion_tokens|max_completion_tokens.*max_tokens"),
-        _rename_limit,
+        _renamed(_OLD_LIMIT, _LIMIT),
+    ),
+    _Quirk(
+        "max_tokens",
+        _has_field(_LIMIT),
+        _compiled(
+            rb"%(unknown)b[^\n]{0,80}max_completion_tokens|max_completion_tokens[^\n]{0,80}%(unknown)b"
+            % {b"unknown": _UNKNOWN}
+        ),
+        _renamed(_LIMIT, _OLD_LIMIT),
     ),
     _Quirk(
         "no_usage_in_stream",
@@ -263,16 +301,47 @@ _QUIRKS: Final = (
     ),
     _Quirk(
         "alternating_roles",
-        _has_neighbours,
+        _breaks_turns,
         _compiled(rb"alternat|consecutive|roles? in a row|(?:unexpected|expected)[^.\n]{0,40}role"),
-        _with_messages(join_neighbours),
+        _with_messages(_take_turns),
         _TEMPLATE,
+    ),
+    _Quirk(
+        "reasoning_back",
+        _changed_by(with_reasoning),
+        _compiled(_LACKS_REASONING),
+        with_reasoning,
     ),
     _Quirk(
         "no_reasoning",
         _has_reasoning,
-        _compiled(rb"reasoning(?:_content|_details)?"),
+        _compiled(rb"\A(?s:(?!.*(?:%b))).*reasoning" % _LACKS_REASONING),
         _with_messages(_leave_reasoning_out),
+    ),
+    _Quirk(
+        "thought_signatures",
+        _changed_by(with_signatures),
+        _compiled(rb"thought_?signature"),
+        with_signatures,
+    ),
+    _Quirk(
+        "short_call_ids",
+        _changed_by(with_short_ids),
+        _compiled(rb"tool.?call.?id[^\n]{0,200}length of 9"),
+        with_short_ids,
+        _TEMPLATE,
+    ),
+    _Quirk(
+        "tools_for_calls",
+        _changed_by(beside_tools),
+        _compiled(rb"without `?tools=?`?|toolConfig field must be defined|expects the `?tools=?`? param"),
+        beside_tools,
+    ),
+    _Quirk(
+        "no_named_tool_choice",
+        _changed_by(named_tool_only),
+        _compiled(rb"tool_choice[^\n]{0,80}(?:type|string|object|must be|expected|supported|one of)"),
+        named_tool_only,
     ),
     _Quirk(
         "no_parallel_tool_calls",
@@ -288,7 +357,7 @@ _QUIRKS: Final = (
     ),
     _Quirk(
         "plain_tool_names",
-        lambda body: plain_names(body) is not body,
+        _changed_by(plain_names),
         _compiled(rb"(?:function|tool)[^\n]{0,80}name|name[^\n]{0,80}(?:function|tool)"),
         plain_names,
     ),

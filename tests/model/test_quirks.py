@@ -71,6 +71,64 @@ def test_the_quirk_that_a_refusal_names(status: int, refusal: bytes, found: Quir
         assert again is None or again > quirks
 
 
+CALLED: Json = {
+    "model": "m",
+    "messages": [
+        HI,
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+        },
+        {"role": "tool", "tool_call_id": "call_1", "content": "Done."},
+    ],
+}
+CHOSEN: Json = {
+    **BODY,
+    "tool_choice": {"type": "function", "function": {"name": "files.read"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "refusal", "found"),
+    [
+        (CALLED, 400, b"Missing `reasoning_content` field in the assistant message at index 2.", "reasoning_back"),
+        (CALLED, 400, b"`reasoning_content` in the thinking mode must be passed back to the API", "reasoning_back"),
+        (CALLED, 400, b"Function call is missing a thought_signature in functionCall parts.", "thought_signatures"),
+        (CALLED, 400, b"Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9.", "short_call_ids"),
+        (CALLED, 500, b"Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9.", "short_call_ids"),
+        (CALLED, 400, b"Bedrock doesn't support tool calling without `tools=` param specified.", "tools_for_calls"),
+        ({**CALLED, "tools": BODY["tools"]}, 400, b"tool calling without `tools=` param specified.", None),
+        (CHOSEN, 400, b"Invalid tool_choice type: 'object'. Supported string values: none", "no_named_tool_choice"),
+        ({**CHOSEN, "tool_choice": "auto"}, 400, b"Invalid tool_choice type: 'object'.", None),
+        ({"max_completion_tokens": 5}, 400, b"('body', 'max_completion_tokens'), 'msg': 'Extra inputs", "max_tokens"),
+        ({"max_completion_tokens": 5}, 400, b'Unknown name "max_completion_tokens": Cannot find field.', "max_tokens"),
+        ({"max_completion_tokens": 5}, 400, b"max_completion_tokens must be at most 4096", None),
+        ({"max_completion_tokens": 5}, 400, b"Use 'max_completion_tokens' for this model.", None),
+    ],
+)
+def test_the_quirk_that_a_refusal_of_calls_or_limits_names(
+    body: Json, status: int, refusal: bytes, found: QuirkName | None
+) -> None:
+    """It is found once, and never in a request without it."""
+    expected = None if found is None else frozenset({found})
+    assert find_quirk(NONE, body, status=status, refusal=refusal) == expected
+    if expected is not None:
+        again = find_quirk(expected, body, status=status, refusal=refusal)
+        assert again is None or again > expected
+        assert find_quirk(NONE, {"model": "m", "messages": [HI]}, status=status, refusal=refusal) is None
+
+
+def test_thoughts_that_are_missed_are_not_left_out() -> None:
+    """Where an answer has its thoughts already, and another has none."""
+    body = {**BODY, "messages": [*BODY["messages"], {"role": "assistant", "content": "Bye."}]}
+    missed = b"Missing `reasoning_content` field in the assistant message at message index 6."
+    assert find_quirk(NONE, body, status=400, refusal=missed) == {"reasoning_back"}
+    assert find_quirk(frozenset({"reasoning_back"}), body, status=400, refusal=missed) is None
+    sent = adapted_request(body, frozenset({"reasoning_back"}))
+    assert [one.get("reasoning_content") for one in sent["messages"] if one["role"] == "assistant"] == ["Hm.", ""]
+
+
 @pytest.mark.parametrize(
     "refusal",
     [b"developer", b"roles must alternate", b"reasoning_content", b"strict", b"max_tokens max_completion_tokens"],
@@ -85,6 +143,7 @@ def test_a_request_without_it_is_refused_for_something_else(refusal: bytes) -> N
         ("no_usage_in_stream", {"stream": True}),
         ("no_stream", {"stream": False}),
         ("max_completion_tokens", {"max_completion_tokens": 5}),
+        ("max_tokens", {"max_tokens": 5}),
         ("no_parallel_tool_calls", {"tools": BODY["tools"]}),
     ],
 )
@@ -96,6 +155,7 @@ def test_fields_are_left_out_or_renamed(quirk: QuirkName, changed: Json) -> None
         "no_usage_in_stream": "stream_options",
         "no_stream": "stream_options",
         "max_completion_tokens": "max_tokens",
+        "max_tokens": "max_completion_tokens",
     }
     assert gone.get(quirk, "parallel_tool_calls") not in sent
 
@@ -107,7 +167,7 @@ def test_fields_are_left_out_or_renamed(quirk: QuirkName, changed: Json) -> None
         (("no_developer_role",), "system user user assistant system user"),
         (("one_system_message",), "developer user user assistant user"),
         (("no_system_role",), "user user assistant user user"),
-        (("alternating_roles",), "developer user assistant system user"),
+        (("alternating_roles",), "system user assistant user"),
         (("no_system_role", "alternating_roles"), "user assistant user"),
         (NAMES, "user assistant user"),
     ],

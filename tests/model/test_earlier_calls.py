@@ -1,0 +1,99 @@
+"""Calls of earlier answers, in the form that some servers demand."""
+
+from typing import Any, Final
+
+import pytest
+
+from gateway.model.earlier_calls import (
+    beside_tools,
+    named_tool_only,
+    with_reasoning,
+    with_short_ids,
+    with_signatures,
+)
+
+HI: Final = {"role": "user", "content": "Hi"}
+
+
+def call(call_id: object, name: str = "f", **further: Any) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": "{}"}, **further}
+
+
+def called(*calls: Any, **further: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": None, "tool_calls": list(calls), **further}
+
+
+def result(call_id: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": "Done."}
+
+
+def test_ids_become_nine_letters_and_digits() -> None:
+    """A call and its result keep one id, two calls keep two, and an id that fits stays."""
+    messages = [HI, called(call("call_1"), call("call_2"), call("a1B2c3D4e")), result("call_1"), result("call_2")]
+    sent = with_short_ids({"messages": messages})["messages"]
+    first, second, third = (one["id"] for one in sent[1]["tool_calls"])
+    assert len(first) == len(second) == 9 and (first + second).isalnum() and first != second
+    assert (sent[2]["tool_call_id"], sent[3]["tool_call_id"], third) == (first, second, "a1B2c3D4e")
+    assert messages[1]["tool_calls"][0]["id"] == "call_1"
+
+
+def test_the_first_call_of_each_answer_gets_a_signature() -> None:
+    """One that has its own keeps it, and so do further fields beside it."""
+    own = {"google": {"thought_signature": "c2ln"}}
+    other = {"google": {"id": 1}}
+    messages = [
+        called(call("1"), call("2")),
+        called(call("3", extra_content=own)),
+        called(call("4", extra_content=other)),
+    ]
+    first, second, third = with_signatures({"messages": messages})["messages"]
+    assert first["tool_calls"][0]["extra_content"]["google"]["thought_signature"] == "skip_thought_signature_validator"
+    assert "extra_content" not in first["tool_calls"][1]
+    assert second["tool_calls"][0]["extra_content"] == own
+    assert third["tool_calls"][0]["extra_content"]["google"]["thought_signature"]
+
+
+def test_each_answer_gets_reasoning_content() -> None:
+    """Its thoughts under the other name, or none; thoughts that are there stay."""
+    answers = [{"role": "assistant", "content": "a", **further} for further in ({}, {"reasoning": "b"})]
+    answers.append({"role": "assistant", "content": "c", "reasoning_content": "d"})
+    sent = with_reasoning({"messages": [HI, *answers]})["messages"]
+    assert [one.get("reasoning_content") for one in sent] == [None, "", "b", "d"]
+
+
+def test_a_request_with_calls_declares_a_tool() -> None:
+    """One that has tools, or has no calls, stays."""
+    body = {"messages": [HI, called(call("1")), result("1")]}
+    (tool,) = beside_tools(body)["tools"]
+    assert tool["function"]["name"] == "no_tool"
+    assert "tools" in beside_tools({"messages": [result("1")], "tools": []})
+    for same in ({"messages": [HI]}, {**body, "tools": [tool]}):
+        assert beside_tools(same) is same
+
+
+def test_a_named_tool_is_the_only_one_and_required() -> None:
+    tools = [{"type": "function", "function": {"name": name}} for name in "fg"]
+    choice = {"type": "function", "function": {"name": "g"}}
+    sent = named_tool_only({"tools": tools, "tool_choice": choice})
+    assert (sent["tools"], sent["tool_choice"]) == (tools[1:], "required")
+    absent = named_tool_only({"tools": tools[:1], "tool_choice": choice})
+    assert (absent["tools"], absent["tool_choice"]) == (tools[:1], "required")
+
+
+@pytest.mark.parametrize("change", [with_short_ids, with_signatures, with_reasoning, beside_tools, named_tool_only])
+def test_a_request_without_such_calls_stays(change: Any) -> None:
+    """It is the same object: nothing was refused for it."""
+    for body in (
+        {"model": "m"},
+        {"messages": [HI], "tool_choice": "auto"},
+        {"messages": [HI], "tool_choice": {"type": "x"}},
+    ):
+        assert change(body) is body
+
+
+def test_what_is_no_call_stays() -> None:
+    """A client may send anything."""
+    body: dict[str, Any] = {
+        "messages": [{"role": "assistant", "tool_calls": ["no call", call(7)], "reasoning_content": ""}]
+    }
+    assert with_short_ids(body) is body and with_signatures(body) is body and with_reasoning(body) is body
