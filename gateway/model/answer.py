@@ -124,7 +124,7 @@ def as_chunk(completion: Json) -> Json | None:
         if not isinstance(message, dict):
             return None
         calls = message.get("tool_calls")
-        if isinstance(calls, list):
+        if isinstance(calls := _listed(calls), list):
             numbered = [{"index": i, **call} if isinstance(call, dict) else call for i, call in enumerate(calls)]
             message = {**message, "tool_calls": numbered}
         further = {key: value for key, value in choice.items() if key != "message"}
@@ -149,9 +149,18 @@ def _chunk_of(data: bytes, target: Target, mender: Mender) -> Json | None:
     if isinstance(choices, list) and len(choices) == 1:
         if choices[0] is None:
             return {**chunk, "choices": []}
-        if isinstance(choices[0], dict) and choices[0].get("index", 0) != 0:  # one choice was asked for
-            return {**chunk, "choices": [{**choices[0], "index": 0}]}
+        if isinstance(choices[0], dict):
+            delta = choices[0].get("delta")
+            if isinstance(delta, dict) and isinstance(delta.get("tool_calls"), dict):
+                choices[0]["delta"] = {**delta, "tool_calls": _listed(delta["tool_calls"])}
+            if choices[0].get("index", 0) != 0:  # one choice was asked for
+                return {**chunk, "choices": [{**choices[0], "index": 0}]}
     return chunk
+
+
+def _listed(calls: object) -> object:
+    """Return the calls of a delta or a message as a list: some servers send the only one by itself."""
+    return [calls] if isinstance(calls, dict) else calls
 
 
 def _completion_of(content: bytes, target: Target) -> Json:

@@ -8,6 +8,7 @@ import pytest
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.json_values import VALUES_LIMIT
+from gateway.model.answer import as_chunk
 from gateway.testing.peer import Peer
 from gateway.testing.ports import free_port
 from gateway.testing.scripts import answer, event, head, serve
@@ -314,3 +315,14 @@ async def test_a_call_that_is_cancelled_before_the_answer_ends_its_connection() 
             await asking
         await answering.upstreams[0].wait_open(0)
         assert answering.outcomes() == {"cancelled": 1}
+
+
+async def test_a_lone_call_may_stand_for_the_list_of_calls() -> None:
+    """In a stream, and in a whole answer."""
+    call = b'{"index": 0, "id": "", "type": "function", "function": {"name": "f", "arguments": "{}"}}'
+    data = b'{"choices": [{"index": 0, "delta": {"tool_calls": %b}}]}' % call
+    async with models(says(stream(data, chunk(finish="stop")))) as answering:
+        (first, _) = await answering.ask()
+    assert isinstance(first, dict) and first["choices"][0]["delta"]["tool_calls"] == [orjson.loads(call)]
+    whole = as_chunk({"choices": [{"message": {"tool_calls": {"id": "1"}}}]})
+    assert whole is not None and whole["choices"][0]["delta"]["tool_calls"] == [{"index": 0, "id": "1"}]
