@@ -25,8 +25,11 @@ _CODE = re.compile(r"[A-Za-z][\w.:/-]*")
 TOO_LONG: Final = "context_length_exceeded"
 _TOO_LONG = re.compile(
     r"exceed_context_size_error|(?:maximum|max(?:imum)? (?:model|allowed)|model's) context (?:length|window|size)"
-    r"|(?:longer|larger|more tokens|exceeds?) than (?:the )?(?:model's |maximum )?(?:context|max_model_len)"
-    r"|exceeds? the (?:available |model's |maximum )?context (?:size|length|window)|prompt is too long",
+    r"|(?:longer|larger|greater|more tokens|exceeds?) than (?:the )?(?:model's |maximum )?(?:context|max_model_len)"
+    r"|exceeds? the (?:available |model's |maximum )?context (?:size|length|window)"
+    r"|(?:prompt|input) is too long|context window exceeds"
+    r"|exceeded model token limit|input token count[^.\n]{0,30}exceeds the maximum|maximum prompt length is"
+    r"|reduce the length of the messages",
     re.IGNORECASE,
 )
 #: Pages, and JSON that was cut.

@@ -26,6 +26,18 @@ VLLM = b'{"object": "error", "message": "The model\'s context length is 8.", "ty
         (PARAM, ErrorWords("Bad.", "unsupported_value", "messages[0].role")),
         (LLAMA, ErrorWords("the request exceeds", "context_length_exceeded", None, 400)),
         (VLLM, ErrorWords("The model's context length is 8.", "context_length_exceeded", None, 400)),
+        *(
+            (b'{"message": "%b"}' % words, ErrorWords(words.decode(), "context_length_exceeded", None, 400))
+            for words in (
+                b"The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).",
+                b"Please reduce the length of the messages or completion.",
+                b"The number of tokens to keep from the initial prompt is greater than the context length.",
+                b"invalid params, context window exceeds limit",
+                b"Your request exceeded model token limit: 262144 (requested: 300000)",
+                b"Input is too long for requested model.",
+                b"This model's maximum prompt length is 131072 but the request contains 537812 tokens",
+            )
+        ),
         (FASTAPI, ErrorWords("messages: Field required; Too long")),
         (b'{"detail": "Not Found"}', ErrorWords("Not Found")),
         (b'{"detail": {"error": "No."}}', ErrorWords("No.")),
