@@ -17,7 +17,7 @@ from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.beside import ECHOED, Beside, Gathered, TooDeepError, safe
 from gateway.dialects.chat_request import names_sources, wants_text
 from gateway.dialects.imitation import Defuser
-from gateway.dialects.meaning import content_text
+from gateway.dialects.meaning import TEXT_PARTS, content_text
 from gateway.dialects.usage import Usage
 from gateway.errors import GatewayError
 from gateway.runs.transcript import ANSWER_CHARS
@@ -25,7 +25,6 @@ from gateway.runs.transcript import ANSWER_CHARS
 #: Fields that reach the client in another way. All other fields of an answer, and of its one choice, go on unchanged.
 _ABOUT_ANSWER = frozenset(("id", "object", "created", "model", "choices", "usage", "context", "error", "obfuscation"))
 _ABOUT_CHOICE = frozenset(("index", "delta", "message", "finish_reason", "logprobs"))
-_TEXT_PARTS = frozenset(("text", "output_text"))
 _NONE_EXACT: Final[Mapping[str, Json]] = {}
 
 
@@ -163,7 +162,7 @@ class Answer:
         """
         texts = []
         for part in content if isinstance(content, list) else ():
-            if not isinstance(part, dict) or part.get("type") in _TEXT_PARTS:
+            if not isinstance(part, dict) or part.get("type") in TEXT_PARTS:
                 texts.append(content_text([part]))
                 continue
             self._content_parts.append(part)

@@ -6,7 +6,7 @@ drop them, and take out where a model thought aloud. Two messages that mean the 
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +32,8 @@ _THOUGHTS: Final = (
     ("◁think▷", "◁/think▷"),
 )
 _SHOWN: Final = (('<details type="reasoning"', "</details>"), ('<details type="tool_calls"', "</details>"))
+#: Types of parts that are texts.
+TEXT_PARTS: Final = frozenset(("text", "output_text"))
 _ROLES: Final[Mapping[object, bytes]] = {"user": b"u", "assistant": b"a", "tool": b"t", "function": b"t"}
 
 
@@ -91,6 +93,20 @@ def content_text(content: object) -> str:
         return content
     texts = [part if isinstance(part, str) else part.get("text") for part in _parts(content)]
     return "".join(text for text in texts if isinstance(text, str))
+
+
+def spoken_parts(content: Sequence[object]) -> tuple[str, str] | None:
+    """Return the text and the thoughts of a content made of such parts. None: it has others, too."""
+    texts, thoughts = [], []
+    for part in content:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind == "thinking" and isinstance(part, dict):
+            thoughts.append(content_text(part.get("thinking")))
+        elif kind in TEXT_PARTS:
+            texts.append(content_text([part]))
+        else:
+            return None
+    return "".join(texts), "".join(thoughts)
 
 
 def _parts(content: object) -> list[str | Mapping[str, object]]:

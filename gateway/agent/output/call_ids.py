@@ -1,7 +1,8 @@
-"""The ids of the calls in one answer: some model servers give two calls the same one, or a call none."""
+"""The ids and numbers of the calls in one answer: some model servers give two calls the same, or a call none."""
 
 import secrets
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from gateway.contracts.store import Json
@@ -12,31 +13,59 @@ def new_call_id() -> str:
     return "call_" + secrets.token_hex(12)
 
 
-class CallIds:
-    """The ids under which a client gets the calls of one answer, as their pieces stream past."""
+@dataclass(slots=True)
+class _Told:
+    """A call as its client gets it: `sent` is the id that came, `id` and `number` those that are told."""
 
-    __slots__ = ("_told", "_used")
+    sent: str
+    id: str
+    number: int
+    has_arguments: bool = False
+
+
+class CallIds:
+    """The ids and numbers under which a client gets the calls of one answer, as their pieces stream past."""
+
+    __slots__ = ("_by_index", "_told", "_used")
 
     def __init__(self) -> None:
-        self._told: dict[int, tuple[str, str]] = {}  # by index: the id that came, and the one that is told
+        self._told: list[_Told] = []
+        self._by_index: dict[int, _Told] = {}
         self._used: set[str] = set()
 
     def of(self, pieces: Iterable[Any]) -> list[Any]:
-        """Return pieces of calls, each with an id that no other call of the answer has."""
+        """Return pieces of calls, each with an id and an index that no other call of the answer has."""
         return [self._piece(piece) if isinstance(piece, dict) else piece for piece in pieces]
 
     def _piece(self, piece: Json) -> Json:
         index, sent = piece.get("index"), piece.get("id") or ""
-        if not isinstance(index, int) or not isinstance(sent, str):
+        if not isinstance(index, int | None) or not isinstance(sent, str):
             return piece
         function = piece.get("function")
-        is_named = isinstance(function, dict) and bool(function.get("name"))
-        known = self._told.get(index)
-        if known is None or (is_named and sent and known[0] and sent != known[0]):  # some give one index to all
-            if not is_named:
-                return piece
-            told = new_call_id() if not sent or sent in self._used else sent
-            self._told[index] = sent, told
-            self._used.add(told)
-            return {**piece, "id": told}
-        return {**piece, "id": known[1]} if sent else piece
+        function = function if isinstance(function, dict) else {}
+        is_named = bool(function.get("name"))
+        known = self._known(index, sent=sent, is_named=is_named)
+        if known is not None:
+            known.has_arguments = known.has_arguments or bool(function.get("arguments"))
+            numbered = {**piece, "index": known.number}
+            return {**numbered, "id": known.id} if sent else numbered
+        if not is_named:
+            return piece
+        told = new_call_id() if not sent or sent in self._used else sent
+        begun = _Told(sent, told, len(self._told), bool(function.get("arguments")))
+        self._told.append(begun)
+        self._used.add(told)
+        if index is not None:
+            self._by_index[index] = begun
+        return {**piece, "index": begun.number, "id": told}
+
+    def _known(self, index: int | None, *, sent: str, is_named: bool) -> _Told | None:
+        """Return the call that a piece continues, as `NativeCalls` reads it."""
+        if index is not None:
+            known = self._by_index.get(index)
+            is_next = known is not None and is_named and sent and known.sent and sent != known.sent
+            return None if is_next else known  # some give one index to all
+        if sent:
+            return next((one for one in self._told if one.sent == sent), None)
+        last = self._told[-1] if self._told else None
+        return None if last is not None and is_named and last.has_arguments else last

@@ -1,4 +1,7 @@
-"""The answer of a model that no agent loop reads: unchanged, but without ids of approvals in its text."""
+"""The answer of a model that no agent loop reads: as it came, but without ids of approvals in its text.
+
+What clients of the API could not read is put as they read it: parts of a text, and calls that share a number.
+"""
 
 from gateway.agent.answer import Further, too_deep
 from gateway.agent.output.call_ids import CallIds
@@ -6,10 +9,11 @@ from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Pause, Re
 from gateway.contracts.store import Json
 from gateway.dialects.beside import Gathered, TooDeepError, safe
 from gateway.dialects.imitation import Defuser
+from gateway.dialects.meaning import spoken_parts
 from gateway.records import replace
 from gateway.runs.live_run import ANSWERS
 
-#: The client's own calls go on as they came, but for an id that does not name one call.
+#: The client's own calls go on as they came, but for an id or an index that does not name one call.
 _CALLS = ("tool_calls", "function_call")
 
 
@@ -60,7 +64,7 @@ class _Shown:
 
     def _delta(self, choice: Json) -> Json:
         delta: Json = {}
-        for key, value in (choice.get("delta") or {}).items():
+        for key, value in _as_read(choice.get("delta") or {}).items():
             if key in _CALLS or key == "role":
                 safe(value)  # which raises where it is too deep
                 delta[key] = self._ids.of(value) if key == "tool_calls" and isinstance(value, list) else value
@@ -77,3 +81,12 @@ class _Shown:
                 if (shown := whole.whole()[key]) is not None:
                     delta[key] = shown
         return delta
+
+
+def _as_read(delta: Json) -> Json:
+    """Return a delta whose content is a text, if it came as a list of texts and thoughts."""
+    content = delta.get("content")
+    if not isinstance(content, list) or (spoken := spoken_parts(content)) is None:
+        return delta
+    text, thought = spoken
+    return {**delta, "content": text, **({"reasoning_content": thought} if thought else {})}

@@ -1,4 +1,4 @@
-"""Ids of calls: each names one call of its answer, whatever the model server gave."""
+"""Ids and numbers of calls: each names one call of its answer, whatever the model server gave."""
 
 from typing import Any
 
@@ -34,6 +34,15 @@ def test_a_call_without_id_gets_one() -> None:
     """Once: an id that comes too late is not told."""
     (first, late) = CallIds().of([piece(0, "f"), piece(0, "", "1")])
     assert is_random(first["id"]) and late["id"] == first["id"]
+
+
+def test_calls_with_one_index_are_numbered() -> None:
+    """Their further pieces follow them. So are calls without an index, and those that begin at 1."""
+    pieces = [piece(0, "f", "1"), piece(0, "", "1"), piece(0, "g", "2"), piece(0), piece(0, "", "2")]
+    assert [one["index"] for one in CallIds().of(pieces)] == [0, 0, 1, 1, 1]
+    unnumbered = [piece(None, "f", "1"), piece(None, "", "1"), piece(None, "g", "2"), piece(None), piece(None, "h")]
+    assert [one["index"] for one in CallIds().of(unnumbered)] == [0, 0, 1, 1, 2]
+    assert [one["index"] for one in CallIds().of([piece(1, "f", "1"), piece(1), piece(2, "g", "2")])] == [0, 0, 1]
 
 
 def test_what_is_no_piece_of_a_call_stays() -> None:

@@ -31,6 +31,22 @@ def chunk(reason: str | None = None, **delta: Any) -> Chunk:
     return {"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
 
 
+async def test_parts_of_a_text_are_a_text() -> None:
+    """Thoughts get the name that clients read. A content with other parts goes on as it came."""
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
+    image = {"type": "image_url", "image_url": {"url": "data:,"}}
+    (thought, text, both, other) = await told(
+        chunk(content=[thinking]),
+        chunk(content=[{"type": "text", "text": "Hello "}]),
+        chunk(content=[thinking, {"type": "text", "text": "map"}]),
+        chunk(content=[{"type": "text", "text": "See"}, image]),
+    )
+    assert thought["choices"][0]["delta"] == {"content": "", "reasoning_content": "Hm."}
+    assert text["choices"][0]["delta"] == {"content": "Hello "}
+    assert both["choices"][0]["delta"] == {"content": "map", "reasoning_content": "Hm."}
+    assert other["choices"][0]["delta"] == {"content": [{"type": "text", "text": "See"}, image]}
+
+
 async def test_what_holds_no_id_goes_on_as_it_is() -> None:
     """Texts, chunks with other fields, usage; of other choices nothing."""
     call = chunk(tool_calls=[{"index": 0, "id": "1", "function": {"name": "f", "arguments": ID}}])
