@@ -85,6 +85,7 @@ check: $(VENV)/.dev site ## lint, types, formatting, shipped configuration, gene
 	$(PY) -m gateway check-config -c gateway.yaml
 	$(PY) -m gateway.cli.reference --check
 	$(PY) -m gateway.description.openapi --check
+	$(PY) -m tests.model_servers.page --check
 
 fmt: $(VENV)/.dev ## format the code
 	$(VENV)/bin/ruff check --fix .
@@ -99,9 +100,10 @@ bench: $(VENV)/.run ## cost per request beside nginx where it is installed (ARGS
 bench-growth: $(VENV)/.run ## what grows: store, traffic, runs, requests, responses, mcp, console (ARGS="--quick", ARGS="--subjects runs"; bench/README.md)
 	$(PY) -m bench.growth $(ARGS)
 
-docs: $(VENV)/.dev ## write the generated pages (docs/configuration.md, gateway.schema.json, docs/api.md)
+docs: $(VENV)/.dev ## write the generated pages (docs/configuration.md, gateway.schema.json, docs/api.md, docs/model-servers.md)
 	$(PY) -m gateway.cli.reference
 	$(PY) -m gateway.description.openapi
+	$(PY) -m tests.model_servers.page
 
 site: $(SITE_VENV)/.site ## build the documentation site into build/site, and check its links
 	$(SITE_VENV)/bin/properdocs build --strict --config-file mkdocs.yml
