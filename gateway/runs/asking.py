@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import orjson
+
 from gateway.contracts.exchange import Exchange
 from gateway.errors import GatewayError
 
@@ -49,10 +51,18 @@ def begins_with_record(exchange: Exchange) -> bool:
 
 
 def fingerprint(*, tenant: str, caller: str, path: str, steering: Mapping[str, str], content: bytes) -> str:
-    """Return the SHA-256 (hex) of caller, path, X-Context-* headers and the raw body."""
+    """Return the SHA-256 (hex) of caller, path, X-Context-* headers and what the body says."""
     digest = hashlib.sha256()
     for part in (tenant, caller, path, *(f"{k}={v}" for k, v in sorted(steering.items()))):
         data = part.encode(errors="surrogateescape")
         digest.update(b"%d:" % len(data) + data)
-    digest.update(content)
+    digest.update(_in_order(content))
     return digest.hexdigest()
+
+
+def _in_order(content: bytes) -> bytes:
+    """Return JSON with the keys of its objects in order: Codex writes them in another one when it repeats a request."""
+    try:
+        return orjson.dumps(orjson.loads(content), option=orjson.OPT_SORT_KEYS)
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        return content  # not what orjson writes, but maybe what another parser reads

@@ -97,6 +97,18 @@ async def test_the_same_call_again_and_again(tmp_path: Path) -> None:
         assert await world.counted('gateway_tool_calls_total{outcome="ok",tool="file_operations"}') == 4
 
 
+@pytest.mark.parametrize("door", ["chat/completions", "responses"])
+async def test_a_failed_request_in_another_order_runs_nothing_again(tmp_path: Path, door: str) -> None:
+    """Codex repeats each failure, and writes the keys of its metadata in another order each time."""
+    text = "input" if door == "responses" else "messages"
+    asked: Json = {"model": "m", "metadata": {"a": "1", "b": "2"}, text: [{"role": "user", "content": "Hello?"}]}
+    again: Json = {text: [{"content": "Hello?", "role": "user"}], "metadata": {"b": "2", "a": "1"}, "model": "m"}
+    async with talking(*[READ] * 5, tools=desk(tmp_path)) as world:
+        told = [await world.post(body, path=f"/context/v1/{door}") for body in (asked, again)]
+        assert [answer.status for answer in told] == [422, 422] and told[0].error == told[1].error
+        assert await world.counted('gateway_tool_calls_total{outcome="ok",tool="file_operations"}') == 4
+
+
 async def test_another_call_in_between_is_no_repetition(tmp_path: Path) -> None:
     """Only calls in a row count."""
     other = calls("file_operations", operation="exists", path="notes.txt")
