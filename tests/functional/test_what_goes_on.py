@@ -1,5 +1,6 @@
 """The table in docs/security.md is true: which header fields of a client reach its upstream, in each lane."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,3 +62,20 @@ async def test_a_field_goes_on_as_the_page_says(lane: str, upstream: int) -> Non
             found[name] = line in fake.requests[-1].raw.split(b"\r\n")
         assert len(fake.requests) == len(found)
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("door", "kept"), [("chat/completions", set[str]()), ("responses", {"metadata", "client_metadata"})]
+)
+async def test_fields_of_the_body_go_on_as_the_page_says(door: str, kept: set[str]) -> None:
+    """As their client set them, but for two of a request for a response."""
+    named = {"user": "u", "safety_identifier": "s", "prompt_cache_key": "k", "metadata": {"a": "b"}}
+    asked = {**named, "client_metadata": {"turn_id": "t"}} if kept else named
+    said = {"input" if kept else "messages": [{"role": "user", "content": "Hi"}]}
+    async with through(FINE) as (gateway, fake):
+        body = json.dumps({"model": "m", **said, **asked}).encode()
+        await ask(gateway, post(body, b"/context/v1/" + door.encode(), b"Content-Type: application/json"))
+    sent = json.loads(fake.requests[-1].payload)
+    assert {name: sent[name] for name in asked if name in sent} == {
+        name: value for name, value in asked.items() if name not in kept
+    }
