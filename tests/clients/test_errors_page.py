@@ -1,0 +1,12 @@
+"""The table in docs/errors.md is true: what each client library does on each error."""
+
+import pytest
+
+from tests.clients.refusing import TABLE, measure
+
+pytestmark = pytest.mark.clients
+
+
+def test_what_libraries_do_is_what_the_page_says() -> None:
+    """Measured anew; `python -m tests.clients.refusing` writes it."""
+    assert measure() == TABLE.read()
