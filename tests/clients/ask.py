@@ -12,7 +12,8 @@ from tests.clients.provider import PROVIDER_KEY
 class Ask:
     """One prompt for the model `demo`; `root` is the base URL without `/v1`.
 
-    `usage` asks for it in a stream; `timeout_s` is the client's own limit of silence, where it has one.
+    `usage` asks for it in a stream; `timeout_s` is the client's own limit of silence, where it has one. `history`
+    counts the turns before the prompt.
     """
 
     root: str
@@ -23,6 +24,13 @@ class Ask:
     headers: Mapping[str, str] = field(default_factory=dict)
     retries: int = 0
     timeout_s: float = 60.0
+    history: int = 0
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """The turns before the prompt, and the prompt."""
+        turns = [(role, f"{role} {number}") for number in range(self.history) for role in ("user", "assistant")]
+        return [{"role": role, "content": text} for role, text in (*turns, ("user", self.prompt))]
 
 
 @dataclass(frozen=True, slots=True)

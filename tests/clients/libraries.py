@@ -20,6 +20,7 @@ from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 from openai.types import CompletionUsage
 from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
@@ -120,9 +121,9 @@ async def _openai_async(ask: Ask) -> AsyncIterator[str | Usage]:
 def _openai_responses(ask: Ask) -> Iterator[str]:
     with openai.OpenAI(**_options(ask, path="/v1")) as client:
         if not ask.stream:
-            yield client.responses.create(model="demo", input=ask.prompt).output_text
+            yield client.responses.create(model="demo", input=_messages(ask)).output_text
             return
-        for event in client.responses.create(model="demo", input=ask.prompt, stream=True):
+        for event in client.responses.create(model="demo", input=_messages(ask), stream=True):
             if event.type == "response.output_text.delta":
                 yield event.delta
 
@@ -150,7 +151,8 @@ async def _anthropic_async(ask: Ask) -> AsyncIterator[str]:
 
 def _langchain(ask: Ask) -> Iterator[str | Usage]:
     model = ChatOpenAI(model="demo", stream_usage=ask.usage, **_options(ask, path="/v1"))
-    for message in model.stream(ask.prompt) if ask.stream else [model.invoke(ask.prompt)]:
+    messages = _messages(ask)
+    for message in model.stream(messages) if ask.stream else [model.invoke(messages)]:
         yield str(message.content)
         yield from _langchain_usage(message)
 
@@ -161,12 +163,12 @@ async def _langchain_async(ask: Ask) -> AsyncIterator[str | Usage]:
     model = ChatOpenAI(model="demo", stream_usage=ask.usage, stream_chunk_timeout=ask.timeout_s, **options)
     async with model.root_async_client:
         if not ask.stream:
-            message = await model.ainvoke(ask.prompt)
+            message = await model.ainvoke(_messages(ask))
             yield str(message.content)
             for usage in _langchain_usage(message):
                 yield usage
             return
-        async for chunk in model.astream(ask.prompt):
+        async for chunk in model.astream(_messages(ask)):
             yield str(chunk.content)
             for usage in _langchain_usage(chunk):
                 yield usage
@@ -182,15 +184,20 @@ async def _pydantic_ai(ask: Ask) -> AsyncIterator[str | Usage]:
     async with openai.AsyncOpenAI(**_options(ask, path="/v1")) as client:
         provider = OpenAICompatibleProvider("gateway", openai_client=client)
         agent = Agent(OpenAIChatModel("demo", provider=provider))
+        history = [_pydantic_message(**message) for message in ask.messages[:-1]]
         if not ask.stream:
-            whole = await agent.run(ask.prompt)
+            whole = await agent.run(ask.prompt, message_history=history)
             yield whole.output
             yield Usage(whole.usage.input_tokens, whole.usage.output_tokens)
             return
-        async with agent.run_stream(ask.prompt) as result:
+        async with agent.run_stream(ask.prompt, message_history=history) as result:
             async for text in result.stream_text(delta=True, debounce_by=None):
                 yield text
             yield Usage(result.usage.input_tokens, result.usage.output_tokens)
+
+
+def _pydantic_message(role: str, content: str) -> ModelMessage:
+    return ModelResponse([TextPart(content)]) if role == "assistant" else ModelRequest([UserPromptPart(content)])
 
 
 def _llm(ask: Ask) -> Iterator[str | Usage]:
@@ -241,7 +248,7 @@ def _told(usage: CompletionUsage | None) -> Iterator[Usage]:
 
 
 def _messages(ask: Ask) -> list[Any]:
-    return [{"role": "user", "content": ask.prompt}]
+    return [*ask.messages]
 
 
 _SYNCHRONOUS: Final[Mapping[str, Callable[[Ask], Iterator[str | Usage]]]] = {

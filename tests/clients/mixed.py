@@ -62,7 +62,7 @@ class MixedModel(InThread):
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         self.asked.append(body["messages"])
-        delta, reason = self._wanted(body["messages"])
+        delta, reason = self._wanted(body)
         common = {"id": "chatcmpl-1", "created": 1, "model": "demo"}
         if not body.get("stream"):
             choice = {"index": 0, "message": {"role": "assistant", "content": None, **delta}, "finish_reason": reason}
@@ -77,18 +77,27 @@ class MixedModel(InThread):
         await response.write(b"data: [DONE]\n\n")
         return response
 
-    def _wanted(self, messages: list[Json]) -> tuple[Json, str]:
-        called = {call["function"]["name"] for m in messages for call in m.get("tool_calls") or ()}
+    def _wanted(self, body: Json) -> tuple[Json, str]:
+        called = called_in(body["messages"])
         if self._ours and "execute_sql" not in called:
-            (name, risk), *_ = re.findall(r"Note (\w+)( at no risk)?, and", json.dumps(messages))
-            parameters = {"sql": f"INSERT INTO log VALUES ('{name}', 1)", **({"risk_level": "low"} if risk else {})}
-            call = {"tool": "execute_sql", "parameters": parameters, "terminate": False}
-            return {"content": json.dumps(call)}, "stop"
+            return {"content": json.dumps(noting(body["messages"]))}, "stop"
         name, arguments = self._theirs
         if name not in called:
             function = {"name": name, "arguments": arguments}
             return {"tool_calls": [{"id": CALL_ID, "type": "function", "function": function}]}, "tool_calls"
         return {"content": DONE}, "stop"
+
+
+def called_in(messages: list[Json]) -> set[str]:
+    """Return the names of the tools that were called so far."""
+    return {call["function"]["name"] for m in messages for call in m.get("tool_calls") or ()}
+
+
+def noting(messages: list[Json]) -> Json:
+    """Return the call of the gateway's tool that notes the name for which a person asks."""
+    (name, risk), *_ = re.findall(r"Note (\w+)( at no risk)?, and", json.dumps(messages))
+    parameters = {"sql": f"INSERT INTO log VALUES ('{name}', 1)", **({"risk_level": "low"} if risk else {})}
+    return {"tool": "execute_sql", "parameters": parameters, "terminate": False}
 
 
 class Talk(Protocol):

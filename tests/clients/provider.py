@@ -16,6 +16,7 @@ from tests.clients.in_thread import InThread
 PROVIDER_KEY: Final = "provider-secret"
 #: A request with this header gets 429 in its first N tries, told apart by `x-stainless-retry-count`.
 FAILURES: Final = "X-Test-Failures"
+_QUESTIONS: Final = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
 LIMITS: Final[Mapping[str, str]] = {
     "x-ratelimit-limit-requests": "60",
     "x-ratelimit-remaining-requests": "59",
@@ -28,11 +29,12 @@ RETRY: Final[Mapping[str, str]] = {"retry-after": "20", "retry-after-ms": "5", "
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A request as it reached the provider; `target` is the path with the query."""
+    """A request as it reached the provider; `target` is the path with the query, `body` that of a question."""
 
     method: str
     target: str
     headers: CIMultiDict[str]
+    body: bytes
 
     @property
     def credentials(self) -> set[str]:
@@ -62,7 +64,8 @@ class Provider(InThread):
 
     @web.middleware
     async def _watch(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        seen = Seen(request.method, request.path_qs, CIMultiDict(request.headers))
+        body = await request.read() if request.path in _QUESTIONS else b""
+        seen = Seen(request.method, request.path_qs, CIMultiDict(request.headers), body)
         self.seen.append(seen)
         if PROVIDER_KEY not in seen.credentials:
             return _refusal(401, kind="authentication_error", message="Incorrect API key provided.")

@@ -38,6 +38,7 @@ def test_tokens_are_counted(client: anthropic.Anthropic) -> None:
     assert client.messages.count_tokens(model="demo", messages=ASK).input_tokens == 3
 
 
+@pytest.mark.cell("own tool", row="anthropic-python")
 def test_a_tool_is_used(client: anthropic.Anthropic) -> None:
     """Whole and as a stream, which says the same."""
     whole = client.messages.create(model="demo", max_tokens=100, messages=CALL, tools=[TOOL])

@@ -209,6 +209,7 @@ async def test_pydantic_ai_keeps_the_conversation(lane: Lane, client_id: str) ->
     ended(lane, client_id, "approve")
 
 
+@pytest.mark.cell("approve", row="llm")
 def test_llm_keeps_the_conversation(lane: Lane, client_id: str, tmp_path: Path) -> None:
     """`llm -c`, with the log that it keeps."""
     tmp_path.joinpath("extra-openai-models.yaml").write_text(

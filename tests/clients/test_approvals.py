@@ -82,6 +82,7 @@ def test_a_held_answer_goes_on(client: Client, lane: Lane, client_id: str) -> No
     ended(lane, client_id, "approve")
 
 
+@pytest.mark.cell("approve")
 @clients(but=[LLM])
 def test_a_turn_is_approved_in_the_next_message(client: Client, stream: bool, lane: Lane, client_id: str) -> None:
     """The answer says what would run and what to send; sent twice, it runs once."""
@@ -94,6 +95,7 @@ def test_a_turn_is_approved_in_the_next_message(client: Client, stream: bool, la
         ended(lane, client_id, "approve")
 
 
+@pytest.mark.cell("reject")
 @clients(but=[LLM])
 def test_a_turn_is_rejected_in_the_next_message(client: Client, stream: bool, lane: Lane, client_id: str) -> None:
     """With a reason, which comes back."""

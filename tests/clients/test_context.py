@@ -260,6 +260,7 @@ def test_progress_can_be_read(openai_client: openai.OpenAI) -> None:
     assert {event["tool"] for event in about_tools} == {"file_operations"}
 
 
+@pytest.mark.cell("own tool", row="openai-python")
 def test_the_clients_own_tool_stays_its_own(openai_client: openai.OpenAI) -> None:
     """Called with its finish reason, whole and as a stream, which says the same."""
     whole = openai_client.chat.completions.create(model="demo", messages=said(CALL), tools=[TOOL]).choices[0]

@@ -37,6 +37,7 @@ def libraries() -> Iterator[Libraries]:
         yield libraries
 
 
+@pytest.mark.cell("turn")
 @every_client_but()
 def test_it_gets_the_answer(client: Client, stream: bool, gateway: str) -> None:
     """Letter for letter."""
@@ -74,6 +75,7 @@ def test_its_api_key_is_the_providers(client: Client, stream: bool, keyed_gatewa
     assert [request.credentials for request in seen] == [{PROVIDER_KEY}]
 
 
+@pytest.mark.cell("error")
 @every_client_but()
 def test_a_wrong_key_is_told(client: Client, stream: bool, keyed_gateway: str, seen: list[Seen]) -> None:
     """As its own exception for 401, with the gateway's words; the provider hears nothing."""

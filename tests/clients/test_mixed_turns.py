@@ -8,7 +8,7 @@ import pytest
 from tests.clients.conftest import running
 from tests.clients.lane import KEEPALIVE_S, Lane, configuration, shop
 from tests.clients.mixed import DONE, TALKS, MixedModel, talk
-from tests.clients.person import asked_about, pending
+from tests.clients.person import REJECTED, asked_about, line, pending
 from tests.clients.worker import Worker
 
 pytestmark = pytest.mark.clients
@@ -27,6 +27,7 @@ def lane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lane]:
             yield Lane(f"{gateway.base_url}/context", database)
 
 
+@pytest.mark.cell("turn", "own tool", "mixed", prefix="mixed ")
 @pytest.mark.parametrize("name", TALKS)
 def test_the_gateways_tool_runs_once(name: str, stream: bool, lane: Lane, client_id: str, node: Worker) -> None:
     """In the turn that calls both, and in the next one: the model sees what was done."""
@@ -36,13 +37,24 @@ def test_the_gateways_tool_runs_once(name: str, stream: bool, lane: Lane, client
     assert asked_about(lane, client_id) == []
 
 
+@pytest.mark.cell("approve", prefix="mixed ")
 @pytest.mark.parametrize("name", TALKS)
 def test_a_person_is_asked_once(name: str, stream: bool, lane: Lane, client_id: str, node: Worker) -> None:
     """The same where the gateway's tool needs an approval first, which the next message gives."""
     client = talk(name, lane.root, stream=stream, worker=node)
     question = client.say(f"Note {client_id}, and the weather.")
     approval = pending(lane, client_id)
-    (line,) = [line for line in question.splitlines() if line.startswith(f"approve {approval['id']}")]
-    assert client.say(line) == DONE and lane.count(client_id) == 1
+    assert f"\n{line(approval)}\n" in question
+    assert client.say(line(approval)) == DONE and lane.count(client_id) == 1
     assert client.say("And again?") == DONE and lane.count(client_id) == 1
     assert len(asked_about(lane, client_id)) == 1
+
+
+@pytest.mark.cell("reject", prefix="mixed ")
+@pytest.mark.parametrize("name", TALKS)
+def test_a_rejected_call_never_runs(name: str, stream: bool, lane: Lane, client_id: str, node: Worker) -> None:
+    """The answer says so, with the reason."""
+    client = talk(name, lane.root, stream=stream, worker=node)
+    assert client.say(f"Note {client_id}, and the weather.")
+    assert client.say(f"{line(pending(lane, client_id), 'reject')}: Not today") == REJECTED
+    assert lane.count(client_id) == 0

@@ -40,6 +40,7 @@ async def model(lane: Lane) -> AsyncIterator[OpenAIChatModel]:
         yield OpenAIChatModel("demo", provider=OpenAICompatibleProvider("gateway", openai_client=client))
 
 
+@pytest.mark.cell("structured output")
 @instructors_rows
 def test_instructor_reads_an_object_from_the_text(client: Client, stream: bool, lane: Lane, seen: list[Seen]) -> None:
     """Of what the model says after three rounds; a stream's frame of usage is in nobody's way."""
@@ -72,6 +73,7 @@ def test_instructor_forces_a_tool(client: Client, stream: bool, lane: Lane, seen
     assert outcome.text and json.loads(outcome.pieces[-1]) == {"id": 7} and len(seen) == 1
 
 
+@pytest.mark.cell("own tool", row="pydantic-ai")
 async def test_pydantic_ai_runs_its_own_tool(model: OpenAIChatModel, stream: bool, seen: list[Seen]) -> None:
     """The call is the client's; its result comes back with the next request."""
     agent = Agent(model)
@@ -84,6 +86,7 @@ async def test_pydantic_ai_runs_its_own_tool(model: OpenAIChatModel, stream: boo
     assert said == "Demo model: round 1 of tool calls is done. The result: number 7" and len(seen) == 2
 
 
+@pytest.mark.cell("structured output", row="pydantic-ai")
 async def test_pydantic_ai_fills_an_object(model: OpenAIChatModel, stream: bool, seen: list[Seen]) -> None:
     """From the arguments of the tool that it offers for that."""
     agent = Agent(model, output_type=Lookup)

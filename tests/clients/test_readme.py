@@ -17,7 +17,21 @@ pytestmark = pytest.mark.clients
 README = tuple(snippets_of("README.md"))
 CLIENTS = tuple(snippets_of("docs/clients.md"))
 #: Programs that are too large for every CI run.
-LARGE = ("litellm", "codex", "claude-code", "cline", "continue", "aider")
+LARGE = ("litellm", "codex", "claude-code", "cline", "continue", "aider", "qwen-code")
+#: Those with a row of their own in docs/clients.md.
+PROGRAMS = {
+    "claude-code": "Claude Code",
+    "cline": "Cline",
+    "continue": "Continue",
+    "aider": "aider",
+    "qwen-code": "Qwen Code",
+}
+
+
+def _marks(*names: str) -> list[pytest.MarkDecorator]:
+    """Return the marks of a test with large programs, a cell for each that has a row."""
+    cells = [pytest.mark.cell("turn", row=PROGRAMS[name]) for name in names if name in PROGRAMS]
+    return [pytest.mark.clients_all, *cells]
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +51,14 @@ def test_every_client_has_its_snippet() -> None:
     streams = {f"{name} stream" for name in ("openai-python", "openai-node", "ai-sdk")}
     libraries = "anthropic-python anthropic-node langchain-openai langchain-js langgraph instructor llm pydantic-ai"
     further = {*libraries.split(), *streams, "openai-python async", "openai-python responses"}
-    assert {snippet.name for snippet in CLIENTS} == further | {"openai-agents", "litellm", "aider"}
+    assert {snippet.name for snippet in CLIENTS} == further | {"openai-agents", "litellm", "aider", "qwen-code"}
     assert HELLO in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.clients_all if name in LARGE else ())
+        pytest.param(name, marks=_marks(name) if name in LARGE else ())
         for name in dict.fromkeys(snippet.name for snippet in CLIENTS)
     ],
 )
@@ -62,7 +76,11 @@ def test_a_snippet_prints_what_the_page_says(name: str, started: GatewayProcess,
 
 
 @pytest.mark.parametrize(
-    "left_out", [pytest.param(LARGE, id="libraries"), pytest.param((), id="programs", marks=pytest.mark.clients_all)]
+    "left_out",
+    [
+        pytest.param(LARGE, id="libraries"),
+        pytest.param((), id="programs", marks=_marks("claude-code", "cline", "continue")),
+    ],
 )
 def test_the_readme_from_top_to_bottom(left_out: tuple[str, ...], tmp_path: Path) -> None:
     """As printed, by a reader with a home, a clone and an environment of their own."""

@@ -95,11 +95,13 @@ def commands(items: list[Any]) -> list[int]:
     return [item["exit_code"] for item in items if item["type"] == "command_execution"]
 
 
+@pytest.mark.cell("turn", "stream", row="Codex")
 def test_it_gets_the_text(codex: Codex) -> None:
     """Letter for letter."""
     assert message(codex.say("Say hello")) == HELLO
 
 
+@pytest.mark.cell("own tool", row="Codex")
 @pytest.mark.parametrize("websocket", [False, True], ids=["http", "websocket"])
 def test_its_own_tool_and_the_gateways_in_a_session(
     websocket: bool, lane: Lane, client_id: str, tmp_path: Path
@@ -113,6 +115,7 @@ def test_its_own_tool_and_the_gateways_in_a_session(
     assert message(codex.say("Say hello", goes_on=True)) == HELLO and lane.count(client_id) == 1
 
 
+@pytest.mark.cell("mixed", row="Codex")
 def test_both_in_one_turn(mixed_lane: Lane, client_id: str, tmp_path: Path) -> None:
     """The gateway's tool runs once, however often Codex sends the turn with what its shell did."""
     codex = Codex(mixed_lane, tmp_path)
@@ -122,6 +125,7 @@ def test_both_in_one_turn(mixed_lane: Lane, client_id: str, tmp_path: Path) -> N
     assert message(codex.say("And again?", goes_on=True)) == BOTH_DONE and mixed_lane.count(client_id) == 1
 
 
+@pytest.mark.cell("approval", row="Codex")
 @by_both_decisions
 def test_the_next_message_decides(codex: Codex, lane: Lane, client_id: str, decision: str) -> None:
     """The question is the answer of one turn, and the decision the message of the next."""

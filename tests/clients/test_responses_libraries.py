@@ -62,7 +62,14 @@ class Client:
     def __init__(self, name: str, *, stream: bool, worker: Worker) -> None:
         self.name, self._stream, self._worker = name, stream, worker
 
-    def at(self, lane: Lane, *, decision: str | None = None, label: str | None = "gateway") -> Conversation:
+    def at(
+        self,
+        lane: Lane,
+        *,
+        decision: str | None = None,
+        label: str | None = "gateway",
+        api_key: str = PROVIDER_KEY,
+    ) -> Conversation:
         """A conversation in this lane; without a decision it must not be asked."""
         options = Options(
             base_url=f"{lane.root}/v1",
@@ -70,7 +77,7 @@ class Client:
             label=label,
             require_approval="never" if decision is None else "always",
             decision=None if decision is None else DECISIONS[decision],
-            api_key=PROVIDER_KEY,
+            api_key=api_key,
         )
         return begin(self.name, options, worker=self._worker)
 
@@ -80,6 +87,7 @@ def client(name: str, stream: bool, node: Worker) -> Client:
     return Client(name, stream=stream, worker=node)
 
 
+@pytest.mark.cell("turn")
 @by_every_client
 def test_it_gets_the_text(client: Client, lane: Lane, seen: list[Seen]) -> None:
     """Letter for letter, from one call of the model, whose API is chat completions."""
@@ -108,6 +116,7 @@ def test_a_tool_is_used_unseen(client: Client, lane: Lane, seen: list[Seen]) -> 
     assert told.calls == [] and len(seen) == 2
 
 
+@pytest.mark.cell("approval")
 @pytest.mark.parametrize("name", [*CONVERSATIONS, UNSTORED])
 @by_both_decisions
 def test_its_approvals_decide(client: Client, decision: str, lane: Lane, client_id: str) -> None:
@@ -148,6 +157,7 @@ def test_it_is_asked_in_text(client: Client, lane: Lane, client_id: str) -> None
     ended(lane, client_id, "approve")
 
 
+@pytest.mark.cell("own tool", "mixed")
 @by_every_client
 @pytest.mark.parametrize("label", ["gateway", None], ids=["shown", "hidden"])
 def test_its_own_tool_beside_the_gateways(client: Client, label: str | None, mixed_lane: Lane, client_id: str) -> None:
@@ -169,3 +179,11 @@ def test_it_is_asked_once_beside_its_own_tool(client: Client, mixed_lane: Lane, 
     ended(mixed_lane, client_id, "approve")
     assert conversation.say("And again?").text == BOTH_DONE
     ended(mixed_lane, client_id, "approve")
+
+
+@pytest.mark.cell("error")
+@by_every_client
+def test_a_refusal_of_the_provider_is_told(client: Client, lane: Lane) -> None:
+    """With the provider's words, which the client raises in its own way."""
+    with pytest.raises(Exception, match=r"Incorrect API key provided\."):
+        client.at(lane, api_key="wrong").say("Say hello")

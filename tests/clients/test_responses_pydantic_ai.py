@@ -72,6 +72,7 @@ async def said(result: Any) -> Any:
     return result.output if hasattr(result, "output") else await result.get_output()
 
 
+@pytest.mark.cell("turn", row="pydantic-ai, responses")
 async def test_it_gets_the_text(model: OpenAIResponsesModel, stream: bool) -> None:
     """Letter for letter, with its history in the next turn."""
     agent: Agent[None, Any] = Agent(model, instructions="Be short.")
@@ -89,12 +90,14 @@ async def test_it_sees_the_calls_of_tools_that_it_names(model: OpenAIResponsesMo
     assert "apple" in str(returned[-1].content) and "apple" in str(await said(result))
 
 
+@pytest.mark.cell("structured output", row="pydantic-ai, responses")
 async def test_it_fills_an_object(model: OpenAIResponsesModel, stream: bool) -> None:
     """By a tool of its own, which it requires."""
     agent: Agent[None, Any] = Agent(model, output_type=Lookup)
     assert await said(await run(agent, 'native final_result {"id": 7}', stream=stream)) == Lookup(id=7)
 
 
+@pytest.mark.cell("own tool", "mixed", row="pydantic-ai, responses")
 async def test_its_own_tool_beside_the_gateways(stream: bool, mixed_lane: Lane, client_id: str) -> None:
     """Each runs once, in the turn that calls both and in the next one."""
 
@@ -120,6 +123,7 @@ async def test_the_next_message_decides(model: OpenAIResponsesModel, stream: boo
     ended(lane, client_id, "approve")
 
 
+@pytest.mark.cell("approval", row="pydantic-ai, responses")
 @pytest.mark.parametrize("decision", ["approve", "reject"])
 async def test_a_held_answer_goes_on(
     holding_model: OpenAIResponsesModel, stream: bool, lane: Lane, client_id: str, decision: str

@@ -56,7 +56,7 @@ class Worker:
 
     def client(self, name: str) -> Client:
         def client(ask: Ask) -> Outcome:
-            answer = self._exchange({"client": name, "ask": asdict(ask)})
+            answer = self._exchange({"client": name, "ask": {**asdict(ask), "messages": ask.messages}})
             failure = Failure(**answer["failure"]) if answer["failure"] else None
             usage = Usage(*answer["usage"]) if answer["usage"] else None
             return Outcome(tuple(answer["pieces"]), tuple(answer["times_s"]), failure, usage)

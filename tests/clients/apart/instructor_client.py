@@ -69,8 +69,7 @@ def _openai(ask: Json) -> openai.OpenAI:
 
 def _request(ask: Json) -> Json:
     options = {"stream_options": {"include_usage": True}} if ask["stream"] and ask["usage"] else {}
-    messages = [{"role": "user", "content": ask["prompt"]}]
-    return {"model": "demo", "messages": messages, "stream": ask["stream"], **options}
+    return {"model": "demo", "messages": ask["messages"], "stream": ask["stream"], **options}
 
 
 if __name__ == "__main__":

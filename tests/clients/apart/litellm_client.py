@@ -10,7 +10,7 @@ from answering import Json, answer_questions, told
 def completion(ask: Json) -> Iterator[str | list[int] | None]:
     answer: Any = litellm.completion(
         "openai/demo",
-        [{"role": "user", "content": ask["prompt"]}],
+        ask["messages"],
         api_base=f"{ask['root']}/v1",
         api_key=ask["api_key"],
         extra_headers=ask["headers"],

@@ -5,7 +5,7 @@ import readline from "node:readline";
 import Anthropic from "@anthropic-ai/sdk";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { ChatOpenAI } from "@langchain/openai";
-import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
+import { generateObject, generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
 import OpenAI from "openai";
 
 import { said } from "./responses.mjs";
@@ -14,7 +14,7 @@ const MAX_TOKENS = 20_000;
 
 async function* openai(ask) {
   const client = new OpenAI(options(ask, "/v1"));
-  const request = { model: "demo", messages: messages(ask) };
+  const request = { model: "demo", messages: ask.messages };
   if (!ask.stream) {
     const answer = await client.chat.completions.create(request);
     yield answer.choices[0].message.content;
@@ -30,7 +30,7 @@ async function* openai(ask) {
 
 async function* openaiHelper(ask) {
   const client = new OpenAI(options(ask, "/v1"));
-  const stream = client.chat.completions.stream({ model: "demo", messages: messages(ask), ...streamOptions(ask) });
+  const stream = client.chat.completions.stream({ model: "demo", messages: ask.messages, ...streamOptions(ask) });
   if (!ask.stream) {
     yield (await stream.finalChatCompletion()).choices[0].message.content;
   } else {
@@ -42,17 +42,17 @@ async function* openaiHelper(ask) {
 async function* openaiResponses(ask) {
   const client = new OpenAI(options(ask, "/v1"));
   if (!ask.stream) {
-    yield (await client.responses.create({ model: "demo", input: ask.prompt })).output_text;
+    yield (await client.responses.create({ model: "demo", input: ask.messages })).output_text;
     return;
   }
-  for await (const event of client.responses.stream({ model: "demo", input: ask.prompt })) {
+  for await (const event of client.responses.stream({ model: "demo", input: ask.messages })) {
     if (event.type === "response.output_text.delta") yield event.delta;
   }
 }
 
 async function* anthropic(ask) {
   const client = new Anthropic(options(ask, ""));
-  const request = { model: "demo", max_tokens: MAX_TOKENS, messages: messages(ask) };
+  const request = { model: "demo", max_tokens: MAX_TOKENS, messages: ask.messages };
   if (!ask.stream) {
     yield (await client.messages.create(request)).content.map((block) => block.text ?? "").join("");
     return;
@@ -65,7 +65,7 @@ async function* anthropic(ask) {
 async function* langchain(ask) {
   const { apiKey, maxRetries, ...configuration } = options(ask, "/v1");
   const model = new ChatOpenAI({ model: "demo", apiKey, maxRetries, configuration, streamUsage: ask.usage });
-  for await (const message of ask.stream ? await model.stream(ask.prompt) : [await model.invoke(ask.prompt)]) {
+  for await (const message of ask.stream ? await model.stream(ask.messages) : [await model.invoke(ask.messages)]) {
     yield message.content;
     yield told(message.usage_metadata);
   }
@@ -75,7 +75,7 @@ async function* aiSdk(ask) {
   const { baseURL, apiKey } = options(ask, "/v1");
   const headers = ask.headers;
   const provider = createOpenAICompatible({ name: "gateway", baseURL, apiKey, headers, includeUsage: ask.usage });
-  const request = { model: provider("demo"), prompt: ask.prompt, maxRetries: ask.retries };
+  const request = { model: provider("demo"), messages: ask.messages, maxRetries: ask.retries };
   if (!ask.stream) {
     const { text, usage } = await generateText(request);
     yield text;
@@ -89,6 +89,41 @@ async function* aiSdk(ask) {
   }
 }
 
+const SHAPE = {
+  type: "object",
+  properties: { id: { type: "integer" } },
+  required: ["id"],
+  additionalProperties: false,
+};
+
+async function* openaiObject(ask) {
+  const json_schema = { name: "found", schema: SHAPE, strict: true };
+  const request = { model: "demo", messages: ask.messages, response_format: { type: "json_schema", json_schema } };
+  const answer = await new OpenAI(options(ask, "/v1")).chat.completions.parse(request);
+  yield JSON.stringify(answer.choices[0].message.parsed);
+}
+
+async function* openaiResponsesObject(ask) {
+  const format = { type: "json_schema", name: "found", schema: SHAPE, strict: true };
+  const request = { model: "demo", input: ask.messages, text: { format } };
+  yield JSON.stringify((await new OpenAI(options(ask, "/v1")).responses.parse(request)).output_parsed);
+}
+
+async function* aiSdkObject(ask) {
+  const { baseURL, apiKey } = options(ask, "/v1");
+  const given = { name: "gateway", baseURL, apiKey, headers: ask.headers, supportsStructuredOutputs: true };
+  const model = createOpenAICompatible(given)("demo");
+  const { object } = await generateObject({ model, schema: jsonSchema(SHAPE), messages: ask.messages, maxRetries: 0 });
+  yield JSON.stringify(object);
+}
+
+async function* langchainObject(ask) {
+  const { apiKey, maxRetries, ...configuration } = options(ask, "/v1");
+  const model = new ChatOpenAI({ model: "demo", apiKey, maxRetries, configuration });
+  const shaping = model.withStructuredOutput(SHAPE, { name: "found", method: "jsonSchema", strict: true });
+  yield JSON.stringify(await shaping.invoke(ask.messages));
+}
+
 const CLIENTS = {
   openai,
   "openai .stream()": openaiHelper,
@@ -96,6 +131,10 @@ const CLIENTS = {
   anthropic,
   langchain,
   "ai-sdk": aiSdk,
+  "openai object": openaiObject,
+  "openai responses object": openaiResponsesObject,
+  "ai-sdk object": aiSdkObject,
+  "langchain object": langchainObject,
 };
 
 function options(ask, path) {
@@ -112,10 +151,6 @@ function told(usage) {
   const prompt = usage?.prompt_tokens ?? usage?.input_tokens ?? usage?.inputTokens;
   const completion = usage?.completion_tokens ?? usage?.output_tokens ?? usage?.outputTokens;
   return prompt === undefined ? null : { usage: [prompt, completion] };
-}
-
-function messages(ask) {
-  return [{ role: "user", content: ask.prompt }];
 }
 
 async function outcome({ client, ask }) {
