@@ -228,7 +228,8 @@ class RunDriver:
         await self._emit({CALLS: None})
         if self._exchange.events:
             await self._emit(self._progress.calls.finished(self._step))
-        await self._hidden.marks.read_sources(found=answer.has_sources)
+        if answer.has_sources:
+            await self._hidden.marks.read_sources()
         rest, found = answer.finish()
         if rest:
             await self._emit(rest)

@@ -57,15 +57,19 @@ def lets_server_search(body: Mapping[str, object]) -> bool:
     model = body.get("model")
     if isinstance(model, str) and model.endswith(_ONLINE):
         return True
-    if any(body[name] not in (None, False, []) for name in _SEARCHES.intersection(body)):
+    wishes = _SEARCHES.intersection(body)
+    if wishes and any(body[name] not in (None, False, []) for name in wishes):
         return True
     return "tools" in body and not all(tool.get("type") in _OF_CLIENTS for tool in _objects(body["tools"]))
 
 
 def names_sources(chunk: Mapping[str, object]) -> bool:
     """Return whether a chunk of an answer names what the server of its model has found and read by itself."""
-    deltas = [choice.get("delta") for choice in _objects(chunk.get("choices"))]
-    return _has_sources(chunk) or any(map(_has_sources, _objects(deltas)))
+    choices = chunk.get("choices")
+    told = [chunk]
+    if isinstance(choices, list):
+        told += [d for choice in choices if isinstance(choice, dict) and isinstance(d := choice.get("delta"), dict)]
+    return any(map(_has_sources, told))
 
 
 def _has_sources(fields: Mapping[str, object]) -> bool:

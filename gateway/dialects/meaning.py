@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import orjson
@@ -60,9 +61,8 @@ def meaning_of(message: Mapping[str, object]) -> Meaning:
     if role != b"a":
         return Meaning(role, solid(text))
     ids: list[str] = []
-    calls = [_call(call, ids) for call in calls_of(message)]
-    ids = [call_id for call_id in ids if is_random(call_id)]
-    own = tuple(dict.fromkeys([*ids, *ids_in(text)]))
+    calls = [*map(partial(_call, ids=ids), calls_of(message))]
+    own = tuple(dict.fromkeys([*filter(is_random, ids), *ids_in(text)]))
     told = solid(without_asides(text))
     return Meaning(role, told, orjson.dumps(calls) if calls else b"", own, approvals_in(text))
 
@@ -168,8 +168,9 @@ def _call(call: Mapping[str, object], ids: list[str]) -> list[object]:
 
 def calls_of(message: Mapping[str, object]) -> list[Mapping[str, object]]:
     """Return the calls of a message, also a `function_call`, as calls were before they had ids."""
-    calls, call = _objects(message.get("tool_calls")), message.get("function_call")
-    return [*calls, {"function": call}] if isinstance(call, dict) else calls
+    calls, call = message.get("tool_calls"), message.get("function_call")
+    found = _objects(calls) if calls else []
+    return [*found, {"function": call}] if isinstance(call, dict) else found
 
 
 def arguments_meant(arguments: object) -> str:

@@ -73,9 +73,10 @@ class Usage:
         self._model = None
         if self._told is None and not self._sent:  # it is settled already
             return
-        told = self._told or {}
-        prompt, completion = _count(told.get("prompt_tokens")), _count(told.get("completion_tokens"))
-        self._details = _summed(self._details, {k: v for k, v in told.items() if k not in _TOKENS})
+        told, prompt, completion = self._told or {}, 0, 0
+        if told:
+            prompt, completion = _count(told.get("prompt_tokens")), _count(told.get("completion_tokens"))
+            self._details = _summed(self._details, {k: v for k, v in told.items() if k not in _TOKENS})
         if not prompt and self._sent and not told.get("cached_answers"):  # no prompt has none: nothing was counted
             self._estimated = True
             prompt = -(-len(orjson.dumps(self._sent.get("messages"))) // 4)

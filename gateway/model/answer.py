@@ -143,9 +143,9 @@ def _chunk_of(data: bytes, target: Target, mender: Mender) -> Json | None:
         chunk = next((one for one in chunk if isinstance(one, dict) and is_error(one)), None)
     if not isinstance(chunk, dict):
         return None
-    if is_error(chunk):
-        raise error_in_answer(chunk, target)
     choices = chunk.get("choices")
+    if (choices is None or "error" in chunk) and is_error(chunk):
+        raise error_in_answer(chunk, target)
     if isinstance(choices, list) and len(choices) == 1:
         if choices[0] is None:
             return {**chunk, "choices": []}

@@ -68,11 +68,10 @@ class TaintMarks:
         for key in (*([] if named is None else [named]), *map(taint_key, self._run.known_as)):
             await self._put(key)
 
-    async def read_sources(self, *, found: bool) -> None:
-        """Taint the run, and mark it as above, if the model's server has found and read something by itself."""
-        if found:
-            self._progress.read_tainted = True
-            await self.mark()
+    async def read_sources(self) -> None:
+        """Taint the run, and mark it as above: the model's server has found and read something by itself."""
+        self._progress.read_tainted = True
+        await self.mark()
 
     async def mark_told(self, *, whole: bool = True, tool_calls: Sequence[Json] = ()) -> None:
         """Mark what the client was told after strangers had a part in it, text by text.

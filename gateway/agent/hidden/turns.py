@@ -58,6 +58,8 @@ class HiddenTurns:
         await self.marks.mark()
         messages: list[Json] = run.body["messages"]
         keys = await self._read(messages)
+        if not (keys or run.conversation is not None or run.thoughts):
+            return messages
         asked = await self.marks.of_conversation(keys)
         for own in keys.values():
             asked += (*own.ids, *own.by_meaning) if self._scope.has_meaning else own.ids

@@ -78,8 +78,9 @@ class SqliteHiddenTurns(SqliteWork):
             batch = self._filling = _Batch()
             self._batches.append(batch)
             batch.writing = asyncio.create_task(self._write_when_due(batch))
-        batch.rows += [(tenant, key, turn_id, now_s) for key in keys]
-        batch.keys.update([(tenant, key) for key in keys])
+        for key in keys:
+            batch.rows.append((tenant, key, turn_id, now_s))
+            batch.keys.add((tenant, key))
         if len(batch.rows) >= _KEYS_AT_ONCE:
             batch.is_due.set()
 
