@@ -227,15 +227,16 @@ def reader_of(
     further: Further,
     has_tool: HasTool | None = None,
     holds_back: bool = False,
+    hides_text: bool = False,
 ) -> Answer | PlainAnswer:
     """Return the reader of a reply to this request. An answer in another format than text contains no calls of ours.
 
-    `holds_back`: the reply is asked for without the format, and its text is not shown.
+    `holds_back`: the reply is asked for without the format. `hides_text`: its text is not shown.
     """
     if exchange.workflow is not None:
         return PlainAnswer(usage=usage)
     scans, exact_tools = holds_back or wants_text(exchange.body), exchange.exact_tools
-    spoken = _unsaid if holds_back else spoken
+    spoken = _unsaid if hides_text else spoken
     return Answer(usage=usage, spoken=spoken, further=further, scans=scans, exact_tools=exact_tools, has_tool=has_tool)
 
 

@@ -210,8 +210,13 @@ class RunDriver:
             del self._progress.said[n_said:]
             self._hidden.marks.told.begin(again=self._dropped)
             self._dropped, self._quiet = False, True
-            holds_back = isinstance(self._loop, Loop) and self._loop.holds_back
-            answer = self._reader(spoken=self._spoken, has_tool=self._narrowed.has_tool, holds_back=holds_back)
+            loop = self._loop if isinstance(self._loop, Loop) else None
+            answer = self._reader(
+                spoken=self._spoken,
+                has_tool=self._narrowed.has_tool,
+                holds_back=loop is not None and loop.holds_back,
+                hides_text=loop is not None and loop.hides_text,
+            )
             try:
                 with self._progress.timed(model=self._exchange.body.get("model"), clock=self._parts.clock):
                     reply = await self._call(again=tries)

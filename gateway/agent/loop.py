@@ -20,6 +20,7 @@ from gateway.dialects.meaning import is_random
 from gateway.errors import GatewayError
 from gateway.model.neighbours import with_own
 
+CALL_WISH = "Your last answer called no tool and was dropped. Call one of the tools now, and write nothing else."
 #: The same call with the same arguments so often in a row: a note goes to the model; the run is stopped.
 REPEATED_TOLD, REPEATED_STOP = 3, 5
 _FINISH = frozenset(("stop", "length", "content_filter"))
@@ -69,6 +70,7 @@ class Loop:
     client's, so calls up to it run, the model is told of it once, and its next call ends the turn and is no failure.
     `wanted_format`: the last answer has this format. The model answers in text and calls tools without it, and then
     gives its answer in the format, unless its text has that already.
+    `must_call`: the first answer is a call. A model that answers in text is asked once more.
     `answered` and `executed` raise GatewayError where the run must end (agent_malformed_tool_call,
     agent_iteration_limit).
     """
@@ -81,6 +83,7 @@ class Loop:
     functions_only: bool = False
     is_lowered: bool = False
     wanted_format: Json | None = None
+    must_call: bool = False
     #: The next answer is the one in the format.
     is_formatting: bool = False
     #: The hidden turns so far, which the client never sees.
@@ -89,6 +92,7 @@ class Loop:
     asked: int = 0
     malformed: int = 0
     _complaints: list[Json] = field(default_factory=list)
+    _is_urged: bool = False
     _draft: tuple[Json, ...] = ()
     _theirs: tuple[Json, ...] = ()
     _last: tuple[str, bytes] | None = None
@@ -117,8 +121,10 @@ class Loop:
             return self._called(content, outcome)
         self._complaints.clear()
         finish = Finish("", finish_reason if finish_reason in _FINISH else "stop")  # type: ignore[arg-type]
-        if is_theirs:  # its client knows what to do about its limit
-            return replace(finish, text=content) if self.holds_back else finish
+        if self._lacks_call and not is_theirs and finish.reason == "stop":
+            return self._urge()
+        if is_theirs or self._lacks_call:  # a limit, or a filter: its client knows what to do about that
+            return replace(finish, text=content) if self.hides_text else finish
         return self._bring_into_format(content, finish) if self.holds_back else finish
 
     def executed(self, planned: Sequence[PlannedCall], results: Sequence[CallOutcome]) -> Action:
@@ -179,6 +185,16 @@ class Loop:
         return (*self.hidden, *self._draft, *self._complaints)
 
     @property
+    def _lacks_call(self) -> bool:
+        """Return whether the answer must still be a call."""
+        return self.must_call and not self.asked and not self.hidden
+
+    @property
+    def hides_text(self) -> bool:
+        """Return whether the client gets no text of the next answer while it comes."""
+        return self.holds_back or self._lacks_call
+
+    @property
     def holds_back(self) -> bool:
         """Return whether the next answer is asked for without its format, so that the client gets no text of it."""
         return self.wanted_format is not None and not self.is_formatting
@@ -190,6 +206,17 @@ class Loop:
         self.is_formatting = True
         said = ({"role": "assistant", "content": text},) if text.strip() and text != finish.text else ()
         self._draft = (*said, {"role": "user", "content": FORMAT_WISH}) if said or self.hidden else ()
+        return Ask(self.messages)
+
+    def _urge(self) -> Action:
+        if self._is_urged:
+            raise GatewayError(
+                "agent_malformed_tool_call",
+                "The model answered twice in text, and 'tool_choice' wants a call of a tool. Use another model, or let "
+                f"'tool_choice' be auto (run {self.run_id}).",
+            )
+        self._is_urged = True
+        self._complaints.append({"role": "user", "content": CALL_WISH})
         return Ask(self.messages)
 
     def _complain(self, reason: str) -> Action:

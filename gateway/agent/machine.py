@@ -16,7 +16,7 @@ from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import Approval
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import Json
-from gateway.dialects.chat_request import client_tools, knows_functions_only, may_call_tools, wants_text
+from gateway.dialects.chat_request import client_tools, forces_call, knows_functions_only, may_call_tools, wants_text
 from gateway.dialects.meaning import is_random
 from gateway.runs.added import added_messages
 from gateway.runs.narrowing import narrowed, narrowings
@@ -54,6 +54,7 @@ def new_machine(parts: AgentParts, limits: LoopLimits, exchange: Exchange, progr
         is_lowered=is_lowered,
         new_id=new_call_id,
         run_id=exchange.id,
+        must_call=exchange.must_call or forces_call(body),
         wanted_format=body["response_format"] if not wants_text(body) and may_call_tools(exchange) else None,
     )
 

@@ -87,6 +87,7 @@ def with_wishes(exchange: Exchange, wishes: Wishes, *, catalog: Catalog, address
     wished = replace(
         exchange,
         no_tools=wishes.no_tools,
+        must_call=wishes.must_call,
         max_tool_calls=wishes.max_tool_calls,
         exact_tools=dict(wishes.exact_tools),
         tainted=wishes.tainted or not all(_is_trusted(label, name, catalog) for label, name in wishes.results),

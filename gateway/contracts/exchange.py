@@ -109,6 +109,7 @@ class Exchange:
     only_tools: tuple[str, ...] = ()  # names or globs that narrow the tools of this request; (): no narrowing
     within: tuple[tuple[str, ...], ...] = ()  # further ones, each of which narrows what is left
     no_tools: bool = False  # the model may call none of ours
+    must_call: bool = False  # the client wants a call of a tool, and the body does not say so
     services: tuple[str, ...] = ()  # services that the client named: all their tools are offered
     ask_first: tuple[str, ...] = ()  # names or globs of tools whose calls a person approves in any case
     max_tool_calls: int | None = None  # lowers the loop's own limit

@@ -103,6 +103,15 @@ def not_forced(body: Mapping[str, object]) -> dict[str, object]:
     return changed
 
 
+def forces_call(body: Mapping[str, object]) -> bool:
+    """Return whether a request says that its answer must be a call of a tool."""
+    choice = body.get("tool_choice")
+    if isinstance(choice, dict):
+        allowed = choice.get("allowed_tools")
+        return not isinstance(allowed, dict) or allowed.get("mode") == "required"
+    return choice not in (None, "auto", "none") or isinstance(body.get("function_call"), dict)
+
+
 def wants_text(body: Mapping[str, object]) -> bool:
     """Return whether the answer is to be text, and has no other format."""
     wanted = body.get("response_format")

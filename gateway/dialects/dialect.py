@@ -73,7 +73,8 @@ class Wishes:
     """The wishes that a request carries in fields of its API: they narrow tools, tighten the gate, and loosen nothing.
 
     `offers`: tools that it names; their calls are shown to the client, and it has no others; None: it names none.
-    `no_tools`: the model calls none of the gateway's. `tainted`: strangers may have written a part of the conversation.
+    `no_tools`: the model calls none of the gateway's. `must_call`: it must call a tool, and its body does not say so.
+    `tainted`: strangers may have written a part of the conversation.
     `thoughts`: those of models that it contains, each by itself; its body may have them joined, or leave some out.
     `exact_tools`: schemas of tools of the client's, by name: its API cannot show a call whose arguments are others.
     `background`: the run has no client. `shown`: approvals that the conversation shows last, as `shown_last` finds them
@@ -85,6 +86,7 @@ class Wishes:
 
     offers: tuple[Offer, ...] | None = None
     no_tools: bool = False
+    must_call: bool = False
     max_tool_calls: int | None = None
     exact_tools: Mapping[str, Json] = field(default_factory=dict)
     tainted: bool = False

@@ -18,6 +18,7 @@ SHORT_BYTES: Final = 4096
 #: Fields that most requests do not have: stored only with another value than this one.
 _WISHES: Final[Mapping[str, object]] = {
     "no_tools": False,
+    "must_call": False,
     "services": (),
     "ask_first": (),
     "notes": (),
@@ -108,6 +109,7 @@ def exchange_of(
         user=asked.get("user"),
         only_tools=tuple(asked["only_tools"]),
         no_tools=asked.get("no_tools", False),
+        must_call=asked.get("must_call", False),
         services=tuple(asked.get("services", ())),
         ask_first=tuple(asked.get("ask_first", ())),
         notes=tuple(asked.get("notes", ())),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from gateway.agent.loop import Action, Ask, Execute, Finish, Loop
+from gateway.agent.loop import CALL_WISH, Action, Ask, Execute, Finish, Loop
 from gateway.agent.output.scanner import Calls, Malformed, Prose
 from gateway.contracts.calls import CallOutcome, FoundCall, PlannedCall
 from gateway.contracts.plugin import LoopLimits
@@ -401,3 +401,27 @@ def test_repetition_within_a_group_counts() -> None:
     """Five at once are five in a row: none of them runs."""
     refused("agent_iteration_limit", lambda: Run().called(*[found(x=1)] * 5))
     assert isinstance(Run().called(*[found(x=1)] * 4), Execute)
+
+
+# An answer that must be a call.
+
+
+def test_a_text_in_place_of_a_call_is_asked_for_again_once() -> None:
+    """With a wish that goes once there is a call; the next answer may be a text."""
+    run = Run()
+    run.loop.must_call = True
+    assert run.loop.hides_text
+    asked = run.loop.answered("I would.", Prose(), finish_reason="stop")
+    assert asked == Ask(({"role": "user", "content": CALL_WISH},))
+    run.round(found())
+    assert not run.loop.hides_text and [message["role"] for message in run.loop.messages] == ["assistant", "tool"]
+    assert run.loop.answered("Done.", Prose(), finish_reason="stop") == Finish("", "stop")
+
+
+def test_a_second_text_in_place_of_a_call_ends_the_run() -> None:
+    """A cut one is the answer, as it was held back."""
+    run = Run()
+    run.loop.must_call = True
+    assert run.loop.answered("I wou", Prose(), finish_reason="length") == Finish("I wou", "length")
+    run.loop.answered("I would.", Prose(), finish_reason="stop")
+    refused("agent_malformed_tool_call", lambda: run.loop.answered("I would.", Prose(), finish_reason=None))

@@ -60,7 +60,7 @@ def _specific(tools: Tools, choice: Json) -> Tools:
     found = _Named(tools).find(_PLACE, choice)
     if isinstance(found, Offer):
         only = replace(tools, functions=(), client={}, offers=(found,))
-        return replace(only, notes=(_must_call(only),))
+        return replace(only, notes=(_must_call(only),), must_call=True)
     if found is None:
         _refuse_hosted(tools, str(kind))
     return replace(tools, choice={"type": "function", "function": {"name": found}})
@@ -154,7 +154,7 @@ def _required(tools: Tools, *, place: str) -> Tools:
         raise GatewayError("invalid_field", text, param=place)
     if not tools.offers:
         return replace(tools, choice="required")
-    return replace(_offered(tools), notes=(_must_call(tools),))
+    return replace(_offered(tools), notes=(_must_call(tools),), must_call=True)
 
 
 def _refuse_hosted(tools: Tools, kind: str) -> NoReturn:

@@ -91,6 +91,7 @@ def asked_of(
     wishes = Wishes(
         offers=tools.offers,
         no_tools=tools.no_tools,
+        must_call=tools.must_call,
         max_tool_calls=fields.get("max_tool_calls"),
         exact_tools={name: EXACT[tool.kind] for name, tool in tools.client.items() if tool.kind in EXACT},
         tainted=conversation.tainted or lets_server_search(body) or not _are_stored(own, referenced or {}),

@@ -68,7 +68,7 @@ class Tools:
 
     `functions` are the client's tools for models, `client` the same by the names that models know, in the same order.
     `offers` are the gateway's tools that it names, None if it names none. `left_out` are the types of hosted tools, by
-    their places. `choice` is `tool_choice` for models.
+    their places. `choice` is `tool_choice` for models. `must_call`: it wants a call that no field can force.
     """
 
     functions: tuple[Json, ...] = ()
@@ -78,6 +78,7 @@ class Tools:
     choice: str | Json | None = None
     no_tools: bool = False
     notes: tuple[str, ...] = ()
+    must_call: bool = False
 
 
 def read_tools(value: object) -> Tools:
