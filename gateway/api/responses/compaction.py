@@ -1,7 +1,8 @@
 """POST /responses/compact: a conversation as a summary that takes its place, sealed (decision 0046).
 
-The model of the request writes the summary, in one call without stages and tools. Messages of systems and developers
-stay as they are. The summary counts as a stranger's text: it may repeat what a stranger wrote.
+The model of the request writes the summary, in one call without stages and tools. Messages of users, systems and
+developers stay as they are, in front of it: OpenAI's answer has all messages of the user and one compaction item. The
+summary counts as a stranger's text: it may repeat what a stranger wrote.
 """
 
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ _WISH: Final = (
     "decision, name, number, open question and result of a tool that may matter later, and what the user wants. Write "
     "the summary only."
 )
-_KEPT_ROLES: Final = ("system", "developer")
+_KEPT_ROLES: Final = ("system", "developer", "user")
 
 
 @dataclass(frozen=True, slots=True)

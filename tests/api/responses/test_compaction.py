@@ -36,14 +36,14 @@ TALK = [
 
 @pytest.mark.parametrize("path", paths_of("responses"))
 async def test_a_conversation_becomes_its_summary(path: str) -> None:
-    """Messages of systems and developers stay; one model call, which no stage sees and no tool is offered to."""
+    """What its users, systems and developers say stays. One model call, which no stage sees, and without tools."""
     async with answering(says(SUMMARY)) as client:
         client.world.session.headers["X-Context-Mode"] = "context"
         made = await compacted(client, TALK, path=path)
         assert made.keys() == {"id", "object", "output", "created_at", "usage"}
         assert made["object"] == "response.compaction" and made["usage"]["total_tokens"] == 18
-        assert kinds(made["output"]) == ["message", "message", "compaction"]
-        assert [item["role"] for item in made["output"][:2]] == ["system", "developer"]
+        assert kinds(made["output"]) == ["message", "message", "message", "compaction"]
+        assert [item["role"] for item in made["output"][:3]] == ["system", "user", "developer"]
         sealed = made["output"][-1]
         assert sealed["id"].startswith("cmp_") and SUMMARY not in sealed["encrypted_content"]
         (asked,) = client.world.model.asked
@@ -57,8 +57,8 @@ async def test_a_summary_takes_the_place_of_its_conversation() -> None:
         output = (await compacted(client, TALK))["output"]
         await client.create([*output, message("user", "And now?")])
         first = client.world.model.asked[-1]["messages"]
-        assert [one["role"] for one in first] == ["system", "user"]
-        assert SUMMARY in first[0]["content"]
+        assert [one["role"] for one in first] == ["system", "user", "system", "system", "user"]
+        assert first[1]["content"] == TALK[1]["content"] and SUMMARY in first[3]["content"]
         renamed = [{**one, "type": "compaction_summary"} for one in output if one["type"] == "compaction"]
         assert text_of((await client.create([*renamed, message("user", "And now?")])).json) == "two"
 
@@ -80,8 +80,8 @@ async def test_a_chain_is_compacted_as_a_whole() -> None:
     async with answering(says("one"), says(SUMMARY)) as client:
         first = (await client.create([message("system", "Be terse."), message("user", "1")])).json
         made = await compacted(client, "2", previous_response_id=first["id"])
-        assert kinds(made["output"]) == ["message", "compaction"]
-        assert made["output"][0]["content"][0]["text"] == "Be terse."
+        assert kinds(made["output"]) == ["message", "message", "message", "compaction"]
+        assert [item["content"][0]["text"] for item in made["output"][:3]] == ["Be terse.", "1", "2"]
         read = client.world.model.asked[-1]["messages"]
         assert [one["content"] for one in read[:-1]] == ["Be terse.", "1", "one"]
         assert read[-1]["content"].startswith("2\n\nSummarise")  # no second message of the user in a row
@@ -91,7 +91,7 @@ async def test_instructions_are_read_and_not_kept() -> None:
     """They are of the request alone, as in responses."""
     async with answering(says(SUMMARY)) as client:
         made = await compacted(client, [message("user", "1")], instructions="Be terse.")
-        assert kinds(made["output"]) == ["compaction"]
+        assert [item.get("role") for item in made["output"]] == ["user", None]
         assert client.world.model.prompts == ["Be terse."]
 
 
@@ -99,7 +99,7 @@ async def test_a_forged_or_foreign_summary_is_refused() -> None:
     """Nobody writes history that its user never saw; a tenant's summary is no other's."""
     async with answering(says(SUMMARY), **KEYS) as client:
         ann, eve = client.of("ann"), client.of("eve")
-        (sealed,) = (await compacted(ann, [message("user", "1")]))["output"]
+        *_, sealed = (await compacted(ann, [message("user", "1")]))["output"]
         changed = {**sealed, "encrypted_content": "x" + sealed["encrypted_content"][1:]}
         for asks, item in ((ann, changed), (ann, {**sealed, "encrypted_content": "x"}), (eve, sealed)):
             for path in (RESPONSES, f"{RESPONSES}/compact"):
@@ -117,7 +117,7 @@ async def test_a_summary_taints_the_run(tmp_path: Path) -> None:
     answers = (says(SUMMARY), write)
     tools, risk = desk(tmp_path, write=True), {"trust_llm": "until_tainted"}
     async with answering(*answers, tools=tools, risk=risk) as client:
-        (sealed,) = (await compacted(client, [message("user", "1")]))["output"]
+        *_, sealed = (await compacted(client, [message("user", "1")]))["output"]
         asked = (await client.create([sealed, message("user", "Write.")])).json
         assert "approve ap_" in text_of(asked) and not (tmp_path / "work" / "new.txt").exists()
 
