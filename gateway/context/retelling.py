@@ -18,6 +18,7 @@ from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json
 from gateway.dialects import chat_chunks as chunks
 from gateway.dialects.chat_request import last_user_text
+from gateway.dialects.usage import Usage
 from gateway.errors import GatewayError
 from gateway.runs import call_events
 from gateway.runs.lease import interrupted, waiting_for_client
@@ -108,7 +109,7 @@ class Retelling:
     async def _waiting(
         self, run: StoredRun, pending: Sequence[Approval], exchange: Exchange, *, decided: Sequence[str]
     ) -> list[Chunk]:
-        facts = chunks.facts(spoken.waiting(run.id, pending))
+        facts = chunks.facts(spoken.waiting(run.id, pending)) if decided else _repeated_facts(run, pending)
         if exchange.shows_calls:
             was_shown = orjson.loads(run.request).get("shows_calls", False)  # else its text contains the question
             said = orjson.loads(run.progress)["said"] if was_shown and not decided else ""
@@ -165,6 +166,14 @@ def noted_text(approval: Approval, exchange: Exchange) -> str:
 def text_alone(text: str) -> list[Chunk]:
     """Return an answer that is nothing but a text."""
     return [text, chunks.finish("stop")]
+
+
+def _repeated_facts(run: StoredRun, pending: Sequence[Approval]) -> Json:
+    """Return the facts of a question that is given again, with the tokens that its answer took."""
+    usage = Usage()
+    usage.restore(orjson.loads(run.progress)["usage"])
+    told = usage.chunk()
+    return {**told, "context": {**spoken.waiting(run.id, pending), **told.get("context", {})}}
 
 
 def _rounds(progress: Json, before: int, steps: Sequence[StoredStep]) -> list[tuple[str, list[int]]]:

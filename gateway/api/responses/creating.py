@@ -242,7 +242,22 @@ class Creation:
         asked = await aside(read, content=content, more_bytes=bounds.size_bytes)
         if await self.taints.marked(_names_of(wanted), tenant=tenant):
             asked = replace(asked, wishes=replace(asked.wishes, tainted=True))
+        if asked.decisions and (before := wanted.previous_response_id) is not None and before not in local:
+            await self._check_decided(asked, before, tenant=tenant)
         return earlier, asked
+
+    async def _check_decided(self, asked: ResponseAsked, before: str, *, tenant: str) -> None:
+        """Check that decisions are on calls of the responses up to `before`. Raises GatewayError, StoreError."""
+        runs = {row.run_id for row in await self.kept.chain(before, tenant=tenant)}
+        for approval_id in (one for decision in asked.decisions for one in decision.ids):
+            approval = await self.kept.store.approval(approval_id, tenant=tenant)
+            if approval is not None and approval.run_id not in runs:
+                raise GatewayError(
+                    "invalid_field",
+                    f"Nothing was decided: {approval_id} asks about a call of the run {approval.run_id}, which no "
+                    f"response up to {before} is of. Leave 'previous_response_id' out, or name the response that asks.",
+                    param="previous_response_id",
+                )
 
     async def asked_in(self, entered: Entered, body: Json, content: bytes) -> ResponseAsked:
         """Return the request that a JSON object is, as the lane gets it. Raises GatewayError, StoreError."""

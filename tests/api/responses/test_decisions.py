@@ -399,3 +399,37 @@ async def test_a_rejection_by_another_way_undoes_nothing_either(tmp_path: Path) 
         answer = (await client.create([decision(two)], tools=[GATEWAY])).json
         assert [item["status"] for item in answer["output"]] == ["failed", "completed", "completed"]
         assert not (tmp_path / "work" / "1.txt").exists() and (tmp_path / "work" / "2.txt").exists()
+
+
+# The conversation of a request that decides.
+
+
+async def test_a_decision_goes_with_a_response_of_its_run(tmp_path: Path) -> None:
+    """Behind another one its call and answer would stand in a conversation that never asked for them."""
+    answers = (says("Hello."), write("1.txt"), write("2.txt"), says("Written."), says("Yes."))
+    async with answering(*answers, tools=desk(tmp_path, write=True)) as client:
+        other = (await client.create("Hi")).json["id"]
+        first, question = await asked(client)
+        refused = await client.create([decision(question)], previous_response_id=other, tools=[GATEWAY])
+        assert (refused.status, refused.error["param"]) == (400, "previous_response_id")
+        assert question["id"] in refused.error["message"] and other in refused.error["message"]
+        assert not (tmp_path / "work" / "1.txt").exists() and len(client.world.model.asked) == 2
+        second = (await client.create([decision(question)], previous_response_id=first["id"], tools=[GATEWAY])).json
+        last = decision(second["output"][-1])
+        third = (await client.create([last], previous_response_id=second["id"], tools=[GATEWAY])).json
+        assert text_of(third) == "Written."
+        again = (await client.create([last], previous_response_id=first["id"], tools=[GATEWAY])).json
+        assert text_of(again) == "Written."  # of the same run
+
+
+@pytest.mark.parametrize("native_tools", [False, True])
+async def test_a_question_that_is_given_again_has_its_usage(tmp_path: Path, *, native_tools: bool) -> None:
+    """In both dialects: the model was asked once, and the tokens are those of its answer."""
+    fields: Json = {"tools": [GATEWAY]} if native_tools else {}
+    async with answering(write("1.txt"), write("2.txt"), tools=desk(tmp_path, write=True)) as client:
+        headers = {"X-Context-User": "ann"}
+        first, again = [(await client.create("Write.", headers=headers, **fields)).json for _ in range(2)]
+        assert again["usage"] == first["usage"] and first["usage"]["total_tokens"] == 18
+        chat, repeated = [await client.world.chat("Write.", headers=headers) for _ in range(2)]
+        assert repeated.json["usage"] == chat.json["usage"] and chat.json["usage"]["total_tokens"] == 18
+        assert chat.asks == repeated.asks and len(client.world.model.asked) == 2
