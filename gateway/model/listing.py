@@ -32,6 +32,8 @@ LIST_LIMIT_BYTES: Final = 4 << 20
 #: Longest wait for an upstream among several, and how long one that failed is not asked again, in seconds.
 WAIT_S: Final = 2.0
 PAUSE_S: Final = 30.0
+#: Statuses by which servers, and proxies in front of them, refuse a request for its header lines.
+_OF_LINES: Final = frozenset((400, 413, 431, 494))
 #: A longer list is read in a thread of its own.
 _LARGE_BYTES: Final = 1 << 16
 _JSON: Final = "application/json"
@@ -91,6 +93,8 @@ class ModelLists:
             except TimeoutError:
                 why = f"it did not answer within {WAIT_S:g} s"
             else:
+                if models is None:
+                    return self._known.get(upstream.name, ())
                 if upstream.has_key:
                     self._known[upstream.name] = models
                 return models
@@ -130,15 +134,18 @@ async def _fetched_from(target: Target, asking: Asking) -> tuple[int, str, bytes
     return head.status, content_type.decode("latin-1"), content
 
 
-async def _models_of(upstream: Upstream, asking: Asking) -> Sequence[Json]:
-    """Return the models that an upstream lists; none if it refuses the client. Raises GatewayError."""
+async def _models_of(upstream: Upstream, asking: Asking) -> Sequence[Json] | None:
+    """Return the models that an upstream lists; None: it refuses this client, and others may be served.
+
+    Raises GatewayError.
+    """
     status, _, content = await _fetched(upstream, asking)
     if status == HTTPStatus.OK:
         models = _read(content) if len(content) < _LARGE_BYTES else await asyncio.to_thread(_read, content)
         if models is not None:
             return models
-    elif status < HTTPStatus.INTERNAL_SERVER_ERROR and not upstream.has_key:
-        return ()
+    elif status in _OF_LINES or (status < HTTPStatus.INTERNAL_SERVER_ERROR and not upstream.has_key):
+        return None
     why = "no list of models" if status == HTTPStatus.OK else f"status {status}"
     raise GatewayError("upstream_error", f"it answered with {why}")
 

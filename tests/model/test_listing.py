@@ -117,6 +117,23 @@ async def test_a_client_that_is_refused_hides_nothing_from_others() -> None:
         assert await names(made) == ["a", "b"]
 
 
+@pytest.mark.parametrize("status", [400, 431])
+async def test_a_client_whose_header_lines_are_refused_hides_nothing_from_others(status: int) -> None:
+    """The gateway's own key is not at fault: what was listed last is listed, and the upstream is asked again."""
+
+    async def then_refuses(peer: Peer) -> None:
+        for answered in (answer(200, orjson.dumps({"data": [{"id": "a"}]})), answer(status, b"{}")):
+            await peer.read_request()
+            await peer.send(answered)
+        await lists("a", "new")(peer)
+
+    each = (then_refuses, lists("b"))
+    async with models(each=each, patterns=((), ("b",)), lists_all=True, api_key=SECRET) as made:
+        assert await names(made) == ["a", "b"]
+        assert await names(made) == ["a", "b"]
+        assert await names(made) == ["a", "new", "b"]
+
+
 async def test_models_without_a_usable_id_are_left_out() -> None:
     """The others are listed as they are."""
     data = [{"id": 5}, {"object": "model"}, "x", {"id": "a", "owned_by": "me"}]
