@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from aiohttp import web
 from pydantic import Field, ValidationError
@@ -24,6 +25,8 @@ from gateway.contracts.plugin import EnhancedPrompt, Enhancer
 from gateway.errors import GatewayError
 
 PREFIX = "/v1/system-prompts"
+#: The headers in which a key may come: the prompt of an id is another one in another tenant.
+_KEYS: Final = "Authorization, X-Gateway-Key, X-Api-Key"
 #: JSON may spell a byte of text with six characters (`\u0041`); the rest is for the syntax around it.
 BODY_LIMIT_BYTES = 6 * TEXT_LIMIT_BYTES + 1024
 
@@ -80,7 +83,7 @@ class PromptPages:
         if enhanced is None:
             raise _not_found()
         tag = _tag_of(enhanced)
-        headers = {"ETag": f'"{tag}"', "Cache-Control": f"private, max-age={int(enhanced.max_age_s)}"}
+        headers = {"ETag": f'"{tag}"', "Cache-Control": f"private, max-age={int(enhanced.max_age_s)}", "Vary": _KEYS}
         if any(known.value in (tag, "*") for known in request.if_none_match or ()):
             return web.Response(status=304, headers=headers)
         content = {

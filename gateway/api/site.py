@@ -31,6 +31,9 @@ ROOT, CONSOLE = "/", "/console"
 #: Pages for everybody. `/metrics` asks for itself: the configuration may open it.
 OPEN = frozenset((ROOT, "/openapi.json", "/health/live", "/health/ready", "/metrics"))
 
+#: Methods whose answers caches store, and the status of what is no answer but a WebSocket.
+_STORED_BY_CACHES: Final = frozenset(("GET", "HEAD"))
+_SWITCHING: Final = 101
 #: Where a page that has given its request an id leaves it for error answers.
 REQUEST_ID = web.RequestKey("request_id", str)
 #: Where a page leaves further header fields for an error answer.
@@ -98,6 +101,7 @@ class Site:
             app.router.add_route(method, path, handler)
         if self._later is not None:
             app.router.register_resource(self._later)
+        app.on_response_prepare.append(keep_from_caches)
         app.on_response_prepare.append(self._sharing.share)
         app.on_response_prepare.append(take_back)
         return app
@@ -162,6 +166,15 @@ class Site:
 
     def _is_apart(self, path: str) -> bool:
         return path in self._apart or path.startswith(self._below_apart)
+
+
+async def keep_from_caches(request: web.Request, response: web.StreamResponse) -> None:
+    """Tell caches not to store an answer that is for the holder of a key. This is an `on_response_prepare` hook.
+
+    By themselves they spare only what was asked for with `Authorization`, and keys come in other headers, too.
+    """
+    if request.method in _STORED_BY_CACHES and request.path not in OPEN and response.status != _SWITCHING:
+        response.headers.setdefault("Cache-Control", "no-store")
 
 
 def readable(path: str, handler: Handler) -> Sequence[Route]:

@@ -111,6 +111,7 @@ async def test_enhanced_prompt_endpoint(site: Site) -> None:
     }
     assert response.headers["ETag"] == f'"{hashlib.sha256(text.encode()).hexdigest()}"'
     assert response.headers["Cache-Control"] == "private, max-age=12"
+    assert response.headers["Vary"] == "Authorization, X-Gateway-Key, X-Api-Key"
     assert response.content_type == "application/json"
 
 
@@ -144,7 +145,7 @@ async def test_head_answers_as_get_does(site: Site, path: str) -> None:
     """The same head, and no body."""
     read, asked = await site.client.get(path), await site.client.head(path)
     assert (asked.status, await asked.read()) == (200, b"")
-    for name in ("Content-Length", "Content-Type", "ETag", "Cache-Control"):
+    for name in ("Content-Length", "Content-Type", "ETag", "Cache-Control", "Vary"):
         assert asked.headers.get(name) == read.headers.get(name)
 
 

@@ -3,13 +3,17 @@
 import json
 from typing import Any
 
+import pytest
 from aiohttp import web
+from gateways import key
 
 from gateway.api.site import Readiness, Site
 from gateway.errors import GatewayError
 from gateway.lanes.door import Door
 from gateway.lanes.wrong_keys import WrongKeys
 from gateway.testing.clock import ManualClock
+from tests.e2e.models import says
+from tests.e2e.talking import talking
 from tests.lanes.assembled import Lane, assembled
 
 PATHS = (b"/", b"/health/live", b"/health/ready", b"/metrics", b"/gone")
@@ -81,6 +85,33 @@ async def test_a_failing_page_says_nothing_of_itself() -> None:
         status, body = await asked(lane, "/metrics")
         assert (status, json.loads(body)["error"]["code"]) == (500, "internal_error")
         assert b"secret" not in body
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/context/memories?user=anna",
+        "/context/runs",
+        "/context/runs/run_none",
+        "/context/approvals",
+        "/context/usage",
+        "/context/models",
+        "/context/v1/responses/resp_none",
+        "/context/v1/conversations/conv_none",
+        "/v1/system-prompts",
+        "/context/none",
+    ],
+)
+async def test_caches_store_nothing_that_is_for_the_holder_of_a_key(path: str) -> None:
+    """Keys come in a header that caches do not know: one would give the page to whoever asks next."""
+    keys, upstream = [key("anna", "context")], {"api_key": "sk-upstream"}
+    async with talking(says("Hi."), keys=keys, upstream=upstream) as world:
+        for headers in ({"X-Gateway-Key": "anna"}, {}):
+            for ask in (world.session.get, world.session.head):
+                async with ask(path, headers=headers) as response:
+                    assert response.headers.getall("Cache-Control") == ["no-store"], response.status
+        async with world.session.get("/health/live") as response:
+            assert "Cache-Control" not in response.headers
 
 
 async def test_a_tool_of_a_gateway_does_not_reach_its_pages() -> None:
