@@ -99,6 +99,11 @@ class KeptResponses:
         pending = await self.store.approvals(tenant=row.tenant, run_id=row.run_id, state="pending", limit=OF_RUN)
         return any(approval.id.encode() in (row.output or b"") for approval in pending)
 
+    async def has_own_run(self, row: StoredResponse) -> bool:
+        """Return whether the run of a response is its key's own, and not one that it decided on. Raises StoreError."""
+        run = await self.store.run(row.run_id, tenant=row.tenant)
+        return run is None or run.caller == row.caller
+
     async def chain(self, response_id: str, *, tenant: str) -> Sequence[StoredResponse]:
         """Return a response and all before it, the oldest first.
 

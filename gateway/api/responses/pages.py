@@ -120,7 +120,7 @@ class ResponsePages:
         row = await self._found(request)
         query_of(request)
         await self.kept.stop(row)  # before the look at the record: what it still writes is seen there
-        if row.output is None or await self.kept.waits(row):
+        if (row.output is None or await self.kept.waits(row)) and await self.kept.has_own_run(row):
             await self._end(request, row)
         with _behind_cancel(row):
             await self.kept.delete(row)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gateways import until
+from gateways import key, until
 
 from gateway.clock import SystemClock
 from gateway.contracts.store import Json
@@ -78,6 +78,22 @@ async def test_who_only_asked_about_a_question_withdraws_nothing(tmp_path: Path,
         assert await state_of(client, question["id"]) == "pending"
         own = (await client.create([decision(question)], tools=[GATEWAY], headers=ANNA)).json
         assert own["status"] == "completed" and (tmp_path / "work" / "new.txt").exists()
+
+
+async def test_a_colleagues_response_ends_no_run_when_it_is_deleted(tmp_path: Path) -> None:
+    """Of another key, which decided and saw the next question: that waits for the one who asked as before."""
+    keys = [{**key(name, "context", "approve"), "tenant": "acme"} for name in ("ann", "boss")]
+    answers, upstream = (write("1.txt"), write("2.txt"), says("Both.")), {"api_key": "sk-upstream"}
+    tools = desk(tmp_path, write=True)
+    async with answering(*answers, tools=tools, key="ann", keys=keys, upstream=upstream) as client:
+        _, question = await asked(client)
+        boss = client.of("boss")
+        told = (await boss.create([decision(question)], tools=[GATEWAY])).json
+        following = told["output"][-1]
+        assert following["type"] == "mcp_approval_request" and (await boss.delete(told["id"])).json["deleted"]
+        assert (await boss.get(told["id"])).status == 404
+        done = (await client.create([decision(following)], tools=[GATEWAY])).json
+        assert text_of(done) == "Both." and (tmp_path / "work" / "2.txt").exists()
 
 
 @pytest.mark.parametrize("said", ["What is {}?", "approve {}"])
