@@ -155,14 +155,14 @@ def undecided_text(question: Question) -> str:
 
 def _asked(lead: str, question: Question) -> str:
     approvals, language, answering = question.approvals, question.language, question.answering
-    calls = [_call(approval, i if len(approvals) > 1 else 0, language) for i, approval in enumerate(approvals, 1)]
+    calls = [call_block(approval, i if len(approvals) > 1 else 0, language) for i, approval in enumerate(approvals, 1)]
     named = [(approval.id, approval.word) for approval in approvals]
     how = ways_to_answer(named, question.expires_s, question.now_s, language, answering)
     return "\n\n".join([lead, *calls, *how])
 
 
-def _call(approval: Shown, number: int, language: Language) -> str:
-    """Return one call in a block of its own."""
+def call_block(approval: Shown, number: int = 0, language: Language = "en") -> str:
+    """Return one call in a block of code: where a text is read as Markdown, no part of the call can hide."""
     return fenced(call_text(approval, number, language))
 
 
@@ -240,7 +240,7 @@ def cancelled_text(tool: str, *, ran_before: int = 0, language: Language = "en")
 
 def refused_here_text(approval: Shown, *, ran_before: int = 0, language: Language = "en") -> str:
     """Return the answer if the call needs a person, but this request or the operator forbids to ask one."""
-    call = _call(approval, 0, language)
+    call = call_block(approval, 0, language)
     if language == "zh":
         return f"以下调用需要人工批准，而此处不会询问任何人，因此被拒绝：\n\n{call}\n\n{_nothing(ran_before, language)}"
     lead = "This call needs the approval of a person, and nobody is asked here, so it was refused:"

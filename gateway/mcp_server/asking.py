@@ -14,7 +14,8 @@ from gateway.approvals.answering import hindrance_text
 from gateway.approvals.approvals import Decision
 from gateway.approvals.chat_replies import COMMENT_CHARS
 from gateway.approvals.chat_texts import shown
-from gateway.approvals.texts import Answering, approval_link, call_text
+from gateway.approvals.escaping import shown as escaped
+from gateway.approvals.texts import REASON_CHARS, Answering, approval_link, call_block
 from gateway.contracts.journal import Approval
 from gateway.contracts.store import Json
 
@@ -53,7 +54,7 @@ class Question:
     def message(self) -> str:
         """Return the text: exactly the call that would run, and why it is held."""
         lead = "Approve this call? It has not run yet." if self.mode == "form" else "This call waits for a decision."
-        return f"{lead}\n\n{call_text(shown(self.approval))}"
+        return f"{lead}\n\n{call_block(shown(self.approval))}"
 
     @property
     def url(self) -> str:
@@ -110,9 +111,10 @@ def held_text(approval: Approval, answering: Answering, *, obstacle: str | None 
 
     With an `obstacle`, which no approval removes, a person can only reject it.
     """
+    call = call_block(shown(approval))
     if obstacle is not None:
         return (
-            f"This call has NOT run, and cannot run any more: {obstacle}\n\n{call_text(shown(approval))}\n\n"
+            f"This call has NOT run, and cannot run any more: {escaped(obstacle, REASON_CHARS)}\n\n{call}\n\n"
             f"Nobody can approve it. A person can reject it: `gateway approvals reject {approval.id}`."
         )
     how = f"{hindrance_text(answering)} " if answering.hindrance in ("own", "approved") else ""
@@ -123,7 +125,7 @@ def held_text(approval: Approval, answering: Answering, *, obstacle: str | None 
         how += f". Keys that may decide: {', '.join(answering.deciders)}"
     return (
         f"This call has NOT run: it waits for the approval of a person ({approval.id}).\n\n"
-        f"{call_text(shown(approval))}\n\n"
+        f"{call}\n\n"
         f"{how}. Then call the same tool again with the same arguments: that joins this approval, does not ask again, "
         "and returns the result. Other arguments are another call."
     )

@@ -32,7 +32,7 @@ _NOWHERE: Final = "http://127.0.0.1:9"
 _FENCE: Final = re.compile(
     r"^<!-- test: (?P<name>[^,\n]+?)(?:, saved as (?P<file>\S+))? -->\n"
     r"```(?P<language>\w+)\n(?P<code>.*?)^```\n"
-    r"(?:\n```text\n(?P<output>.*?)^```\n)?",
+    r"(?:\n(?P<fence>`{3,})text\n(?P<output>.*?)^(?P=fence)\n)?",
     re.MULTILINE | re.DOTALL,
 )
 

@@ -1,11 +1,13 @@
 """The question that a client can put to its user, and what the answer decides."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from mcp_types import ClientCapabilities, ElicitResult
 
 from gateway.approvals.answering import Answering
+from gateway.contracts.canonical import canonical
 from gateway.contracts.journal import Approval
 from gateway.mcp_server.asking import decision_of, held_text, question_of
 from tests.mcp_server import hostile
@@ -88,6 +90,20 @@ def test_the_text_for_a_client_that_cannot_ask_says_how_to_go_on() -> None:
     text = held_text(APPROVAL, Answering(hindrance="scope", deciders=("anna",), console_url=URL))
     for part in ("has NOT run", "ap_1", "files.delete", 'path: "a"', "anna", URL, "same arguments"):
         assert part in text
+
+
+def test_a_client_that_reads_markdown_shows_the_whole_call() -> None:
+    """A comment of HTML, a link or a fence in an argument stays text: nothing in the call ends its block."""
+    hides = "echo <!-- hidden --> [a](https://b.example) ``` <details>"
+    approval = replace(APPROVAL, arguments=canonical({"path": hides}))
+    capabilities = ClientCapabilities.model_validate({"elicitation": FORM})
+    question = question_of(approval, capabilities, Answering())
+    assert question is not None
+    broken = "\u202e\x1b[2J does not fit"
+    for text in (question.message, *(held_text(approval, Answering(), obstacle=why) for why in (None, broken))):
+        before, block, after = text.split("````")
+        assert block.startswith("text\nfiles.delete\n") and hides in block and block.endswith("\n")
+        assert "hidden" not in before + after and text.replace("\n", "").isprintable()
 
 
 @both_eras
