@@ -303,9 +303,11 @@ class McpServers:
             new = [(tool, digest) for tool, digest in definitions.items() if tool not in kept.pins][:room]
             return replace(kept, pins={**kept.pins, **dict(new)}) if new else kept
 
-        pins = server.wanted.record.pins
-        await self.record(server.name, {tool: had for tool, had in definitions.items() if pins.get(tool, had) == had})
-        if pin(server.wanted.record) != server.wanted.record:
+        record = server.wanted.record
+        pinned = pin(record)
+        # Not those that nobody accepts: a server that names ever new tools would fill the store with them.
+        await self.record(server.name, {tool: had for tool, had in definitions.items() if pinned.pins.get(tool) == had})
+        if pinned != record:
             await self.change(server.name, pin)
         server.apply_pins()
         await self._changed.report(server)

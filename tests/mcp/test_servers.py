@@ -10,6 +10,7 @@ from gateways import until_read
 
 from gateway.contracts.store import StoredService, StoreError
 from gateway.mcp import servers as servers_module
+from gateway.mcp.server import MOST_PINS
 from gateway.mcp.servers import McpServers
 from tests.mcp.workers import SECRET, Workers, X, Y, configured
 
@@ -277,6 +278,16 @@ async def test_a_definition_that_was_not_accepted_is_not_stored(workers: Workers
     await mcp_servers.record("time", {"look": "3" * 64})
     await mcp_servers.record("none", {"look": "2" * 64})
     assert (await workers.store.definitions([n * 64 for n in "123"])).keys() == {"1" * 64}
+
+
+async def test_a_definition_that_there_is_no_pin_for_is_not_stored(workers: Workers) -> None:
+    """A server that lists ever new tools fills its pins, and not the disk."""
+    pins = {f"tool_{number}": "7" * 64 for number in range(MOST_PINS)}
+    await workers.store.put_service(StoredService(name="time", pins=pins), expected=0)
+    await workers.start(time=X)
+    await workers.until_told(("w1", "time", "running"))
+    assert workers.service().service().changed == {"look"}
+    assert await workers.store.definitions(["1" * 64]) == {}
 
 
 async def test_definitions_of_one_answer_are_bounded(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
