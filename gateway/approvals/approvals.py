@@ -18,6 +18,7 @@ from gateway.approvals.decision import (
     PARTLY,
     Outcome,
     apply_edit,
+    check_same_call,
     decision_write,
     event_of,
     list_others,
@@ -246,6 +247,8 @@ class Approvals:
                 break
         self._feed.nudge()
         after = [_ruled(how, approval, alone=len(ruled) == 1) for how, approval in ruled]
+        if len(after) == 1:  # somebody may have decided since it was read
+            check_same_call(after[0], wishes[0][1])
         for (how, _), approval in zip(ruled, after, strict=True):
             if how == "decided":
                 decision = PARTLY if approval.state == "pending" else approval.state

@@ -20,7 +20,7 @@ from gateway.contracts.endorsements import (
     waiting_arguments,
     waiting_sha256,
 )
-from gateway.contracts.journal import Approval, AuditLine, DecisionWrite, Grant, RunEvent, Via
+from gateway.contracts.journal import APPROVED, Approval, AuditLine, DecisionWrite, Grant, RunEvent, Via
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.runs.added import ADDED
@@ -68,7 +68,7 @@ class Outcome:
 def apply_edit(approval: Approval, wish: Decision, judges: Judges) -> str | None:
     """Return the arguments that would run as canonical JSON, None for the model's.
 
-    Raises GatewayError (approval_stale, edit_refused).
+    Raises GatewayError (approval_stale, decision_conflict, edit_refused).
     """
     is_open = approval.state == "pending"
     known = (waiting_sha256(approval),) if is_open else (approval.sha256, waiting_sha256(approval))
@@ -85,6 +85,7 @@ def apply_edit(approval: Approval, wish: Decision, judges: Judges) -> str | None
             "'sha256' with your decision.",
             param="sha256",
         )
+    check_same_call(approval, wish)
     if not wish.approve or wish.arguments is None:
         return approval.edited
     edited = canonical(wish.arguments)
@@ -96,6 +97,18 @@ def apply_edit(approval: Approval, wish: Decision, judges: Judges) -> str | None
     if verdict.decision in ("deny", "error"):
         raise GatewayError("edit_refused", f"The edited call cannot run: {verdict.reason}.", param="arguments")
     return edited
+
+
+def check_same_call(approval: Approval, wish: Decision) -> None:
+    """Check that who approves what is approved already means the call that was. Raises GatewayError."""
+    if not wish.approve or approval.state not in APPROVED:
+        return
+    named = wish.sha256 if wish.arguments is None else call_sha256(approval.tool, canonical(wish.arguments))
+    if named not in (None, waiting_sha256(approval)):
+        raise GatewayError(
+            "decision_conflict",
+            f"The approval {approval.id} is {approval.state} already, with other arguments than yours: look at it.",
+        )
 
 
 def weigh_decision(approval: Approval, wish: Decision, edited: str | None, caller: Caller, *, now_s: float) -> Outcome:

@@ -8,7 +8,8 @@ from gateway.approvals.approvals import Decision
 from gateway.approvals.view import approval_view
 from gateway.contracts.caller import Caller
 from gateway.contracts.canonical import call_sha256
-from gateway.contracts.journal import Change, Move
+from gateway.contracts.endorsements import waiting_sha256
+from gateway.contracts.journal import Approval, Change, Move
 from gateway.errors import GatewayError
 from gateway.tools.remembered import Binding
 from tests.agent.doubles import samples
@@ -228,3 +229,26 @@ async def test_another_edit_is_another_decision(room: Room) -> None:
     first = await room.approvals.decide("ap_1", edit, caller=BOSS)
     assert await room.approvals.decide("ap_1", edit, caller=BOSS) == first
     assert (await refused(room, replace(YES, arguments={"command": "rm"}))).code == "decision_conflict"
+
+
+async def test_who_approves_the_call_that_somebody_has_changed_and_approved_is_told(room: Room) -> None:
+    """By its hash or by its arguments; the hash of what was approved, and no hash, say the same again."""
+    (asked,) = await room.ask(1)
+    first = await room.approvals.decide("ap_1", replace(YES, arguments={"command": "make -n"}), caller=BOSS)
+    for wish in (replace(YES, sha256=asked.sha256), replace(YES, arguments={"command": "make"})):
+        assert (await refused(room, wish)).code == "decision_conflict"
+    for wish in (YES, replace(YES, sha256=waiting_sha256(first))):
+        assert await room.approvals.decide("ap_1", wish, caller=BOSS) == first
+    again = replace(YES, sha256=asked.sha256, arguments={"command": "make -n"})
+    assert await room.approvals.decide("ap_1", again, caller=BOSS) == first
+
+
+async def test_of_two_who_approve_at_once_with_other_arguments_one_is_told(room: Room) -> None:
+    """Whoever comes first: the other one does not hear that their call was approved."""
+    (asked,) = await room.ask(1)
+    wishes = (replace(YES, arguments={"command": "make -n"}), replace(YES, sha256=asked.sha256))
+    deciding = [room.approvals.decide("ap_1", wish, caller=BOSS) for wish in wishes]
+    told = await asyncio.gather(*deciding, return_exceptions=True)
+    assert len([one for one in told if isinstance(one, Approval)]) == 1
+    (conflict,) = [one for one in told if isinstance(one, GatewayError)]
+    assert conflict.code in ("decision_conflict", "approval_stale")
