@@ -5,7 +5,7 @@ Results are data: control characters are taken out, and nothing in them is ever 
 
 import re
 import secrets
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -19,7 +19,9 @@ from gateway.turns import Work, at_once
 READ_RESULT: Final = "read_result"
 #: Whose a result is: the tenant and the name of the key, and the end user.
 Owner: TypeAlias = tuple[str, str, str | None]
-#: Characters of long results that are stored, of all runs together; the oldest go first.
+#: Whose room a result takes: the tenant and the name of the key.
+Holder: TypeAlias = tuple[str, str]
+#: Characters of long results that are stored, of all runs together; the oldest of the key that has most go first.
 KEPT_CHARS = 32 << 20
 CONTROL = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
@@ -79,8 +81,8 @@ class Results:
     """The temporary storage of long results, by their owner and id; the tool source of `read_result`."""
 
     def __init__(self, *, kept_chars: int = KEPT_CHARS) -> None:
-        self._kept: OrderedDict[tuple[Owner, str], _Kept] = OrderedDict()
-        self._size = 0
+        self._kept: dict[Holder, OrderedDict[tuple[Owner, str], _Kept]] = {}
+        self._sizes: Counter[Holder] = Counter()
         self._kept_chars = kept_chars
 
     def shorten(self, text: str, *, owner: Owner, limit_chars: int, untrusted: bool = False) -> str:
@@ -88,10 +90,9 @@ class Results:
         if len(text) <= limit_chars:
             return text
         result_id = "res_" + secrets.token_hex(8)
-        self._kept[owner, result_id] = _Kept(text, untrusted)
-        self._size += len(text)
-        while self._size > self._kept_chars and len(self._kept) > 1:
-            self._size -= len(self._kept.popitem(last=False)[1].text)
+        self._kept.setdefault(owner[:2], OrderedDict())[owner, result_id] = _Kept(text, untrusted)
+        self._sizes[owner[:2]] += len(text)
+        self._make_room((owner, result_id))
         head = limit_chars * 3 // 4
         tail = limit_chars - head
         omitted = len(text) - head - tail
@@ -99,8 +100,24 @@ class Results:
 
     def untrusted(self, result_id: object, *, owner: Owner) -> bool:
         """Return whether strangers wrote the result of this id: reading it taints a run as the tool itself does."""
-        kept = self._kept.get((owner, result_id)) if isinstance(result_id, str) else None
+        kept = self._find(owner, result_id) if isinstance(result_id, str) else None
         return kept is not None and kept.untrusted
+
+    def _find(self, owner: Owner, result_id: str) -> _Kept | None:
+        kept = self._kept.get(owner[:2])
+        return None if kept is None else kept.get((owner, result_id))
+
+    def _make_room(self, newest: tuple[Owner, str]) -> None:
+        """Remove old results while all together are too long: no key's results push out those of one that has less."""
+        while self._sizes.total() > self._kept_chars:
+            holders = [holder for holder, kept in self._kept.items() if kept.keys() != {newest}]
+            if not holders:
+                return
+            holder = max(holders, key=self._sizes.__getitem__)
+            _, gone = self._kept[holder].popitem(last=False)
+            self._sizes[holder] -= len(gone.text)
+            if not self._kept[holder]:
+                del self._kept[holder], self._sizes[holder]
 
     async def list_tools(self) -> Sequence[ToolSpec]:
         return (_SPEC,)
@@ -110,7 +127,7 @@ class Results:
         return None
 
     async def call(self, call: ToolCall, exchange: Exchange) -> ToolResult:
-        kept = self._kept.get((owner_of(exchange), call.arguments["id"]))
+        kept = self._find(owner_of(exchange), call.arguments["id"])
         if kept is None:
             return ToolResult("There is no such result, or it is gone by now. Call the tool again.", ok=False)
         text = kept.text

@@ -99,6 +99,17 @@ async def test_the_oldest_results_go_first() -> None:
     assert not (await read(results, id=third)).ok
 
 
+async def test_the_results_of_one_key_push_out_no_others() -> None:
+    """Whatever end users it names: a flood of long results is at the cost of the key that they are of."""
+    results, other = Results(kept_chars=1000), replace(exchange(tenant="other"), user=None)
+    theirs = id_in(results.shorten("a" * 300, owner=owner_of(other), limit_chars=10))
+    users = [f"user {number}" for number in range(20)]
+    ours = [id_in(results.shorten("b" * 200, owner=(*OURS[:2], user), limit_chars=10)) for user in users]
+    assert (await results.call(call(READ_RESULT, id=theirs), other)).content == "a" * 300
+    found = [(await read(results, user=user, id=one)).ok for user, one in zip(users, ours, strict=True)]
+    assert found == [False] * 17 + [True] * 3
+
+
 async def test_a_closed_configuration_takes_no_result_with_it() -> None:
     """Twice is once."""
     results = Results(kept_chars=1000)
