@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from gateway.approvals.chat_replies import COMMENT_CHARS
 from gateway.approvals.escaping import Language
 from gateway.approvals.link_desk import LinkDesk, LinkState
 from gateway.approvals.links import FIELD, PAGE
@@ -47,7 +48,7 @@ class LinkPage:
         text, decision = sent.get(FIELD, ""), sent.get("decision")
         if decision not in ("approve", "reject"):
             raise GatewayError("invalid_field", "The form has no decision: load the page again.", param="decision")
-        reason = sent.get("reason", "").strip() if decision == "reject" else ""
+        reason = sent.get("reason", "").strip()[:COMMENT_CHARS] if decision == "reject" else ""
         try:
             await self._desk.decide(text, sent.get("page", ""), approve=decision == "approve", reason=reason or None)
         except GatewayError as error:

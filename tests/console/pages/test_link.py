@@ -111,6 +111,15 @@ async def test_a_rejection_by_a_link_has_a_reason(tmp_path: Path) -> None:
         assert (await browser.until(approval_id, "rejected", key="ann-key"))["comment"] == "<b>not</b> today"
 
 
+async def test_a_reason_by_a_link_is_no_longer_than_any_other(tmp_path: Path) -> None:
+    """Nothing else than the browser bounds what the page's form sends."""
+    async with mailed(tmp_path) as (browser, mailbox):
+        approval_id = await browser.asks(key="ann-key")
+        page = await browser.get(await mailbox.link(approval_id))
+        await browser.submit(page, "Reject", {"reason": "x" * 100_000})
+        assert (await browser.until(approval_id, "rejected", key="ann-key"))["comment"] == "x" * 2000
+
+
 async def test_a_link_ends_with_a_decision_elsewhere(tmp_path: Path) -> None:
     async with mailed(tmp_path) as (browser, mailbox):
         approval_id = await browser.asks(key="ann-key")
