@@ -1,6 +1,7 @@
 """One call from its `started` line to its result. Calls run only here.
 
-1. A call runs right behind that line, with no wait between them. A call that did not run is never reported as run.
+1. A call runs right behind that line; only its grant, if there is one, is read between them. A call that did not run
+   is never reported as run.
 2. The known outcome of a stopped call is written down. If the run has another owner by then, it is written as late.
 3. A call is reported as not run only if that is certain.
 """
