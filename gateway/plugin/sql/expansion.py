@@ -3,6 +3,10 @@
 PostgreSQL's planner writes what a column of a subquery stands for in each place that mentions the column, and in the
 copy once more: 13 subqueries of `SELECT x+x+x+x AS x FROM (...)` take 40 GB, and the server ends when there is no more.
 
+Tables weigh more where they are copied, as a subquery that is a value or NOT MATERIALIZED is: the planner opens each,
+and writes views out. 1,600 characters of UNION ALL in one another are 100,000 views, of half a megabyte each. So do the
+columns of the server's own views.
+
 The count is an upper bound. A query is at most as large as its own text and all that it reads from, times the mentions
 of its commonest name. Names that only ever mean a table's own column do not count (`plain.py`). MATERIALIZED keeps a
 subquery apart, and to PostgreSQL so do LIMIT and OFFSET. SQLite does the same while it compiles, in the gateway's own
@@ -26,7 +30,11 @@ MOST_DEPTH: Final = 200  # of parentheses, and of queries that read one another
 MOST_READ: Final = 500_000  # tokens, each once for every query that it stands in: a second
 MOST_OF_ONE_NAME: Final = 20  # common table expressions
 MOST_COLUMNS: Final = 1600  # of one row of PostgreSQL
+TABLE_TOKENS: Final = 2000  # each in a copy: of a view like `information_schema.columns`, half a megabyte and 5 ms
+VIEW_TOKENS: Final = 50  # for each that may mention what such a view computes
 _QUERY: Final = words("select with values table")
+_BEGINS_TABLE: Final = words("from join table")
+_SYSTEM_VIEWS: Final = ("information_schema", "pg_")
 _KEEPS_APART: Final = words("limit offset fetch")
 _LABELS: Final = (("word", "as"), ("punct", "."))
 #: Before `*` that stands for columns, and is no multiplication.
@@ -52,7 +60,7 @@ class _Block:
     """The text between two parentheses, or the whole. `name`: it is the common table expression of that name.
 
     `closed`: it is read by the query around it, and cannot name what that one reads. `head`: where it begins, with its
-    name and its list of columns.
+    name and its list of columns. `copied`: it is written out for each mention, with its tables.
     """
 
     opening: int
@@ -60,17 +68,19 @@ class _Block:
     end: int = 0
     name: str = ""
     closed: bool = False
+    copied: bool = False
+    views: bool = False
     apart: bool = False
     lateral: bool = False
     names: list[tuple[int, str]] = field(default_factory=list)
     inner: list["_Block"] = field(default_factory=list)
 
 
-def expands_too_far(tokens: Sequence[Token], *, limit_keeps_apart: bool = True) -> bool:
-    """Return whether a query in the statement may be too large once it is planned."""
+def expands_too_far(tokens: Sequence[Token], *, plans: bool = True) -> bool:
+    """Return whether a query in the statement may be too large once it is planned. `plans`: by PostgreSQL."""
     if _depth(tokens) > MOST_DEPTH:
         return True
-    whole = _blocks(tokens, _KEEPS_APART if limit_keeps_apart else frozenset())
+    whole = _blocks(tokens, plans=plans)
     every = _all(whole)
     if len(every) == 1:
         return len(tokens) > MOST_TOKENS
@@ -92,8 +102,8 @@ def _depth(tokens: Sequence[Token]) -> int:
     return max(accumulate(signs), default=0)
 
 
-def _blocks(tokens: Sequence[Token], keeps_apart: frozenset[str]) -> _Block:
-    """Return the whole statement, with the queries in it. `keeps_apart`: words that keep one apart."""
+def _blocks(tokens: Sequence[Token], *, plans: bool) -> _Block:
+    """Return the whole statement, with the queries in it."""
     frames, last_list = [_Block(-1, end=len(tokens))], -1
     for index, token in enumerate(tokens):
         frame = frames[-1]
@@ -111,16 +121,20 @@ def _blocks(tokens: Sequence[Token], keeps_apart: frozenset[str]) -> _Block:
                     frames[-1].names.pop()
                 frame.closed = bool(frame.name) or _is_read(tokens, frame.opening, frames[-1].opening)
                 before = tokens[frame.opening - 2 : frame.opening]
-                frame.apart |= list(before[1:]) == [("word", "materialized")] and before[0] != ("word", "not")
+                materialized = list(before[1:]) == [("word", "materialized")]
+                frame.apart |= materialized and before[0] != ("word", "not")
+                frame.copied = plans and (not frame.closed or (materialized and before[0] == ("word", "not")))
             else:
                 frames[-1].names += frame.names
                 frames[-1].inner += frame.inner
                 frames[-1].lateral |= frame.lateral
+                frames[-1].views |= frame.views
         elif token.kind in ("word", "name"):
             frame.names.append((index, token.text.lower()))
             word = token.text if token.kind == "word" and tokens[index - 1] not in _LABELS else ""
-            frame.apart |= word in keeps_apart
+            frame.apart |= plans and word in _KEEPS_APART
             frame.lateral |= word == "lateral"
+            frame.views |= plans and token.text.lower().startswith(_SYSTEM_VIEWS)
     while len(frames) > 1:
         frames[-2].inner.append(frames.pop())
     return frames[0]
@@ -157,8 +171,16 @@ def _size(
         before = total * _mentions(tokens[one.opening + 1 : one.end], plain) if block.lateral else 0
         total = min(total + before + (1 if one.apart else size), MOST_TOKENS + 1)
     text = _open_text(tokens, block)
-    known[block.opening] = min(len(text) + _mentions(text, plain) * total, MOST_TOKENS + 1)
+    own = _own_tokens(tokens, block, text)
+    known[block.opening] = min(own + _mentions(text, plain) * total, MOST_TOKENS + 1)
     return known[block.opening]
+
+
+def _own_tokens(tokens: Sequence[Token], block: _Block, text: Sequence[Token]) -> int:
+    """Return how much the `text` of a query counts for, with the tables that it has in each copy."""
+    inside = tokens[block.opening + 1 : block.end] if block.copied else ()
+    tables = sum(token.kind == "word" and token.text in _BEGINS_TABLE for token in inside)
+    return len(text) * (VIEW_TOKENS if block.views else 1) + tables * TABLE_TOKENS
 
 
 def _is_read(tokens: Sequence[Token], opening: int, around: int) -> bool:

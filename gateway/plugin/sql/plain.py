@@ -20,7 +20,7 @@ _MERGING: Final = frozenset((("word", "natural"), ("word", "using")))
 _GIVEN: Final = re.compile(
     r"column\d+|(?s:.*[^a-z0-9_].*)|(?:pg_|hash_|record_|quote_|num_n|json|xml)\w*|(?:int|float)\d"
 )
-_OTHERS: Final = words("timezone bpchar timetz timestamptz bool overlaps case array row exists grouping")
+_OTHERS: Final = words("timezone varbit bpchar timetz timestamptz bool overlaps case array row exists grouping")
 #: Behind these words no label begins.
 _BEFORE_COLUMNS: Final = words("""
     select distinct all from join where and or not on by having when then else case in like ilike glob between
@@ -28,6 +28,7 @@ _BEFORE_COLUMNS: Final = words("""
 _NOT_LISTING: Final = CONNECTING | words("as over filter group in exists materialized")
 _NAMED: Final = ("word", "name")
 _CALLS: Final = (("punct", "("), ("punct", "["))
+_CASTS: Final = (("op", "::"), ("word", "as"))
 
 
 def plain_names(tokens: Sequence[Token]) -> frozenset[str]:
@@ -56,7 +57,7 @@ def _given(tokens: Sequence[Token]) -> Iterator[Token]:
             if not _is_same(tokens, index):
                 yield token
         elif before == ("punct", "."):
-            if _at(tokens, index - 2).kind not in _NAMED or following in _CALLS:
+            if _at(tokens, index - 2).kind not in _NAMED or following in _CALLS or _is_of_type(tokens, index):
                 yield token
         elif (
             following in _CALLS
@@ -65,6 +66,13 @@ def _given(tokens: Sequence[Token]) -> Iterator[Token]:
             or (before.kind == "word" and before.text not in _BEFORE_COLUMNS)
         ):
             yield token
+
+
+def _is_of_type(tokens: Sequence[Token], index: int) -> bool:
+    """Return whether the name at `index` ends that of a type in a schema: what is cast without a label is called so."""
+    while _at(tokens, index - 1) == ("punct", ".") and _at(tokens, index - 2).kind in _NAMED:
+        index -= 2
+    return _at(tokens, index - 1) in _CASTS
 
 
 def _is_same(tokens: Sequence[Token], index: int) -> bool:

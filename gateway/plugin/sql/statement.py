@@ -22,6 +22,7 @@ _PRODUCT = (
     "{!r} may compare long values with each other: PostgreSQL cannot interrupt it. "
     f"Patterns written out, of {LONGEST_CHARS} characters at most, are fine."
 )
+_NAME_BYTES = 63
 _ROW_BEGINS = (Token("punct", "("), Token("word", "row"))
 
 
@@ -62,10 +63,17 @@ def judge(sql: str, *, dialect: Dialect = "any") -> Judgement:
 
 def uninterruptible(tokens: Sequence[Token]) -> str | None:
     """Return what of a statement of PostgreSQL may take a time that nothing there can end. None: nothing."""
-    if expands_too_far(tokens):
+    if expands_too_far([_as_it_is_cut(token) for token in tokens]):
         return "Its subqueries mention columns of one another too often: PostgreSQL writes each out in every place."
     found = unbounded_product(tokens) or unbounded_path(tokens)
     return found and _PRODUCT.format(found[:40])
+
+
+def _as_it_is_cut(token: Token) -> Token:
+    """Return a long name as every one that PostgreSQL may cut to the same: at 63 bytes, of one to four a letter."""
+    if token.kind not in ("word", "name") or len(token.text) <= _NAME_BYTES // 4:
+        return token
+    return Token(token.kind, token.text[: _NAME_BYTES if token.text.isascii() else _NAME_BYTES // 4])
 
 
 def _judge_reading(tokens: Sequence[Token], marks: set[str]) -> str | None:

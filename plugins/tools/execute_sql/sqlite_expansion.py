@@ -44,7 +44,7 @@ def check_expansion(sql: str, views: Iterable[tuple[str, str]]) -> None:
         bodies.setdefault(name.lower(), []).extend(_divided(_words(definition), bodies))
     if _size(_divided(_words(sql), bodies), bodies, {}, MOST_DEPTH) > MOST_WORDS:
         raise TooLargeError("its common table expressions or views mention one another too often: use a table instead")
-    if expands_too_far(_with_views(tokens_of(sql), views), limit_keeps_apart=False):
+    if expands_too_far(_with_views(tokens_of(sql), views), plans=False):
         raise TooLargeError("its subqueries mention columns of one another too often: use a table instead")
 
 

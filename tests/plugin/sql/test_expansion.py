@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.plugin.sql.expansion import expands_too_far
-from gateway.plugin.sql.lexer import Token
+from gateway.plugin.sql.expansion import MOST_DEPTH, MOST_READ, expands_too_far
+from gateway.plugin.sql.lexer import Token, lex
 from gateway.plugin.sql.statement import judge
 
 FOUR = "x+x+x+x"
@@ -88,6 +88,57 @@ def test_a_row_that_is_spread_out_is_copied_for_each_column() -> None:
     """`(x).*` is `(x).a, (x).b` and so on."""
     assert judge(nested(4, "row((x).*)"), dialect="postgresql").doubt is not None
     assert judge("SELECT (x).* FROM (SELECT x FROM t) s", dialect="postgresql").doubt is None
+
+
+def copied(levels: int, arm: str = "SELECT FROM") -> str:
+    """Return unions of ten in one another, which name no column at all."""
+    union = " UNION ALL ".join
+    first = f"u0 AS NOT MATERIALIZED ({union([f'{arm} information_schema.columns'] * 10)})"
+    more = (f", u{n} AS NOT MATERIALIZED ({union([f'{arm} u{n - 1}'] * 10)})" for n in range(1, levels))
+    return f"WITH {first}{''.join(more)} SELECT count(*) FROM u{levels - 1}"
+
+
+@pytest.mark.parametrize("made", [copied, lambda levels: copied(levels, "TABLE")])
+def test_tables_that_multiply_ask(made: Callable[[int], str]) -> None:
+    """PostgreSQL opens each of them in each copy: a thousand of this view take half a gigabyte."""
+    assert judge(made(3), dialect="postgresql").doubt is not None
+    assert judge(made(1), dialect="postgresql").doubt is None
+    once = made(3).replace("NOT MATERIALIZED", "MATERIALIZED")
+    assert judge(once, dialect="postgresql").doubt is None
+
+
+def test_a_value_of_a_query_and_a_column_of_a_view_multiply_with_what_they_read() -> None:
+    """The planner copies the tables of the one, and the expression of the other."""
+    value = "SELECT (SELECT count(*) FROM u) AS x FROM t"
+    column = "SELECT data_type AS x FROM information_schema.columns"
+    for query in (value, column):
+        assert judge(nested(6).replace("SELECT a AS x FROM t", query), dialect="postgresql").doubt is not None
+        assert judge(nested(3).replace("SELECT a AS x FROM t", query), dialect="postgresql").doubt is None
+    assert judge(nested(6), dialect="postgresql").doubt is None
+    assert not expands_too_far(lex(nested(6).replace("SELECT a AS x FROM t", value)).tokens, plans=False)
+
+
+@pytest.mark.parametrize("letter", ["n", "\u00e9", "\u540d"])
+def test_names_that_postgresql_cuts_to_the_same_are_one(letter: str) -> None:
+    """It cuts them at 63 bytes, so that a label and its mention may be spelled differently."""
+    names = [letter * 63 + end for end in "abcd"]
+    for column, label in (
+        (f"{names[0]}+{names[1]}+{names[2]}+{names[3]}", names[0]),
+        ("+".join([names[0]] * 4), names[1]),
+    ):
+        query = nested(14).replace("x+x+x+x AS x", f"{column} AS {label}").replace("a AS x", f"a AS {label}")
+        assert judge(query, dialect="postgresql").doubt is not None
+
+
+def test_what_is_deep_or_read_often_asks_before_it_is_counted() -> None:
+    """The count would take as long as what it guards from: each of these limits holds by itself."""
+    for depth, asks in ((MOST_DEPTH - 1, False), (MOST_DEPTH + 1, True)):
+        deep = f"SELECT {'(' * depth}x{')' * depth} FROM (SELECT x FROM t) s"
+        assert expands_too_far(lex(deep).tokens) is asks
+    for queries, asks in ((80, False), (101, True)):
+        begins = [Token("word", "select"), Token("number", "1"), Token("word", "from"), Token("punct", "(")]
+        read = [Token("number", "1")] * (MOST_READ // 100)
+        assert expands_too_far([*begins * queries, *read, *[Token("punct", ")")] * queries]) is asks
 
 
 def joined(levels: int) -> str:

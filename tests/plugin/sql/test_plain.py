@@ -22,6 +22,7 @@ from gateway.plugin.sql.plain import plain_names
             "CASE WHEN id = id OR id = id THEN 1 ELSE id END",
             "(id + x + id) IS NULL id",
         ),
+        *("(id + id + id)::public.id", "CAST(id + id + id AS my.id)", "(id || id || id || id)::a.b.id"),
         *("lower(lower || lower || lower) AS lower", "lower(lower || lower || lower)", "CAST(x + x + x + x AS id)"),
     ],
 )
@@ -33,6 +34,13 @@ def test_a_name_that_is_given_once_is_no_plain_column(item: str) -> None:
         query = f"SELECT {item} FROM ({query}) s{number}"
     tokens = lex(query, traits=TRAITS["postgresql"], dialect="postgresql").tokens
     assert expands_too_far(tokens)
+
+
+def test_the_name_of_a_type_of_the_server_is_no_plain_column() -> None:
+    """What is cast to `bit varying` is called `varbit`."""
+    sql = "SELECT varbit, id FROM (SELECT (id || id)::bit varying, id FROM t) s"
+    assert plain_names(lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens) >= {"id"}
+    assert "varbit" not in plain_names(lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +67,7 @@ def test_a_column_that_is_handed_on_is_plain(sql: str) -> None:
         *("WITH a(id) AS (SELECT x + x FROM t) SELECT id FROM a", "SELECT id FROM (SELECT x + x FROM t) AS s (id)"),
         *("SELECT id FROM t AS s(x, id)", "WITH a AS (SELECT 1), b(x, id) AS (SELECT 1, x) SELECT id FROM b"),
         *("SELECT id FROM (SELECT 1) id", "SELECT x::id, id FROM t", "SELECT id(x), id FROM t", "SELECT x id FROM t"),
+        *("SELECT x::public.id, id FROM t", 'SELECT CAST(x AS "my".id), id FROM t'),
         *(
             "SELECT CAST(CASE WHEN a THEN 1 ELSE id END AS int) FROM t",
             "SELECT x AS 'id', id FROM t",
