@@ -17,6 +17,8 @@ from crash.effects import ASKS, broken_chain
 from crash.talk import CHAT, Stream, approval_asked, asking, told
 from gateways import Stopwatch, until
 
+from gateway.plugins.stores.sqlite.address import SqliteBeside
+
 from .stored import Answered, Lane, running
 
 DISK_BYTES = 1 << 21
@@ -171,6 +173,22 @@ async def test_a_store_that_hangs_holds_nobody_up_who_does_not_need_it(tmp_path:
         await all_is_well(lane, approval_id)
         assert [lane.done(name) for name in ("asked", "held", "late", "after")] == [1, 1, 0, 1]
     assert broken_chain(lane.place) is None
+
+
+async def test_a_copy_that_is_written_over_the_store_takes_nothing_back(tmp_path: Path) -> None:
+    """`cp backup.db gateway.db` leaves the file that is open: nothing is accepted that a restart would not know."""
+    async with running(tmp_path) as lane:
+        approval_id = await approval_asked(lane.session, f'tool ledger {{"run": "asked", "n": {ASKS}}}')
+        SqliteBeside(str(lane.place)).copy_to(str(tmp_path / "copy.db"), progress=lambda *_: None)
+        assert (await lane.decide(approval_id, "reject")).status == 200
+        copy = (tmp_path / "copy.db").read_bytes()
+        lane.place.write_bytes(copy.ljust(lane.place.stat().st_size, b"\0"))
+        refused = [await lane.decide(approval_id), await lane.tool("late")]
+        assert [(answer.status, answer.code) for answer in refused] == [(507, "store_full")] * 2
+        async with lane.session.get("/health/ready") as response:
+            assert await response.json() == {"status": "store_lost"}
+        assert "was written over by a copy while the gateway runs" in lane.gateway.stderr_text()
+        assert [lane.done(name) for name in ("asked", "late")] == [0, 0]
 
 
 @contextmanager

@@ -268,6 +268,23 @@ async def test_a_copy_of_the_file_alone_is_told_and_a_backup_is_not(tmp_path: Pa
             assert ("was not closed in order" in gateway.stderr_text()) is is_told
 
 
+async def test_a_copy_beside_the_log_of_another_state_stops_the_start(used: Path, tmp_path: Path) -> None:
+    """SQLite would play the log into the copy. Without the log the copy starts."""
+    place, log = used / "gateway.db", used / "gateway.db-wal"
+    backup, kept = place.read_bytes(), tmp_path / "log"
+    store = SqliteStore(str(place))
+    await store.open()
+    await store.put_prompt("greeting", "Be short.", tenant="acme", now_s=2.0)
+    shutil.copyfile(log, kept)
+    await store.close()
+    place.write_bytes(backup)
+    shutil.copyfile(kept, log)
+    assert "beside it is of another state: move the log" in await refusal(used)
+    log.unlink()
+    async with GatewayProcess(json.dumps({"store": f"sqlite:///{place}"})):
+        pass
+
+
 async def test_a_log_that_another_process_is_about_to_make_is_not_lost(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

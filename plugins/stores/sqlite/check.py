@@ -7,6 +7,7 @@
 3. One process checks: the one that has the lock on that file.
 4. The last process that closes the store ends the mode in which it has a log. So a file in that mode without a log
    beside it was open when its process ended, or when it was copied, and the log has been lost (docs/decisions/0070).
+   A file in the other mode has no log of its own: one that lies beside it is of another state.
 """
 
 import fcntl
@@ -30,7 +31,8 @@ REMEDY = "put a copy back, or move it away to begin anew"
 FEW_PAGES = 20
 #: The versions of the format for writing and reading, in the head of a file, and those of one that has a log.
 #: https://www.sqlite.org/fileformat2.html#file_format_version_numbers
-_VERSIONS, _HAS_LOG = slice(18, 20), b"\x02\x02"
+VERSIONS, HAS_LOG = slice(18, 20), b"\x02\x02"
+_WHOLE = b"\x01\x01"
 #: A process that begins or ends the mode with a log is between two steps for a moment: looks for that, and pauses.
 _LOOKS, _LOOK_S = 50, 0.02
 #: How much the check gives way to others (see nice(2)).
@@ -87,9 +89,23 @@ def tell_lost_log(place: str, *, pause: Callable[[float], object] = time.sleep) 
 
 def _lacks_log(place: str) -> bool:
     """Return whether a file is in the mode with a log now, and no log lies beside it."""
+    return _versions_of(place) == HAS_LOG and not Path(f"{place}-wal").exists()
+
+
+def has_foreign_log(place: str) -> bool:
+    """Return whether a whole file lies beside a log with content: one of the two was put there by a person.
+
+    SQLite would play the log into the file. To be called before the file is opened. A process that begins the mode with
+    a log changes the file first, and one that ends it deletes the log first.
+    """
+    log = Path(f"{place}-wal")
+    is_whole = _versions_of(place) == _WHOLE
+    return is_whole and log.exists() and log.stat().st_size > 0 and _versions_of(place) == _WHOLE
+
+
+def _versions_of(place: str) -> bytes:
     with Path(place).open("rb") as file:
-        versions = file.read(_VERSIONS.stop)[_VERSIONS]
-    return versions == _HAS_LOG and not Path(f"{place}-wal").exists()
+        return file.read(VERSIONS.stop)[VERSIONS]
 
 
 def finding_of(place: str) -> str | None:

@@ -168,9 +168,10 @@ class LoggedTransactions(PlainTransactions):
                     self.connection.execute(f"PRAGMA busy_timeout = {LEAVE_MS}")
                     end_log(self.connection)
             super().close()
+            self._watch.close()
         else:  # until the process ends: Python would close it with the last reference
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.connection))
-        self._watch.close()
+            self._watch.close(is_in_use=True)
 
     def _settle(self) -> None:
         """Settle an uncertain commit. Raises sqlite3.Error and SqliteError."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gateway.plugin import loose_access, refused_access
 
-from .check import FEW_PAGES, REMEDY, damaged, defect, finding_of, is_small, note_end, tell_lost_log
+from .check import FEW_PAGES, REMEDY, damaged, defect, finding_of, has_foreign_log, is_small, note_end, tell_lost_log
 from .migrations import APPLICATION_ID, MIGRATIONS, Migration, carry_out
 
 log = logging.getLogger("gateway")
@@ -40,6 +40,11 @@ def open_file(place: str, *, migrations: Sequence[Migration]) -> sqlite3.Connect
         _create(place, migrations=migrations)
     elif Path(place).is_file():
         tell_lost_log(place)
+        if has_foreign_log(place):
+            raise SqliteError(
+                f"the store {place!r} is a whole copy, and the log {place + '-wal'!r} beside it is of another state: "
+                f"move the log and {place + '-shm'!r} away to use the copy, or put the file of that log back"
+            )
     with closing(connect(place, mode=mode_to_look(place))) as reader:
         _check(reader, place, migrations=migrations)
     note_end(place)

@@ -1,8 +1,11 @@
 """The watch over the files of an open store (database, log, index of the log): they are the opened ones, and whole.
 
 SQLite continues to write to a file that was deleted, replaced or cut, and reports success. Without the watch, the loss
-would show at the next start only. Only the log is opened here: closing another file would drop the locks that SQLite
-has on it.
+would show at the next start only. The index is not opened here: closing it would drop the locks that SQLite has on it.
+So would closing the database, which therefore stays open until SQLite has closed it.
+
+A copy that is written over the database (`cp backup.db gateway.db`) leaves the same file. Its head shows it: a database
+whose log is in use is in the mode with a log, and a whole copy is not (docs/decisions/0070).
 """
 
 import asyncio
@@ -13,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from .check import damaged, finding_of
+from .check import HAS_LOG, VERSIONS, damaged, finding_of
 from .file import SqliteError
 
 #: What a log begins with, by the byte order of its checksums; and how long its head is.
@@ -41,6 +44,7 @@ class SqliteWatch:
         found = [file.stat() for file in files]
         self._files = [(file, stat.st_dev, stat.st_ino) for file, stat in zip(files, found, strict=True)]
         self._descriptor = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
+        self._open_database = os.open(self._database, os.O_RDONLY | os.O_CLOEXEC)
         self._seen = _Look(found[0].st_size, found[1].st_size, self._head())
         fcntl.flock(self._descriptor, fcntl.LOCK_SH)  # somebody has the store open (`sqlite_check.note_end`)
         self.is_check_due = finding_of(place) is not None
@@ -113,8 +117,11 @@ class SqliteWatch:
             return False
         return True
 
-    def close(self) -> None:
+    def close(self, *, is_in_use: bool = False) -> None:
+        """Close the files. A database that SQLite has still open (`is_in_use`) stays open until the process ends."""
         os.close(self._descriptor)
+        if not is_in_use:
+            os.close(self._open_database)
 
     def _look(self) -> _Look:
         """Return the state as it is now.
@@ -146,6 +153,8 @@ class SqliteWatch:
         look = _Look(sizes[0], sizes[1], self._head())
         if look.database_bytes < seen.database_bytes:
             raise self._lost(self._database, "was cut")
+        if os.pread(self._open_database, VERSIONS.stop, 0)[VERSIONS] != HAS_LOG:
+            raise self._lost(self._database, "was written over by a copy")
         is_cut = 0 < look.log_bytes < seen.log_bytes and look.head == seen.head
         if is_cut or (look.log_bytes and not look.head.startswith(_MAGIC)):
             raise self._lost(self._log, "was cut")

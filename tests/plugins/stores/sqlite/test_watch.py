@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.plugins.stores.sqlite.address import SqliteBeside
 from gateway.plugins.stores.sqlite.file import SqliteError, open_file
 from gateway.plugins.stores.sqlite.migrations import MIGRATIONS
 from gateway.plugins.stores.sqlite.watch import SqliteWatch
@@ -67,6 +68,14 @@ def test_a_file_that_is_not_what_was_opened(
     with pytest.raises(SqliteError, match="while the gateway runs"):
         watch.check()
     assert watch.may_close is ((suffix, loss) == ("-wal", gone))
+
+
+def test_a_database_that_was_written_over_by_a_whole_copy(watch: SqliteWatch, place: Path, tmp_path: Path) -> None:
+    """It has the size that it had, and is the file that was opened."""
+    SqliteBeside(str(place)).copy_to(str(tmp_path / "copy.db"), progress=lambda *_: None)
+    place.write_bytes((tmp_path / "copy.db").read_bytes().ljust(place.stat().st_size, b"\0"))
+    assert f"{str(place)!r} was written over by a copy" in (watch.lost() or "")
+    assert not watch.may_close
 
 
 def test_a_log_that_begins_anew_is_none_that_was_cut(
