@@ -13,7 +13,7 @@ from gateway.agent.parts import AgentParts, ApprovalSettings
 from gateway.agent.stage import AgentLoops
 from gateway.approvals.approvals import Approvals
 from gateway.config import ConfigError, Problem, Settings
-from gateway.config.reading.yaml_reader import MAX_FILE_BYTES, read_text
+from gateway.config.prompts import prompt_texts
 from gateway.config.schema.context import StageUse
 from gateway.context.approval_mode import ApprovalModes
 from gateway.context.chain import Chain, Link, fold
@@ -352,15 +352,12 @@ def _workflows(settings: Settings, problems: list[Problem]) -> Mapping[str, Work
     return found.workflows
 
 
-def _prompt_texts(settings: Settings, problems: list[Problem]) -> dict[str, str]:
-    texts = {}
-    for prompt_id, prompt in settings.prompts.items():
-        try:
-            file = prompt.file
-            texts[prompt_id] = prompt.text or "" if file is None else read_text(file, limit_bytes=MAX_FILE_BYTES)
-        except ValueError as error:
-            problems.append(Problem("configuration", f"prompts.{prompt_id}.file", str(error)))
-    return texts
+def _prompt_texts(settings: Settings, problems: list[Problem]) -> Mapping[str, str]:
+    try:
+        return prompt_texts(settings.prompts)
+    except ConfigError as error:
+        problems += error.problems
+        return {}
 
 
 def _links(chain: str, uses: Sequence[StageUse], host: Host, problems: list[Problem], *, folder: Path) -> list[Link]:

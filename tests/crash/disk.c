@@ -123,13 +123,24 @@ static ssize_t written(int file, const void *data, size_t bytes, off64_t offset,
 ssize_t pwrite(int file, const void *data, size_t bytes, off_t offset) { return written(file, data, bytes, offset, "pwrite"); }
 ssize_t pwrite64(int file, const void *data, size_t bytes, off64_t offset) { return written(file, data, bytes, offset, "pwrite64"); }
 
-static ssize_t was_read(int file, void *data, size_t bytes, off64_t offset, const char *name) {
-    ssize_t (*real)(int, void *, size_t, off64_t) = (ssize_t (*)(int, void *, size_t, off64_t))dlsym(RTLD_NEXT, name);
+static void hang(int file) {
     if (control && control->hangs && which(file) >= 0) {
         struct timespec pause = {0, 1000000L};
         atomic_fetch_add(&control->hung, 1);
         while (control->hangs) nanosleep(&pause, NULL);
     }
+}
+
+/* By which programs read files that are no store: those hang, too. */
+ssize_t read(int file, void *data, size_t bytes) {
+    ssize_t (*real)(int, void *, size_t) = (ssize_t (*)(int, void *, size_t))dlsym(RTLD_NEXT, "read");
+    hang(file);
+    return real(file, data, bytes);
+}
+
+static ssize_t was_read(int file, void *data, size_t bytes, off64_t offset, const char *name) {
+    ssize_t (*real)(int, void *, size_t, off64_t) = (ssize_t (*)(int, void *, size_t, off64_t))dlsym(RTLD_NEXT, name);
+    hang(file);
     if (control && control->fails & READ && which(file) >= 0 && fails(READ)) return -1;
     return real(file, data, bytes, offset);
 }

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from crash.disk import Disk
 from gateways import config, fetch, until
 
 from gateway.config import ConfigError, Loaded, load
@@ -82,6 +83,22 @@ async def test_a_pipe_in_place_of_a_file_fails_one_reload_and_nothing_else(worke
             file.unlink()
             os.mkfifo(file)
             gateway.signal(signal.SIGHUP)
+            gateway.signal(signal.SIGTERM)
+            assert await gateway.wait() == 0
+
+
+async def test_a_base_prompt_that_hangs_holds_up_no_request(tmp_path: Path) -> None:
+    """Its file system does not answer: others are served meanwhile, and SIGTERM ends the gateway."""
+    prompt = tmp_path / "prompt.md"
+    prompt.write_text("Be kind.")
+    disk = Disk(prompt, tmp_path)
+    async with FakeUpstream(serve(answer(200, b"new"))) as upstream:
+        text = config(upstream.base_url, prompts={"default": {"file": str(prompt)}})
+        async with GatewayProcess(text, env=disk.env) as gateway:
+            disk.hang()
+            gateway.signal(signal.SIGHUP)
+            await until(lambda: disk.hung)
+            assert (await fetch(gateway)).payload == b"new"
             gateway.signal(signal.SIGTERM)
             assert await gateway.wait() == 0
 

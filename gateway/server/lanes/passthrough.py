@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from gateway.approvals.webhooks import webhooks_of
 from gateway.config import ConfigError, Problem, Settings
 from gateway.config.prices import prices_of
+from gateway.config.prompts import prompt_texts
 from gateway.http.request_head import HeadLimits
 from gateway.lanes.classify import CONSOLE, PROMPTS, SERVICES, WORKFLOWS
 from gateway.lanes.door import Door
@@ -118,16 +119,18 @@ def door(settings: Settings) -> Door:
 
 
 def check_files(settings: Settings) -> None:
-    """Check TLS files, prices, webhook secrets, and the libraries for traces.
+    """Check base prompts, TLS files, prices, webhook secrets, and the libraries for traces.
 
-    Raises ConfigError for unusable files, for secrets that cannot sign, and for libraries that are missing.
+    A reload calls it in a thread, which a file system may hold up. So the event loop reads the files again without a
+    wait. Raises ConfigError for unusable files, for secrets that cannot sign, and for libraries that are missing.
     """
     check_tracing(settings)
     problems: list[Problem] = []
-    try:
-        prices_of(settings.usage)
-    except ConfigError as error:
-        problems += error.problems
+    for read in (lambda: prompt_texts(settings.prompts), lambda: prices_of(settings.usage)):
+        try:
+            read()
+        except ConfigError as error:
+            problems += error.problems
     for i, upstream in enumerate(settings.upstreams):
         try:
             endpoints_of(upstream)

@@ -97,10 +97,13 @@ def test_unusable_files_are_told_all_at_once(tmp_path: Path, certificates: Certi
     bad = {"name": "bad", "base_url": "https://x", "tls": {"ca_file": str(broken)}}
     worse = {"name": "worse", "base_url": "https://x", "tls": {"cert_file": str(broken)}}
     good = {"name": "good", "base_url": "https://x", "tls": {"ca_file": str(certificates.ca)}}
+    latin = tmp_path / "latin.md"
+    latin.write_bytes("Sei höflich.".encode("latin-1"))
     with pytest.raises(ConfigError) as found:
-        check_files(settings(upstreams=[bad, good, worse]))
+        check_files(settings(upstreams=[bad, good, worse], prompts={"de": {"file": str(latin)}}))
     lines = str(found.value).splitlines()
-    assert len(lines) == 2 and "upstreams[0].tls" in lines[0] and "upstreams[2].tls" in lines[1]
+    assert len(lines) == 3 and "prompts.de.file" in lines[0] and "not UTF-8" in lines[0]
+    assert "upstreams[0].tls" in lines[1] and "upstreams[2].tls" in lines[2]
     check_files(settings(upstreams=[good]))
 
 
