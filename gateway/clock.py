@@ -1,7 +1,9 @@
-"""The clock that everything but tests uses, and the wait for an event or a time."""
+"""The clock that everything but tests uses, and the waits for an event or a time, and for the end of a task."""
 
 import asyncio
 import time
+from contextlib import suppress
+from typing import Any
 
 
 class SystemClock:
@@ -9,6 +11,13 @@ class SystemClock:
 
     monotonic = staticmethod(time.monotonic)
     time = staticmethod(time.time)
+
+
+async def until_over(task: "asyncio.Future[Any]") -> None:
+    """Wait until a task is over, through any number of cancellations of the caller. Its error is not raised."""
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
 
 
 async def until_set(event: asyncio.Event, limit_s: float) -> bool:

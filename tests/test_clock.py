@@ -1,11 +1,11 @@
-"""The clock of the system, and the wait for an event or a time."""
+"""The clock of the system, and the waits for an event or a time, and for the end of a task."""
 
 import asyncio
 import time
 
 import pytest
 
-from gateway.clock import SystemClock, until_set
+from gateway.clock import SystemClock, until_over, until_set
 
 
 def test_it_tells_both_times() -> None:
@@ -35,3 +35,24 @@ async def test_a_wait_that_is_cancelled_ends_so() -> None:
     waits.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waits
+
+
+async def test_the_end_of_a_task_is_waited_for_through_cancellations() -> None:
+    """Any number of them; an error of the task is left to who reads its result."""
+    goes_on = asyncio.Event()
+
+    async def fails() -> None:
+        await goes_on.wait()
+        raise ZeroDivisionError
+
+    task = asyncio.create_task(fails())
+    waits = asyncio.create_task(until_over(task))
+    for _ in range(3):
+        await asyncio.sleep(0)
+        waits.cancel()
+    await asyncio.sleep(0)
+    assert not waits.done()
+    goes_on.set()
+    await waits
+    with pytest.raises(ZeroDivisionError):
+        task.result()

@@ -8,13 +8,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import orjson
 
 from gateway.agent.budget import TimeBudget
 from gateway.agent.progress import Progress
+from gateway.clock import until_over
 from gateway.contracts.calls import CallOutcome, PlannedCall
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import Approval
@@ -168,7 +168,5 @@ class Effects:
 async def _to_its_end(work: Coroutine[object, object, None]) -> None:
     """Wait for `work` through any number of cancellations. The first one is the reason to stop."""
     task = asyncio.get_running_loop().create_task(work)
-    while not task.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait({task})
+    await until_over(task)
     task.result()

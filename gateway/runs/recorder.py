@@ -30,8 +30,8 @@ Failures of a write, from clear to unclear:
   of a call that this worker ran, beside the step and not in it.
 - StoreError: not written.
 - UncertainError: perhaps written. `_is_doubtful` is set, and the next line says that it may repeat the earlier one.
-- Cancellation: `_commit` shields the write and waits for its end first. So the picture always fits the store before the
-  cancellation goes on.
+- Cancellation: `_commit` shields the write and waits for its end first, however often it is cancelled. So the picture
+  always fits the store before the cancellation goes on.
 
 Dangers.
 - An effect between `start` and the call. Nothing may be awaited there, except `confirm`: writing may have taken longer
@@ -48,6 +48,7 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
+from gateway.clock import until_over
 from gateway.contracts.calls import CallOutcome, PlannedCall
 from gateway.contracts.canonical import call_sha256, canonical
 from gateway.contracts.exchange import Exchange
@@ -262,8 +263,7 @@ class RunRecorder:
         """Write this worker's report of a call beside its step, after the run has got another owner."""
         step, what = self.steps[number], what[:LATE_CHARS]
         log.error("run %s was lost: its step %d (%s) is late, as %s", step.run_id, number, step.tool, step.state)
-        self._events.clear()
-        self._audit.clear()
+        self._events, self._audit = [], []
         self._event("tool.late", {"step": number, "tool": step.tool, "late": what})
         self._note(step, "late", decision=step.state)
         try:
@@ -388,7 +388,7 @@ class RunRecorder:
         try:
             await asyncio.shield(writing)
         except asyncio.CancelledError:
-            await asyncio.wait({writing})
+            await until_over(writing)
             failure = asyncio.CancelledError() if writing.cancelled() else writing.exception()
             if type(failure) is ConflictError:  # which is why it is cancelled, or will be
                 raise lost(self.exchange.id) from None

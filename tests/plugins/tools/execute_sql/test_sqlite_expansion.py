@@ -134,5 +134,5 @@ def test_what_is_not_counted_stays_below_all_bounds(column: str) -> None:
         left = SMALL_CHARS - len(inner) - len("SELECT  FROM ()")
         sql = f"SELECT {','.join([column] * (left // (len(column) + 1)))} FROM ({inner})"
         assert is_small([sql]) and not is_small([sql + " " * SMALL_CHARS])
-        sizes.append(expands_too_far(tokens_of(sql), limit_keeps_apart=False))
+        sizes.append(expands_too_far(tokens_of(sql), plans=False))
     assert not any(sizes)
