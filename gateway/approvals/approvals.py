@@ -49,6 +49,8 @@ from gateway.tools.remembered import REMEMBERED_S, Binding, Judges, Remembered
 
 #: Approvals of one run: it has at most a thousand calls, and each may be asked for anew.
 OF_RUN = 10_000
+#: Approvals that expire in one transaction: each takes about 0.1 ms.
+EXPIRED_AT_ONCE = 100
 #: How often a decision is made anew because others approve the same call at the same moment.
 TRIES = 20
 
@@ -198,12 +200,13 @@ class Approvals:
                 news.clear()
 
     async def expire(self) -> Sequence[Approval]:
-        """End the approvals whose time is over, and return them."""
-        expired = await self._store.expire(now_s=self._clock.time())
-        for _ in expired:
-            self._counters.count("approvals", decision="expired", via="time")
-        if expired:
+        """End the approvals whose time is over, and return them. Other writers take their turns between portions."""
+        expired: list[Approval] = []
+        while some := await self._store.expire(now_s=self._clock.time(), limit=EXPIRED_AT_ONCE):
+            for _ in some:
+                self._counters.count("approvals", decision="expired", via="time")
             self._feed.nudge()
+            expired += some
         return expired
 
     async def expire_due(self, *, tenant: str) -> None:

@@ -7,7 +7,7 @@ refuses it once another owner has the run. Times are Unix seconds.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, Unpack
+from typing import Final, Literal, Protocol, Unpack
 
 from gateway.contracts.audit_chain import AuditLine as AuditLine
 from gateway.contracts.audit_chain import AuditRow as AuditRow
@@ -32,6 +32,8 @@ RunState = Literal[
 ENDED: frozenset[str] = frozenset(("completed", "rejected", "expired", "failed", "interrupted", "cancelled"))
 
 #: tool: one call that an MCP client asked for.
+#: No lease is so long: one that ends later was made before the clock was set back.
+FAR_S: Final = 60.0
 RunKind = Literal["chat", "workflow", "tool"]
 StepState = Literal[
     "planned", "requested", "started", "finished", "failed", "refused", "rejected", "expired", "cancelled", "unknown"
@@ -281,7 +283,8 @@ class Journal(ToolRuns, Protocol):
     ) -> Sequence[StoredRun]:
         """Assign runs in these states without a lease to the owner, each with its next fence; return them as changed.
 
-        A run that awaits approvals is claimed only when none of them is pending.
+        A run that awaits approvals is claimed only when none of them is pending. A lease is over that ended before
+        `now_s`, or ends more than `FAR_S` behind it; at 0 none is.
         """
 
     async def late(self, step: StoredStep, *, events: Sequence[RunEvent], audit: Sequence[AuditLine]) -> None:
@@ -334,8 +337,8 @@ class Journal(ToolRuns, Protocol):
     async def reissue(self, old_id: str, approval: Approval, *, events: Sequence[RunEvent]) -> bool:
         """Replace a pending approval, which is cancelled, with a new one; False: it was not pending."""
 
-    async def expire(self, *, now_s: float) -> Sequence[Approval]:
-        """End the pending approvals whose time is over; return them."""
+    async def expire(self, *, now_s: float, limit: int) -> Sequence[Approval]:
+        """End up to `limit` pending approvals whose time is over, those that ended first; return them."""
 
     async def grants(self, *, tenant: str, now_s: float, after: str | None = None, limit: int) -> Sequence[Grant]:
         """Return unexpired grants, oldest first; `after`: behind this id, expired or not; none if it is not there."""

@@ -20,6 +20,7 @@ from gateway.contracts.exchange import (
 from gateway.contracts.journal import (
     APPROVED,
     ENDED,
+    FAR_S,
     Approval,
     AskBefore,
     AskedAlreadyError,
@@ -106,6 +107,7 @@ __all__ = [
     "CHOICES",
     "DIMENSIONS",
     "ENDED",
+    "FAR_S",
     "FIRST_HASH",
     "MEANING",
     "METADATA_NETWORKS",

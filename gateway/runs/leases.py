@@ -24,7 +24,9 @@ no run. `close` gives all leases back at an orderly stop, so that other workers 
 
 Time. Leases are compared in Unix time, because several machines share them. If the clock is set forward, or the machine
 sleeps, all leases look over at once, also those of live workers. `_is_patient` notices this: Unix time has gained on
-the monotonic clock. For the time of one lease this worker then claims none for its age (`now_s` 0).
+the monotonic clock. For the time of one lease this worker then claims none for its age (`now_s` 0). The same goes for a
+clock that was set back: the store takes a lease that ends far ahead for one that is over. It also goes for a failure of
+the store, during which no live worker could renew a lease.
 
 Dangers.
 - The task in `_held` is compared, not only the run's id. A run may end here and be taken up here again while the store
@@ -56,7 +58,7 @@ LOOK_S, AT_ONCE = LEASE_S / 4, 20
 #: Where there are more, they follow after this pause, unless the event loop is late by more than `BUSY_S`, or so many
 #: runs are under way here: requests of clients take their turns between them.
 PAUSE_S, BUSY_S, UNDER_WAY = 0.02, 0.02, 500
-#: Unix time that gains so much on the monotonic clock has leapt: it was set, or the machine slept.
+#: Unix time that gains or loses so much against the monotonic clock has leapt: it was set, or the machine slept.
 LEAP_S = 1.0
 #: Ends of runs that are queued here while the store takes none. A person is asked about the oldest instead.
 OWED = 1000
@@ -148,6 +150,7 @@ class Leases:
                 await self._take_up_until(next_s)
             except StoreError as error:
                 log.error("the store failed: %s", error)
+                self._patient_until_s = self._clock.monotonic() + LEASE_S
                 next_s = loop.time() + 2 * LOOK_S  # which is within the lease still
             await asyncio.sleep(next_s - loop.time())
 
@@ -220,13 +223,13 @@ class Leases:
             self._undriven -= run_ids
 
     def _is_patient(self, now_s: float) -> bool:
-        """Return whether to wait for renewals because the clock has leapt.
+        """Return whether to wait for renewals because the clock has leapt, or the store has failed.
 
-        All leases look old then: live workers get the time of one lease to renew theirs.
+        Leases of live workers look old then, or far ahead: they get the time of one lease to renew theirs.
         """
         monotonic_s = self._clock.monotonic()
         before_s, self._ahead_s = self._ahead_s, now_s - monotonic_s
-        if self._ahead_s > before_s + LEAP_S:
+        if abs(self._ahead_s - before_s) > LEAP_S:
             self._patient_until_s = monotonic_s + LEASE_S
         return monotonic_s < self._patient_until_s
 

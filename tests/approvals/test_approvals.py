@@ -4,6 +4,9 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from gateway.approvals import approvals as approvals_module
 from gateway.approvals.approvals import Decision
 from gateway.approvals.view import approval_view
 from gateway.contracts.caller import Caller
@@ -182,6 +185,13 @@ async def test_nobody_decides_when_the_time_is_over(room: Room) -> None:
     for wish in (YES, NO, YES):
         assert (await refused(room, wish)).code == "approval_expired"
     assert await room.state() == "expired"
+
+
+async def test_all_expire_however_many(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(approvals_module, "EXPIRED_AT_ONCE", 2)
+    await room.ask(1, 2, 3, 4, 5)
+    room.clock.advance(3600)
+    assert len(await room.approvals.expire()) == 5
 
 
 async def test_what_expires_is_counted(room: Room) -> None:

@@ -317,8 +317,8 @@ class SqliteStore(SqliteMemories, SqliteHiddenTurns, SqliteResponses, SqliteKeys
         reissue = partial(transactions.reissue, old_id=old_id, approval=approval, events=events)
         return await self._write(reissue, lasts=Lasts.FOR_SURE)
 
-    async def expire(self, *, now_s: float) -> Sequence[Approval]:
-        return await self._write(partial(transactions.expire, now_s=now_s))
+    async def expire(self, *, now_s: float, limit: int) -> Sequence[Approval]:
+        return await self._write(partial(transactions.expire, now_s=now_s, limit=limit))
 
     async def standing(self, *, stuck_before_s: float) -> Standing:
         def read(connection: sqlite3.Connection) -> Standing:

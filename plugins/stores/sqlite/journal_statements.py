@@ -9,7 +9,7 @@ owner or a clock go over all tenants.
 import sqlite3
 from collections.abc import Mapping, Sequence
 
-from gateway.plugin import ApprovalOrder
+from gateway.plugin import FAR_S, ApprovalOrder
 
 #: Whether something may follow the state of a run, in the words of the partial indexes, which fit no other words.
 ALIVE = "(state = 'running' OR state = 'awaiting_approval' OR state = 'awaiting_client' OR state = 'unknown')"
@@ -109,16 +109,18 @@ AWAITS_NO_LONGER = "DELETE FROM awaited WHERE tenant = ? AND run_id = ? AND wait
 #: It waits for no person; in the words of the partial index.
 _UNASKED = "(pending = 0 OR state <> 'awaiting_approval')"
 _WANTED = "state IN (SELECT value FROM json_each(?1))"
+#: The time of the lease is over, or so far ahead that the clock was set back since. At 0 none is over.
+_OVER = f"(lease_s < ?2 OR (?2 > 0 AND lease_s > ?2 + {FAR_S}))"
 #: Runs that nobody has, longest untouched first, and runs of those who did not renew their lease, some of each.
 CLAIMABLE = f"""SELECT tenant, id FROM (
     SELECT * FROM (SELECT tenant, id, updated_s FROM runs INDEXED BY runs_free
         WHERE {_WANTED} AND owner IS NULL AND {ALIVE} AND {_UNASKED} ORDER BY updated_s LIMIT ?3)
     UNION ALL
     SELECT * FROM (SELECT tenant, id, updated_s FROM runs INDEXED BY runs_by_owner
-        WHERE owner > '' AND {ALIVE} AND lease_s < ?2 AND {_WANTED} AND {_UNASKED} LIMIT ?3))
+        WHERE owner > '' AND {ALIVE} AND {_OVER} AND {_WANTED} AND {_UNASKED} LIMIT ?3))
     ORDER BY updated_s LIMIT ?3"""
 CLAIMABLE_RUN = f"""SELECT tenant, id FROM runs WHERE id = ?4 AND {ALIVE} AND {_WANTED}
-    AND (owner IS NULL OR lease_s < ?2) AND {_UNASKED} ORDER BY updated_s, rowid LIMIT ?3"""
+    AND (owner IS NULL OR {_OVER}) AND {_UNASKED} ORDER BY updated_s, rowid LIMIT ?3"""
 CLAIM = "UPDATE runs SET owner = ?, lease_s = ?, fence = fence + 1 WHERE tenant = ? AND id = ?"
 #: Also shortens it: a clock that was set back must not leave a lease of hours behind.
 RENEW = f"""UPDATE runs SET lease_s = ?
@@ -181,7 +183,8 @@ ENDORSE = f"""UPDATE approvals SET given = ?, edited = ?
 CANCEL_APPROVALS = f"""UPDATE approvals SET state = 'cancelled'
     WHERE tenant = ? AND run_id = ? AND (state = 'pending' OR state = 'approved') RETURNING {", ".join(APPROVAL)}"""
 _RETURNING = f"RETURNING {', '.join(APPROVAL)}"
-EXPIRE = f"UPDATE approvals SET state = 'expired' WHERE state = 'pending' AND expires_s <= ? {_RETURNING}"
+EXPIRE = f"""UPDATE approvals SET state = 'expired' WHERE rowid IN (SELECT rowid FROM approvals
+    INDEXED BY approvals_pending WHERE state = 'pending' AND expires_s <= ? ORDER BY expires_s LIMIT ?) {_RETURNING}"""
 EXPIRE_ONE = f"""UPDATE approvals SET state = 'expired' WHERE tenant = ? AND id = ? AND state = 'pending'
     AND expires_s <= ? {_RETURNING}"""
 REPLACE_APPROVAL = "UPDATE steps SET approval_id = ? WHERE tenant = ? AND run_id = ? AND number = ? AND approval_id = ?"

@@ -238,8 +238,8 @@ def reissue(connection: sqlite3.Connection, *, old_id: str, approval: Approval, 
     return True
 
 
-def expire(connection: sqlite3.Connection, *, now_s: float) -> Sequence[Approval]:
-    return _undecided(connection, journal.EXPIRE, (now_s,), now_s=now_s)
+def expire(connection: sqlite3.Connection, *, now_s: float, limit: int) -> Sequence[Approval]:
+    return _undecided(connection, journal.EXPIRE, (now_s, limit), now_s=now_s)
 
 
 def _undecided(

@@ -190,9 +190,9 @@ async def test_approvals_expire_once_with_an_event_each(store: Store) -> None:
         waiting = {"approval_id": f"ap_{number}", "tenant": tenant, "expires_s": expires_s}
         await store.write(parked(f"r{number}", created_s=float(-number), **waiting))
     await store.rule(write("ap_3"))
-    expired = await store.expire(now_s=300.0)
+    expired = await store.expire(now_s=300.0, limit=9)
     assert [(a.id, a.tenant, a.state) for a in expired] == [("ap_1", "other", "expired"), ("ap_0", "acme", "expired")]
-    assert await store.expire(now_s=300.0) == []
+    assert await store.expire(now_s=300.0, limit=9) == []
     assert [replace(e, seq=0) for e in await store.events(after=0, limit=9)] == [
         resolved("ap_1", "expired", tenant="other", run_id="r1", created_s=300.0),
         resolved("ap_0", "expired", run_id="r0", created_s=300.0),
@@ -200,11 +200,20 @@ async def test_approvals_expire_once_with_an_event_each(store: Store) -> None:
     assert [a.state for a in await store.approvals(tenant="acme", limit=9)] == ["approved", "pending", "expired"]
 
 
+async def test_approvals_expire_in_portions(store: Store) -> None:
+    """Those that ended first: thousands at once would hold up all other writers."""
+    for number, expires_s in enumerate((103.0, 101.0, 104.0, 102.0, 105.0)):
+        await store.write(parked(f"r{number}", approval_id=f"ap_{number}", expires_s=expires_s))
+    portions = [await store.expire(now_s=104.0, limit=2) for _ in range(3)]
+    assert [[one.id for one in portion] for portion in portions] == [["ap_1", "ap_3"], ["ap_0", "ap_2"], []]
+    assert (await store.standing(stuck_before_s=0.0)).pending == 1
+
+
 async def test_an_approval_that_nobody_decided_on_leaves_a_line(store: Store) -> None:
     """Expired by the clock or by a late decision, cancelled with its run by its owner or by a person."""
     for number in range(4):
         await store.write(parked(f"r{number}", approval_id=f"ap_{number}", expires_s=100.0 + number))
-    await store.expire(now_s=100.0)
+    await store.expire(now_s=100.0, limit=9)
     assert (await store.rule(write("ap_1", now_s=101.0)))[0] == "expired"
     await store.cancel("r2", tenant="acme", now_s=50.0, events=(), audit=())
     await store.write(Change(run=run("r3", state="failed")))

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.contracts.journal import (
+    FAR_S,
     Change,
     ConflictError,
     Move,
@@ -60,7 +61,7 @@ async def test_a_run_that_awaits_approvals_is_claimed_when_none_is_pending(store
     await store.rule(write("ap_2", approve=False))
     assert await claimed(store, "w1", states=states) == [("run_1", 1)]
     assert await claimed(store, "w2", states=states) == []
-    await store.expire(now_s=1000.0)
+    await store.expire(now_s=1000.0, limit=9)
     assert await claimed(store, "w2", states=states) == [("run_2", 1)]
 
 
@@ -78,14 +79,23 @@ async def test_renewing_prolongs_leases_of_an_owner(store: Store) -> None:
     assert await claimed(store, "w3") == [("a", 1)]
 
 
+async def test_a_lease_that_ends_far_ahead_is_over(store: Store) -> None:
+    """The clock was set back by hours, and its owner is gone: else the run would wait as long."""
+    await store.write(new(run("a", owner="w1", lease_s=200.0 + FAR_S)))
+    await store.write(new(run("b", owner="w1", lease_s=201.0 + FAR_S)))
+    assert await claimed(store, "w2", now_s=0.0) == []
+    assert await claimed(store, "w2", run_id="a") == []
+    assert await claimed(store, "w2") == [("b", 1)]
+
+
 async def test_an_owner_gives_up_its_leases(store: Store) -> None:
     """All of its own that have not ended; a change that it makes of them afterwards is too late."""
     for run_id, owner, state in (("a", "w1", "running"), ("b", "w1", "awaiting_approval"), ("c", "w2", "running")):
-        await store.write(new(run(run_id, owner=owner, state=state, lease_s=500.0)))
+        await store.write(new(run(run_id, owner=owner, state=state, lease_s=250.0)))
     await store.write(new(run("d", owner="w1", state="completed")))
     assert await store.release(owner="w1") == 2 and await store.release(owner="w1") == 0
     with pytest.raises(ConflictError):
-        await store.write(moved(run("a", owner="w1", lease_s=500.0, progress=b"1")))
+        await store.write(moved(run("a", owner="w1", lease_s=250.0, progress=b"1")))
     states = ["running", "awaiting_approval", "completed"]
     assert sorted(await claimed(store, "w3", states=states)) == [("a", 2), ("b", 2)]
 
@@ -93,7 +103,7 @@ async def test_an_owner_gives_up_its_leases(store: Store) -> None:
 async def test_an_owner_gives_up_some_leases(store: Store) -> None:
     """Those of runs that nothing drives, at once and without a further fence; the others stay its own."""
     for run_id in ("a", "b"):
-        await store.write(new(run(run_id, owner="w1", lease_s=500.0)))
+        await store.write(new(run(run_id, owner="w1", lease_s=250.0)))
     assert await store.release(owner="w1", run_ids=["a", "c"]) == 1
     assert await store.release(owner="w2", run_ids=["b"]) == 0
     assert await claimed(store, "w3") == [("a", 1)]
@@ -139,7 +149,7 @@ async def test_a_run_that_ends_takes_the_approvals_with_it_whose_calls_did_not_r
 async def test_a_cancelled_run_ends_with_its_pending_approvals(store: Store) -> None:
     """Whoever owns it; its owner's next change and a decision come too late."""
     two = (approval("ap_1"), approval("ap_2", step=2))
-    await store.write(new(run(state="awaiting_approval", owner="w1", lease_s=500.0), approvals=two))
+    await store.write(new(run(state="awaiting_approval", owner="w1", lease_s=250.0), approvals=two))
     await store.write(new(run("run_2"), approvals=(approval("ap_3", run_id="run_2"),)))
     await store.rule(write("ap_1"))
     end = event("run.finished")
@@ -157,7 +167,7 @@ async def test_a_cancelled_run_ends_with_its_pending_approvals(store: Store) -> 
     assert [replace(e, seq=0) for e in happened] == [*told, end]
     assert [row.line.event for row in await store.audit(after=0, limit=9)] == ["cancelled", "cancelled", "verdict"]
     with pytest.raises(ConflictError):
-        await store.write(moved(run(owner="w1", lease_s=500.0)))
+        await store.write(moved(run(owner="w1", lease_s=250.0)))
     assert (await store.rule(write("ap_2")))[0] == "other"
     assert (await store.rule(write("ap_2", approve=False)))[0] == "other"
     assert await store.cancel("run_1", tenant="acme", now_s=220.0, events=(), audit=()) is False

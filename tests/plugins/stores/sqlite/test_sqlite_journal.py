@@ -57,7 +57,7 @@ async def main():
     runs = []
     while found := await store.claim(owner=owner, now_s=200, until_s=230, states=["running"], run_id=None, limit=1):
         runs += [run.id for run in found]
-    expired = await asyncio.gather(*(store.expire(now_s=5000.0) for _ in range(20)))
+    expired = await asyncio.gather(*(store.expire(now_s=5000.0, limit=9) for _ in range(20)))
     await store.close()
     print(json.dumps({
         "answers": [answer for answer, _ in answers],
