@@ -1,5 +1,6 @@
 """The errors of the gateway itself: one exception, and the closed table of its codes."""
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType, TracebackType
@@ -182,13 +183,21 @@ class ExitError(Exception):
     """The error raised when a plugin tried to end the process (`sys.exit`), or raised another non-Exception."""
 
 
-#: What asyncio lets through its tasks.
-ENDING: Final = (SystemExit, KeyboardInterrupt)
+#: What is raised for the caller of plugin code, and passes through it.
+_PASSING: Final = (asyncio.CancelledError, GeneratorExit)
+
+
+def is_ending(error: BaseException) -> bool:
+    """Return whether an error is none that code catches: it ends the event loop, or the task of a request.
+
+    Examples are SystemExit, the panics of libraries in Rust, and groups with one of them.
+    """
+    return not isinstance(error, (Exception, *_PASSING))
 
 
 def survivable(error: BaseException, what: str) -> BaseException:
-    """Return the error of plugin code, or ExitError in place of one that would end the event loop and every request."""
-    if not isinstance(error, ENDING):
+    """Return the error of plugin code, or ExitError in place of one that would end the event loop or a task."""
+    if not is_ending(error):
         return error
     ended = ExitError(f"{what} raised {type(error).__name__}: only the gateway ends its process")
     ended.__cause__ = error

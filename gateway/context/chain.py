@@ -11,7 +11,7 @@ from typing import Literal
 
 from gateway.contracts.exchange import Emit, Exchange, Handler, Reply, Stage
 from gateway.contracts.plugin import Clock, Counters
-from gateway.errors import ENDING, GatewayError, contained, survivable
+from gateway.errors import GatewayError, contained, is_ending, survivable
 from gateway.records import replace
 from gateway.tracing.tracer import Tracer
 
@@ -107,7 +107,7 @@ def _traced(stage: str, handler: Handler, tracer: Tracer) -> Handler:
 
 def _is_its_own(error: BaseException) -> bool:
     """Return whether an error is a stage's failure, and neither an answer for the client nor a cancellation."""
-    return isinstance(error, (*ENDING, Exception)) and not isinstance(error, GatewayError)
+    return (is_ending(error) or isinstance(error, Exception)) and not isinstance(error, GatewayError)
 
 
 def _contained(reply: Reply, stage: str) -> Reply:

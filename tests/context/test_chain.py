@@ -71,7 +71,10 @@ async def test_a_stage_may_be_skipped_where_the_operator_says_so() -> None:
     assert samples(counters)["gateway_stage_skips_total", ("b",)] == 1
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "error",
+    [SystemExit(3), KeyboardInterrupt(), BaseException("panicked"), BaseExceptionGroup("all", [KeyboardInterrupt()])],
+)
 async def test_a_skipped_stage_that_would_end_the_process_is_logged_as_that(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -58,7 +58,7 @@ _CALLS = {"stages": "async def __call__(", "tools": "async def call(", "assessor
 
 
 @pytest.mark.parametrize("kind", list(_CALLS))
-@pytest.mark.parametrize("leaves", ["raise SystemExit(3)", "raise KeyboardInterrupt"])
+@pytest.mark.parametrize("leaves", ["raise SystemExit(3)", "raise KeyboardInterrupt", "raise BaseException"])
 async def test_a_plugin_cannot_end_the_gateway(
     settings: dict[str, object], tmp_path: Path, kind: NewKind, leaves: str
 ) -> None:
