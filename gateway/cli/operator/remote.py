@@ -120,13 +120,16 @@ class Remote:
             connection = connection_to(self.where() if callable(self.where) else self.where, timeout_s=timeout_s)
         except ValueError as error:
             raise RemoteError(f"--url: {error}") from None
-        place = f"{connection.host}:{connection.port}"
+        place, doubt = f"{connection.host}:{connection.port}", ""
         try:
+            connection.connect()
+            if method != "GET":
+                doubt = "; it may be done all the same, now or later: look before you repeat it"
             connection.request(method, target, content, sent)
             response = connection.getresponse()
             status, content = response.status, response.read()
         except (OSError, ValueError, http.client.HTTPException) as error:
-            raise RemoteError(f"{place} does not answer: {error}") from None
+            raise RemoteError(f"{place} does not answer: {error}{doubt}") from None
         finally:
             connection.close()
         if status == http.client.NO_CONTENT:

@@ -83,14 +83,16 @@ def test_another_answer_is_told(status: int, body: bytes, told: str) -> None:
 
 
 def test_nobody_there_is_told() -> None:
-    """And so is one who does not answer in time."""
-    with refusing_port() as port, pytest.raises(RemoteError, match=rf"127\.0\.0\.1:{port} does not answer"):
+    """And so is one who does not answer in time: a worker that is stopped decides once it goes on."""
+    with refusing_port() as port, pytest.raises(RemoteError, match=rf"127\.0\.0\.1:{port} does not answer") as nobody:
         Remote(f"127.0.0.1:{port}", None).request("POST", "/x", {}, timeout_s=120)
-    with (
-        socket.create_server(("127.0.0.1", 0)) as silent,
-        pytest.raises(RemoteError, match="does not answer: timed out"),
-    ):
-        Remote(f"127.0.0.1:{silent.getsockname()[1]}", None).request("POST", "/x", {}, timeout_s=0.05)
+    assert "look before you repeat it" not in str(nobody.value)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        remote = Remote(f"127.0.0.1:{silent.getsockname()[1]}", None)
+        for method, is_doubtful in (("POST", True), ("DELETE", True), ("GET", False)):
+            with pytest.raises(RemoteError, match="does not answer: timed out") as late:
+                remote.request(method, "/x", {}, timeout_s=0.05)
+            assert ("look before you repeat it" in str(late.value)) is is_doubtful
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "http://x:y", "http://x/v1", "http://[::1", "http://:80"])
