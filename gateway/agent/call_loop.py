@@ -25,6 +25,8 @@ class CallLoop:
 
     client_tools: ClassVar[frozenset[str]] = frozenset()
     content: ClassVar[str] = ""
+    holds_back: ClassVar[bool] = False
+    hides_text: ClassVar[bool] = False
     messages: ClassVar[tuple[Json, ...]] = ()
 
     def begin(self) -> Action:

@@ -51,7 +51,7 @@ from gateway.agent.answer import Further, reader_of
 from gateway.agent.budget import TimeBudget, timeout
 from gateway.agent.effect import Effects
 from gateway.agent.hidden.turns import HiddenTurns
-from gateway.agent.loop import Action, Ask, Execute, Finish, Loop
+from gateway.agent.loop import Action, Ask, Execute, Finish
 from gateway.agent.machine import Narrowed, new_machine
 from gateway.agent.outcome import LEFT, defused_end, keep_cut_turn, last_chunks, note_end, outcome_of, stored_answer
 from gateway.agent.output.doubt import doubted
@@ -210,12 +210,11 @@ class RunDriver:
             del self._progress.said[n_said:]
             self._hidden.marks.told.begin(again=self._dropped)
             self._dropped, self._quiet = False, True
-            loop = self._loop if isinstance(self._loop, Loop) else None
             answer = self._reader(
                 spoken=self._spoken,
                 has_tool=self._narrowed.has_tool,
-                holds_back=loop is not None and loop.holds_back,
-                hides_text=loop is not None and loop.hides_text,
+                holds_back=self._loop.holds_back,
+                hides_text=self._loop.hides_text,
             )
             try:
                 with self._progress.timed(model=self._exchange.body.get("model"), clock=self._parts.clock):
@@ -238,10 +237,8 @@ class RunDriver:
         rest, found = answer.finish()
         if rest:
             await self._emit(rest)
-        if isinstance(found, Malformed) and found.cut not in self._loop.client_tools:
-            self._parts.counters.count("agent_parse_failures")
-            run, now_s = self._exchange, self._parts.clock.monotonic()
-            self._parts.malformed.report(found.reason, run_id=run.id, chain=run.chain, now_s=now_s)
+        if isinstance(found, Malformed):
+            self._narrowed.report_malformed(found)
         elif isinstance(found, Calls):
             await self._progress.check_asked_for(self._parts.approvals.remembered, self._exchange)
             read, theirs = chain(self._messages, self._loop.messages), self._loop.client_tools

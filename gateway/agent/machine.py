@@ -8,6 +8,7 @@ from typing import TypeAlias
 from gateway.agent.call_loop import CallLoop
 from gateway.agent.loop import Loop
 from gateway.agent.output.call_ids import new_call_id
+from gateway.agent.output.scanner import Malformed
 from gateway.agent.parts import AgentParts
 from gateway.agent.progress import Progress
 from gateway.agent.workflow_loop import WorkflowLoop
@@ -88,6 +89,13 @@ class Narrowed:
         catalog = self._parts.in_use.judge.catalog
         is_ours = catalog.find(name, self.exchange) is not None or catalog.not_running(name) is not None
         return is_ours or name in self._loop.client_tools
+
+    def report_malformed(self, attempt: Malformed) -> None:
+        """Count and log an attempt at a call that could not be read, unless it is at a tool of the client."""
+        if attempt.cut not in self._loop.client_tools:
+            parts, run = self._parts, self.exchange
+            parts.counters.count("agent_parse_failures")
+            parts.malformed.report(attempt.reason, run_id=run.id, chain=run.chain, now_s=parts.clock.monotonic())
 
     def restore(self) -> None:
         """Narrow a stored run as its progress says, and as the request does that lets it go on."""

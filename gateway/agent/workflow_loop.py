@@ -59,6 +59,8 @@ class WorkflowLoop:
 
     client_tools: ClassVar[frozenset[str]] = frozenset()
     content: ClassVar[str] = ""  # nothing is said around a call
+    holds_back: ClassVar[bool] = False
+    hides_text: ClassVar[bool] = False
 
     def begin(self) -> Action:
         """Return the first action of a workflow, or of a stored one that continues between two rounds."""
