@@ -43,7 +43,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain
 
 import orjson
 
@@ -54,7 +53,6 @@ from gateway.agent.hidden.turns import HiddenTurns
 from gateway.agent.loop import Action, Ask, Execute, Finish
 from gateway.agent.machine import Narrowed, new_machine
 from gateway.agent.outcome import LEFT, defused_end, keep_cut_turn, last_chunks, note_end, outcome_of, stored_answer
-from gateway.agent.output.doubt import doubted
 from gateway.agent.output.scanner import Calls, Malformed
 from gateway.agent.parts import AgentParts
 from gateway.agent.patience import Patience, left
@@ -240,10 +238,7 @@ class RunDriver:
         if isinstance(found, Malformed):
             self._narrowed.report_malformed(found)
         elif isinstance(found, Calls):
-            await self._progress.check_asked_for(self._parts.approvals.remembered, self._exchange)
-            read, theirs = chain(self._messages, self._loop.messages), self._loop.client_tools
-            notes = self._exchange.notes
-            found = Calls(await doubted(found.calls, read, notes=notes, besides=theirs), found.beside)
+            found = await self._narrowed.doubt(found, self._messages)
         self._action = defused_end(self._loop.answered(answer.content, found, finish_reason=answer.reason))
 
     async def _may_retry(self, error: GatewayError, n_said: int, tries: int) -> bool:

@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
+from itertools import chain
 from typing import TypeAlias
 
 from gateway.agent.call_loop import CallLoop
 from gateway.agent.loop import Loop
 from gateway.agent.output.call_ids import new_call_id
-from gateway.agent.output.scanner import Malformed
+from gateway.agent.output.doubt import doubted
+from gateway.agent.output.scanner import Calls, Malformed
 from gateway.agent.parts import AgentParts
 from gateway.agent.progress import Progress
 from gateway.agent.workflow_loop import WorkflowLoop
@@ -96,6 +98,13 @@ class Narrowed:
             parts, run = self._parts, self.exchange
             parts.counters.count("agent_parse_failures")
             parts.malformed.report(attempt.reason, run_id=run.id, chain=run.chain, now_s=parts.clock.monotonic())
+
+    async def doubt(self, found: Calls, conversation: Sequence[Json]) -> Calls:
+        """Return the calls of an answer, each with what speaks against running it unasked. Raises StoreError."""
+        run, loop = self.exchange, self._loop
+        await self._progress.check_asked_for(self._parts.approvals.remembered, run)
+        read = chain(conversation, loop.messages)
+        return Calls(await doubted(found.calls, read, notes=run.notes, besides=loop.client_tools), found.beside)
 
     def restore(self) -> None:
         """Narrow a stored run as its progress says, and as the request does that lets it go on."""
