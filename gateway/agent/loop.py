@@ -18,7 +18,7 @@ from gateway.contracts.store import Json
 from gateway.dialects.chat_request import not_forced
 from gateway.dialects.meaning import is_random
 from gateway.errors import GatewayError
-from gateway.model.neighbours import with_own
+from gateway.model.adaptation.neighbours import with_own
 
 CALL_WISH = "Your last answer called no tool and was dropped. Call one of the tools now, and write nothing else."
 #: The same call with the same arguments so often in a row: a note goes to the model; the run is stopped.

@@ -12,9 +12,9 @@ from gateway.contracts.plugin import Clock, Counters
 from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolCall
 from gateway.dialects.chat_request import client_tools, may_call_tools, whole_text
+from gateway.model.adaptation.quirks import ordered
 from gateway.model.call import ModelCall
 from gateway.model.candidates import Candidate
-from gateway.model.quirks import ordered
 from gateway.records import replace
 from gateway.tools.gate import RiskClaim
 from gateway.tools.judge import Judge

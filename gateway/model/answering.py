@@ -15,15 +15,15 @@ from typing import Final
 from gateway.contracts.exchange import Emit, Exchange
 from gateway.errors import GatewayError
 from gateway.http.response_head import ResponseHead
+from gateway.model.adaptation.quirks import NONE, Asked, LearntQuirks, Quirks, find_quirk, ordered, whose_of
+from gateway.model.adaptation.tool_names import restoring
 from gateway.model.answer import stream, whole
 from gateway.model.call_limits import CallLimits
 from gateway.model.candidates import Candidate, Candidates
 from gateway.model.held import Held
 from gateway.model.metering import CallMeter, Metering
-from gateway.model.quirks import NONE, Asked, LearntQuirks, Quirks, find_quirk, ordered, whose_of
 from gateway.model.refusal import CHAT, ERROR_LIMIT_BYTES, no_answer, outcome_of, passes, refusal
 from gateway.model.target import Target
-from gateway.model.tool_names import restoring
 from gateway.model.wire import chat_request, trace_lines
 from gateway.trace_context import CURRENT
 from gateway.tracing.tracer import Attribute, Span, Tracer

@@ -1,7 +1,7 @@
 """The core of the chain: one call of the model, as chat completion chunks.
 
-The body is sent as the stages left it, and requests a stream (gateway/model/quirks.py). An answer that is neither
-a stream of chunks nor a chat completion is an upstream error.
+The body is sent as the stages left it, and requests a stream (gateway/model/adaptation/quirks.py). An answer that is
+neither a stream of chunks nor a chat completion is an upstream error.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,12 +11,12 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, Reply
 from gateway.errors import GatewayError
 from gateway.limits.limiter import Limiter
+from gateway.model.adaptation.quirks import LearntQuirks, Quirks, whose_of
 from gateway.model.answering import Answering
 from gateway.model.call_limits import CallLimits
 from gateway.model.candidates import Candidates, ModelTable
 from gateway.model.listing import Asking, ModelLists
 from gateway.model.metering import Metering
-from gateway.model.quirks import LearntQuirks, Quirks, whose_of
 from gateway.model.target import Upstream
 from gateway.tracing.tracer import Tracer
 from gateway.usage.tokens import Usage

@@ -4,8 +4,8 @@ import orjson
 
 from gateway.approvals.check_word import masked
 from gateway.contracts.exchange import Exchange
+from gateway.model.adaptation.quirks import Quirks, adapted_request
 from gateway.model.client_ids import without_client_ids
-from gateway.model.quirks import Quirks, adapted_request
 from gateway.model.refusal import CHAT
 from gateway.model.target import Target
 from gateway.trace_context import TraceContext

@@ -32,7 +32,8 @@ class Endpoint:
 
     `authority` is the Host it is sent; `base_path` ("" or "/x/y") replaces the matched prefix of a target; `api_key`
     replaces the client's credential. `tls` is None for plain HTTP. Times are seconds. `quirks` are what its models
-    refuse in the context lane (gateway/model/quirks.py), and `client_ids` whether they get the ids of the client there.
+    refuse in the context lane (gateway/model/adaptation/quirks.py), and `client_ids` whether they get the ids of the
+    client there.
     """
 
     name: str

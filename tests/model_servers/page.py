@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from gateway.model.quirks import ordered
+from gateway.model.adaptation.quirks import ordered
 
 from .answers import Style
 from .calls import (

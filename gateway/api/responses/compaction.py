@@ -25,7 +25,7 @@ from gateway.dialects.responses.ids import response_id_of
 from gateway.dialects.responses.items import listed
 from gateway.dialects.responses.request import compaction_of
 from gateway.errors import GatewayError
-from gateway.model.neighbours import with_own
+from gateway.model.adaptation.neighbours import with_own
 from gateway.records import replace
 from gateway.runs.asking import RequestKey
 from gateway.runs.run_id import new_run_id

@@ -7,7 +7,7 @@ from typing import Final
 from gateway.api.operating.upstreams import EndpointFacts, EndpointState, UpstreamFacts
 from gateway.config import Settings
 from gateway.config.schema import upstreams as schema
-from gateway.model.quirks import LearntQuirks
+from gateway.model.adaptation.quirks import LearntQuirks
 from gateway.server.lanes.upstreams import given_endpoints, name_of, upstreams_in_use
 from gateway.telemetry.metrics import EJECTIONS, OUTCOMES, REFUSED, RETRIES, TRIES
 from gateway.telemetry.page_text import Gauge

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.config import Settings
-from gateway.model.quirks import LearntQuirks
+from gateway.model.adaptation.quirks import LearntQuirks
 from gateway.server.pages.upstream_facts import UpstreamNumbers, upstream_facts
 from gateway.telemetry.page_text import Gauge
 

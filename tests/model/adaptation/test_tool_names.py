@@ -2,7 +2,7 @@
 
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.store import Json
-from gateway.model.tool_names import plain_name, plain_names, restoring
+from gateway.model.adaptation.tool_names import plain_name, plain_names, restoring
 
 ODD = "files.read/天气"
 

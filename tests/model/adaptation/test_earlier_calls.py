@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.model.earlier_calls import (
+from gateway.model.adaptation.earlier_calls import (
     beside_tools,
     named_tool_only,
     with_reasoning,

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.contracts.store import Json
-from gateway.model.neighbours import join, join_neighbours, with_own
+from gateway.model.adaptation.neighbours import join, join_neighbours, with_own
 
 PARTS = [{"type": "image_url", "image_url": {"url": "data:,"}}]
 

@@ -14,15 +14,15 @@ from typing import Final, TypeAlias, get_args
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.store import Json
-from gateway.model.earlier_calls import (
+from gateway.model.adaptation.earlier_calls import (
     beside_tools,
     named_tool_only,
     with_reasoning,
     with_short_ids,
     with_signatures,
 )
-from gateway.model.neighbours import SYSTEM_ROLES, join, join_neighbours, lead_with_one
-from gateway.model.tool_names import functions_of, plain_names
+from gateway.model.adaptation.neighbours import SYSTEM_ROLES, join, join_neighbours, lead_with_one
+from gateway.model.adaptation.tool_names import functions_of, plain_names
 from gateway.upstream.endpoint import QuirkName
 
 NAMES: Final[tuple[QuirkName, ...]] = get_args(QuirkName)

@@ -3,7 +3,16 @@
 import pytest
 
 from gateway.contracts.store import Json
-from gateway.model.quirks import MODELS, NAMES, NONE, Asked, LearntQuirks, QuirkName, adapted_request, find_quirk
+from gateway.model.adaptation.quirks import (
+    MODELS,
+    NAMES,
+    NONE,
+    Asked,
+    LearntQuirks,
+    QuirkName,
+    adapted_request,
+    find_quirk,
+)
 
 STREAMED: Json = {"stream": True, "stream_options": {"include_usage": True}}
 HI: Json = {"role": "user", "content": "Hi"}
