@@ -26,6 +26,7 @@ _BEFORE_COLUMNS: Final = words("""
     select distinct all from join where and or not on by having when then else case in like ilike glob between
 """)
 _NOT_LISTING: Final = CONNECTING | words("as over filter group in exists materialized")
+_MATERIALIZED: Final = words("not materialized")
 _NAMED: Final = ("word", "name")
 _CALLS: Final = (("punct", "("), ("punct", "["))
 _CASTS: Final = (("op", "::"), ("word", "as"))
@@ -37,7 +38,7 @@ def plain_names(tokens: Sequence[Token]) -> frozenset[str]:
     if merges or not _COMBINING.isdisjoint(tokens):
         return frozenset()
     every = {token.text.lower() for token in tokens if token.kind in _NAMED}
-    given = {token.text.lower() for token in (*_given(tokens), *_listed(tokens), *_last_of_cases(tokens))}
+    given = {token.text.lower() for token in (*_given(tokens), *listed_names(tokens), *_last_of_cases(tokens))}
     return frozenset(name for name in every - given if not _is_of_database(name))
 
 
@@ -85,7 +86,7 @@ def _is_same(tokens: Sequence[Token], index: int) -> bool:
     return _at(tokens, at - 1) in (("word", "select"), ("punct", ","))
 
 
-def _listed(tokens: Sequence[Token]) -> Iterator[Token]:
+def listed_names(tokens: Sequence[Token]) -> Iterator[Token]:
     """Yield the names of columns behind the name of a table or an expression."""
     for index, token in enumerate(tokens):
         named, before = _at(tokens, index - 1), _at(tokens, index - 2)
@@ -94,7 +95,8 @@ def _listed(tokens: Sequence[Token]) -> Iterator[Token]:
         end = index + 1
         while end < len(tokens) and tokens[end].text not in ("(", ")"):
             end += 1
-        expression = before == ("punct", ",") and _at(tokens, end + 1) == ("word", "as")
+        begins = _at(tokens, end + 2) == ("punct", "(") or _at(tokens, end + 2).text in _MATERIALIZED
+        expression = before == ("punct", ",") and _at(tokens, end + 1) == ("word", "as") and begins
         renaming = before.kind == "word" and (
             before.text in ("as", "with", "recursive") or before.text not in CONNECTING
         )

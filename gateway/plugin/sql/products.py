@@ -6,15 +6,16 @@ short, the time is proportional to the other. Only the operators that PostgreSQL
 elsewhere.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from gateway.plugin.sql.lexer import Token
-from gateway.plugin.sql.words import TYPES
+from gateway.plugin.sql.words import CONNECTING, TYPES
 from gateway.plugin.words import words
 
 LONGEST_CHARS: Final = 1000  # of all that is written out, so that it is short
-_ANY: Final = LONGEST_CHARS + 1  # the length of a value that is not written out
+MOST_PARSED_CHARS: Final = 16_384  # of all that is parsed in time squared: 0.1 s
+_ANY: Final = 1 << 20  # the length of a value that is not written out
 #: Of the first two arguments of these, one has to be written out. `position` and `trim` divide theirs with a word.
 _FUNCTIONS: Final = words("""
     translate btrim ltrim rtrim trim position strpos replace split_part string_to_array string_to_table like
@@ -22,7 +23,10 @@ _FUNCTIONS: Final = words("""
 """)
 #: All but one argument of these have to be.
 _RANKING: Final = words("ts_rank ts_rank_cd")
+#: Types whose texts are parsed in time squared: 30,000 attributes take 20 s, a search of 100,000 words 25 s.
+_PARSED: Final = words("xml tsquery")
 _SEARCHES: Final = words("to_tsquery plainto_tsquery phraseto_tsquery websearch_to_tsquery")
+_VECTOR: Final = "to_tsvector"
 #: Where a name may be another's than that of a table beside it.
 _AMBIGUOUS: Final = frozenset(("word", word) for word in words("using natural"))
 _BEGINS_TABLE: Final = (("word", "from"), ("word", "join"), ("punct", ","))
@@ -58,10 +62,14 @@ def unbounded_product(tokens: Sequence[Token]) -> str | None:
 
     The values that are written out count together: one row is computed without a look at the clock.
     """
-    chars, tokens = 0, _with_searches(tokens)
+    chars, parsed, searches = 0, 0, _named_searches(tokens)
+    tokens = _with_searches(tokens, searches)
     for index, token in enumerate(tokens):
         text, added = token.text.lower(), 0
         if token.kind in ("word", "name"):
+            parsed += _parsed_chars(tokens, index)
+            if parsed > MOST_PARSED_CHARS:
+                return text
             if text in _ALONE:
                 return text
             if text in _FUNCTIONS and _at(tokens, index + 1) == ("punct", "("):
@@ -75,17 +83,70 @@ def unbounded_product(tokens: Sequence[Token]) -> str | None:
             if text:
                 left, right = _literal_chars(tokens, index - 1), _operand_chars(tokens, end)
                 added = min(left, right)
+            elif _searches_unwritten(tokens, index, searches):
+                return "@@"
         chars += added
         if chars > LONGEST_CHARS:
             return text
     return None
 
 
-def _with_searches(tokens: Sequence[Token]) -> Sequence[Token]:
-    """Return the statement with what stands in FROM as `to_tsquery('a & b') query` in the place of such arguments."""
+def _parsed_chars(tokens: Sequence[Token], index: int) -> int:
+    """Return the length of what the name at `index` parses. `_ANY`: not all of it is written out."""
+    text, following = tokens[index].text.lower(), _at(tokens, index + 1)
+    if text in _SEARCHES and following == ("punct", "("):
+        return _argument_chars(tokens, index + 2, len(tokens), free=0)
+    if text not in _PARSED:
+        return 0
+    if following.kind == "string":
+        return len(following.text)
+    at = index - 1
+    if _at(tokens, at) == ("punct", "."):
+        if _at(tokens, at - 1).text.lower() != "pg_catalog":
+            return 0  # a column
+        at -= 2
+    before, value = _at(tokens, at), _at(tokens, at - 1)
+    casts = before == ("word", "as") and following == ("punct", ")")
+    if before == ("op", "::") or casts:
+        alone = value.kind in ("string", "param") and (not casts or _at(tokens, at - 2) == ("punct", "("))
+        return len(value.text) if alone and following != ("punct", "[") else _ANY
+    defines = before.kind == "name" or (before.kind == "word" and before.text not in CONNECTING)
+    return _ANY if defines else 0
+
+
+def _searches_unwritten(tokens: Sequence[Token], index: int, searches: Collection[str]) -> bool:
+    """Return whether `@@` at `index` may search for a text that is not written out, as `text @@ text` does."""
+    if tokens[index] != ("op", "@") or _at(tokens, index + 1) != ("op", "@"):
+        return False
+    left, right = index - 1, index + 2
+    if _operand_chars(tokens, right) < _ANY:
+        return False
+    named = _at(tokens, left).text.lower() in searches and _at(tokens, left - 1) != ("punct", ".")
+    named |= _at(tokens, right).text.lower() in searches and _at(tokens, right + 1) not in (("punct", "."), *_OPENING)
+    cast = _at(tokens, left).text.lower() == "tsquery" and _at(tokens, left - 1) == ("op", "::")
+    vector = _at(tokens, right).text.lower().endswith(_VECTOR) and _at(tokens, right + 1) == ("punct", "(")
+    return not (named or cast or vector or _call_before(tokens, left).endswith((_VECTOR, *_SEARCHES)))
+
+
+def _call_before(tokens: Sequence[Token], end: int) -> str:
+    """Return the name of the call that ends at `end`. Empty: none does."""
+    depth = 0
+    for index in range(end, -1, -1):
+        depth += (tokens[index] in _CLOSING) - (tokens[index] in _OPENING)
+        if not depth:
+            return _at(tokens, index - 1).text.lower() if index < end else ""
+    return ""
+
+
+def _named_searches(tokens: Sequence[Token]) -> dict[str, str]:
+    """Return the names of searches in FROM, with their texts, where no other query may mean something else by them."""
     if tokens.count(Token("word", "select")) != 1 or not _AMBIGUOUS.isdisjoint(tokens):
-        return tokens
-    found = dict(_searches(tokens))
+        return {}
+    return dict(_searches(tokens))
+
+
+def _with_searches(tokens: Sequence[Token], found: Mapping[str, str]) -> Sequence[Token]:
+    """Return the statement with what stands in FROM as `to_tsquery('a & b') query` in the place of such arguments."""
     if not found:
         return tokens
     return [
@@ -144,10 +205,10 @@ def _literal_chars(tokens: Sequence[Token], index: int) -> int:
     return len(tokens[index].text) if alone else _ANY
 
 
-def _argument_chars(tokens: Sequence[Token], start: int, most: int) -> int:
+def _argument_chars(tokens: Sequence[Token], start: int, most: int, *, free: int = 1) -> int:
     """Return the length of what is written out of the first `most` arguments behind the parenthesis before `start`.
 
-    `_ANY`: two of them are not.
+    `_ANY`: more than `free` of them are not.
     """
     unwritten, depth, arguments, written, chars = 0, 0, 0, True, 0
     for index in range(start, len(tokens)):
@@ -160,7 +221,7 @@ def _argument_chars(tokens: Sequence[Token], start: int, most: int) -> int:
         depth += (token in _OPENING) - (token in _CLOSING)
         short = _is_short(tokens, index) or (token.kind == "word" and token.text in _TRIMMED)
         written, chars = written and short, chars + len(token.text) * short
-    return _ANY if unwritten > 1 else chars
+    return _ANY if unwritten > free else chars
 
 
 def _operand_chars(tokens: Sequence[Token], start: int) -> int:

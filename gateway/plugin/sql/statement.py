@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from gateway.plugin.sql.expansion import expands_too_far
 from gateway.plugin.sql.lexer import Dialect, Token, readings
+from gateway.plugin.sql.lists import unbounded_difference
 from gateway.plugin.sql.paths import unbounded_path
 from gateway.plugin.sql.products import LONGEST_CHARS, unbounded_product
 from gateway.plugin.sql.query import Doubt, QueryWalk
@@ -19,7 +20,7 @@ _QUERY = frozenset({"select", "with", "values", "table", "("})
 _ANALYZE = ("analyze", "analyse")
 _OFF = ("off", "false", "0")
 _PRODUCT = (
-    "{!r} may compare long values with each other: PostgreSQL cannot interrupt it. "
+    "{!r} may take very long with long values: PostgreSQL cannot interrupt it. "
     f"Patterns written out, of {LONGEST_CHARS} characters at most, are fine."
 )
 _NAME_BYTES = 63
@@ -65,7 +66,7 @@ def uninterruptible(tokens: Sequence[Token]) -> str | None:
     """Return what of a statement of PostgreSQL may take a time that nothing there can end. None: nothing."""
     if expands_too_far([_as_it_is_cut(token) for token in tokens]):
         return "Its subqueries mention columns of one another too often: PostgreSQL writes each out in every place."
-    found = unbounded_product(tokens) or unbounded_path(tokens)
+    found = unbounded_product(tokens) or unbounded_path(tokens) or unbounded_difference(tokens)
     return found and _PRODUCT.format(found[:40])
 
 

@@ -47,6 +47,51 @@ def test_two_values_of_any_length_ask(expression: str) -> None:
     assert doubt is not None and doubt[0] == "product"
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        *(
+            "to_tsquery('a & b')",
+            "to_tsvector('english', b) @@ plainto_tsquery('english', $1)",
+            "v @@ 'a & b'::tsquery",
+        ),
+        *("to_tsvector(b) @@ q", "v @@ websearch_to_tsquery($1)", "b @@ 'word'", "v @@ to_tsquery('english', 'a')"),
+        *("phraseto_tsquery('a b') @@ v", "'a'::tsquery @@ v", "q @@ to_tsvector(b)", "data @@ '$.a > 1'"),
+        *(
+            "xml '<a/>'",
+            "CAST('<a/>' AS xml)",
+            "'<a/>'::xml IS DOCUMENT",
+            "t.xml",
+            "xml",
+            "b AS xml",
+            "$1::pg_catalog.xml",
+        ),
+    ],
+)
+def test_a_text_that_is_written_out_is_parsed_unasked(expression: str) -> None:
+    """So is a column that has the name of such a type."""
+    assert judge(f"SELECT {expression} FROM t", dialect="postgresql").doubt is None
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        *("to_tsquery(b)", "plainto_tsquery('english', repeat('a ', 9))", "phraseto_tsquery(b || 'x')", "b::tsquery"),
+        *("websearch_to_tsquery(b)", "CAST(b || 'x' AS tsquery)", "(b || 'x')::xml", "b::pg_catalog.xml", 'b::"xml"'),
+        *("'{}'::xml[]", "x.a FROM json_to_record(b) AS x(a xml)", "b @@ c", "b @@ repeat('a ', 9)", "'a' @@ b"),
+        *(
+            "s.tsquery @@ b",
+            "b @@ s.to_tsvector",
+            "b @@@ c",
+        ),
+    ],
+)
+def test_a_text_of_any_length_is_not_parsed_unasked(expression: str) -> None:
+    """PostgreSQL parses a search, and the attributes of an element, in time squared, and looks at no clock."""
+    doubt = judge(f"SELECT {expression} FROM t", dialect="postgresql").doubt
+    assert doubt is not None and doubt[0] == "product"
+
+
 def test_what_is_written_out_is_short() -> None:
     """All of it together, as one row is computed without a look at the clock."""
     for sql in ("SELECT a FROM t WHERE b LIKE '{}'", "SELECT replace(b, '{}', 'x') FROM t", "SELECT '{}' <@ b FROM t"):

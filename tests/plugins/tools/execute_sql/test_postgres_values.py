@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from gateway.plugins.tools.execute_sql.postgres_values import bound
+from gateway.plugins.tools.execute_sql.postgres_values import bound, doubt_of_values
 
 NUMBER = "00000000-0000-0000-0000-000000000001"
 
@@ -58,3 +58,16 @@ def test_a_value_that_is_none_of_the_type_raises(value: object, kind: str) -> No
     """Before anything is sent."""
     with pytest.raises((ValueError, ArithmeticError)):
         bound(value, kind)
+
+
+def test_a_value_that_is_parsed_in_time_squared_is_short() -> None:
+    """All of them together: one row is computed without a look at the clock."""
+    sql = "SELECT plainto_tsquery('english', $1), $2::xml, $3 FROM t"
+    assert doubt_of_values(sql, ["a " * 4000, f"<a>{'x' * 4000}</a>", "x" * 100_000]) is None
+    for long in (
+        ["a " * 9000, "<a/>", ""],
+        ["a", f"<a>{'x' * 17_000}</a>", ""],
+        ["a " * 5000, f"<a>{'x' * 8000}</a>", ""],
+    ):
+        doubt = doubt_of_values(sql, long)
+        assert doubt is not None and "PostgreSQL cannot interrupt it" in doubt.reason
