@@ -76,6 +76,7 @@ async def stream(call: UpstreamCall, target: Target, emit: Emit) -> None:
     try:
         await call.each(take)
         if not finished:
+            _raise_last(events, target)
             raise target.broken("its answer is empty" if empty else "its answer ends without a finish reason")
         outcome = "ok"
     except EventError as error:
@@ -86,6 +87,15 @@ async def stream(call: UpstreamCall, target: Target, emit: Emit) -> None:
         raise
     finally:
         target.tally.outcomes[outcome] += 1
+
+
+def _raise_last(events: EventReader, target: Target) -> None:
+    """Raise the error at the end of a stream that no empty line follows, as LitServe writes it."""
+    for data in events.feed(b"\n\n") if events.held else ():
+        with suppress(orjson.JSONDecodeError):
+            error = orjson.loads(data)
+            if isinstance(error, dict) and is_error(error):
+                raise error_in_answer(error, target)
 
 
 async def whole(call: UpstreamCall, target: Target, emit: Emit) -> None:

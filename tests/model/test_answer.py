@@ -317,6 +317,18 @@ async def test_a_call_that_is_cancelled_before_the_answer_ends_its_connection() 
         assert answering.outcomes() == {"cancelled": 1}
 
 
+async def test_an_error_at_the_end_needs_no_empty_line() -> None:
+    """What else is unfinished there is cut."""
+    begun = event(orjson.dumps(chunk("Hi")))
+    for last, words in (
+        (b'data: {"error": {"message": "No device."}}', "No device."),
+        (b'data: {"err', "finish reason"),
+    ):
+        async with models(serve(answer(200, begun + last, [("Content-Type", "text/event-stream")]))) as answering:
+            with pytest.raises(GatewayError, match=words):
+                await answering.ask()
+
+
 async def test_a_lone_call_may_stand_for_the_list_of_calls() -> None:
     """In a stream, and in a whole answer."""
     call = b'{"index": 0, "id": "", "type": "function", "function": {"name": "f", "arguments": "{}"}}'

@@ -128,6 +128,17 @@ ENGINES: Final = (
         "LitServe",
         "0.2.19",
         ("a run of this version",),
-        style=Style(fresh_ids=True, tokens=(0, 0)),
+        style=Style(
+            opening=None,
+            delta={"role": "assistant", "name": None, "tool_calls": None, "tool_call_id": None},
+            chunk={"usage": None, "system_fingerprint": None},
+            fresh_ids=True,
+            usage="finish",
+            tokens=(0, 0),
+        ),
+        habits=("no empty line follows an error at its end",),
+        broken=lambda words: event(
+            {"error": {"message": words, "type": "internal", "param": None, "code": "internal_error"}}
+        ).rstrip("\n"),
     ),
 )
