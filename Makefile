@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 CLIENTS_VENV ?= .venv-clients
 SERVERS_VENV := .venv-mcp-servers
+MODELS_VENV := .venv-model-servers
 SITE_VENV := .venv-docs
 SERVERS := tests/mcp_servers/node/node_modules
 AXE := tests/console/node/node_modules
@@ -19,11 +20,11 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # More processes than cores: a test waits as long as it works.
 JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 4)))
-EVERYWHERE := not clients and not soak and not soak_judge and not judged and not crash and not postgres and not mcp_servers and not wheel and not browser
+EVERYWHERE := not clients and not soak and not soak_judge and not judged and not crash and not postgres and not mcp_servers and not servers and not wheel and not browser
 FAST   := $(addprefix tests/,config contracts dialects http plugin plugins/assessors plugins/stages text tools test_architecture.py test_docs.py test_errors.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo demo-words test test-fast test-postgres test-clients test-clients-all test-judged test-mcp test-browser test-wheel mcp-conformance soak soak-judge crash check fmt selftest bench bench-growth docs site lock wheel clean
+.PHONY: help run demo demo-words test test-fast test-postgres test-clients test-clients-all test-judged test-mcp test-servers test-browser test-wheel mcp-conformance soak soak-judge crash check fmt selftest bench bench-growth docs site lock wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +58,9 @@ test-clients-all: $(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-instructor/.clients $
 
 test-mcp: $(VENV)/.dev $(SERVERS_VENV)/.servers $(SERVERS_VENV)-old/.servers $(SERVERS)/.installed ## with real MCP servers, and the protocol's conformance suite
 	$(PY) -m pytest -m mcp_servers tests/mcp_servers $(ARGS)
+
+test-servers: $(VENV)/.dev $(MODELS_VENV)/.servers ## with real model servers, which answer without a model
+	$(PY) -m pytest -m servers tests/model_servers $(ARGS)
 
 test-browser: $(VENV)/.dev $(AXE)/.installed ## open pages in a real browser (Debian: apt-get install chromium fonts-noto-cjk)
 	$(PY) -m pytest -n 2 -m browser tests/console $(ARGS)
@@ -123,6 +127,7 @@ lock: ## write the requirements and lock files anew (needs uv and npm)
 	$(filter-out --universal pyproject.toml,$(LOCK)) --group pyproject.toml:aider -o requirements-clients-aider.txt
 	$(filter-out pyproject.toml,$(LOCK)) --group pyproject.toml:mcp-servers -o requirements-mcp-servers.txt
 	$(filter-out pyproject.toml,$(LOCK)) --no-strip-extras --group pyproject.toml:mcp-servers-old -o requirements-mcp-servers-old.txt # pip takes no hash of `mcp` for `mcp[cli]`
+	$(filter-out pyproject.toml,$(LOCK)) --group pyproject.toml:model-servers -o requirements-model-servers.txt
 	$(filter-out pyproject.toml,$(LOCK)) --group pyproject.toml:site -o requirements-docs.txt
 	npm run relock --prefix tests/clients/node
 	npm run relock --prefix tests/clients/programs
@@ -132,7 +137,7 @@ lock: ## write the requirements and lock files anew (needs uv and npm)
 LOCK = uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --upgrade pyproject.toml
 
 clean: ## remove environments, caches and build results
-	rm -rf $(VENV) $(CLIENTS_VENV) $(CLIENTS_VENV)-all $(CLIENTS_VENV)-instructor $(CLIENTS_VENV)-aider $(SERVERS_VENV) $(SERVERS_VENV)-old $(SITE_VENV) .venv-3.13 tests/*/*/node_modules dist build .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS_VENV) $(CLIENTS_VENV)-all $(CLIENTS_VENV)-instructor $(CLIENTS_VENV)-aider $(SERVERS_VENV) $(SERVERS_VENV)-old $(MODELS_VENV) $(SITE_VENV) .venv-3.13 tests/*/*/node_modules dist build .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -168,7 +173,7 @@ $(CLIENTS_VENV)/.clients $(CLIENTS_VENV)-all/.clients $(CLIENTS_VENV)-instructor
 $(SITE_VENV)/.site: %/.site: requirements-docs.txt
 	$(environment)
 
-$(SERVERS_VENV)/.servers $(SERVERS_VENV)-old/.servers: %/.servers: requirements-$$(subst .venv-,,$$*).txt
+$(SERVERS_VENV)/.servers $(SERVERS_VENV)-old/.servers $(MODELS_VENV)/.servers: %/.servers: requirements-$$(subst .venv-,,$$*).txt
 	$(environment)
 
 tests/clients/node/node_modules/.installed $(SERVERS)/.installed $(AXE)/.installed: %/node_modules/.installed: %/package-lock.json

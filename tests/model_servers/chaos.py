@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Final, Literal
 
@@ -28,7 +29,7 @@ TEXTS: Final = (
 _OWN: Final = {"tool": "file_operations", "parameters": {"operation": "read", "path": "notes.txt"}, "terminate": False}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """One stream: its style, what it says, where it is split, and where it ends if it is cut.
 
@@ -46,7 +47,7 @@ class Plan:
     breaks: Room | None
     error_after: int
 
-    @property
+    @cached_property
     def answer(self) -> Answer:
         """Return what the model says first."""
         match self.kind:
@@ -57,15 +58,16 @@ class Plan:
         calls = [Call(f"{at}kJ7pQx2Z", "look_up", json.dumps(found)) for at, found in enumerate(FOUND, 1)]
         return Answer(thought=THOUGHT, calls=tuple(calls if self.kind == "calls" else calls[:1]))
 
-    @property
+    @cached_property
     def events(self) -> list[str]:
         """Return the events, before they are cut."""
         found = [self._spelt(one) for one in written(self.style, self.answer)]
         if self.breaks is not None:
-            found = [*found[: min(self.error_after, len(found) - 2)], self.breaks.broken(BROKEN)]
+            finish = next(at for at, one in enumerate(found) if _finishes(one))
+            found = [*found[: min(self.error_after, finish)], self.breaks.broken(BROKEN)]
         return [one.replace("\n", "\r\n") for one in found] if self.has_crlf else found
 
-    @property
+    @cached_property
     def raw(self) -> bytes:
         """Return the bytes of the stream."""
         return "".join(self.events).encode()
@@ -75,7 +77,7 @@ class Plan:
         """Return the length of the stream if it is cut: any number falls somewhere in it."""
         return None if self.cut is None else self.cut % len(self.raw)
 
-    @property
+    @cached_property
     def must_fail(self) -> bool:
         """Return whether nobody can know from the stream that its answer is whole."""
         if self.breaks is not None:
@@ -87,7 +89,7 @@ class Plan:
                 return self.end is not None and self.end < length - 4
         raise AssertionError("an answer has a finish reason")
 
-    @property
+    @cached_property
     def pieces(self) -> list[bytes]:
         """Return the stream in pieces."""
         raw = self.raw[: self.end]
