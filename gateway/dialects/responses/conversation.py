@@ -81,13 +81,7 @@ def asked_of(
             "missing_field", "'input' has nothing that a model could answer: add a message.", param="input"
         )
     tools, fields = request.tools, request.fields
-    body: Json = {**for_models(fields), "messages": messages}
-    if tools.functions:
-        body["tools"] = list(tools.functions)
-        if fields.get("parallel_tool_calls") is not None:
-            body["parallel_tool_calls"] = fields["parallel_tool_calls"]
-        if fields.get("tool_choice") is not None and tools.choice is not None:
-            body["tool_choice"] = tools.choice
+    body: Json = {**for_models(fields), "messages": messages, **_tool_fields(request)}
     wishes = Wishes(
         offers=tools.offers,
         no_tools=tools.no_tools,
@@ -130,6 +124,19 @@ def _is_typed(request: ResponseRequest) -> bool:
     """
     last = request.input[-1] if request.input else {}
     return last.get("type") == "message" and last["role"] == "user"
+
+
+def _tool_fields(request: ResponseRequest) -> Json:
+    """Return the fields about the client's own tools, as models get them."""
+    tools, fields = request.tools, request.fields
+    if not tools.functions:
+        return {}
+    found: Json = {"tools": list(tools.functions)}
+    if fields.get("parallel_tool_calls") is not None:
+        found["parallel_tool_calls"] = fields["parallel_tool_calls"]
+    if fields.get("tool_choice") is not None and tools.choice is not None:
+        found["tool_choice"] = tools.choice
+    return found
 
 
 def _is_whole(request: ResponseRequest) -> bool:
