@@ -5,6 +5,7 @@ An answer that ends without a finish reason was cut.
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 
 import orjson
 
