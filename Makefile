@@ -45,7 +45,7 @@ test-fast: $(VENV)/.dev ## those that start no gateway: parsers, judges, configu
 	$(PY) -m pytest -n auto --dist worksteal -m "$(EVERYWHERE)" $(FAST) $(ARGS)
 
 test-postgres: $(VENV)/.dev $(NEWEST)/.installed ## the tests that start a PostgreSQL server (Debian: apt-get install postgresql pgbouncer)
-	$(PY) -m pytest -m postgres $(ARGS)
+	$(PY) -m pytest -m postgres $(addprefix tests/,e2e judged plugins/tools/execute_sql) $(ARGS)
 
 test-judged: $(VENV)/.dev ## run for real what the judges call harmless, and confined what they do not, 19,000 times
 	$(PY) -m pytest -n auto -m judged $(addprefix tests/,judged plugins/assessors plugins/tools) $(ARGS)

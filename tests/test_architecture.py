@@ -453,6 +453,18 @@ def names_of_ours() -> set[str]:
     return {path.stem for path in found if path.is_dir() or path.suffix == ".py"}
 
 
+def test_make_finds_each_test_with_postgresql() -> None:
+    """`make test-postgres` collects the folders that have one, and not the 24,000 others."""
+    (folders,) = re.findall(r"-m postgres \$\(addprefix tests/,([^)]*)\)", (ROOT / "Makefile").read_text())
+    files = [
+        path
+        for path in ROOT.glob("tests/**/test_*.py")
+        if "@pytest.mark.postgres" in (text := path.read_text()) or "pytestmark = pytest.mark.postgres" in text
+    ]
+    found = {str(path.parent.relative_to(ROOT / "tests")) for path in files if path.name != "test_architecture.py"}
+    assert found == set(folders.split())
+
+
 def test_the_core_knows_no_plugin_by_name() -> None:
     """What it must know of one, that plugin declares (`gateway.plugin.Plugin`); the door to plugins is theirs."""
     names = names_of_ours() - WORDS
