@@ -389,6 +389,7 @@ class RunRecorder:
             await asyncio.shield(writing)
         except asyncio.CancelledError:
             await until_over(writing)
+            self._sent(writing)  # before its callback, if it ended together with the cancellation
             failure = asyncio.CancelledError() if writing.cancelled() else writing.exception()
             if type(failure) is ConflictError:  # which is why it is cancelled, or will be
                 raise lost(self.exchange.id) from None

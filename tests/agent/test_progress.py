@@ -19,6 +19,10 @@ class KilledError(BaseException):
     """The error that the process does not survive."""
 
 
+#: More writes than a test makes.
+NEVER = 1_000_000
+
+
 class Dying(SqliteStore):
     """The store of a process that dies at its n-th write: before it, or right after it."""
 
@@ -38,17 +42,16 @@ class Dying(SqliteStore):
 
 
 class Effects:
-    """The effects of a tool, and the point where it dies: in the middle of its n-th call."""
+    """The effects of a tool. In the middle of its first call the process dies, if that is given by its store."""
 
-    def __init__(self, *, dies_in: int = 0) -> None:
+    def __init__(self) -> None:
         self.done: list[object] = []
-        self.dies_in = dies_in
-        self.calls = 0
+        self.dies: Dying | None = None
 
     async def __call__(self, asked: ToolCall) -> ToolResult:
-        self.calls += 1
-        if self.calls == self.dies_in:
-            raise KilledError
+        if self.dies is not None:
+            self.dies.at, self.dies = self.dies.writes, None
+            raise RuntimeError("nothing of this reaches the store")
         self.done.append(asked.arguments["x"])
         return ToolResult(f"did {asked.arguments['x']}")
 
@@ -150,8 +153,9 @@ async def test_no_step_runs_twice_wherever_the_process_dies(at: int, written: bo
 
 async def test_a_call_that_may_run_twice_does(tmp_path: Path) -> None:
     """The tool says so: `idempotent`."""
-    place, effects = str(tmp_path / "gateway.db"), Effects(dies_in=1)
-    first = Bench([answer(call("peek", x=1))], does=effects, store=SqliteStore(place))
+    place, effects = str(tmp_path / "gateway.db"), Effects()
+    effects.dies = Dying(place, at=NEVER, written=False)
+    first = Bench([answer(call("peek", x=1))], does=effects, store=effects.dies)
     await killed(first)
     after = Bench([answer("Done.")], does=effects, store=SqliteStore(place))
     assert texts(await after.resumed()) == "Done."
@@ -161,8 +165,9 @@ async def test_a_call_that_may_run_twice_does(tmp_path: Path) -> None:
 
 async def test_an_approved_call_that_was_interrupted_asks_nobody_again(tmp_path: Path) -> None:
     """One that may run twice does so under the approval that it has."""
-    place, effects = str(tmp_path / "gateway.db"), Effects(dies_in=1)
-    first = Bench([answer(call("peek", risk_level="high", x=1))], does=effects, store=SqliteStore(place))
+    place, effects = str(tmp_path / "gateway.db"), Effects()
+    effects.dies = Dying(place, at=NEVER, written=False)
+    first = Bench([answer(call("peek", risk_level="high", x=1))], does=effects, store=effects.dies)
     await first.run()
     await first.decide()
     with pytest.raises(KilledError):

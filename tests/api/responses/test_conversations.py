@@ -194,7 +194,7 @@ async def test_a_conversation_takes_a_summary_of_its_tenant() -> None:
     """Another tenant's is refused, and so is one that was changed."""
     async with answering(says("They like tea."), says("Tea."), **KEYS) as client:
         ann, eve = client.of("ann"), client.of("eve")
-        (item,) = (await ann.post({"model": "m", "input": "I like tea"}, f"{RESPONSES}/compact")).json["output"]
+        *_, item = (await ann.post({"model": "m", "input": "I like tea"}, f"{RESPONSES}/compact")).json["output"]
         content = item["encrypted_content"]
         changed = {**item, "encrypted_content": content[:4] + ("A" if content[4] != "A" else "B") + content[5:]}
         for asks, sent in ((ann, changed), (eve, item)):
