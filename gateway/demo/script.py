@@ -108,13 +108,24 @@ def _find_ask(turn: Sequence[Entry], *, functions: Functions) -> tuple[Ask, Sequ
     It is in the last user message. Only when that has no words, an earlier one may still be worked on: gateways also
     put results and complaints into user messages.
     """
-    asks = [(_ask_of(entry), turn[index + 1 :]) for index, entry in enumerate(turn) if entry.kind == "user"]
+    asks = [
+        (_ask_of(entry), [*_complaints_in(entry), *turn[index + 1 :]])
+        for index, entry in enumerate(turn)
+        if entry.kind == "user"
+    ]
     asks = [(_with_function(ask, functions), since) for ask, since in asks or [(Ask(), turn)]]
     last = asks[-1]
     if last[0].scripted:
         return last
     under_way = next((asked for asked in reversed(asks) if _is_under_way(*asked)), last)
     return last if _is_next_question(last[0], *under_way) else under_way
+
+
+def _complaints_in(entry: Entry) -> list[Entry]:
+    """Return the paragraphs behind an ask for a broken call: gateways put their complaints there, too."""
+    paragraphs = "\n\n".join(entry.texts).split("\n\n")
+    asked = next((index for index, text in enumerate(paragraphs) if read_ask(text).broken), len(paragraphs))
+    return [Entry("user", (text,)) for text in paragraphs[asked + 1 :] if not read_ask(text).tagged]
 
 
 def _is_under_way(ask: Ask, since: Sequence[Entry]) -> bool:

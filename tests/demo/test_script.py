@@ -203,6 +203,15 @@ def test_malformed(complaint: Entry, keeps_bad_message: bool) -> None:
     assert "42" in text_of(ask(*entries, said_by(answer), result("42")))
 
 
+def test_a_complaint_in_the_same_message() -> None:
+    """Gateways whose servers take no two messages of the user in a row put complaints behind the prompt."""
+    prompt = 'malformed 2 tool x {"a": 1}'
+    for joined in (("\n\n".join((prompt, "Not JSON.")),), (prompt, "Not JSON.")):
+        assert said_by(ask(Entry("user", joined))).kind == "broken_call"
+        again = Entry("user", (*joined, "Not JSON either."))
+        assert call_of(ask(again)) == {"tool": "x", "parameters": {"a": 1}, "terminate": False}
+
+
 def test_malformed_native() -> None:
     """Broken native arguments are no JSON; the complaint about them may be a tool message."""
     prompt = "malformed native x {}"
