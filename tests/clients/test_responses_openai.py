@@ -130,7 +130,8 @@ def test_a_compacted_conversation_goes_on(client: openai.OpenAI) -> None:
     """With what `compact` made of it, which the client sends back as it is."""
     compacted = client.responses.compact(model="demo", input=[{"role": "user", "content": "Say hello"}])
     assert compacted.object == "response.compaction"
-    items: Any = [item.to_dict() for item in compacted.output]
+    # The SDK has no type of an output that is a message of the user, which OpenAI's has, too.
+    items: Any = [item.to_dict(warnings=False) for item in compacted.output]
     again = client.responses.create(model="demo", input=[*items, {"role": "user", "content": "Say hello"}])
     assert again.output_text == HELLO
 

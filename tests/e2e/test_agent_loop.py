@@ -200,7 +200,7 @@ async def test_extract_json_validates_the_required_fields(tmp_path: Path, wrong:
     """A field that is missing or of another type: the model is told which one, and nothing runs."""
     async with talking(says(json.dumps(wrong)), says("Sorry."), tools=desk(tmp_path)) as world:
         assert (await world.chat("Go.")).text == "Sorry."
-        (complaint,) = world.model.behind()
+        complaint = world.model.asked[-1]["messages"][-1]
         assert reason in complaint["content"]
         assert await world.counted('gateway_tool_calls_total{outcome="ok",tool="file_operations"}') == 0
 
@@ -223,7 +223,7 @@ async def test_the_name_of_a_tool_alone_goes_back_to_the_model(tmp_path: Path, t
     async with talking(says(text), says("Sorry."), tools=desk(tmp_path)) as world:
         asking = world.stream if stream else world.chat
         assert (await asking("Go.", tools=[ITS_OWN])).text == "Sorry."
-        (complaint,) = world.model.behind()
+        complaint = world.model.asked[-1]["messages"][-1]
         assert complaint["role"] == "user" and "'parameters'" in complaint["content"]
 
 
@@ -234,10 +234,11 @@ async def test_handle_malformed_json(tmp_path: Path) -> None:
     """The model is told what is wrong and asked again; its broken answer is kept from history and client."""
     async with talking(says(BROKEN), READ, says("Found."), tools=desk(tmp_path)) as world:
         assert (await world.chat("Where is the safe?")).text == "Found."
-        (complaint,) = world.model.asked[1]["messages"][2:]
+        (complaint,) = world.model.asked[1]["messages"][1:]
         assert complaint["role"] == "user" and "not valid JSON" in complaint["content"]
+        assert complaint["content"].startswith("Where is the safe?\n\n")
         assert '{"tool": "<name>", "parameters": {...}, "terminate": false}' in complaint["content"]
-        assert "fal" not in json.dumps(world.model.asked[1]["messages"][2:]).replace("false", "")
+        assert "fal" not in complaint["content"].replace("false", "")
         assert [message["role"] for message in world.model.behind()] == ["assistant", "tool"]
 
 

@@ -81,8 +81,7 @@ async def test_two_different_objects_are_no_group(tmp_path: Path) -> None:
     two = "\n".join(json.dumps(call("execute_sql", sql=f"SELECT {n}")) for n in (1, 2))
     async with talking(says(two), says("Sorry."), tools=desk(tmp_path)) as world:
         assert (await world.chat()).text == "Sorry."
-        (complaint,) = world.model.behind()
-        assert "One tool call per answer" in complaint["content"]
+        assert "One tool call per answer" in world.model.asked[-1]["messages"][-1]["content"]
         assert await world.counted('gateway_tool_calls_total{outcome="ok",tool="execute_sql"}') == 0
 
 
@@ -140,7 +139,7 @@ async def test_an_answer_that_was_cut_within_a_call(tmp_path: Path) -> None:
     cut = says('{"tool": "execute_sql", "parameters": {"sql": "SELECT', finish="length")
     async with talking(cut, says("Sorry."), tools=desk(tmp_path)) as world:
         await world.chat()
-        assert "cut off by the length limit" in world.model.behind()[-1]["content"]
+        assert "cut off by the length limit" in world.model.asked[-1]["messages"][-1]["content"]
 
 
 #: A call of the client's own tool that the model did not finish, in each form that models write.
