@@ -22,7 +22,7 @@ from typing import Final
 from gateway.plugin.sql.lexer import Token
 from gateway.plugin.sql.plain import plain_names
 from gateway.plugin.sql.recursion import defined_name
-from gateway.plugin.sql.words import CONNECTING
+from gateway.plugin.sql.words import RESERVED
 from gateway.plugin.words import words
 
 MOST_TOKENS: Final = 1_000_000  # half a second and 200 MB, PostgreSQL 15 and SQLite 3.40
@@ -53,6 +53,7 @@ _TWICE: Final = (("word", "symmetric"), ("word", "natural"), ("word", "using"))
 #: A name is a label or a table behind the one, a table or a function before the other.
 _BEFORE_OTHERS: Final = (("word", "as"), ("word", "join"))
 _BEHIND_OTHERS: Final = (("punct", "."), ("punct", "("))
+_BEFORE_BY: Final = words("group order partition")  # where it is no name
 
 
 @dataclass(slots=True)
@@ -235,4 +236,6 @@ def _is_mention(token: Token, before: Token, following: Token) -> bool:
     """Return whether the name may be that of a column, or of a row."""
     if token.kind not in ("word", "name") or before in _BEFORE_OTHERS or following in _BEHIND_OTHERS:
         return False
-    return token.kind == "name" or before == ("punct", ".") or token.text not in CONNECTING
+    if token == ("word", "by") and before.text in _BEFORE_BY:
+        return False
+    return token.kind == "name" or before == ("punct", ".") or token.text not in RESERVED

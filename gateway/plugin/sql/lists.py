@@ -9,10 +9,12 @@ from typing import Final
 
 from gateway.plugin.sql.lexer import Token
 from gateway.plugin.sql.plain import listed_names
-from gateway.plugin.sql.words import CONNECTING
+from gateway.plugin.sql.words import RESERVED
 from gateway.plugin.words import words
 
 _MAKING: Final = ("array", "regexp_match", "regexp_split_to_array", "string_to_array", "current_schemas")
+#: `text[]` and what becomes one by itself, as the catalogue names them: `b::_text`.
+_TYPES: Final = words("_text _varchar _bpchar _name _cstring")
 #: What is called by one of these has its name, where it has no label.
 _HANDING_ON: Final = words("coalesce greatest least nullif case max min any_value first_value last_value lag lead mode")
 #: Columns of these have the names of the first of them.
@@ -42,11 +44,15 @@ def _makes_list(tokens: Sequence[Token], index: int) -> bool:
     token, following = tokens[index], _at(tokens, index + 1)
     if token == ("punct", "["):
         return following == ("punct", "]")
-    return token.kind in ("word", "name") and token.text.lower().startswith(_MAKING) and following != ("punct", ".")
+    if token.kind not in ("word", "name") or following == ("punct", "."):
+        return False
+    return token.text.lower().startswith(_MAKING) or token.text.lower() in _TYPES
 
 
 def _is_written(tokens: Sequence[Token], index: int) -> bool:
     """Return whether the list is `ARRAY['a', 'b']`, or the type of one literal."""
+    if tokens[index].text.lower() in _TYPES:
+        return _at(tokens, index - 1) == _CASTS and _at(tokens, index - 2).kind in ("string", "param")
     if tokens[index] == ("punct", "["):
         return _at(tokens, index - 2) == _CASTS and _at(tokens, index - 3).kind in ("string", "param")
     if tokens[index] != ("word", "array") or _at(tokens, index + 1) != ("punct", "["):
@@ -63,9 +69,9 @@ def _operand_end(tokens: Sequence[Token], start: int) -> int:
     for index in range(start, len(tokens)):
         token = tokens[index]
         if not depth:
-            connects = token.kind == "word" and token.text in CONNECTING and token not in _OPENING
+            connects = token.kind == "word" and token.text in RESERVED and token not in _OPENING
             operates = token.kind == "op" and token != _CASTS and index > start
-            if token in _CLOSING or token == ("punct", ",") or operates or (connects and token.text != "array"):
+            if token in _CLOSING or token == ("punct", ",") or operates or connects:
                 return index
         depth += (token in _OPENING) - (token in _CLOSING)
     return len(tokens)
@@ -93,10 +99,10 @@ def _labels(tokens: Sequence[Token]) -> Iterator[tuple[str, range]]:
     """Yield each label, with the indexes of what it is the label of."""
     for index, token in enumerate(tokens):
         before = _at(tokens, index - 1)
-        if token.kind not in ("word", "name") or (token.kind == "word" and token.text in CONNECTING):
+        if token.kind not in ("word", "name") or (token.kind == "word" and token.text in RESERVED):
             continue
         spelled = before == ("word", "as")
-        connects = before.kind in ("op", "param") or (before.kind == "word" and before.text in CONNECTING)
+        connects = before.kind in ("op", "param") or (before.kind == "word" and before.text in RESERVED)
         if not spelled and (connects or before in _OPENING or before.text in (",", ".")):
             continue
         start, depth = index - 1 - spelled, 0

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gateway.plugin.sql.lexer import Token
-from gateway.plugin.sql.words import CONNECTING, FUNCTIONS, TYPES
+from gateway.plugin.sql.words import FUNCTIONS, RESERVED, TYPES
 from gateway.plugin.words import words
 
 #: What stands at one place of several queries has the name that the first of them gives.
@@ -25,7 +25,7 @@ _OTHERS: Final = words("timezone varbit bpchar timetz timestamptz bool overlaps 
 _BEFORE_COLUMNS: Final = words("""
     select distinct all from join where and or not on by having when then else case in like ilike glob between
 """)
-_NOT_LISTING: Final = CONNECTING | words("as over filter group in exists materialized")
+_NOT_LISTING: Final = RESERVED | words("as over filter group in exists materialized")
 _MATERIALIZED: Final = words("not materialized")
 _NAMED: Final = ("word", "name")
 _CALLS: Final = (("punct", "("), ("punct", "["))
@@ -98,7 +98,7 @@ def listed_names(tokens: Sequence[Token]) -> Iterator[Token]:
         begins = _at(tokens, end + 2) == ("punct", "(") or _at(tokens, end + 2).text in _MATERIALIZED
         expression = before == ("punct", ",") and _at(tokens, end + 1) == ("word", "as") and begins
         renaming = before.kind == "word" and (
-            before.text in ("as", "with", "recursive") or before.text not in CONNECTING
+            before.text in ("as", "with", "recursive") or before.text not in RESERVED
         )
         if expression or renaming or before.kind == "name" or before == ("punct", ")"):
             yield from (one for one in tokens[index:end] if one.kind in _NAMED)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from gateway.plugin.sql.lexer import Token
-from gateway.plugin.sql.words import CONNECTING, TYPES
+from gateway.plugin.sql.words import RESERVED, TYPES
 from gateway.plugin.words import words
 
 LONGEST_CHARS: Final = 1000  # of all that is written out, so that it is short
@@ -110,7 +110,7 @@ def _parsed_chars(tokens: Sequence[Token], index: int) -> int:
     if before == ("op", "::") or casts:
         alone = value.kind in ("string", "param") and (not casts or _at(tokens, at - 2) == ("punct", "("))
         return len(value.text) if alone and following != ("punct", "[") else _ANY
-    defines = before.kind == "name" or (before.kind == "word" and before.text not in CONNECTING)
+    defines = before.kind == "name" or (before.kind == "word" and before.text not in RESERVED)
     return _ANY if defines else 0
 
 

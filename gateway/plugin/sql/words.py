@@ -31,6 +31,11 @@ CONNECTING = words("""
     rollup cube grouping array at zone separator against columns only skip placing nulls path table asof semi anti
     unique overlaps sounds member respect exclude ties connect_by_root global unbounded maxrecursion maxdop
 """)
+#: Words that neither PostgreSQL nor SQLite takes for the name of a column. Many of those above are one to them: `key`.
+RESERVED = words("""
+    select distinct all from where group having order limit on using join union intersect except and or not in is case
+    when then else as to collate unique table null
+""")
 #: Besides those, in SHOW.
 SHOWING = words("""
     engine status character transaction isolation binary master slave replica query schema database session create

@@ -130,6 +130,14 @@ def test_names_that_postgresql_cuts_to_the_same_are_one(letter: str) -> None:
         assert judge(query, dialect="postgresql").doubt is not None
 
 
+@pytest.mark.parametrize("name", ["key", "path", "option", "by"])
+def test_a_word_of_sql_that_may_be_a_name_multiplies_as_one(name: str) -> None:
+    """Databases take most of their words for the name of a column, without quotes."""
+    for plans in (True, False):
+        assert expands_too_far(lex(nested(14).replace("x", name)).tokens, plans=plans)
+        assert not expands_too_far(lex(nested(2).replace("x", name)).tokens, plans=plans)
+
+
 def test_what_is_deep_or_read_often_asks_before_it_is_counted() -> None:
     """The count would take as long as what it guards from: each of these limits holds by itself."""
     for depth, asks in ((MOST_DEPTH - 1, False), (MOST_DEPTH + 1, True)):

@@ -65,6 +65,7 @@ def test_a_column_that_is_handed_on_is_plain(sql: str) -> None:
             "SELECT x IS NULL id FROM t",
         ),
         *("WITH a(id) AS (SELECT x + x FROM t) SELECT id FROM a", "SELECT id FROM (SELECT x + x FROM t) AS s (id)"),
+        *("SELECT id FROM (SELECT x + x FROM t) AS key(id)", "SELECT id FROM index key(id)"),
         *("SELECT id FROM t AS s(x, id)", "WITH a AS (SELECT 1), b(x, id) AS (SELECT 1, x) SELECT id FROM b"),
         *("SELECT id FROM (SELECT 1) id", "SELECT x::id, id FROM t", "SELECT id(x), id FROM t", "SELECT x id FROM t"),
         *("SELECT x::public.id, id FROM t", 'SELECT CAST(x AS "my".id), id FROM t'),

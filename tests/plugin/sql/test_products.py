@@ -78,6 +78,7 @@ def test_a_text_that_is_written_out_is_parsed_unasked(expression: str) -> None:
     [
         *("to_tsquery(b)", "plainto_tsquery('english', repeat('a ', 9))", "phraseto_tsquery(b || 'x')", "b::tsquery"),
         *("websearch_to_tsquery(b)", "CAST(b || 'x' AS tsquery)", "(b || 'x')::xml", "b::pg_catalog.xml", 'b::"xml"'),
+        "x.key FROM json_to_record(b) AS x(key xml)",
         *("'{}'::xml[]", "x.a FROM json_to_record(b) AS x(a xml)", "b @@ c", "b @@ repeat('a ', 9)", "'a' @@ b"),
         *(
             "s.tsquery @@ b",

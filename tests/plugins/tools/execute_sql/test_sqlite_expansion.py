@@ -55,6 +55,7 @@ def reading(levels: int, *, quote: str) -> str:
         (chain(2_000, mentions=1), "too deep"),
         (nested(14), "too often"),
         (nested(11, column='"x""y"+[x"y]+`x"y`+[x"y] AS "x""y"'), "too often"),
+        (nested(14, column="key+key+key+key AS key"), "too often"),
         (reading(12, quote="{}"), "too often"),
         (reading(12, quote="'{}'"), "too often"),
         (nested(14, end=" LIMIT 9"), "too often"),
