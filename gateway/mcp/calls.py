@@ -48,7 +48,7 @@ class NotRunError(LostError):
 
 
 class WithdrawnError(NotRunError):
-    """The error that the call is not sent again, because what cleared it has changed."""
+    """The error that the call is not sent, or not again, because what cleared it has changed."""
 
 
 class AnsweredError(Exception):
@@ -130,11 +130,13 @@ class Calls:
         """Return a result and the type of its error."""
         service = self._server.name
         absent = f"the service {service!r} is not running just now. Say so, and go on without it."
-        if self._check is not None:
-            await asyncio.wait({self._check})
-        if self._line() is None:
-            return ToolResult(absent, ok=False), "not_running"
         try:
+            if self._check is not None:
+                await asyncio.wait({self._check})
+                if not patience.stands():
+                    raise WithdrawnError
+            if self._line() is None:
+                return ToolResult(absent, ok=False), "not_running"
             answer = await self._answer(tool, arguments, patience)
             if answer.get("content") is None and answer.get("structuredContent") is None:
                 raise AnsweredError("its answer is no result of a call: it has no content")

@@ -297,3 +297,22 @@ async def test_a_call_is_not_sent_again_once_its_clearance_has_changed(
         assert said.startswith("Not run: the service 'box' was away") and box.errors == ["not_running"]
     again = Box(Wire(ends), Wire(at_once), idempotent=frozenset({"dig"} if idempotent else ()))
     assert await again.said() == "done"
+
+
+async def test_a_call_that_waited_for_a_sign_of_life_is_not_sent_once_its_clearance_has_changed() -> None:
+    """The program lives, and the time until it said so was long enough to deny its tool."""
+    alive = asyncio.Event()
+
+    class Busy(Wire):
+        async def ping(self) -> None:
+            await alive.wait()
+
+    wire, clears = Busy(never), [True]
+    box = Box(wire, timeout=0.04)
+    assert "did not answer within" in await box.said()
+    waiting = asyncio.create_task(box.said(stands=lambda: clears[0]))
+    await asyncio.sleep(0)
+    clears[0] = False
+    alive.set()
+    assert (await waiting).startswith("Not run: the service 'box' was away")
+    assert len(wire.calls) == 1 and box.errors == ["timeout", "not_running"]
