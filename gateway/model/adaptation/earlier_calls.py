@@ -101,7 +101,8 @@ def _signed(message: Json) -> Json:
     calls = _calls_of(message)
     if not calls or not isinstance(calls[0], dict) or "thought_signature" in str(calls[0].get("extra_content")):
         return message
-    first = {**calls[0], "extra_content": {**(calls[0].get("extra_content") or {}), **_NO_SIGNATURE}}
+    extra = calls[0].get("extra_content")  # of its client, and so of any kind
+    first = {**calls[0], "extra_content": {**(extra if isinstance(extra, dict) else {}), **_NO_SIGNATURE}}
     return {**message, "tool_calls": [first, *calls[1:]]}
 
 

@@ -315,7 +315,7 @@ _QUIRKS: Final = (
     _Quirk(
         "no_reasoning",
         _has_reasoning,
-        _compiled(rb"\A(?s:(?!.*(?:%b))).*reasoning" % _LACKS_REASONING),
+        _compiled(rb"(?s)\A(?!.*(?:%b)).*reasoning" % _LACKS_REASONING),
         _with_messages(_leave_reasoning_out),
     ),
     _Quirk(

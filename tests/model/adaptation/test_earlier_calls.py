@@ -53,6 +53,13 @@ def test_the_first_call_of_each_answer_gets_a_signature() -> None:
     assert third["tool_calls"][0]["extra_content"]["google"]["thought_signature"]
 
 
+@pytest.mark.parametrize("extra", ["x", ["x"], 3, None])
+def test_what_a_client_wrote_in_place_of_fields_gives_way(extra: object) -> None:
+    """It is no object, and no server's."""
+    (sent,) = with_signatures({"messages": [called(call("1", extra_content=extra))]})["messages"]
+    assert sent["tool_calls"][0]["extra_content"]["google"]["thought_signature"]
+
+
 def test_each_answer_gets_reasoning_content() -> None:
     """Its thoughts under the other name, or none; thoughts that are there stay."""
     answers = [{"role": "assistant", "content": "a", **further} for further in ({}, {"reasoning": "b"})]

@@ -57,6 +57,7 @@ BODY: Json = {
         (400, b"System role not supported", "no_system_role"),
         (400, b"Unsupported value: 'messages[0].role' does not support 'system' with this model.", "no_system_role"),
         (400, b"property 'reasoning_content' is unsupported", "no_reasoning"),
+        (400, b'{\n  "error": {\n    "message": "reasoning_content is unsupported"\n  }\n}', "no_reasoning"),
         (400, b"Unrecognized request argument supplied: parallel_tool_calls", "no_parallel_tool_calls"),
         (422, b'{"detail": [{"loc": ["body", "tools", 0, "function", "strict"]}]}', "no_strict_tools"),
         (400, b"Invalid 'tools[0].function.name': string does not match pattern.", "plain_tool_names"),
