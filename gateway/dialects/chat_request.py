@@ -17,6 +17,8 @@ _SEARCHES: Final = frozenset(
     ("web_search_options", "plugins", "search_parameters", "enable_search", "data_sources", "connectors")
 )
 _ONLINE: Final = ":online"
+#: What forces no call, as a text or as the type of an object.
+_FREE: Final = ("auto", "none")
 _OF_CLIENTS: Final = ("function", "custom")
 #: Fields of answers with what a model's server has found and read by itself.
 _SOURCES: Final = frozenset(
@@ -91,13 +93,13 @@ def not_forced(body: Mapping[str, object]) -> dict[str, object]:
     """Return what replaces the fields that force a call: they hold for one answer of the model, and it has called."""
     changed: dict[str, object] = {}
     choice = body.get("tool_choice")
-    if isinstance(choice, dict):
-        allowed = choice.get("allowed_tools")
+    if _forces(choice):
+        allowed = choice.get("allowed_tools") if isinstance(choice, dict) else None
         changed["tool_choice"] = (
-            {**choice, "allowed_tools": {**allowed, "mode": "auto"}} if isinstance(allowed, dict) else "auto"
+            {**choice, "allowed_tools": {**allowed, "mode": "auto"}}
+            if isinstance(choice, dict) and isinstance(allowed, dict)
+            else "auto"
         )
-    elif choice not in (None, "auto", "none"):  # "required"; some call it "any"
-        changed["tool_choice"] = "auto"
     if isinstance(body.get("function_call"), dict):
         changed["function_call"] = "auto"
     return changed
@@ -105,11 +107,15 @@ def not_forced(body: Mapping[str, object]) -> dict[str, object]:
 
 def forces_call(body: Mapping[str, object]) -> bool:
     """Return whether a request says that its answer must be a call of a tool."""
-    choice = body.get("tool_choice")
-    if isinstance(choice, dict):
-        allowed = choice.get("allowed_tools")
-        return not isinstance(allowed, dict) or allowed.get("mode") == "required"
-    return choice not in (None, "auto", "none") or isinstance(body.get("function_call"), dict)
+    return _forces(body.get("tool_choice")) or isinstance(body.get("function_call"), dict)
+
+
+def _forces(choice: object) -> bool:
+    """Return whether a `tool_choice` is one that forces a call: `required`, which some call `any`, or a tool."""
+    if not isinstance(choice, dict):
+        return choice not in (None, *_FREE)
+    allowed = choice.get("allowed_tools")
+    return allowed.get("mode") == "required" if isinstance(allowed, dict) else choice.get("type") not in _FREE
 
 
 def wants_text(body: Mapping[str, object]) -> bool:

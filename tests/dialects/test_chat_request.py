@@ -9,10 +9,12 @@ from gateway.contracts.exchange import Exchange
 from gateway.dialects.chat_request import (
     brings_tool_results,
     client_tools,
+    forces_call,
     knows_functions_only,
     lets_server_search,
     may_call_tools,
     names_sources,
+    not_forced,
     wants_text,
     whole_text,
 )
@@ -143,3 +145,31 @@ def test_who_lets_a_server_search(body: dict[str, object], *, searches: bool) ->
 def test_who_names_sources(chunk: dict[str, object], *, named: bool) -> None:
     """In the answer as a whole, or beside its text."""
     assert names_sources(chunk) is named
+
+
+ALLOWED = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": []}}
+FREE = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}
+
+
+@pytest.mark.parametrize(
+    ("choice", "then"),
+    [
+        (None, None),
+        ("auto", None),
+        ("none", None),
+        ({"type": "auto"}, None),
+        ({"type": "none"}, None),
+        (FREE, None),
+        ("required", "auto"),
+        ("any", "auto"),
+        ({"type": "any"}, "auto"),
+        ({"type": "function", "function": {"name": "a"}}, "auto"),
+        ({"function": {"name": "a"}}, "auto"),
+        (ALLOWED, FREE),
+    ],
+)
+def test_who_forces_a_call(choice: object, then: object) -> None:
+    """As some write it, with an object: that forces only the first answer, or none."""
+    body = {"tool_choice": choice}
+    assert forces_call(body) is (then is not None)
+    assert not_forced(body) == ({} if then is None else {"tool_choice": then})
