@@ -243,13 +243,14 @@ class Creation:
         if await self.taints.marked(_names_of(wanted), tenant=tenant):
             asked = replace(asked, wishes=replace(asked.wishes, tainted=True))
         if asked.decisions and (before := wanted.previous_response_id) is not None and before not in local:
-            await self._check_decided(asked, before, tenant=tenant)
+            await self._check_decided(asked, before, earlier, tenant=tenant)
         return earlier, asked
 
-    async def _check_decided(self, asked: ResponseAsked, before: str, *, tenant: str) -> None:
-        """Check that decisions are on calls of the responses up to `before`. Raises GatewayError, StoreError."""
+    async def _check_decided(self, asked: ResponseAsked, before: str, earlier: Sequence[Json], *, tenant: str) -> None:
+        """Check that decisions are on calls of runs up to `before`, or asked there. Raises GatewayError, StoreError."""
+        shown = {item["id"].lower() for item in earlier if item["type"] == "mcp_approval_request"}
         runs = {row.run_id for row in await self.kept.chain(before, tenant=tenant)}
-        for approval_id in (one for decision in asked.decisions for one in decision.ids):
+        for approval_id in {one for decision in asked.decisions for one in decision.ids}.difference(shown):
             approval = await self.kept.store.approval(approval_id, tenant=tenant)
             if approval is not None and approval.run_id not in runs:
                 raise GatewayError(

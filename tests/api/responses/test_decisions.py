@@ -422,6 +422,17 @@ async def test_a_decision_goes_with_a_response_of_its_run(tmp_path: Path) -> Non
         assert text_of(again) == "Written."  # of the same run
 
 
+async def test_a_decision_goes_with_a_response_that_shows_the_question_of_another_run(tmp_path: Path) -> None:
+    """Both wait for the same call, which one approval clears: the second response asks for it, too."""
+    async with answering(write(), write(), says("Written."), tools=desk(tmp_path, write=True)) as client:
+        headers = {"X-Context-User": "ann"}
+        _, one = await asked(client, headers=headers)
+        second, two = await asked(client, "Write it now.", headers=headers)
+        assert two["id"] == one["id"]
+        fields: Json = {"previous_response_id": second["id"], "tools": [GATEWAY], "headers": headers}
+        assert text_of((await client.create([decision(two)], **fields)).json) == "Written."
+
+
 @pytest.mark.parametrize("native_tools", [False, True])
 async def test_a_question_that_is_given_again_has_its_usage(tmp_path: Path, *, native_tools: bool) -> None:
     """In both dialects: the model was asked once, and the tokens are those of its answer."""
