@@ -21,7 +21,7 @@ from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import Json
 from gateway.dialects.chat_request import client_tools, forces_call, knows_functions_only, may_call_tools, wants_text
 from gateway.dialects.meaning import is_random
-from gateway.runs.added import added_messages
+from gateway.runs.added import added_messages, ask_before
 from gateway.runs.narrowing import narrowed, narrowings
 from gateway.tools.native import native_tools
 from gateway.workflows.definition import Workflow
@@ -117,11 +117,13 @@ class Narrowed:
 
         Raises StoreError.
         """
-        by_requests = {approval.id for approval in approvals.values() if approval.via == "chat"}
+        # Of several who approve a call, one may have done so in a request, and the last one in another way.
+        settled = (approval for approval in approvals.values() if approval.state != "pending")
+        by_requests = {approval.id for approval in settled if approval.via == "chat" or approval.required > 1}
         if not by_requests <= self._heard:
             run = self.exchange
             self._add(await narrowings(self._parts.store, run.id, tenant=run.caller.tenant))
-            self._say(await added_messages(self._parts.store, run.id, tenant=run.caller.tenant))
+            await self._say(await added_messages(self._parts.store, run.id, tenant=run.caller.tenant))
             self._heard |= by_requests
 
     def _add(self, found: Sequence[Json]) -> None:
@@ -137,11 +139,17 @@ class Narrowed:
             if any(one.get("no_functions") for one in known):
                 self._loop.client_tools = frozenset()
 
-    def _say(self, found: Sequence[Json]) -> None:
-        """Add messages that came with decisions to the open round. A workflow and a single call have none."""
+    async def _say(self, found: Sequence[Json]) -> None:
+        """Add messages that came with decisions to the open round. A workflow and a single call have none.
+
+        Their user may want to be asked before each call from now on: no stage reads them. Raises StoreError.
+        """
         progress, loop = self._progress, self._loop
         for one in found:
             if one["request"] not in progress.added and isinstance(loop, Loop):
+                if ask_before(one["messages"]):
+                    progress.asked_for = True
+                    await self._parts.approvals.remembered.ask_before(self.exchange)
                 progress.added.append(one["request"])
                 loop.add(one["messages"])
                 progress.rounds[-1] = (*progress.rounds[-1][:2], loop.beside)

@@ -277,7 +277,7 @@ class Approvals:
             self._decision_write(approval, wish, edit, caller)
             for (approval, wish), edit in zip(wanted, edits, strict=True)
         ]
-        rejected = [one for one in wanted if not one[1].approve and await self._ends_run(one[0])]
+        rejected = [one for one in wanted if not one[1].approve and await self.ends_run(one[0])]
         if rejected:
             ended = {approval.run_id for approval, _ in rejected}
             writes = [
@@ -289,7 +289,7 @@ class Approvals:
             writes[0] = replace(writes[0], others=others)
         return await self._store.rule_all(writes)
 
-    async def _ends_run(self, approval: Approval) -> bool:
+    async def ends_run(self, approval: Approval) -> bool:
         """Return whether a rejection ends its run: not if the client is shown each call. Raises StoreError."""
         if self._on_reject == "continue":
             return False

@@ -4,16 +4,20 @@ They belong to the sender. A run has those of its own client, and a credential o
 sent for. Else the upstream would take one person's conversation for another's, or get a key that is for another one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+import orjson
+
+from gateway.approvals.chat_replies import ChatDecision
+from gateway.context.lane import ContextLane
 from gateway.contracts.exchange import Exchange, Resume
-from gateway.contracts.journal import Journal, StoredRun
+from gateway.contracts.journal import Approval, Journal, StoredRun
 from gateway.contracts.store import Json
 from gateway.dialects.dialect import SaidBeside
 from gateway.errors import GatewayError
 from gateway.model.call import ModelCall
-from gateway.runs.added import added_messages, new_messages
+from gateway.runs.added import MOST_BYTES, added_messages, new_messages
 from gateway.runs.snapshot import exchange_of
 
 #: Returns the name of the upstream that the model call of an exchange asks first; None: there is none.
@@ -58,27 +62,50 @@ def take_lines(own: Exchange, run: StoredRun, *, upstream_of: UpstreamOf) -> tup
 
 
 async def take_messages(
-    own: Exchange, beside: SaidBeside | None, run: StoredRun | None, *, store: Journal
+    own: Exchange,
+    beside: SaidBeside | None,
+    run: StoredRun | None,
+    *,
+    decides: Sequence[str],
+    store: Journal,
+    hindrance: str | None = None,
 ) -> Json | None:
     """Return the messages beside a decision that are new to the run, as they are stored with it. None: there are none.
 
-    Raises StoreError, and GatewayError (invalid_field) where no model of the run would read them.
+    `decides` are the approvals that it is about, in order. Raises StoreError, and GatewayError (invalid_field) where a
+    `hindrance` is in their way, no model of the run would read them, or they are too long.
     """
     if beside is None or run is None:
         return None
     added = await added_messages(store, run.id, tenant=run.tenant)
-    if not (new := new_messages(beside, run, added)):
+    if not (new := new_messages(beside, run, added, decides=decides)):
         return None
     if not is_of_same_person(own, run):
         why = "the call belongs to the conversation of another person"
     elif run.kind != "chat":
         why = f"a {run.kind} has no conversation"
+    elif hindrance is not None:
+        why = hindrance
+    elif (size_bytes := len(orjson.dumps(new))) > MOST_BYTES:
+        why = f"{size_bytes:,} bytes of messages came with the decision, and a run takes {MOST_BYTES:,}"
     else:
-        return {"request": own.id, "messages": new}
+        return {"request": own.id, "decides": decides, "messages": new}
     text = (
         f"Nothing was decided: {why}, so the message beside your approval response has no place there. Send it alone."
     )
     raise GatewayError("invalid_field", text, param="input")
+
+
+async def find_hindrance(
+    lane: ContextLane, decided: Sequence[tuple[Approval, ChatDecision]], run: StoredRun | None
+) -> str | None:
+    """Return why no message may come with these decisions, which are all on one run. Raises StoreError."""
+    rejected = [approval for approval, decision in decided if not decision.approve]
+    if rejected and await lane.approvals.ends_run(rejected[0]):
+        return "a rejection ends this run"
+    chain = None if run is None else lane.chains.get(run.chain)
+    stage = None if chain is None else chain.passed_by()
+    return stage and f"the stage {stage!r} of its chain would not see a message that comes so"
 
 
 def too_late(run_id: str) -> GatewayError:

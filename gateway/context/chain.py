@@ -20,12 +20,13 @@ log = logging.getLogger("gateway")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A stage as listed in its chain; `runs_tools`: as its plugin declares."""
+    """A stage as listed in its chain; `runs_tools` and `only_adds`: as its plugin declares."""
 
     name: str
     stage: Stage
     on_error: Literal["fail", "skip"] = "fail"
     runs_tools: bool = False
+    only_adds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,11 @@ class Chain:
         """Return the chain from the innermost stage on that runs tools, or None. A stored run continues there."""
         found = (handler for link, handler in zip(self.links, self.handlers, strict=True) if link.runs_tools)
         return next(iter([*found][-1:]), None)
+
+    def passed_by(self) -> str | None:
+        """Return the first stage that a stored run does not pass again, and that does more than add to requests."""
+        last = max((place for place, link in enumerate(self.links) if link.runs_tools), default=0)
+        return next((link.name for link in self.links[:last] if not (link.only_adds or link.runs_tools)), None)
 
 
 def fold(

@@ -12,6 +12,7 @@ from gateway.approvals.chat_replies import ChatDecision
 from gateway.context.bringing import Brought
 from gateway.context.carried import (
     UpstreamOf,
+    find_hindrance,
     is_of_same_person,
     may_read_answer,
     take_lines,
@@ -166,7 +167,11 @@ class Resumption:
         run = await self._store.run(found[0][0].run_id, tenant=caller.tenant)
         narrows = {} if run is None else narrowing_of(repeated.exchange, run)
         facts = {NARROWS: narrows} if narrows else {}
-        adds = await take_messages(repeated.exchange, repeated.beside, run, store=self._store)
+        decides = sorted(approval.id for approval, _ in found)
+        take = partial(take_messages, repeated.exchange, repeated.beside, run, decides=decides, store=self._store)
+        hindrance = None if repeated.beside is None else await find_hindrance(self._lane(), found, run)
+        adds = await take(hindrance=hindrance)
+        with_adds = next((approval.id for approval, _ in found if approval.state == "pending"), None)  # once
         wishes = [
             (
                 approval.id,
@@ -177,7 +182,7 @@ class Resumption:
                     comment=decision.comment,
                     user=repeated.exchange.user,
                     facts=facts,
-                    adds=adds,
+                    adds=adds if approval.id == with_adds else None,
                 ),
             )
             for approval, decision in found
@@ -185,7 +190,7 @@ class Resumption:
         ruled = await desk.rule_all(wishes, caller=caller)
         is_apart = run is not None and not may_read_answer(repeated.exchange, run)
         try:
-            if adds and await take_messages(repeated.exchange, repeated.beside, run, store=self._store):
+            if adds and await take():
                 raise too_late(ruled[0].run_id)
             if is_apart:
                 return await self._go_on_apart(ruled, repeated)

@@ -1,5 +1,6 @@
 """Words in what people typed. Provisional until 1.0."""
 
+from gateway.text.ask_before import wants_ask_before
 from gateway.text.memory_requests import MemoryRequest, memory_request
 from gateway.text.memory_words import COMPARED_CHARS, words_of
 from gateway.text.negation import is_refused
@@ -21,5 +22,6 @@ __all__ = [
     "memory_request",
     "mentions",
     "shown_text",
+    "wants_ask_before",
     "words_of",
 ]

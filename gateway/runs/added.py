@@ -12,15 +12,24 @@ import orjson
 from gateway.contracts.journal import Journal, StoredRun
 from gateway.contracts.store import Json
 from gateway.dialects.dialect import SaidBeside
+from gateway.dialects.meaning import content_text
+from gateway.text.ask_before import wants_ask_before
+from gateway.text.phrases import fold
+from gateway.text.quotes import shown_text
 
 #: The type of the event that has them.
 ADDED: Final = "run.messages_added"
+#: So much of them, as JSON: a run has them in each line of its record, and a query reads hundreds of events.
+MOST_BYTES: Final = 256 << 10
 #: Events of one query.
 _BATCH: Final = 500
 
 
 async def added_messages(store: Journal, run_id: str, *, tenant: str) -> list[Json]:
-    """Return what came with the decisions on a run, each once: its `request` and `messages`. Raises StoreError."""
+    """Return what came with the decisions on a run, each once: its `request`, what that `decides`, and `messages`.
+
+    Raises StoreError.
+    """
     found: dict[str, Json] = {}
     after = 0
     while events := await store.events(after=after, tenant=tenant, run_id=run_id, limit=_BATCH):
@@ -32,16 +41,18 @@ async def added_messages(store: Journal, run_id: str, *, tenant: str) -> list[Js
     return list(found.values())
 
 
-def new_messages(beside: SaidBeside, run: StoredRun, added: Iterable[Json]) -> list[Json]:
+def new_messages(beside: SaidBeside, run: StoredRun, added: Iterable[Json], *, decides: Sequence[str]) -> list[Json]:
     """Return the messages that the run does not have, which came in their order before those that it has.
 
-    A run that has ended has lost its conversation: of a request with the whole conversation, nothing counts as new.
+    A request that goes on from what is stored has new ones only, unless one with the same decisions came before. A run
+    that has ended has lost its conversation: of a request with the whole conversation, nothing counts as new.
     """
     began: Sequence[Json] = orjson.loads(run.request)["body"]["messages"]
     if beside.is_whole and not began:
         return []
     known = [message for message in began if message.get("role") == "user"] if beside.is_whole else []
-    known += [message for one in added for message in one["messages"]]
+    before = (one for one in added if beside.is_whole or one["decides"] == decides)
+    known += [message for one in before for message in one["messages"]]
     new: list[Json] = []
     for index, message in enumerate(beside.messages):
         at = next((i for i, one in enumerate(known) if _parts(one) == _parts(message)), None)
@@ -50,6 +61,12 @@ def new_messages(beside: SaidBeside, run: StoredRun, added: Iterable[Json]) -> l
         elif index >= len(beside.messages) - beside.behind:
             new.append(message)
     return new
+
+
+def ask_before(messages: Iterable[Json]) -> bool:
+    """Return whether the user who wrote one of these messages wants to be asked before each call."""
+    folded = (fold(content_text(message.get("content"))).text for message in messages)
+    return any(wants_ask_before(text, shown=shown_text(text)) is not None for text in folded)
 
 
 def _parts(message: Json) -> object:

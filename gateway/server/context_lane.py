@@ -365,8 +365,8 @@ def _links(chain: str, uses: Sequence[StageUse], host: Host, problems: list[Prob
     for i, use in enumerate(uses):
         stage = built("stages", use.use, use.with_, host, f"chains.{chain}[{i}]", problems, folder=folder)
         if stage is not None:
-            runs_tools = find_plugin("stages", use.use, folder=folder).runs_tools
-            links.append(Link(use.use, stage, use.on_error, runs_tools))
+            plugin = find_plugin("stages", use.use, folder=folder)
+            links.append(Link(use.use, stage, use.on_error, plugin.runs_tools, plugin.only_adds))
     return links
 
 

@@ -5,7 +5,8 @@ Every expression is bounded in length, so the whole takes linear time.
 
 import re
 
-from gateway.plugin.text import Spans, is_refused, mentions
+from gateway.text.negation import is_refused
+from gateway.text.phrases import Spans, mentions
 
 _ENGLISH = (
     r"(?<![a-z0-9_])(?:"

@@ -240,4 +240,4 @@ def build(config: Config, host: Host) -> MemoryStage:
     return MemoryStage(config, host)
 
 
-PLUGIN = Plugin(Config, build)
+PLUGIN = Plugin(Config, build, only_adds=True)

@@ -137,3 +137,17 @@ async def test_a_stages_own_time_is_observed() -> None:
     await chain.handler(ASKED)
     sums = {stage: total for (name, (stage,)), total in samples(counters).items() if name.endswith("_sum")}
     assert sums == {"out": pytest.approx(0.02), "in": pytest.approx(0.02)}
+
+
+def test_a_stored_run_passes_no_stage_again_above_its_tools() -> None:
+    """Of these, the first is named that may do more than add; those below see each call of the model."""
+
+    def above(*links: Link) -> str | None:
+        every = [*links, Link("loop", Noting("loop"), runs_tools=True), Link("below", Noting("below"))]
+        return fold("main", every, core, counters=ContextCounters(), clock=Clock(ManualClock())).passed_by()
+
+    adds = Link("adds", Noting("adds"), only_adds=True)
+    assert above() is above(adds) is None
+    assert above(adds, Link("stops", Noting("stops")), Link("more", Noting("more"))) == "stops"
+    alone = fold("main", [Link("a", Noting("a"))], core, counters=ContextCounters(), clock=Clock(ManualClock()))
+    assert alone.passed_by() is None

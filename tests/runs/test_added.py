@@ -49,22 +49,29 @@ FORGOTTEN = first_of(Exchange(id="run_1", body={"messages": []}, caller=CALLER, 
 )
 def test_messages_of_the_run_are_history(stored: StoredRun, brought: SaidBeside, new: list[object]) -> None:
     """In their order, each once. A client that goes on from what is stored sends nothing but new ones."""
-    assert [message["content"] for message in new_messages(brought, stored, [])] == new
+    assert [message["content"] for message in new_messages(brought, stored, [], decides=[])] == new
 
 
-@pytest.mark.parametrize("is_whole", [False, True])
-def test_messages_that_came_before_are_history(*, is_whole: bool) -> None:
-    """Those of a repeated request, and of an earlier decision on the same run."""
-    brought = beside(*(["a"] if is_whole else []), "b", "c", behind=2, is_whole=is_whole)
-    added = [{"request": "run_2", "messages": [said("b")]}]
-    assert new_messages(brought, began("a"), added) == [said("c")]
+def test_messages_that_came_before_are_history() -> None:
+    """Those of an earlier decision on the same run, in a conversation that is sent whole."""
+    added = [{"request": "run_2", "decides": ["ap_1"], "messages": [said("b")]}]
+    brought = beside("a", "b", "c", behind=2)
+    assert new_messages(brought, began("a"), added, decides=["ap_2"]) == [said("c")]
+
+
+def test_two_equal_messages_are_two() -> None:
+    """Unless the second one comes with the same decisions: then its request is a repeated one."""
+    added = [{"request": "run_2", "decides": ["ap_1"], "messages": [said("Go on.")]}]
+    brought = beside("Go on.", behind=1, is_whole=False)
+    assert new_messages(brought, began("a"), added, decides=["ap_1"]) == []
+    assert new_messages(brought, began("a"), added, decides=["ap_2"]) == [said("Go on.")]
 
 
 async def test_they_are_found_with_the_run(desk: Desk) -> None:
     """Each request once, however many approvals it decided on."""
-    data = b'{"request": "run_2", "messages": [{"role": "user", "content": "b"}]}'
+    data = b'{"request": "run_2", "decides": ["ap_1"], "messages": [{"role": "user", "content": "b"}]}'
     of_run = [event(ADDED, data=data), event(), event(ADDED, data=data)]
     await desk.store.write(new(run(), events=of_run))
     (found,) = await added_messages(desk.store, "run_1", tenant=run().tenant)
-    assert found == {"request": "run_2", "messages": [said("b")]}
+    assert found == {"request": "run_2", "decides": ["ap_1"], "messages": [said("b")]}
     assert await added_messages(desk.store, "run_1", tenant="other") == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.plugins.stages.intent.ask_before import wants_ask_before
+from gateway.text.ask_before import wants_ask_before
 from gateway.text.phrases import Spans, fold
 
 NOTHING = Spans(())

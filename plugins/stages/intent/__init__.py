@@ -32,9 +32,17 @@ from gateway.plugin import (
     model_name,
     replace,
 )
-from gateway.plugin.text import Folded, Hit, Spans, code_blocks, fold, memory_request, shown_text
+from gateway.plugin.text import (
+    Folded,
+    Hit,
+    Spans,
+    code_blocks,
+    fold,
+    memory_request,
+    shown_text,
+    wants_ask_before,
+)
 
-from .ask_before import wants_ask_before
 from .calls import Call, find_calls
 from .names import Named, NamedService, NameIndex, name_index, phrase_set
 
@@ -262,4 +270,4 @@ def build(config: Config, host: Host) -> IntentStage:
     return IntentStage(config, host)
 
 
-PLUGIN = Plugin(Config, build)
+PLUGIN = Plugin(Config, build, only_adds=True)

@@ -283,4 +283,4 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names)) or "nothing"
 
 
-PLUGIN = Plugin(Config, PromptEnhancer, tool_format=lambda config: "json" if config.tools else None)
+PLUGIN = Plugin(Config, PromptEnhancer, only_adds=True, tool_format=lambda config: "json" if config.tools else None)

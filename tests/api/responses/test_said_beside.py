@@ -6,15 +6,32 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from gateways import until
+from gateways import until, until_read
 
 from gateway.contracts.store import Json
+from gateway.runs.added import ADDED, MOST_BYTES
 from gateway.testing.run import GatewayProcess
 from tests.e2e.models import calls, says
 from tests.e2e.talking import desk
 
-from .answering import CONVERSATIONS, GATEWAY, RESPONSES, Client, answering, elsewhere, folder_store, kinds, text_of
+from .answering import (
+    CONVERSATIONS,
+    GATEWAY,
+    KEYS,
+    RESPONSES,
+    Client,
+    answering,
+    elsewhere,
+    folder_store,
+    kinds,
+    text_of,
+)
 from .test_decisions import asked, both, decision, write
+
+
+#: Two keys must approve each call that a person must.
+TWO: Json = {**KEYS, "approvals": {"require": [{"tools": ["file_operations"], "approvals": 2}]}}
+READ = calls("file_operations", operation="read", path="notes.txt")
 
 
 def message(text: str) -> Json:
@@ -192,3 +209,84 @@ async def test_no_page_shows_the_message(tmp_path: Path) -> None:
             while "approval.resolved" not in seen:
                 seen += await socket.receive_str()
         assert "And say so." not in seen
+
+
+async def test_the_message_of_the_first_of_two_reaches_the_model(tmp_path: Path) -> None:
+    """The other key approves by another way, and the run goes on without a request."""
+    async with answering(write(), says("Both."), key="ann", tools=desk(tmp_path, write=True), **TWO) as client:
+        _, question = await asked(client)
+        first = (await client.create([decision(question), message("And say so.")], tools=[GATEWAY])).json
+        assert first["output"][-1]["id"] == question["id"]
+        assert (await client.world.decide(question["id"], key="con")).status == 200
+        await until(lambda: len(client.world.model.asked) == 2)
+        assert roles(client) == ["user", "assistant", "tool", "user"] and client.sent[-1]["content"] == "And say so."
+
+
+async def test_what_the_first_of_two_narrows_holds(tmp_path: Path) -> None:
+    """The other key approves by another way, and the next call asks as the first one wants."""
+    answers = (write(), READ, says("It ran unasked."))
+    async with answering(*answers, key="ann", tools=desk(tmp_path, write=True), **TWO) as client:
+        _, question = await asked(client)
+        await client.create([decision(question)], tools=[{**GATEWAY, "require_approval": "always"}])
+        assert (await client.world.decide(question["id"], key="con")).status == 200
+        await until(lambda: len(client.world.model.asked) > 1)
+        path = "/context/approvals?status=pending"
+        found = await until_read(lambda: client.world.get(path, **client.headers()), lambda page: page.json["data"])
+        assert [one["arguments"]["operation"] for one in found.json["data"]] == ["read"]
+
+
+async def test_a_message_that_asks_to_be_asked_is_heard(tmp_path: Path) -> None:
+    """No stage reads it: the next call, which no one is asked about otherwise, asks."""
+    async with answering(write(), READ, tools=desk(tmp_path, write=True)) as client:
+        _, question = await asked(client)
+        own = [decision(question), message("Ask me before you do anything else.")]
+        told = (await client.create(own, tools=[GATEWAY])).json
+        assert kinds(told["output"]) == ["mcp_call", "mcp_approval_request"]
+        assert json.loads(told["output"][1]["arguments"])["operation"] == "read"
+
+
+async def test_a_message_is_stored_once_for_all_calls(tmp_path: Path) -> None:
+    """A run may wait for hundreds, and each worker reads all events."""
+    async with answering(both(), says("Two."), tools=desk(tmp_path, write=True)) as client:
+        questions = (await client.create("Write.", tools=[GATEWAY])).json["output"][-2:]
+        own = [*map(decision, questions), message("And say so.")]
+        assert text_of((await client.create(own, tools=[GATEWAY])).json) == "Two."
+        events = await client.store.events(after=0, limit=500)
+        assert [event.type for event in events].count(ADDED) == 1 and client.sent[-1]["content"] == "And say so."
+
+
+async def test_a_message_that_is_too_long_is_refused_with_the_decision(tmp_path: Path) -> None:
+    """A run writes it with each line of its record."""
+    async with answering(write(), says("Written."), tools=desk(tmp_path, write=True)) as client:
+        _, question = await asked(client)
+        refused = await client.create([decision(question), message("x" * MOST_BYTES)], tools=[GATEWAY])
+        assert (refused.status, refused.error["code"], refused.error["param"]) == (400, "invalid_field", "input")
+        assert f"a run takes {MOST_BYTES:,}" in refused.error["message"]
+        assert not (tmp_path / "work" / "new.txt").exists() and len(client.world.model.asked) == 1
+        answer = (await client.create([decision(question)], tools=[GATEWAY])).json
+        assert text_of(answer) == "Written."
+
+
+async def test_a_message_beside_a_rejection_that_ends_the_run_is_refused(tmp_path: Path) -> None:
+    """Of a run whose client is shown no calls: no model would read it."""
+    async with answering(write(), tools=desk(tmp_path, write=True)) as client:
+        await client.create("Write.")
+        (approval,) = (await client.world.get("/context/approvals")).json["data"]
+        refused = await client.create([decision(approval, approve=False), message("Read it.")])
+        assert (refused.status, refused.error["code"]) == (400, "invalid_field")
+        assert "Nothing was decided: a rejection ends this run" in refused.error["message"]
+        (left,) = (await client.world.get("/context/approvals")).json["data"]
+        assert left["state"] == "pending"
+
+
+async def test_no_message_comes_past_a_stage_that_might_stop_it(tmp_path: Path) -> None:
+    """A stored run goes on below the stage, which every other message of the user meets."""
+    uses = [{"use": "block_list", "with": {"phrases": {"projects": ["Blue Heron"]}}}, {"use": "agent_loop"}]
+    settings: Json = {"tools": desk(tmp_path, write=True), "chains": {"assistant": uses}}
+    async with answering(write(), says("Written."), **settings) as client:
+        _, question = await asked(client)
+        refused = await client.create([decision(question), message("About Blue Heron.")], tools=[GATEWAY])
+        assert (refused.status, refused.error["code"], refused.error["param"]) == (400, "invalid_field", "input")
+        assert "Nothing was decided: the stage 'block_list'" in refused.error["message"]
+        answer = (await client.create([decision(question)], tools=[GATEWAY])).json
+        assert text_of(answer) == "Written." and len(client.world.model.asked) == 2
