@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from gateway.approvals import texts as approval_text
 from gateway.approvals.approvals import Decision, is_asked_by
-from gateway.approvals.chat_replies import ChatDecision
+from gateway.approvals.chat_replies import COMMENT_CHARS, ChatDecision
 from gateway.context.bringing import Brought
 from gateway.context.carried import (
     UpstreamOf,
@@ -179,7 +179,7 @@ class Resumption:
                     approve=decision.approve,
                     via="chat",
                     sha256=waiting_sha256(approval) if approval.state == "pending" else None,
-                    comment=decision.comment,
+                    comment=decision.comment and decision.comment[:COMMENT_CHARS],
                     user=repeated.exchange.user,
                     facts=facts,
                     adds=adds if approval.id == with_adds else None,

@@ -401,6 +401,14 @@ async def test_a_rejection_by_another_way_undoes_nothing_either(tmp_path: Path) 
         assert not (tmp_path / "work" / "1.txt").exists() and (tmp_path / "work" / "2.txt").exists()
 
 
+async def test_a_reason_has_the_length_that_every_other_way_has(tmp_path: Path) -> None:
+    """The model gets it, and so does whoever looks at the approval."""
+    async with answering(write(), says("No."), tools=desk(tmp_path, write=True)) as client:
+        _, question = await asked(client)
+        await client.create([{**decision(question, approve=False), "reason": "r" * 5000}], tools=[GATEWAY])
+        assert "r" * 2000 in client.sent[-1]["content"] and "r" * 2001 not in client.sent[-1]["content"]
+
+
 # The conversation of a request that decides.
 
 
