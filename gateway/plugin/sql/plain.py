@@ -97,9 +97,7 @@ def listed_names(tokens: Sequence[Token]) -> Iterator[Token]:
             end += 1
         begins = _at(tokens, end + 2) == ("punct", "(") or _at(tokens, end + 2).text in _MATERIALIZED
         expression = before == ("punct", ",") and _at(tokens, end + 1) == ("word", "as") and begins
-        renaming = before.kind == "word" and (
-            before.text in ("as", "with", "recursive") or before.text not in RESERVED
-        )
+        renaming = before.kind == "word" and (before.text in ("as", "with", "recursive") or before.text not in RESERVED)
         if expression or renaming or before.kind == "name" or before == ("punct", ")"):
             yield from (one for one in tokens[index:end] if one.kind in _NAMED)
 

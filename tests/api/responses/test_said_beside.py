@@ -28,7 +28,6 @@ from .answering import (
 )
 from .test_decisions import asked, both, decision, write
 
-
 #: Two keys must approve each call that a person must.
 TWO: Json = {**KEYS, "approvals": {"require": [{"tools": ["file_operations"], "approvals": 2}]}}
 READ = calls("file_operations", operation="read", path="notes.txt")
