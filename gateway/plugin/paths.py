@@ -36,6 +36,9 @@ _PUBLIC_PROC = re.compile(
 _SYSTEM = frozenset({"etc", "proc", "dev", "root", "home", "run", "users", "sys", "boot"})
 #: As many steps up may end at the root.
 _FAR_UP = 3
+#: Each name of a brace is looked at with the whole path: more characters than these nobody types.
+_MOST_SPELLED = 1 << 14
+_TOO_LONG = "its brace has too many names"
 _GLOB = re.compile(r"[*?\[]")
 _URL = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 
@@ -96,6 +99,8 @@ def place_concern(path: str) -> str | None:
 
 def folder_concern(path: str) -> str | None:
     """Return the same for the names of files: a path, also with globs, that leads into a folder of secrets."""
+    if spelled_characters(path) > _MOST_SPELLED:
+        return _TOO_LONG
     for spelled in _alternatives(path):
         parts = resolved(spelled.lower())
         if any(is_secret_folder(part) for part in parts):
@@ -107,6 +112,8 @@ def folder_concern(path: str) -> str | None:
 
 def glob_concern(path: str) -> str | None:
     """Return the same for a path with globs in it: each name may be any that it matches."""
+    if spelled_characters(path) > _MOST_SPELLED:
+        return _TOO_LONG
     for spelled in _alternatives(path):
         parts = resolved(spelled.lower())
         outside = spelled.startswith("/") or spelled.count("..") >= _FAR_UP
@@ -121,6 +128,11 @@ def glob_concern(path: str) -> str | None:
         if why is not None:
             return why
     return None
+
+
+def spelled_characters(path: str) -> int:
+    """Return the length of a path, with all the names of its brace: what a look at it costs."""
+    return len(path) * (1 + path.count(",")) if "{" in path else len(path)
 
 
 def resolved(path: str) -> list[str]:

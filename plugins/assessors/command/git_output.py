@@ -21,10 +21,14 @@ _FILE: Final = re.compile(
 _COMMITTED_FILE: Final = re.compile(r"[^:]+:[^:]*[^:/]")
 #: The last commits; a hash may be the empty tree, from which everything is a change.
 _NEAR: Final = re.compile(r"(?:HEAD|@)(?:[~^][0-9]?)*")
+#: An object by its hash, which may be a file's: alone, behind a description of it, or with what is asked of it.
+_HASH: Final = re.compile(r"(?:.*-g)?[0-9a-f]{4,64}(?:[\^~@{].*)?", re.IGNORECASE)
+#: Kinds of objects of which git prints no file.
+_NO_FILES: Final = frozenset({"commit", "tag", "tree"})
 #: Sections and keys of settings without secrets.
 _PLAIN_KEY: Final = re.compile(
     r"(?:user\.(?:name|email)|init\.\w+|pull\.\w+|push\.\w+|merge\.\w+|rebase\.\w+|commit\.\w+|fetch\.\w+"
-    r"|core\.(?:autocrlf|bare|editor|eol|filemode|ignorecase|pager|worktree|symlinks)|branch\.[^@:]+\.(?:merge|remote))",
+    r"|core\.(?:autocrlf|bare|editor|eol|filemode|ignorecase|pager|worktree|symlinks)|branch\.[\w./-]+\.(?:merge|remote))",
     re.IGNORECASE,
 )
 
@@ -36,6 +40,21 @@ def prints_patches(use: Use) -> bool:
     return bool(use.options & {"show", "diff", "whatchanged", "diff-tree"}) and (
         bool(use.options & _PATCH) or not use.options & _SUMMARIES
     )
+
+
+def prints_objects(use: Use) -> bool:
+    """Return whether it may print a file by the hash of it, which `git ls-tree` tells.
+
+    `show` does so whatever its options are, and beside files that it names; `diff` compares such a file with others.
+    """
+    if "cat-file" in use.options:
+        kind = "" if "-p" in use.options or not use.operands else use.operands[0].text
+        if use.options & options("-e -t -s") or kind in _NO_FILES:
+            return False
+        named = use.operands[1:] if kind else use.operands
+        return not all(":" in word.text or _NEAR.fullmatch(word.text) for word in named)
+    shows = "show" in use.options or ("diff" in use.options and prints_patches(use))
+    return shows and any(word.expands or _HASH.fullmatch(word.text) for word in use.operands)
 
 
 def operands_are_near(use: Use) -> bool:

@@ -2,7 +2,7 @@
 
 import re
 
-from gateway.plugin.paths import concern, folder_concern, glob_concern, place_concern, resolved
+from gateway.plugin.paths import concern, folder_concern, glob_concern, place_concern, resolved, spelled_characters
 from gateway.plugin.shell.git import prints_contents
 from gateway.plugin.shell.grammars import find_paths, is_narrow
 from gateway.plugin.shell.objection import Objection
@@ -10,7 +10,7 @@ from gateway.plugin.shell.options import options
 from gateway.plugin.shell.reading import Reading
 from gateway.plugin.shell.words import Word
 
-from .git_output import names_files, operands_are_near, prints_patches, shows_settings
+from .git_output import names_files, operands_are_near, prints_objects, prints_patches, shows_settings
 from .searches import judge_search
 
 #: More numbers than a person wants to read.
@@ -23,6 +23,8 @@ _GLOB = re.compile(r"[*?\[{]")
 _VARIABLE = re.compile(r"\$[{(]?[A-Za-z_]|\$\(")
 #: Where a command may be, as far as its `cd`s tell; more than this nobody types.
 _MOST_FOLDERS = 8
+#: Each path is looked at in each of these folders: more characters than these nobody types.
+_MOST_SPELLED = 1 << 15
 #: Values that are globs for names, also in quotes.
 _GLOBS = options("--include -g --glob --iglob")
 #: With one of these a diff of folders prints files as a whole.
@@ -39,6 +41,7 @@ def harden(readings: tuple[Reading, ...], *, looping: bool, folder: str = "") ->
     why = folder_concern(folder)
     if why is not None:
         raise Objection("sensitive_path", f"The command would begin in {folder!r}: {why}.")
+    spelled = 0
     folders = [folder]  # a `cd` may fail, or move the part of a pipe alone: it adds places and takes none away
     for reading in readings:
         if reading.name == "cd":
@@ -49,6 +52,9 @@ def harden(readings: tuple[Reading, ...], *, looping: bool, folder: str = "") ->
             if len(folders) > _MOST_FOLDERS:
                 raise Objection("sensitive_path", "The command changes its folder too often.")
         for place in folders:
+            spelled += sum(_spelled(reading, _joined(place, word.text)) for word in reading.step.words)
+            if spelled > _MOST_SPELLED:
+                raise Objection("sensitive_path", "The command names more paths than can be looked at.")
             _harden(reading, place)
 
 
@@ -78,6 +84,11 @@ def _harden(reading: Reading, folder: str) -> None:
         raise Objection("large_output", "seq would print too many numbers.")
 
 
+def _spelled(reading: Reading, path: str) -> int:
+    """Return what a look at one word costs: a brace in a program of awk or jq names no files."""
+    return len(path) if reading.listed.grammar in ("awk", "jq", "sed") else spelled_characters(path)
+
+
 def _recurses(reading: Reading) -> bool:
     """Return whether a value makes grep walk, as `-r` does; it may be cut short."""
     values = [word for option, word in reading.use.values if option in ("-d", "--directories")]
@@ -98,7 +109,7 @@ def _judge_contents(reading: Reading) -> None:
         return
     if shows_settings(use):
         raise Objection("sensitive_path", "git would print settings, such as URLs with passwords in them.")
-    if "cat-file" in use.options and "-p" in use.options and not all(":" in text or "HEAD" in text for text in texts):
+    if prints_objects(use):
         raise Objection("sensitive_path", "git would print an object whose name nobody knows.")
     if prints_patches(use) and not (operands_are_near(use) or names_files(use)):
         raise Objection("sensitive_path", "git would print the changes of the whole repository: name files.")

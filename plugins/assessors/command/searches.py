@@ -12,12 +12,13 @@ from gateway.plugin.shell.reading import Reading
 from gateway.plugin.shell.words import Word
 
 #: With one of these a search prints names or counts, not lines.
-_NAMES = options(
+_NAMES = options(  # but for a `--json` behind it
     "-l -L -c -q --files-with-matches --files-without-match --count --count-matches --quiet --silent --files"
 )
 #: With one of these it prints lines that do not match, or files as a whole.
 _WHOLE = options(
     "-v --invert-match --passthru -z --null-data -U --multiline --multiline-dotall -f --file -W --function-context"
+    " --not"
 )
 _CONTEXT = options("-A -B -C --after-context --before-context --context")
 _MOST_CONTEXT = 99
@@ -30,11 +31,23 @@ _CREDENTIAL = re.compile(
 )
 #: With one of these ripgrep also looks into what it leaves out by itself.
 _HIDDEN = options("-. --hidden -u -uu -uuu --unrestricted --no-ignore --no-ignore-vcs --files")
-_ALTERNATIVES = re.compile(r"\\?\||\n")
-#: A group that may be absent makes a pattern too hard to read.
-_OPTIONAL_GROUP = re.compile(r"\\?\)\\?[*?{]|\(\?[^:]")
-#: What stands for no certain character: classes, escapes, and all that is repeated or may be absent.
-_UNCERTAIN = re.compile(r"\[[^]]*\]|[^\\]\\?(?:[*?]|\{[^}]*)|\\.|\.|[\]\[*?{]")
+_ALTERNATIVES = re.compile(r"[|\n]")
+#: A class ends where every dialect ends it: at the first `]` that does not begin it, and in which nothing is nested.
+_CLASS = r"\[\^?+\]?+(?:\[:[a-z]+:\]|\\[^]\n]|[^][\\\n])*+\]"
+#: Classes, and escapes with all that belongs to them, but for those that are operators to some dialect.
+_ONE_CHARACTER = re.compile(
+    rf"{_CLASS}|\\[A-Za-z]\{{[^}}\\]*+\}}|\\x[0-9A-Fa-f]{{0,2}}|\\[0-9]{{1,3}}|\\c.|\\[^(){{}}|?*+\n]"
+)
+_OPERATOR = re.compile(r"\\([(){}|?*+])")
+#: What makes a pattern too hard to read: a group that may be absent, one of Perl's that are no groups, and a class
+#: that dialects end in different places.
+_HARD = re.compile(r"\)\+*+[*?{]|\(\?[^:]|\(\*(?:[A-Z:]|[a-z_]+:)|[][]")
+#: To a group, which may be empty.
+_REFERENCE = re.compile(r"\\[gk]")
+_MANY = re.compile(r"\++")
+#: What may be absent, whatever is repeated then.
+_ABSENT = re.compile(r".(?:\+?(?:[*?]|\{[^}]*\}?))+")
+_UNCERTAIN = re.compile(r"[.*?+{}]")
 _MARK = "\0"
 _CERTAIN = re.compile(r"(?=.{0,2}\w)[^\0]{3}|[^\x00-\x7f]")
 _NO_WIDTH = re.compile("[()^$]")
@@ -47,7 +60,7 @@ def judge_search(reading: Reading, *, everywhere: bool) -> None:
     """
     name, use, listed = reading.name, reading.use, reading.listed
     searches = bool(listed.pattern_options) or (listed.grammar == "git" and "grep" in use.options)
-    if not searches or use.options & _NAMES:
+    if not searches or (use.options & _NAMES and "--json" not in use.options):
         return
     if use.options & _WHOLE:
         raise Objection("sensitive_path", f"{name} would print more of its files than what matches.")
@@ -66,10 +79,14 @@ def judge_search(reading: Reading, *, everywhere: bool) -> None:
 
 def is_narrow(pattern: str) -> bool:
     """Return whether each alternative of a pattern holds three characters that a line must have."""
-    if _OPTIONAL_GROUP.search(pattern):
+    if _REFERENCE.search(pattern):
         return False
-    plain = (_NO_WIDTH.sub("", _UNCERTAIN.sub(_MARK, each)) for each in _ALTERNATIVES.split(pattern))
-    return all(_CERTAIN.search(each) for each in plain)
+    plain = _OPERATOR.sub(r"\1", _ONE_CHARACTER.sub(_MARK, pattern))
+    if _HARD.search(plain):
+        return False
+    alternatives = _ALTERNATIVES.split(_MANY.sub("+", plain).replace("(?:", "("))
+    sure = (_UNCERTAIN.sub(_MARK, _ABSENT.sub(_MARK, each)) for each in alternatives)
+    return all(_CERTAIN.search(_NO_WIDTH.sub("", each)) for each in sure)
 
 
 def _patterns(reading: Reading) -> tuple[Word, ...]:

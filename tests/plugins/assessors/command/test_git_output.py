@@ -38,6 +38,14 @@ def decisions(command: str) -> tuple[str, str]:
             "git log --check",
             "git diff release.candidate",
             "git diff main a.py .env",
+            "git cat-file blob 3f2a91c",
+            "git cat-file -p HEAD-g3f2a91c",
+            "git show -s 3f2a91c",
+            "git show --stat v1.0-5-g3f2a91c",
+            "git show --name-only '3f2a91c^{}'",
+            "git show 3f2a91c a.py",
+            "git diff 3f2a91c -- a.py",
+            "git config --get-regexp 'branch.|url|.merge'",
         ),
     ],
 )
@@ -66,6 +74,7 @@ def test_what_prints_settings_or_the_whole_history_asks(command: str) -> None:
             "git log --follow -p -- docs/install.md",
             "git stash show",
         ),
+        *("git diff --stat 3f2a91c", "git cat-file commit 3f2a91c", "git log -1 --stat 3f2a91c"),
         *("git stash list", "git cat-file -t 3f2a91c", "git cat-file -p HEAD", "git diff-tree --name-only -r HEAD"),
     ],
 )

@@ -1,6 +1,7 @@
 """The objections of the hardened profile to commands that are harmless to the machine."""
 
 import pytest
+from measuring import Effort
 
 from gateway.plugin.shell.objection import Objection
 from gateway.plugin.shell.reading import read_command
@@ -37,3 +38,27 @@ def hardened(text: str) -> str:
 def test_the_rule_says_why(text: str, rule: str) -> None:
     """In the audit log."""
     assert hardened(text) == rule
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"cd b; cd c; cd d; cat {'a/' * 900}{{{'a,' * 900}}}",
+        f"cd {'a/' * 1600}; cd c; cd d; cat {'x ' * 240}",
+        f"cd b; cd c; cd d; ls {' '.join(['{' + 'a,' * 90 + '}'] * 15)}",
+        f"rg -g '{'a/' * 900}{{{'a,' * 900}}}' foo",
+    ],
+)
+def test_many_paths_cost_no_more_than_a_person_waits_for(text: str) -> None:
+    """Names of a brace, words and folders multiply, and meanwhile the gateway answers nobody."""
+    effort = Effort()
+    assert hardened(text) == "sensitive_path"
+    assert effort.cpu_s < 0.25
+
+
+def test_long_programs_in_braces_are_no_paths() -> None:
+    """Of jq and awk."""
+    fields = ", ".join(f"field{number}" for number in range(60))
+    assert hardened(f"jq '{{{fields}}}' a.json") == ""
+    assert hardened(f"awk '{{print {fields}}}' a.txt") == ""
+    assert hardened("cd src && cat {a,b,c}.py") == ""

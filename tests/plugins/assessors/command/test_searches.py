@@ -34,6 +34,14 @@ def rule(command: str, profile: str = "hardened") -> str:
             "grep -r -99999 import .",
             "grep -r --include='.e*' foo .",
             "rg -g '.env*' foo",
+            "git grep --not -e zzzz",
+            "git grep -h -e import --or --not -e import",
+            "rg -c --json 'fo?'",
+            "grep -rhP 'foo|(*ACCEPT)' .",
+            "grep -rh '[[:print:]abc]' .",
+            "grep -rE '[abc|def]' .",
+            "grep -r '[a-z]\\{0,9\\}' .",
+            "grep -rE '(import)+?' .",
         ),
     ],
 )
@@ -62,6 +70,44 @@ def test_each_alternative_of_a_pattern_counts() -> None:
     assert not any(
         map(is_narrow, ("", ".", "fo", "foo|", "fo?o", "foo\n", "[foo]", "\\w+", "fo{0,9}o", "(foo)*", "f.o"))
     )
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("[]a-z=_]", "[^]abcd]", "[[:alpha:]abc]", "[abc|def]", "[[a-z]bcd]", "[a\\]bcd]", "[[.a.]bcd]", "[abc"),
+        *("\\p{Latin}", "\\x{0041}", "(a*)\\g<100>", "(*MARK:abc)", "(*nla:abcd)", "abc|(*ACCEPT)"),
+        *(
+            "\\w\\{0,1\\}",
+            "[a-z]\\{0,9\\}",
+            "(abc)+?",
+            "(abc)+*",
+            "abc+?",
+            "ab+",
+            "(?:ab)",
+            "\\040a",
+            "abc|?",
+            "abc\n?",
+        ),
+        *("(abc|)", "\\(abc\\)\\?", "x{0}ab", "(abc){,3}"),
+    ],
+)
+def test_a_pattern_is_read_as_every_dialect_reads_it(pattern: str) -> None:
+    """Of POSIX, Perl and Rust: a class is one character wherever it ends, and what may be absent in one is certain
+    of nothing."""
+    assert not is_narrow(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("a\\[0\\]foo", "[A-Z][a-z]+Error", "def \\w+\\(self", "\\bfoo\\b", "f(*args", "import (os|sys|json)"),
+        *("[\\w.-]+@example", "foo[^]]*", "[[:space:]]foo", "TODO|FIXME", "fn main() {", "^class [A-Z]\\w*Test"),
+    ],
+)
+def test_everyday_patterns_are_narrow(pattern: str) -> None:
+    """Classes and escapes beside what must be there."""
+    assert is_narrow(pattern)
 
 
 @pytest.mark.parametrize("piece", ["[", "(", "a|", "\\", "a*", "[]", "begin", "private"])
