@@ -28,8 +28,9 @@ from gateway.sandbox.order import End, Order, Outcome
 from gateway.sandbox.programs import PATH, program
 
 _CONTROL: Final = 0
-#: How often the processes are counted at most, and the part of one CPU that counting may take.
-_WATCH_S, _WATCH_PART = 0.05, 0.05
+#: How often the processes are counted at most, the part of one CPU that counting may take, and how often they are
+#: counted whatever it takes.
+_WATCH_S, _WATCH_PART, _LONGEST_WATCH_S = 0.05, 0.05, 1.0
 #: Generations of processes that belong to the sandbox and not to the command.
 _FRAME: Final = {"bubblewrap": 2, "namespaces": 1, "landlock": 0, "none": 0}
 _SIGNALLED: Final = 128
@@ -125,22 +126,21 @@ def _watch(order: Order, pid: int, *, woken: int) -> tuple[End, dict[int, int]]:
             return "cancelled", codes
         if time.monotonic() >= deadline:
             return "timeout", codes
-        started = time.monotonic()
+        started = time.process_time()  # a count that waits for others' locks or for a CPU costs nothing
         excess = _excess(order)
         if excess is not None:
             return excess, codes
-        pause_s = max(_WATCH_S, (time.monotonic() - started) / _WATCH_PART)
+        pause_s = min(max(_WATCH_S, (time.process_time() - started) / _WATCH_PART), _LONGEST_WATCH_S)
 
 
 def _excess(order: Order) -> End | None:
-    members = [m for m in family.members() if m.depth > _FRAME[order.level]]
+    # What has ended and was not reaped has a number, of which the machine has some thousands, and kernel memory.
+    members = [m for m in family.members(ended=True) if m.depth > _FRAME[order.level]]
     if sum(m.tasks for m in members) > order.limits.processes:
         return "processes"
-    held = held_bytes([m.pid for m in members], filtered=order.level != "none")
-    stored = 0 if order.scratch is None else stored_bytes(order.scratch)
-    if held + stored > order.limits.memory_bytes:
-        return "memory"
-    return None
+    left = order.limits.memory_bytes - (0 if order.scratch is None else stored_bytes(order.scratch))
+    held = held_bytes([m.pid for m in members], filtered=order.level != "none", enough_bytes=left)
+    return "memory" if held > left else None
 
 
 def _wake_on_children() -> int:

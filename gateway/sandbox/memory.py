@@ -3,21 +3,26 @@
 Resident memory alone is no bound. Pages of shared memory stay when no process has mapped them any more, and bytes that
 wait in a socket belong to no process. `gateway.sandbox.seccomp` refuses what could not be counted here (memfd, SysV,
 anonymous shared mappings); what is left is a shared mapping of /dev/zero, which nobody can bound once part of it is
-unmapped, and sockets. What a process watches (epoll) is charged, too, as its user has only so many watches.
+unmapped, and sockets. The kernel's own memory for mappings, filters of system calls and events (inotify) is charged.
+So is what a process watches (epoll), as its user has only so many watches.
 """
 
 import os
 import re
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 #: The numbers of proc_pid_status(5); memory is in KiB.
-_NUMBERS: Final = re.compile(rb"^(RssAnon|RssFile|RssShmem|HugetlbPages|VmSwap|VmSize|FDSize):\s+(\d+)", re.MULTILINE)
+_NUMBERS: Final = re.compile(
+    rb"^(RssAnon|RssFile|RssShmem|HugetlbPages|VmSwap|VmPTE|VmSize|FDSize|Seccomp_filters):\s+(\d+)", re.MULTILINE
+)
 #: A process sends its memory into swap when it likes (madvise(2), MADV_PAGEOUT), and swap is the machine's.
-_HELD: Final = (b"RssAnon", b"RssFile", b"RssShmem", b"HugetlbPages", b"VmSwap")
+_HELD: Final = (b"RssAnon", b"RssFile", b"RssShmem", b"HugetlbPages", b"VmSwap", b"VmPTE")
 _WATCHING: Final = "anon_inode:[eventpoll]"
+_NOTIFIED: Final = frozenset({"anon_inode:inotify", "anon_inode:[fanotify]"})
 _SHARED_ZERO: Final = b"/dev/zero (deleted)"
 #: More than any limit: the end of a command.
 UNBOUNDED: Final = 1 << 62
@@ -27,36 +32,89 @@ _USUAL_WMEM_BYTES: Final = 212_992
 #: Of watches (epoll(7)) a user has one for about 5 KB of the machine's memory, for all of its processes: this leaves
 #: most to others, even where a command may have all of the memory, and as many as are counted in milliseconds.
 _WATCH_BYTES: Final = 32 << 10
+#: The kernel's own memory: for a mapping; for a filter of system calls; for the 16,384 events that wait at an inotify.
+_MAPPING_BYTES, _FILTER_BYTES, _NOTIFIED_BYTES = 512, 16 << 10, 8 << 20
+#: The CPU time of a count that takes some 30 ms for the usual number of processes. One that could not be counted in it
+#: (millions of mappings, or of watches) could hold what it likes until the next count.
+_COUNTING_S: Final = 0.5
+_PIECE_BYTES: Final = 1 << 16
 
 
-def held_bytes(pids: Sequence[int], *, filtered: bool) -> int:
-    """Return the memory of these processes in bytes; UNBOUNDED if one of them shares memory that cannot be counted.
+def held_bytes(pids: Sequence[int], *, filtered: bool, enough_bytes: int = UNBOUNDED) -> int:
+    """Return the memory of these processes in bytes; UNBOUNDED if it cannot be counted, or not soon.
 
-    `filtered`: their system calls are, so that an ordinary program has no anonymous shared memory.
+    `filtered`: their system calls are, so that an ordinary program has no anonymous shared memory. Where the processes
+    have more than `enough_bytes`, the rest is not counted.
     """
-    total, sockets, unseen, watches = 0, set[str](), 0, 0
-    for pid in pids:
-        is_counted = False  # its memory: all of its threads have the same
-        for thread in _threads(pid):
-            try:
-                status = numbers(_read(f"{thread}/status"))
-            except OSError:  # it has ended meanwhile
-                continue
-            is_first, is_counted = not is_counted and b"VmSize" in status, is_counted or b"VmSize" in status
-            if is_first:
-                total += shown_bytes(status)
-            try:
-                if is_first and filtered and _SHARED_ZERO in _read(f"{thread}/maps"):
-                    return UNBOUNDED
-                opened, watching = _opened(f"{thread}/fd")
-                sockets |= opened
-                watches += sum(_watches(f"{thread}/fdinfo/{name}") for name in watching)
-            except PermissionError:  # it hides (PR_SET_DUMPABLE, an unreadable program): count what it could hold
-                total += int(status.get(b"VmSize", 0)) << 10 if is_first else 0
-                unseen += int(status.get(b"FDSize", 0))
-            except OSError:
-                continue
-    return total + (len(sockets) + unseen) * _socket_bytes() + watches * _WATCH_BYTES
+    count = _Count(filtered=filtered, enough_bytes=enough_bytes)
+    with suppress(_EnoughError):
+        for pid in pids:
+            is_counted = False  # its memory: all of its threads have the same
+            for thread in _threads(pid):
+                try:
+                    status = numbers(_read(f"{thread}/status"))
+                except OSError:  # it has ended meanwhile
+                    continue
+                is_first, is_counted = not is_counted and b"VmSize" in status, is_counted or b"VmSize" in status
+                count.add(thread, status, is_first=is_first)
+    return count.total_bytes
+
+
+class _EnoughError(Exception):
+    """The end of a count, before all is counted."""
+
+
+class _Count:
+    """The memory that has been counted so far."""
+
+    def __init__(self, *, filtered: bool, enough_bytes: int) -> None:
+        self.total_bytes = 0
+        self._filtered, self._enough_bytes = filtered, enough_bytes
+        self._sockets: set[str] = set()
+        self._socket_bytes = _socket_bytes()
+        self._deadline = time.process_time() + _COUNTING_S
+
+    def add(self, thread: str, status: Mapping[bytes, bytes], *, is_first: bool) -> None:
+        """Add a thread, and the memory of its process if it `is_first` of it."""
+        self._charge(int(status.get(b"Seccomp_filters", 0)) * _FILTER_BYTES)
+        if is_first:
+            self._charge(shown_bytes(status))
+        try:
+            if is_first and self._filtered:
+                self._add_mappings(f"{thread}/maps")
+            for name in os.listdir(f"{thread}/fd"):  # noqa: PTH208
+                with suppress(FileNotFoundError):
+                    self._add_opened(os.readlink(f"{thread}/fd/{name}"), f"{thread}/fdinfo/{name}")  # noqa: PTH115
+        except PermissionError:  # it hides (PR_SET_DUMPABLE, an unreadable program): count what it could hold
+            self._charge(int(status.get(b"VmSize", 0)) << 10 if is_first else 0)
+            self._charge(int(status.get(b"FDSize", 0)) * self._socket_bytes)
+        except OSError:
+            return
+
+    def _add_mappings(self, place: str) -> None:
+        with open(place, "rb", buffering=0) as maps:  # noqa: PTH123
+            behind = b""
+            while piece := maps.read(_PIECE_BYTES):
+                if _SHARED_ZERO in behind + piece:
+                    self._charge(UNBOUNDED)
+                self._charge(piece.count(b"\n") * _MAPPING_BYTES)
+                behind = piece[-len(_SHARED_ZERO) :]
+
+    def _add_opened(self, link: str, facts: str) -> None:
+        """Add what is open: a socket once, by its name (`socket:[inode]`), others at each descriptor."""
+        cost = _NOTIFIED_BYTES if link in _NOTIFIED else 0
+        if link.startswith("socket:") and link not in self._sockets:
+            self._sockets.add(link)
+            cost = self._socket_bytes
+        elif link == _WATCHING:  # proc_pid_fdinfo(5)
+            cost = _read(facts).count(b"tfd:") * _WATCH_BYTES
+        self._charge(cost)
+
+    def _charge(self, cost_bytes: int) -> None:
+        late = time.process_time() > self._deadline
+        self.total_bytes = min(self.total_bytes + cost_bytes, UNBOUNDED) if not late else UNBOUNDED
+        if late or self.total_bytes > self._enough_bytes:
+            raise _EnoughError
 
 
 def numbers(status: bytes) -> dict[bytes, bytes]:
@@ -90,29 +148,6 @@ def _threads(pid: int) -> list[str]:
 def _read(place: str) -> bytes:
     with open(place, "rb", buffering=0) as file:  # noqa: PTH123 (a path object costs as much as the reading)
         return file.readall()
-
-
-def _opened(folder: str) -> tuple[set[str], list[str]]:
-    """Return the sockets that a process has open, by their names in /proc (`socket:[inode]`).
-
-    And the numbers of the descriptors by which it watches others.
-    """
-    found, watching = set(), []
-    for name in os.listdir(folder):  # noqa: PTH208
-        with suppress(FileNotFoundError):
-            link = os.readlink(f"{folder}/{name}")  # noqa: PTH115
-            if link.startswith("socket:"):
-                found.add(link)
-            elif link == _WATCHING:
-                watching.append(name)
-    return found, watching
-
-
-def _watches(place: str) -> int:
-    """Return how many watches one descriptor holds (proc_pid_fdinfo(5), `tfd`): each thread that has it counts them."""
-    with suppress(FileNotFoundError):
-        return _read(place).count(b"tfd:")
-    return 0
 
 
 def _socket_bytes() -> int:

@@ -29,12 +29,12 @@ class Member:
     depth: int = 0
 
 
-def members() -> list[Member]:
-    """Return all descendants of this process but those of which no thread is left."""
+def members(*, ended: bool = False) -> list[Member]:
+    """Return all descendants of this process that live; also those that have `ended` and that wait to be reaped."""
     children: dict[int, list[Member]] = {}
     with os.scandir(_PROC) as entries:
         for entry in entries:
-            if entry.name.isdigit() and (member := _read(entry.name)) is not None:
+            if entry.name.isdigit() and (member := _read(entry.name, ended=ended)) is not None:
                 children.setdefault(member.parent, []).append(member)
     found: list[Member] = []
     generation, depth = children.get(os.getpid(), []), 1
@@ -100,7 +100,7 @@ def _send(number: signal.Signals, to: Iterable[Member]) -> None:
             os.kill(member.pid, number)
 
 
-def _read(pid: str) -> Member | None:
+def _read(pid: str, *, ended: bool) -> Member | None:
     try:
         text = _PROC.joinpath(pid, "stat").read_bytes()
     except OSError:
@@ -109,6 +109,6 @@ def _read(pid: str) -> Member | None:
     fields = text.rpartition(b")")[2].split()
     tasks = int(fields[17])
     # The state is that of the first thread. Where that has ended and others have not, it is a zombie, and counted.
-    if fields[0].decode() in _DEAD and tasks <= 1:
+    if fields[0].decode() in _DEAD and tasks <= 1 and not ended:
         return None
-    return Member(int(pid), int(fields[1]), int(fields[2]), tasks)
+    return Member(int(pid), int(fields[1]), int(fields[2]), max(tasks, 1))

@@ -23,7 +23,7 @@ _SECCOMP_MODE_FILTER: Final = 2
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
 _ALLOW: Final = 0x7FFF0000
 _ERRNO: Final = 0x00050000
-_EPERM, _EAGAIN, _ENOTTY, _ENOSYS = 1, 11, 25, 38
+_EPERM, _EAGAIN, _EINVAL, _ENOTTY, _ENOSYS = 1, 11, 22, 25, 38
 _MAP_SHARED, _MAP_ANONYMOUS, _MAP_HUGETLB = 0x01, 0x20, 0x40000
 _SET_ID: Final = 0o6000  # set-user-id and set-group-id
 #: CLONE_NEW* of every kind of namespace but that of time.
@@ -145,6 +145,11 @@ ALWAYS: Final = (
     Refused("mmap", 9, 222, when=(Bits(3, all=_MAP_SHARED | _MAP_ANONYMOUS),)),
     # A pipe that holds a part of a huge page keeps the whole of it, also when its process has given it back.
     Refused("vmsplice", 278, 75, answer=_ENOSYS),
+    # So does a pipe that holds one byte of a file, of the pages in which the file is cached. Programs then copy.
+    Refused("splice", 275, 76, answer=_EINVAL),
+    Refused("sendfile", 40, 71, answer=_EINVAL),
+    # A set of rules holds a few MB of the kernel's memory. Without this call there seems to be no Landlock.
+    Refused("landlock_create_ruleset", 444, 444, answer=_ENOSYS),
     # In a namespace of users of its own a process has every right: to mount a tmpfs, whose pages no process has mapped,
     # and to reach parts of the kernel that only root reaches. Programs that get ENOSYS for clone3 use clone.
     Refused("unshare", 272, 97),

@@ -299,6 +299,16 @@ async def test_a_fork_bomb_is_stopped(level: Level, cwd: Path) -> None:
 
 
 @every_level
+async def test_what_has_ended_and_was_not_reaped_counts_as_a_process(level: Level, cwd: Path) -> None:
+    """The machine has so many numbers for processes, and the kernel's own limit does not hold for root."""
+    code = "import os, time\nfor _ in range(400):\n    os.fork() or os._exit(0)\ntime.sleep(60)"
+    wanted = order(cwd, PYTHON, "-I", "-S", "-c", code, level=level, limits=Limits(processes=24))
+    finished = await run_order(wanted)
+    assert finished.outcome.end == "processes" or "BlockingIOError" in finished.stderr, finished
+    assert survivors(cwd) == []
+
+
+@every_level
 async def test_cpu_time_is_limited(level: Level, cwd: Path) -> None:
     """By the kernel, whatever the clock says."""
     wanted = order(cwd, PYTHON, "-S", "-c", "while True: pass", level=level, limits=Limits(cpu_s=1))

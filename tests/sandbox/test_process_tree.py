@@ -52,6 +52,19 @@ def test_a_process_whose_first_thread_has_ended_is_found_and_ended() -> None:
     assert in_child(code).splitlines() == ["[(True, 2)]", "True []", "False"]
 
 
+def test_what_has_ended_and_was_not_reaped_is_found_if_asked_for() -> None:
+    """Nobody can end it, and it has a number of the machine's until its parent or its reaper takes note."""
+    code = REAPER + (
+        "process = subprocess.Popen(['/bin/true'])\n"
+        "while ') Z ' not in open(f'/proc/{process.pid}/stat').read():\n"
+        "    time.sleep(0.005)\n"
+        "print(family.members(), [(m.pid == process.pid, m.tasks) for m in family.members(ended=True)])\n"
+        "process.wait()\n"
+        "print(family.members(ended=True))\n"
+    )
+    assert in_child(code).splitlines() == ["[] [(True, 1)]", "[]"]
+
+
 def test_the_end_begins_politely() -> None:
     """SIGTERM first; whoever does not listen is killed after the grace."""
     code = REAPER + (

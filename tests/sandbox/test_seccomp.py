@@ -8,7 +8,7 @@ from gateway.sandbox import seccomp
 from tests.sandbox.machine import in_child
 
 INSTALLED = """
-import fcntl, mmap, os, resource, signal, socket, termios
+import fcntl, mmap, os, resource, shutil, signal, socket, termios
 from pathlib import Path
 from gateway.sandbox import seccomp
 def told(action):
@@ -55,6 +55,9 @@ def expected(outcome: str) -> str:
         ("seccomp.ALWAYS", "lambda: os.open('/nowhere/old', os.O_RDONLY, 0o4755)", "FileNotFoundError"),
         ("seccomp.ALWAYS", "lambda: os.mknod('/nowhere/new', 0o104755)", "PermissionError"),
         ("seccomp.ALWAYS", "lambda: os.mknod('/nowhere/new', 0o100755)", "FileNotFoundError"),
+        ("seccomp.ALWAYS", "lambda: os.splice(os.open('/bin/sh', 0), os.pipe()[1], 1, offset_src=0)", "OSError"),
+        ("seccomp.ALWAYS", "lambda: os.sendfile(os.pipe()[1], os.open('/bin/sh', 0), 0, 1)", "OSError"),
+        ("seccomp.ALWAYS", "lambda: shutil.copyfile('/bin/sh', '/dev/null')", "done"),
         ("seccomp.METADATA", "lambda: os.chmod('.', 0o755)", "PermissionError"),
         ("seccomp.METADATA", "lambda: os.chown('.', -1, -1)", "PermissionError"),
         ("seccomp.METADATA", "lambda: os.utime('.')", "PermissionError"),
