@@ -361,6 +361,8 @@ case $name in
   stash)
     kind=$1
     shift
+    # With an option of ours it would print the changes, and not the names of files, which it prints without any.
+    case "$kind$IFS$*" in *"$IFS"-*|list*) ;; *) set -- --stat "$@" ;; esac
     set -- "$kind" --no-ext-diff --no-textconv --ignore-submodules=all "$@" ;;
   status) set -- --ignore-submodules=all "$@" ;;
 esac

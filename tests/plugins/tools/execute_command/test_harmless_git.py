@@ -159,6 +159,18 @@ async def test_nothing_that_a_repository_names_runs(tmp_path: Path) -> None:
         assert _tree(folder) == before, command
 
 
+async def test_a_stash_is_shown_as_git_shows_it(tmp_path: Path) -> None:
+    """By the names of its files, and with the changes where they are asked for."""
+    folder = tmp_path / "work"
+    _hostile(folder, tmp_path / "ran", submodule=False)
+    for command in ("git stash show", "git stash show stash@{0}"):
+        names = (await ask(built(folder), command)).content
+        assert "a.txt |" in names and "stashed" not in names
+    for command in ("git stash show -p", "git stash show stash@{0} -p", "git stash list -p"):
+        changes = (await ask(built(folder), command)).content
+        assert "+stashed" in changes and "a.txt |" not in changes
+
+
 async def test_the_repository_would_run_them_all_the_same(tmp_path: Path) -> None:
     """What is not known to be harmless runs as git runs: the traps above are real ones."""
     sentinel, folder = tmp_path / "ran", tmp_path / "work"
