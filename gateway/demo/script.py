@@ -113,7 +113,7 @@ def _find_ask(turn: Sequence[Entry], *, functions: Functions) -> tuple[Ask, Sequ
         for index, entry in enumerate(turn)
         if entry.kind == "user"
     ]
-    asks = [(_with_function(ask, functions), since) for ask, since in asks or [(Ask(), turn)]]
+    asks = [(_with_function(ask, functions), since) for ask, since in asks or [(Ask(), list(turn))]]
     last = asks[-1]
     if last[0].scripted:
         return last
