@@ -26,7 +26,9 @@ Time. Leases are compared in Unix time, because several machines share them. If 
 sleeps, all leases look over at once, also those of live workers. `_is_patient` notices this: Unix time has gained on
 the monotonic clock. For the time of one lease this worker then claims none for its age (`now_s` 0). The same goes for a
 clock that was set back: the store takes a lease that ends far ahead for one that is over. It also goes for a failure of
-the store, during which no live worker could renew a lease.
+the store, during which no live worker could renew a lease. Where the store answers late, because somebody locks it, it
+may have failed for others: then a lease must have been over for as long as the slowest of the last answers took
+(`_over_s`).
 
 Dangers.
 - The task in `_held` is compared, not only the run's id. A run may end here and be taken up here again while the store
@@ -41,6 +43,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import TypeVar
 
 import orjson
 
@@ -52,6 +55,8 @@ from gateway.runs.run_span import send_failed, waiting_in
 from gateway.tracing.tracer import Tracer
 
 log = logging.getLogger("gateway")
+
+T = TypeVar("T")
 
 #: How often leases are renewed and abandoned runs are looked for; so many are taken up at once.
 LOOK_S, AT_ONCE = LEASE_S / 4, 20
@@ -93,6 +98,8 @@ class Leases:
         self._left: set[asyncio.Task[None]] = set()
         self._ahead_s = clock.time() - clock.monotonic()
         self._patient_until_s = float("-inf")
+        self._asked_s: float | None = None  # monotonic: since when a look waits for the store
+        self._slowest_s, self._slow_until_s = 0.0, float("-inf")  # of the last answers to looks, and how long it counts
 
     def hold(self, run_id: str, task: "asyncio.Task[None]") -> None:
         """Renew the run's lease from now on. `task` drives it, and is cancelled if another owner has the run."""
@@ -172,7 +179,7 @@ class Leases:
         while True:
             room = self._room()
             most = AT_ONCE if room is None else min(room, AT_ONCE)
-            runs = await self._claim(TAKEN_UP, run_id=None, limit=most) if most else []
+            runs = await self._timed(self._claim(TAKEN_UP, run_id=None, limit=most)) if most else []
             for run in runs:
                 await self._take_up(run)
             if len(runs) < AT_ONCE or not await self._has_time(end_s):
@@ -207,7 +214,7 @@ class Leases:
         now_s = self._clock.time()
         runs = await self._store.claim(
             owner=self.owner,
-            now_s=0.0 if self._is_patient(now_s) else now_s,  # 0: no lease is over
+            now_s=self._over_s(now_s),
             until_s=now_s + LEASE_S,
             states=states,
             run_id=run_id,
@@ -221,6 +228,26 @@ class Leases:
         if run_ids := self._undriven - self._held.keys():
             await self._store.release(owner=self.owner, run_ids=sorted(run_ids))
             self._undriven -= run_ids
+
+    async def _timed(self, asking: Awaitable[T]) -> T:
+        """Return the answer of the store to a look, and note how long it took."""
+        self._asked_s = began_s = self._clock.monotonic()
+        try:
+            return await asking
+        finally:
+            now_s, self._asked_s = self._clock.monotonic(), None
+            if now_s - began_s >= self._slowest_s or now_s > self._slow_until_s:
+                self._slowest_s, self._slow_until_s = now_s - began_s, now_s + LEASE_S
+
+    def _over_s(self, now_s: float) -> float:
+        """Return the time before which a lease must have ended to be over; 0: none is."""
+        if self._is_patient(now_s):
+            return 0.0
+        monotonic_s = self._clock.monotonic()
+        slow_s = self._slowest_s if monotonic_s <= self._slow_until_s else 0.0
+        if self._asked_s is not None:
+            slow_s = max(slow_s, monotonic_s - self._asked_s)
+        return now_s - slow_s if slow_s < LEASE_S else 0.0
 
     def _is_patient(self, now_s: float) -> bool:
         """Return whether to wait for renewals because the clock has leapt, or the store has failed.
@@ -243,7 +270,8 @@ class Leases:
         if not self._held:
             return
         held = dict(self._held)
-        ours = await self._store.renew(owner=self.owner, run_ids=list(held), until_s=self._clock.time() + LEASE_S)
+        renewing = self._store.renew(owner=self.owner, run_ids=list(held), until_s=self._clock.time() + LEASE_S)
+        ours = await self._timed(renewing)
         for run_id in held.keys() - set(ours):
             task = held[run_id]
             if self._held.get(run_id) is task:  # else it ended, or was taken up anew, while the store answered

@@ -1,5 +1,6 @@
-"""A store that fails when a test says so."""
+"""A store that fails, or answers late, when a test says so."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,13 +10,19 @@ from gateway.plugins.stores.sqlite import SqliteStore
 
 
 class Failing(SqliteStore):
-    """Takes no change and renews no lease while it is `broken`; `asked` counts what a keeper of leases wants of it."""
+    """Takes no change and renews no lease while it is `broken`; `asked` counts what a keeper of leases wants of it.
+
+    Looks for runs wait for `held`.
+    """
 
     broken = False
     asked = 0
+    held: asyncio.Event | None = None
 
     async def claim(self, **facts: Any) -> Sequence[StoredRun]:
         self.asked += 1
+        if self.held is not None and facts["run_id"] is None:
+            await self.held.wait()
         return await super().claim(**facts)
 
     async def write(self, change: Change) -> None:

@@ -81,6 +81,16 @@ async def lease_of(worker: Worker) -> float:
     return 0.0 if found is None else found.lease_s
 
 
+async def until_later(clock: ManualClock, reached: Callable[[], bool]) -> None:
+    """Returns when `reached()` is true, while time passes: what a look took of it counts for a while."""
+
+    def later() -> bool:
+        clock.advance(0.1)
+        return reached()
+
+    await until(later)
+
+
 def now_s(clock: ManualClock) -> float:
     return Clock(clock).time()
 
@@ -123,8 +133,7 @@ async def test_a_run_of_a_process_that_died_is_taken_up(workers: tuple[Worker, W
     clock.advance(LEASE_S)
     await looked(two)
     assert two.took == [] and await two.leases.claim("run_1", *ALL) is None
-    clock.advance(0.1)
-    await until(lambda: bool(two.took))
+    await until_later(clock, lambda: bool(two.took))
     (taken,) = two.took
     assert (taken.owner, taken.fence) == (two.leases.owner, mine.fence + 1)
     with pytest.raises(ConflictError):
@@ -310,6 +319,25 @@ async def test_a_store_that_fails_for_a_while_stops_no_keeper(workers: tuple[Wor
     assert task.cancelled() or task.cancelling()
 
 
+async def test_a_store_that_answers_late_takes_no_run_from_who_drives_it(
+    workers: tuple[Worker, Worker], clock: ManualClock
+) -> None:
+    """It may have failed for that worker: a lease must have been over for as long as an answer took."""
+    one, two = workers
+    await one.store.write(new(run(owner=None)))
+    assert await one.leases.claim("run_1", *ALL) is not None
+    clock.advance(2.0)
+    two.store.held = asyncio.Event()
+    two.start()
+    await until(lambda: two.store.asked == 1)
+    clock.advance(LEASE_S - 1.9)
+    assert await two.leases.claim("run_1", *ALL) is None, "a decision comes while the store is locked"
+    two.store.held.set()
+    await looked(two)
+    assert two.took == [], "the worker that drives it has not looked yet"
+    await until_later(clock, lambda: bool(two.took))
+
+
 async def test_a_store_that_failed_takes_no_run_from_who_drives_it(
     workers: tuple[Worker, Worker], clock: ManualClock
 ) -> None:
@@ -327,8 +355,7 @@ async def test_a_store_that_failed_takes_no_run_from_who_drives_it(
     await until(lambda: task.done())
     await looked(two)
     assert two.took == [], "the worker that drives it has not looked yet"
-    clock.advance(LEASE_S + 0.1)
-    await until(lambda: bool(two.took))
+    await until_later(clock, lambda: bool(two.took))
 
 
 @pytest.mark.parametrize("error", [KeyError("credential"), ValueError("not JSON"), StoreError("disk I/O error")])
