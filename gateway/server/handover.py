@@ -5,7 +5,8 @@ The supervisor reads and checks the configuration once.
 1. It is in memory that the processes share and nothing else can open, because it holds secrets.
 2. Each worker reports whether it could build the configuration. The first process that knows the outcome stores it.
    The outcome is the same for all: used if all workers could, else refused.
-3. A vote that is still open when a worker is started, or when another reload comes, counts as refused.
+3. A vote that is still open when a worker is started, or when another reload comes, counts as refused. Each reload has
+   a vote of its own, also where it brings the same configuration as the one before.
 """
 
 import fcntl
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 
 from gateway.config import ConfigError, Loaded, Problem
 
-_DIGEST_BYTES = hashlib.sha256().digest_size
+_DIGEST_BYTES, _NUMBER_BYTES = hashlib.sha256().digest_size, 8
 _OPEN, _USED, _REFUSED = b"O", b"U", b"R"
 _ABLE, _UNABLE, _SILENT = b"Y", b"N", b"-"
 
@@ -32,10 +33,13 @@ class Handover:
         self._poll = os.memfd_create("gateway-agreement", os.MFD_CLOEXEC)
         os.pwrite(self._poll, (b"\0" * _DIGEST_BYTES + _REFUSED) * 2 + _SILENT * workers, 0)
         self._taken = b""
+        self._given = 0
 
     def give(self, outcome: Loaded | ConfigError) -> None:
         """Store an outcome for the workers. Only the supervisor calls this; it signals the workers afterwards."""
-        content = pickle.dumps(outcome.problems if isinstance(outcome, ConfigError) else outcome)
+        self._given += 1
+        number = self._given.to_bytes(_NUMBER_BYTES)
+        content = number + pickle.dumps(outcome.problems if isinstance(outcome, ConfigError) else outcome)
         digest = hashlib.sha256(content).digest()
         content = digest + content
         with self._locked() as poll:
@@ -57,7 +61,7 @@ class Handover:
         digest, content = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
         if hashlib.sha256(content).digest() != digest:
             raise ConfigError((Problem("configuration", "", "another one is being read: it follows"),))
-        outcome: Loaded | tuple[Problem, ...] = pickle.loads(content)  # noqa: S301  # the parent wrote it
+        outcome: Loaded | tuple[Problem, ...] = pickle.loads(content[_NUMBER_BYTES:])  # noqa: S301  # our parent's
         if isinstance(outcome, tuple):
             raise ConfigError(outcome)
         self._taken = digest

@@ -92,6 +92,20 @@ def test_a_worker_that_is_behind_hears_of_its_own(tmp_path: Path, *, able: bool)
     assert handover.is_used() is None
 
 
+def test_the_same_configuration_once_more_is_voted_on_anew(tmp_path: Path) -> None:
+    """Two SIGHUPs in a row: who waits for the first vote hears of its end, and not of the second one's."""
+    handover = Handover(workers=2)
+    handover.give(loaded(tmp_path, 1))
+    handover.take()
+    handover.report(0, able=True)
+    handover.give(loaded(tmp_path, 1))
+    assert handover.is_used() is False
+    handover.take()
+    handover.report(0, able=True)
+    handover.report(1, able=True)
+    assert handover.is_used() is True
+
+
 def test_before_the_first_reload_nothing_is_open() -> None:
     """A worker that is started then begins with what there is."""
     assert Handover(workers=3).settle() is False
