@@ -378,18 +378,13 @@ class RunRecorder:
             if state != "running":  # no next line will bring it
                 self.leases.owe(change)
 
-    def _sent(self, writing: "asyncio.Future[None]") -> None:
-        self._is_doubtful |= not writing.cancelled() and isinstance(writing.exception(), UncertainError)
-
     async def _commit(self, change: Change) -> None:
         """Write the whole change, and pass a cancellation on afterwards. Raises GatewayError, StoreError."""
         writing = asyncio.ensure_future(self.store.write(change))
-        writing.add_done_callback(self._sent)
         try:
             await asyncio.shield(writing)
         except asyncio.CancelledError:
             await until_over(writing)
-            self._sent(writing)  # before its callback, if it ended together with the cancellation
             failure = asyncio.CancelledError() if writing.cancelled() else writing.exception()
             if type(failure) is ConflictError:  # which is why it is cancelled, or will be
                 raise lost(self.exchange.id) from None
@@ -402,6 +397,9 @@ class RunRecorder:
             raise key_in_use() from None
         except ConflictError:
             raise lost(self.exchange.id) from None
+        finally:
+            is_known = writing.done() and not writing.cancelled()
+            self._is_doubtful |= is_known and isinstance(writing.exception(), UncertainError)
         self._written(change)
 
     def _change(self, state: RunState, *, effects: bool = False, durable: bool = True, driven: bool = True) -> Change:
