@@ -36,7 +36,7 @@ _WATCH_BYTES: Final = 32 << 10
 _MAPPING_BYTES, _FILTER_BYTES, _NOTIFIED_BYTES = 512, 16 << 10, 8 << 20
 #: The CPU time of a count that takes some 30 ms for the usual number of processes. One that could not be counted in it
 #: (millions of mappings, or of watches) could hold what it likes until the next count.
-_COUNTING_S: Final = 0.5
+_COUNTING_S: Final = 2.0
 _PIECE_BYTES: Final = 1 << 16
 
 
