@@ -249,7 +249,7 @@ class Approvals:
                 break
         self._feed.nudge()
         after = [_ruled(how, approval, alone=len(ruled) == 1) for how, approval in ruled]
-        if len(after) == 1:  # somebody may have decided since it was read
+        if len(after) == 1:  # another person may have decided since it was read
             check_same_call(after[0], wishes[0][1])
         for (how, _), approval in zip(ruled, after, strict=True):
             if how == "decided":

@@ -104,12 +104,12 @@ async def find_hindrance(
     if rejected and await lane.approvals.ends_run(rejected[0]):
         return "a rejection ends this run"
     chain = None if run is None else lane.chains.get(run.chain)
-    stage = None if chain is None else chain.passed_by()
+    stage = None if chain is None else chain.find_unpassed_stage()
     return stage and f"the stage {stage!r} of its chain would not see a message that comes so"
 
 
-def too_late(run_id: str) -> GatewayError:
-    """Return the error of a message beside a decision that somebody else had made already."""
+def late_message_error(run_id: str) -> GatewayError:
+    """Return the error of a message beside a decision that another request had made already."""
     return GatewayError(
         "decision_conflict",
         f"The call was decided before, and your message did not come with that decision, so the run {run_id} does not "

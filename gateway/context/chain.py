@@ -43,7 +43,7 @@ class Chain:
         found = (handler for link, handler in zip(self.links, self.handlers, strict=True) if link.runs_tools)
         return next(iter([*found][-1:]), None)
 
-    def passed_by(self) -> str | None:
+    def find_unpassed_stage(self) -> str | None:
         """Return the first stage that a stored run does not pass again, and that does more than add to requests."""
         last = max((place for place, link in enumerate(self.links) if link.runs_tools), default=0)
         return next((link.name for link in self.links[:last] if not (link.only_adds or link.runs_tools)), None)

@@ -14,10 +14,10 @@ from gateway.context.carried import (
     UpstreamOf,
     find_hindrance,
     is_of_same_person,
+    late_message_error,
     may_read_answer,
     take_lines,
     take_messages,
-    too_late,
 )
 from gateway.context.elsewhere import RunsElsewhere, run_of_question
 from gateway.context.lane import ContextLane
@@ -191,7 +191,7 @@ class Resumption:
         is_apart = run is not None and not may_read_answer(repeated.exchange, run)
         try:
             if adds and await take():
-                raise too_late(ruled[0].run_id)
+                raise late_message_error(ruled[0].run_id)
             if is_apart:
                 return await self._go_on_apart(ruled, repeated)
             return await self._go_on_with(ruled, repeated, in_field=any(decision.in_field for decision in decisions))

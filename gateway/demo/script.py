@@ -109,7 +109,7 @@ def _find_ask(turn: Sequence[Entry], *, functions: Functions) -> tuple[Ask, Sequ
     put results and complaints into user messages.
     """
     asks = [
-        (_ask_of(entry), [*_complaints_in(entry), *turn[index + 1 :]])
+        (_ask_of(entry), [*_find_complaints(entry), *turn[index + 1 :]])
         for index, entry in enumerate(turn)
         if entry.kind == "user"
     ]
@@ -121,7 +121,7 @@ def _find_ask(turn: Sequence[Entry], *, functions: Functions) -> tuple[Ask, Sequ
     return last if _is_next_question(last[0], *under_way) else under_way
 
 
-def _complaints_in(entry: Entry) -> list[Entry]:
+def _find_complaints(entry: Entry) -> list[Entry]:
     """Return the paragraphs behind an ask for a broken call: gateways put their complaints there, too."""
     paragraphs = "\n\n".join(entry.texts).split("\n\n")
     asked = next((index for index, text in enumerate(paragraphs) if read_ask(text).broken), len(paragraphs))

@@ -15,7 +15,7 @@ from typing import Final
 from gateway.contracts.exchange import Emit, Exchange
 from gateway.errors import GatewayError
 from gateway.http.response_head import ResponseHead
-from gateway.model.adaptation.quirks import NONE, Asked, LearntQuirks, Quirks, find_quirk, ordered, whose_of
+from gateway.model.adaptation.quirks import NONE, Asked, LearntQuirks, Quirks, find_quirk, key_identity, ordered
 from gateway.model.adaptation.tool_names import restoring
 from gateway.model.answer import stream, whole
 from gateway.model.call_limits import CallLimits
@@ -219,7 +219,7 @@ class Answering:
         target, endpoint, model = self._target, member.pool.endpoint, self.by.model
         # The client's own credential is meant for the first upstream, and for its fallbacks by the operator's word.
         credential = self._exchange.credential if is_first else b""
-        asked = Asked(self.by.upstream, member.name, model, whose_of(self._exchange.caller))
+        asked = Asked(self.by.upstream, member.name, model, key_identity(self._exchange.caller))
         quirks = first = self._quirks.of(asked, configured=endpoint.quirks)
         trace = b"" if self._span is None or self._tracer is None else trace_lines(self._span.context, self._tracer)
         while True:

@@ -11,7 +11,7 @@ from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, Reply
 from gateway.errors import GatewayError
 from gateway.limits.limiter import Limiter
-from gateway.model.adaptation.quirks import LearntQuirks, Quirks, whose_of
+from gateway.model.adaptation.quirks import LearntQuirks, Quirks, key_identity
 from gateway.model.answering import Answering
 from gateway.model.call_limits import CallLimits
 from gateway.model.candidates import Candidates, ModelTable
@@ -56,7 +56,7 @@ class ModelCall:
     def quirks_of(self, upstream: Upstream, model: str, *, caller: Caller) -> Quirks:
         """Return the quirks of a model at an upstream, as configured and as learnt for requests of the caller's key."""
         configured = (member.pool.endpoint.quirks for member in upstream.group.members)
-        return self.quirks.of_model(upstream.name, model, whose=whose_of(caller)).union(*configured)
+        return self.quirks.of_model(upstream.name, model, whose=key_identity(caller)).union(*configured)
 
     def candidates(self, body: Mapping[str, object]) -> Candidates:
         """Return what may answer a request. Raises GatewayError (invalid_field, upstream_unavailable)."""

@@ -151,7 +151,7 @@ async def revoke(store: SqliteStore) -> None:
 
 
 async def test_a_grant_that_is_revoked_before_a_start_clears_nothing() -> None:
-    """Whoever revokes it is told that no call uses it from then on."""
+    """The person who revokes it reads that no call uses it from then on."""
     store = Revoking(":memory:")
     bench = Bench([answer(risky(1)), answer(risky(1)), answer("Done.")], store=store)
     await bench.run(conversation="one")

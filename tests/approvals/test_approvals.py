@@ -254,7 +254,7 @@ async def test_who_approves_the_call_that_somebody_has_changed_and_approved_is_t
 
 
 async def test_of_two_who_approve_at_once_with_other_arguments_one_is_told(room: Room) -> None:
-    """Whoever comes first: the other one does not hear that their call was approved."""
+    """The second of two persons does not hear that their call was approved."""
     (asked,) = await room.ask(1)
     wishes = (replace(YES, arguments={"command": "make -n"}), replace(YES, sha256=asked.sha256))
     deciding = [room.approvals.decide("ap_1", wish, caller=BOSS) for wish in wishes]

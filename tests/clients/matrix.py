@@ -1,4 +1,4 @@
-"""Which client is tested in which situation: collected from the marker `cell`, and written as the table of the page.
+"""The clients that are tested, by situations: collected from the marker `cell`, and written as the table of the page.
 
 `python -m tests.clients.matrix` writes the table of docs/clients.md; test_matrix.py compares it. A test says
 `@pytest.mark.cell("turn")` where its parameter `client`, `name` or `row` is the client; else it says `row`, too. A

@@ -94,7 +94,7 @@ class Refusing(InThread):
 
 
 class Cell(NamedTuple):
-    """What a library did: the exception that its caller gets, how often it asked, whether the words are in it."""
+    """The conduct of a library: the exception that its caller gets, how often it asked, whether the words are in it."""
 
     kind: str
     tries: int

@@ -144,10 +144,10 @@ def test_a_stored_run_passes_no_stage_again_above_its_tools() -> None:
 
     def above(*links: Link) -> str | None:
         every = [*links, Link("loop", Noting("loop"), runs_tools=True), Link("below", Noting("below"))]
-        return fold("main", every, core, counters=ContextCounters(), clock=Clock(ManualClock())).passed_by()
+        return fold("main", every, core, counters=ContextCounters(), clock=Clock(ManualClock())).find_unpassed_stage()
 
     adds = Link("adds", Noting("adds"), only_adds=True)
     assert above() is above(adds) is None
     assert above(adds, Link("stops", Noting("stops")), Link("more", Noting("more"))) == "stops"
     alone = fold("main", [Link("a", Noting("a"))], core, counters=ContextCounters(), clock=Clock(ManualClock()))
-    assert alone.passed_by() is None
+    assert alone.find_unpassed_stage() is None

@@ -318,7 +318,7 @@ async def test_a_call_that_is_cancelled_before_the_answer_ends_its_connection() 
 
 
 async def test_an_error_at_the_end_needs_no_empty_line() -> None:
-    """What else is unfinished there is cut."""
+    """Other items that are unfinished there are cut."""
     begun = event(orjson.dumps(chunk("Hi")))
     for last, words in (
         (b'data: {"error": {"message": "No device."}}', "No device."),

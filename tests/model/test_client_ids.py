@@ -1,4 +1,4 @@
-"""Which header fields say who and where a client is."""
+"""The header fields that say who and where a client is."""
 
 import pytest
 

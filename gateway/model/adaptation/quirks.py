@@ -117,7 +117,7 @@ class LearntQuirks:
         return NONE.union(*(found for one, found in learnt if (one.upstream, one.model, one.whose) == wanted))
 
 
-def whose_of(caller: Caller) -> tuple[str, str]:
+def key_identity(caller: Caller) -> tuple[str, str]:
     """Return the tenant and the name of the key of a caller."""
     return caller.tenant, caller.name
 

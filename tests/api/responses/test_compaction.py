@@ -36,7 +36,7 @@ TALK = [
 
 @pytest.mark.parametrize("path", paths_of("responses"))
 async def test_a_conversation_becomes_its_summary(path: str) -> None:
-    """What its users, systems and developers say stays. One model call, which no stage sees, and without tools."""
+    """Messages of users, systems and developers stay. One model call, which no stage sees, and without tools."""
     async with answering(says(SUMMARY)) as client:
         client.world.session.headers["X-Context-Mode"] = "context"
         made = await compacted(client, TALK, path=path)

@@ -50,7 +50,7 @@ def test_outputs_of_the_clients_tools_may_stand_beside_decisions() -> None:
 
 
 def test_messages_of_the_user_may_stand_beside_decisions() -> None:
-    """Those behind the last answer of the request itself may be new; the others are history."""
+    """Messages behind the last answer of the request itself may be new; the others are history."""
     more = {**HI, "content": "And more"}
     for items in ((HI, QUESTION, APPROVAL, more), (HI, QUESTION, more, APPROVAL)):
         found = asked(*items)
