@@ -96,9 +96,9 @@ class Talking:
 async def talking(page: Handler = echo, *, config: Mapping[str, object] | None = None) -> AsyncIterator[Talking]:
     """Serves until the end of the block; then nothing may be left."""
     folder, log, metrics = Path.cwd(), io.StringIO(), Metrics()
-    settings = Settings.model_validate(
-        {"upstreams": [{"name": "up", "base_url": "http://127.0.0.1:9"}], **(config or {})}, context={"folder": folder}
-    )
+    upstream = {"name": "up", "base_url": "http://127.0.0.1:9"}
+    content = {"upstreams": [upstream], "store": "sqlite:///:memory:", **(config or {})}
+    settings = Settings.model_validate(content, context={"folder": folder})
     loaded = Loaded(settings=settings, warnings=(), file=None, folder=folder)
     sink = LogSink(log, as_json=True, secrets=(), dropped=metrics.log_line_dropped)
     gateway = TalkingGateway(loaded, page=page, sink=sink, metrics=metrics)

@@ -1,6 +1,7 @@
 """The memory of a command's processes together, also where none of them has it mapped."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -233,10 +234,14 @@ def test_memory_in_swap_counts() -> None:
 
 def test_what_takes_long_to_count_counts_as_too_much() -> None:
     """Until the next count it could hold what it likes."""
-    own = held_bytes([os.getpid()], filtered=True)
-    assert own < UNBOUNDED
-    assert held_bytes([os.getpid()] * 1_000_000, filtered=True) == UNBOUNDED
-    assert own < held_bytes([os.getpid()] * 1_000_000, filtered=True, enough_bytes=own) < 3 * own
+    code = "import sys; print(flush=True); sys.stdin.read()"
+    pipe = subprocess.PIPE
+    with subprocess.Popen([PYTHON, "-I", "-S", "-c", code], stdin=pipe, stdout=pipe) as process:
+        assert process.stdout and process.stdout.readline()
+        held = held_bytes([process.pid], filtered=True)
+        assert held < UNBOUNDED
+        assert held_bytes([process.pid] * 1_000_000, filtered=True) == UNBOUNDED
+        assert held < held_bytes([process.pid] * 1_000_000, filtered=True, enough_bytes=held) < 3 * held
 
 
 SEGMENT = """
