@@ -36,6 +36,7 @@ TEAM = keys(
 )
 #: Runs a server once there is a file.
 _BEGINS_LATE = 'while [ ! -e "$0" ]; do sleep 0.05; done; exec "$1" -m tests.mcp_server.offering'
+_UNASKED_LATE: Json = {"trust_llm": "never", "assessors": {"late.echo": {"use": "calm"}}}
 #: The name of the tool, and its arguments.
 CALL: tuple[str, Json] = ("workflow__twice", {"text": "hi"})
 
@@ -360,13 +361,13 @@ async def test_a_step_waits_for_its_service_that_is_starting(calm: Calm, tmp_pat
     begins = tmp_path / "begins"
     late = {**server(), "command": "sh", "args": ["-c", _BEGINS_LATE, str(begins), sys.executable]}
     step: Json = {"name": "one", "tool": "late.echo", "with": {"text": "hi"}}
-    config = flows(tmp_path, unlike(step), keys=TEAM, **calm)
+    config = flows(tmp_path, unlike(step), keys=TEAM, plugins=calm["plugins"], risk=_UNASKED_LATE)
     mcp = {"servers": {"here": server(), "late": late}, "serve": {"wait": "30s", **config.pop("serve")}}
     async with world(mcp=mcp, **config) as made, made.client(key="agent") as client:
         call = asyncio.create_task(client.call_tool("workflow__other", {}))
         await until_read(lambda: runs(made), lambda found: [run["state"] for run in found] == ["running"])
         begins.touch()
-        assert "hi" in texts(await call)
+        assert texts(await call) == "hi"
 
 
 @both_eras
