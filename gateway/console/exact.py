@@ -21,7 +21,7 @@ from markupsafe import Markup, escape
 from gateway.approvals.escaping import RUN_CHARS, Language, left_out, remarks, shown, shown_json, shown_name
 from gateway.contracts.canonical import canonical
 
-#: So much of one value stands on a page of many.
+#: So much of one value stands on a page of many, in characters as they are drawn.
 BRIEF_CHARS: Final = 2_000
 BRIEF_LINES: Final = 24
 #: So many arguments stand there at most, and so much HTML of them; the shortest ones first.
@@ -144,7 +144,7 @@ def exact_arguments(arguments: Mapping[str, Any], *, language: Language = "en", 
     entries: dict[str, ShownArgument] = {}
     html_chars = 0
     for name in sorted(arguments, key=lambda name: (len(canonical(arguments[name])), name))[:BRIEF_ARGUMENTS]:
-        entry = _argument(name, arguments[name], BRIEF_CHARS, language)
+        entry = _argument(name, arguments[name], _brief_chars(_source(arguments[name])), language)
         html_chars += entry.html_chars
         if entries and html_chars > BRIEF_HTML_CHARS:
             break
@@ -157,9 +157,20 @@ def exact_arguments(arguments: Mapping[str, Any], *, language: Language = "en", 
 
 def _is_cut(value: Any) -> bool:
     """Return whether a card shows only the beginning of a value."""
-    if isinstance(value, str) and "\n" in value:
-        return len(value) > BRIEF_CHARS or value.count("\n") >= BRIEF_LINES
-    return len(canonical(value)) > BRIEF_CHARS
+    source = _source(value)
+    return len(source) > _brief_chars(source) or source.count("\n") >= BRIEF_LINES
+
+
+def _brief_chars(source: str) -> int:
+    """Return how many characters of a text a card shows. One that is written out is drawn as up to nine."""
+    head = source[:BRIEF_CHARS]
+    drawn_chars = len(shown(head))
+    return len(head) if drawn_chars <= BRIEF_CHARS else len(head) * BRIEF_CHARS // drawn_chars
+
+
+def _source(value: Any) -> str:
+    """Return the text of which `exact_value` shows lines: a string of several, else canonical JSON."""
+    return value if isinstance(value, str) and "\n" in value else canonical(value)
 
 
 def _argument(name: str, value: Any, limit: int | None, language: Language) -> ShownArgument:

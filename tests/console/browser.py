@@ -38,6 +38,9 @@ _ALSO: Final = {"target-size": {"enabled": True}}
 PATIENCE_MS: Final = 60_000
 _PICTURE: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
+#: Done once the page was drawn as it is now.
+DRAWN: Final = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
 Scheme = Literal["light", "dark"]
 Language = Literal["en", "zh"]
 _LOCALES: Final[dict[Language, str]] = {"en": "en-US", "zh": "zh-CN"}
@@ -184,6 +187,14 @@ async def visiting(
 async def _settled(page: Page, *, scripts: bool) -> None:
     """Return when the page's events so far have arrived here: they come in their order, and this after them."""
     await page.evaluate("new Promise(resolve => setTimeout(resolve))" if scripts else "0")
+
+
+async def read_values(page: Page) -> None:
+    """Bring the end of each value into view: Approve is off before."""
+    for value in await page.locator(".exact.whole").all():
+        await value.evaluate("one => one.scrollIntoView({block: 'end'})")
+        await page.evaluate(DRAWN)
+    await page.evaluate("window.scrollTo(0, 0)")
 
 
 async def axe(page: Page) -> None:

@@ -217,3 +217,11 @@ def test_a_small_change_of_a_large_file_is_shown_as_one() -> None:
     half = "the same\n" * 25_000
     found = kinds(half + half, f"{half}new\n{half}")
     assert [kind for kind, _ in found].count("added") == 1 and ("added", "new") in found and len(found) <= 9
+
+
+def test_a_card_is_short_as_it_is_drawn() -> None:
+    """Characters that are written out take more room: such a call has a page of its own."""
+    for value in ("\u200b\u200c" * 500, ["\U000e0041\U000e0042" * 400], "a\u200b\n" * 20 + "\u200b\u200c" * 300):
+        brief = exact_arguments({"x": value}, brief=True)
+        assert not brief.is_whole and sum(map(len, lines_of(brief.entries[0].value))) < 2_200
+    assert exact_arguments({"x": "plain " * 300, "y": "\u200b" * 500}, brief=True).is_whole

@@ -10,7 +10,7 @@ from gateways import until_read
 from playwright.async_api import Browser, Page, expect
 
 from tests.approvals.test_escaping import read_back
-from tests.console.browser import BROWSER, DESKTOP, PHONE, View, axe, fits, visiting
+from tests.console.browser import BROWSER, DESKTOP, PHONE, View, axe, fits, read_values, visiting
 from tests.console.hostile import (
     HOSTILE,
     PLAIN,
@@ -84,6 +84,7 @@ async def usable(page: Page, name: str) -> None:
     for place in ("banner", "main", "contentinfo"):
         await expect(page.get_by_role(place)).to_have_count(1)  # type: ignore[arg-type]
     await page.get_by_role("link", name="Inbox").click(trial=True)
+    await read_values(page)
     for button in await page.locator("main button:visible").all():
         await button.click(trial=True)
 
@@ -216,6 +217,7 @@ async def test_long_texts(chromium: Browser, tmp_path: Path) -> None:
             rows = await page.evaluate(_ARGUMENTS)
             assert {name: _value(lines) for name, lines in rows} == long
             assert len(await page.content()) < 40 * sum(map(len, long.values()))
+            await read_values(page)
             await page.get_by_role("button", name="Approve", exact=True).click()
             await expect(page.get_by_role("status")).to_contain_text("Approved. The run goes on.")
             await page.goto(f"/console/runs/{approval['run_id']}")

@@ -12,7 +12,19 @@ from gateways import config, key, until
 from playwright.async_api import Browser, expect
 
 from gateway.testing.run import GatewayProcess
-from tests.console.browser import BROWSER, DESKTOP, PHONE, Scheme, View, Visit, axe, fits, picture, visiting
+from tests.console.browser import (
+    BROWSER,
+    DESKTOP,
+    PHONE,
+    Scheme,
+    View,
+    Visit,
+    axe,
+    fits,
+    picture,
+    read_values,
+    visiting,
+)
 
 pytestmark = BROWSER
 Json = dict[str, object]
@@ -106,6 +118,7 @@ async def test_edit_what_runs(gateway: GatewayProcess, visit: Visit, tmp_path: P
     async with visit("/console") as page:
         await page.get_by_role("link", name="Edit, give a reason, remember").click()
         await page.get_by_label("content", exact=True).fill("edited\n  by hand")
+        await read_values(page)
         await page.get_by_role("button", name="Approve the edited call").click()
         await expect(page.get_by_role("heading", name="The model had asked for")).to_be_visible()
     await until_written(tmp_path, "edited\n  by hand")

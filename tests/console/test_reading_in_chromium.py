@@ -9,7 +9,7 @@ import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from gateway.testing.run import GatewayProcess
-from tests.console.browser import BROWSER, View, Visit, axe, fits
+from tests.console.browser import BROWSER, View, Visit, axe, fits, read_values
 from tests.console.hostile import PLAIN, Json, api, asked, furnished, strange
 
 pytestmark = BROWSER
@@ -99,6 +99,7 @@ async def test_every_page_by_the_tab_key(gateway: GatewayProcess, visit: Visit) 
     async with visit("/console") as page:
         for name, path in pages.items():
             await page.goto(f"/console{path}")
+            await read_values(page)
             await page.keyboard.press("Tab")
             skip = page.get_by_role("link", name="Skip to the content")
             await expect(skip).to_be_focused()

@@ -74,6 +74,7 @@
   document.addEventListener("htmx:afterSwap", (event) => {
     showTimes(event.target);
     showLeft();
+    lookAtAll();
   });
   document.addEventListener("htmx:sseMessage", (event) => {
     if (event.detail.type !== "approval") return;
@@ -110,6 +111,88 @@
   document.addEventListener("click", (event) => {
     if (event.detail > 1 && event.target.closest("[name=decision]")) event.preventDefault();
   }, true);
+
+  // Nothing is approved whose end was out of sight: until each value of a call was drawn to its end before the reader,
+  // Approve is off, and words beside it count the lines below. What counts is the page as it is drawn.
+
+  const seen = new Map(); // which share of a value was in view, from its top, by call and place in it
+
+  function valuesOf(card) {
+    return [...card.querySelectorAll(".exact.whole")].map((value, place) => ({ value, key: `${card.dataset.call} ${place}` }));
+  }
+
+  function seenOf({ value, key }) {
+    const { top, bottom, left, height } = value.getBoundingClientRect();
+    const { offsetTop, height: viewHeight } = window.visualViewport;
+    const lowest = Math.min(bottom, offsetTop + viewHeight);
+    const before = seen.get(key) ?? 0;
+    if (before === 1 || lowest <= Math.max(top, 0)) return before;
+    const drawn = document.elementFromPoint(left + 4, lowest - 3); // not what is in front of it
+    const share = lowest > bottom - 2 ? 1 : (lowest - top) / height; // places of a page are not whole pixels
+    if (value.contains(drawn)) seen.set(key, Math.max(before, share));
+    return seen.get(key) ?? 0;
+  }
+
+  function lookAt(card) {
+    const notes = card.querySelectorAll("[data-below]");
+    if (!notes.length) return;
+    let [lines, below] = [0, 0];
+    for (const one of valuesOf(card)) {
+      const drawnLines = Math.max(one.value.clientHeight / parseFloat(getComputedStyle(one.value).lineHeight), 1);
+      lines += Math.round(drawnLines);
+      below += Math.ceil((1 - seenOf(one)) * drawnLines);
+    }
+    for (const control of card.querySelectorAll("[name=decision][value=approve]")) control.disabled = below > 0;
+    card.toggleAttribute("data-unread", below > 0);
+    for (const note of notes) {
+      note.hidden = below === 0;
+      note.firstElementChild.textContent = note.dataset.below.replace("{0}", lines).replace("{1}", below);
+    }
+  }
+
+  function lookAtSelected() {
+    const batch = document.getElementById("batch");
+    if (!batch) return;
+    const unread = document.querySelectorAll("[data-unread] input[form=batch]:checked").length;
+    batch.querySelector("[value=approve]").disabled = unread > 0;
+    const note = batch.querySelector("[data-selected-unread]");
+    note.hidden = unread === 0;
+    note.textContent = note.dataset.selectedUnread.replace("{0}", unread);
+  }
+
+  function lookAtAll() {
+    cards().forEach(lookAt);
+    lookAtSelected();
+  }
+
+  let isLooking = false;
+  function lookSoon() {
+    if (isLooking) return;
+    isLooking = true;
+    requestAnimationFrame(() => { // never in a tab that is not shown
+      isLooking = false;
+      lookAtAll();
+    });
+  }
+
+  function readFurther(card) {
+    const unread = valuesOf(card).find((one) => seenOf(one) < 1);
+    if (!unread) return;
+    const { top, height } = unread.value.getBoundingClientRect();
+    window.scrollBy(0, top + seenOf(unread) * height - window.innerHeight / 4);
+  }
+
+  function watchReading() {
+    for (const source of [window, window.visualViewport]) {
+      for (const name of ["scroll", "resize"]) source.addEventListener(name, lookSoon, { passive: true });
+    }
+    new ResizeObserver(lookSoon).observe(document.body);
+    document.addEventListener("click", (event) => {
+      if (event.target.closest("[data-further]")) readFurther(event.target.closest("[data-card]"));
+    });
+    document.addEventListener("change", lookAtSelected);
+    lookAtAll();
+  }
 
   // The playground: both answers as they stream, each a line of JSON at a time.
 
@@ -202,10 +285,11 @@
       edit.open = true;
       edit.querySelector("input:not([type=hidden]), textarea, select")?.focus();
     } else if (action === "select") {
-      const box = card.querySelector("input[type=checkbox]");
-      if (box) box.checked = !box.checked;
+      card.querySelector("input[type=checkbox]")?.click();
     } else {
-      card.querySelector(`[data-action=${action}]`)?.click();
+      const control = card.querySelector(`[data-action=${action}]`);
+      if (control?.disabled) readFurther(card);
+      else control?.click();
     }
   }
 
@@ -258,4 +342,5 @@
   showLeft();
   setInterval(showLeft, 1000);
   offerNotices();
+  watchReading();
 })();

@@ -32,7 +32,8 @@ async def opened(tmp_path: Path, browser: Browser, **arguments: Any) -> tuple[st
 
 def regions(page: Seen) -> dict[str, str]:
     """The boxes with exact texts, by their names."""
-    return {one.attributes["aria-label"]: one.raw_text for one in page.root.all("div", class_="exact")}
+    exact = (one for one in page.root.all("div") if "exact" in one.attributes.get("class", "").split())
+    return {one.attributes["aria-label"]: one.raw_text for one in exact}
 
 
 async def test_a_run_is_told_from_its_begin_to_its_answer(tmp_path: Path) -> None:
