@@ -279,10 +279,11 @@ class Webhooks:
         why = ""
         for pause_s in (0.0, *self._patience.pauses_s):
             await asyncio.sleep(pause_s * random.uniform(1 - JITTER, 1 + JITTER))  # noqa: S311 - no secret
-            if why and not await self._pending(event):
-                self._ended(webhook, event, "obsolete", why=why)
-                return
+            why = why or ("it waited behind other notices" if webhook.room.locked() else "")
             async with webhook.room:
+                if why and not await self._pending(event):  # looked at last: it may have waited for room
+                    self._ended(webhook, event, "obsolete", why=why)
+                    return
                 status, why = await self._post(webhook, event)
             if 200 <= status < 300:
                 self._counters.count("notices", outcome="delivered")

@@ -22,7 +22,7 @@ from unanswered_ports import refusing_port, silent_port
 from yarl import URL
 
 from gateway.approvals.view import approval_view
-from gateway.approvals.webhooks import DUTY, DUTY_S, PATIENCE, WAITING, RetryPolicy, Webhooks, webhooks_of
+from gateway.approvals.webhooks import AT_ONCE, DUTY, DUTY_S, PATIENCE, WAITING, RetryPolicy, Webhooks, webhooks_of
 from gateway.config import ConfigError
 from gateway.config.schema.approvals import Notify
 from gateway.config.values.secret import Secret
@@ -262,6 +262,20 @@ async def test_what_was_decided_meanwhile_is_not_told_again() -> None:
         world.receiver.go.set()
         await until(lambda: world.counted("obsolete"))
         assert len(world.receiver.heard) == 1
+
+
+async def test_what_was_decided_while_its_notice_waited_for_room_is_not_told() -> None:
+    """A webhook takes a few at once; the others wait behind them, perhaps for minutes."""
+    names = [str(number) for number in range(1, AT_ONCE + 2)]
+    async with receiving(held=True) as world:
+        await world.start()
+        await world.write(*(asked(f"ap_{name}", f"run_{name}") for name in names))
+        await until(lambda: len(world.receiver.heard) == AT_ONCE)
+        (waiting,) = {f"ap_{name}" for name in names} - set(world.receiver.ids)
+        await world.store.rule(write(waiting))
+        world.receiver.go.set()
+        await until(lambda: world.counted("obsolete") and world.counted("delivered") == AT_ONCE)
+        assert waiting not in world.receiver.ids
 
 
 async def test_what_is_pending_at_the_start_is_told_again() -> None:
