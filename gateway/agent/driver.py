@@ -63,7 +63,7 @@ from gateway.agent.round import Round
 from gateway.agent.workflow_loop import WorkflowLoop
 from gateway.approvals.chat_texts import run_of_question
 from gateway.contracts.calls import CallOutcome, PlannedCall
-from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Reply
+from gateway.contracts.exchange import AnswerEnded, Chunk, Emit, Exchange, Handler, Reply
 from gateway.contracts.journal import ENDED, RunState
 from gateway.contracts.plugin import LoopLimits
 from gateway.contracts.store import Json, StoreError
@@ -295,7 +295,11 @@ class RunDriver:
             return
         await round_.run()
         await self._hidden.marks.mark()
-        self._action = self._executed(round_)
+        if round_.finish is not None:
+            self._state, self._context, self._action = round_.state, round_.context, round_.finish
+            return
+        self._progress.is_open = False
+        self._action = defused_end(self._loop.executed(round_.planned, round_.outcome))
 
     def _next_round(self, action: Execute) -> Round:
         numbers = self._record.plan(action.planned, round_=len(self._progress.rounds))
@@ -363,13 +367,6 @@ class RunDriver:
         """Send the mark of the first effect without waiting for the client."""
         self._tell({EFFECTS: True})
 
-    def _executed(self, round_: Round) -> Action:
-        if round_.finish is not None:
-            self._state, self._context = round_.state, round_.context
-            return round_.finish
-        self._progress.is_open = False
-        return defused_end(self._loop.executed(round_.planned, round_.outcome))
-
     # The end of a turn.
 
     async def _ending(self, finish: Finish) -> list[Chunk]:
@@ -394,6 +391,10 @@ class RunDriver:
 
     async def _failed(self, failure: Exception) -> Exception:
         """Return the error for the run's client. After an effect it must not make the client try again."""
+        if isinstance(failure, AnswerEnded):
+            self._outcome = "completed"
+            await keep_cut_turn(self._loop, self._progress, self._record, self._parts, self._hidden, is_completed=True)
+            return failure
         if self._patience.is_for(failure) and self._record.run is not None:
             self._outcome = LEFT
             self._parts.leases.give_back(self._record.run)

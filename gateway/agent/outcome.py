@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -79,12 +80,18 @@ async def keep_cut_turn(
     recorder: RunRecorder,
     parts: AgentParts,
     hidden: HiddenTurns,
+    *,
+    is_completed: bool = False,
 ) -> None:
-    """Store the hidden turns of a run that was cancelled or failed behind an effect.
+    """Store the hidden turns of a run that was cancelled or failed behind an effect, or whose answer was ended.
 
     The model of a later turn must see its calls: what was begun is not undone. A run that has another owner goes on
-    there.
+    there. `is_completed`: a stage above has ended its answer, so that the run is over, with the answer so far.
     """
+    if is_completed:
+        answer = stored_answer(Finish("", "content_filter"), said=progress.said, usage=progress.usage.chunk())
+        with suppress(GatewayError):  # it is not ours any more, or goes on once our lease is over
+            await recorder.end("completed", answer=answer)
     run = recorder.run
     if run is None or not run.effects or not isinstance(loop, Loop):
         return

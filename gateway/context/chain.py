@@ -5,7 +5,7 @@ skip`, and the stage had not called the next one yet. Then the request goes on w
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,26 +20,37 @@ log = logging.getLogger("gateway")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A stage as listed in its chain; `runs_tools` and `only_adds`: as its plugin declares."""
+    """A stage as listed in its chain; `runs_tools`, `only_adds`, `guards_answers`: as its plugin declares."""
 
     name: str
     stage: Stage
     on_error: Literal["fail", "skip"] = "fail"
     runs_tools: bool = False
     only_adds: bool = False
+    guards_answers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A folded chain; `links` are its stages, outermost first, and `handlers` the chain from each of them on."""
+    """A folded chain; `links` are its stages, outermost first, and `handlers` the chain from each of them on.
+
+    `guarded` returns a handler inside the stages above the innermost one that runs tools, if they guard answers; None:
+    there are none.
+    """
 
     name: str
     links: tuple[Link, ...]
     handler: Handler
     handlers: tuple[Handler, ...]
+    guarded: Callable[[Handler], Handler] | None = None
 
     def resumed(self) -> Handler | None:
-        """Return the chain from the innermost stage on that runs tools, or None. A stored run continues there."""
+        """Return what a stored run continues in: the chain as `looping` returns it, inside its guards of answers."""
+        looping = self.looping()
+        return looping if looping is None or self.guarded is None else self.guarded(looping)
+
+    def looping(self) -> Handler | None:
+        """Return the chain from the innermost stage on that runs tools, or None."""
         found = (handler for link, handler in zip(self.links, self.handlers, strict=True) if link.runs_tools)
         return next(iter([*found][-1:]), None)
 
@@ -60,7 +71,15 @@ def fold(
         if tracer is not None and not link.runs_tools:  # what the loop does is below the run itself
             handler = _traced(link.name, handler, tracer)
         handlers.append(handler)
-    return Chain(name, tuple(links), handler, tuple(reversed(handlers)))
+    innermost = max((place for place, link in enumerate(links) if link.runs_tools), default=0)
+    guards = [link for link in links[:innermost] if link.guards_answers]
+
+    def guarded(inner: Handler) -> Handler:
+        for link in reversed(guards):
+            inner = _around(link, inner, counters=counters, clock=clock)
+        return inner
+
+    return Chain(name, tuple(links), handler, tuple(reversed(handlers)), guarded if guards else None)
 
 
 def _around(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> Handler:

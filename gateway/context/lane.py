@@ -212,11 +212,15 @@ class ContextLane:
     def looping(self, chain: str) -> Handler | None:
         """Return the chain from its agent loop on, or None if it has none."""
         found = self.chains.get(chain)
-        return None if found is None else found.resumed()
+        return None if found is None else found.looping()
 
     def continuing(self, run: StoredRun) -> Handler | None:
         """Return the handler in which a stored run goes on, or None if it has none any more."""
-        handler = self.calling if run.kind == "tool" else self.looping(run.chain)
+        if run.kind == "chat":
+            chain = self.chains.get(run.chain)
+            handler = None if chain is None else chain.resumed()
+        else:
+            handler = self.calling if run.kind == "tool" else self.looping(run.chain)
         return None if handler is None else self.held(handler)
 
     def held(self, handler: Handler) -> Handler:

@@ -12,7 +12,7 @@ from gateway.approvals import chat_texts as spoken
 from gateway.approvals import texts as approval_text
 from gateway.approvals.escaping import Language
 from gateway.context.lane import ContextLane
-from gateway.contracts.exchange import Chunk, Exchange
+from gateway.contracts.exchange import Chunk, Emit, Exchange, Reply, Resume
 from gateway.contracts.journal import Approval, Journal, StoredRun, StoredStep
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json
@@ -22,6 +22,7 @@ from gateway.dialects.usage import Usage
 from gateway.errors import GatewayError
 from gateway.runs import call_events
 from gateway.runs.lease import interrupted, waiting_for_client
+from gateway.runs.snapshot import exchange_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,11 @@ class Retelling:
     async def answer(self, run: StoredRun, exchange: Exchange, *, decided: Sequence[str]) -> list[Chunk]:
         """Return the answer of a run that no worker drives to this request. Raises GatewayError if there is none.
 
-        `decided` are the approvals that the request decides on.
+        `decided` are the approvals that the request decides on. The guards of the run's chain see the answer.
         """
+        return await self._guarded(run, await self._answer(run, exchange, decided=decided))
+
+    async def _answer(self, run: StoredRun, exchange: Exchange, *, decided: Sequence[str]) -> list[Chunk]:
         if run.answer is not None:
             return await self._ended(run, orjson.loads(run.answer), exchange, decided=decided)
         if run.state == "awaiting_approval" and (pending := await self.pending(run)):
@@ -59,7 +63,26 @@ class Retelling:
     async def so_far(self, run: StoredRun, exchange: Exchange, *, decided: Sequence[str]) -> list[Chunk]:
         """Return the part of an answer that is on record, of a run that failed."""
         progress: Json = orjson.loads(run.progress) if run.progress else {}
-        return await self._calls(run, progress.get("said", ""), exchange, decided=decided)
+        return await self._guarded(run, await self._calls(run, progress.get("said", ""), exchange, decided=decided))
+
+    async def _guarded(self, run: StoredRun, chunks: list[Chunk]) -> list[Chunk]:
+        """Return what the stages of its chain that guard answers let through of the answer of a run."""
+        chain = self.lane().chains.get(run.chain) if run.kind == "chat" else None
+        if chain is None or chain.guarded is None:
+            return chunks
+
+        async def retell(emit: Emit) -> None:
+            for chunk in chunks:
+                if (pause := emit(chunk)) is not None:
+                    await pause()
+
+        async def told(_exchange: Exchange) -> Reply:
+            return Reply(retell, _released)
+
+        passed: list[Chunk] = []
+        reply = await chain.guarded(told)(exchange_of(Resume(run), approvals="turn"))
+        await reply.stream(passed.append)
+        return passed
 
     async def pending(self, run: StoredRun) -> list[Approval]:
         """Return the approvals that a run waits for."""
@@ -183,3 +206,7 @@ def _rounds(progress: Json, before: int, steps: Sequence[StoredStep]) -> list[tu
         own = [number for number in numbers if before <= number < len(steps)]
         rounds.append((text if own == numbers else "", own))
     return rounds
+
+
+async def _released() -> None:
+    """Do nothing: there is no call to end."""

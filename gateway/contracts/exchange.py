@@ -184,6 +184,10 @@ Pause: TypeAlias = Callable[[], Awaitable[None]]
 Emit: TypeAlias = Callable[[Chunk], Pause | None]
 
 
+class AnswerEnded(Exception):  # noqa: N818  (an event: nothing failed)
+    """The exception with which a stage ends an answer that comes through it. What is below it has done its work."""
+
+
 class AnsweredBy(Protocol):
     """The upstream and its endpoint that answer a model call, and the model as it is named there.
 

@@ -167,6 +167,9 @@ class Plugin(Generic[ConfigT, BuiltT]):
     #: Of a stage: whether it only adds to requests, so that a message which comes with a decision may pass it by. Above
     #: a stage that runs tools, any other one, which may refuse or change a message, lets none come so.
     only_adds: bool = False
+    #: Of a stage that looks into answers: whether it also gets a stored run that goes on, whose answer is new. The
+    #: exchange then has `resume`, and its body is as the stage has changed it before.
+    guards_answers: bool = False
     #: Of a stage: whether it must be the last of its chain, so that it sees what the model gets.
     last: bool = False
     #: Of a stage: how the tools that it runs, or offers in the prompt, are called; None: it offers none. Where the two

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from gateway.contracts.exchange import Chunk, Emit, Pause, Reply
+from gateway.contracts.exchange import AnswerEnded, Chunk, Emit, Pause, Reply
 from gateway.contracts.store import Json
 from gateway.dialects.beside import OPAQUE, Gathered
 from gateway.plugin.screen import PIECE_CHARS, TextFilter, fed
@@ -58,7 +58,7 @@ _DATA_URL: Final = "data:"
 _ESCAPE: Final = re.compile(r"\\u(?![dD][89a-fA-F])([0-9a-fA-F]{4})")
 
 
-class Ended(Exception):  # noqa: N818  (an event: a filter ended the answer)
+class Ended(AnswerEnded):
     """The exception that ends an answer. `rule` is the name of the rule that ended it."""
 
     def __init__(self, rule: str) -> None:

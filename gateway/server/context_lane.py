@@ -229,7 +229,7 @@ async def build_context_lane(
         earlier=_earlier(store, clock),
         close=partial(_close, catalog),
         plain=unlooped(model),
-        calling=chains[context.chain].resumed() or _bare(host.runs),
+        calling=chains[context.chain].looping() or _bare(host.runs),
         tasks=context.tasks,
         workflows=workflows,
         limiter=limiter,
@@ -366,7 +366,8 @@ def _links(chain: str, uses: Sequence[StageUse], host: Host, problems: list[Prob
         stage = built("stages", use.use, use.with_, host, f"chains.{chain}[{i}]", problems, folder=folder)
         if stage is not None:
             plugin = find_plugin("stages", use.use, folder=folder)
-            links.append(Link(use.use, stage, use.on_error, plugin.runs_tools, plugin.only_adds))
+            declared = (plugin.runs_tools, plugin.only_adds, plugin.guards_answers)
+            links.append(Link(use.use, stage, use.on_error, *declared))
     return links
 
 

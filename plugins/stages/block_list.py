@@ -145,7 +145,8 @@ class BlockStage:
         ]
 
     async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
-        found = await in_turns(self._found(exchange)) if self._config.requests else Counter[str]()
+        looks = self._config.requests and exchange.resume is None  # a run that goes on was looked at when it began
+        found = await in_turns(self._found(exchange)) if looks else Counter[str]()
         if exchange.dry:
             told = ", ".join(sorted(found)) or "nothing"
             return await call_next(replace(exchange, remarks=(*exchange.remarks, f"block_list: it found {told}")))
@@ -248,4 +249,4 @@ async def _nothing() -> None:
     """Do nothing: no model was asked."""
 
 
-PLUGIN = Plugin(Config, BlockStage)
+PLUGIN = Plugin(Config, BlockStage, guards_answers=True)

@@ -1,0 +1,132 @@
+"""Stages above `agent_loop` that look into answers: they see those behind a tool and behind a decision, too."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateways import until_read
+
+from .asking import GO, HOLD, answering, asks, birth, born, held, line, pending, ranch, user
+from .models import Answer, Json, calls, says
+from .talking import World, talking
+
+RULE: Json = {"use": "block_list", "with": {"phrases": {"projects": ["blue heron"]}}}
+REDACT: Json = {"use": "redact_pii"}
+BLOCKED = "This was blocked by a rule of the gateway: projects."
+LEAK = says("The project is ", "Blue He", "ron, and more.")
+CUT = f"The project is {BLOCKED}"
+LOOK = calls("execute_sql", sql="SELECT name FROM pets")
+RESPONSES = "/context/v1/responses"
+GATEWAY: Json = {"type": "mcp", "server_label": "gateway"}
+
+
+@asynccontextmanager
+async def guarded(tmp_path: Path, *answers: Answer, guard: Json = RULE, **settings: Any) -> AsyncIterator[World]:
+    chains = {"assistant": [{"use": "intent"}, guard, {"use": "prompt_enhancer"}, {"use": "agent_loop"}]}
+    async with talking(*answers, tools=ranch(tmp_path), chains=chains, **settings) as world:
+        yield world
+
+
+async def test_an_answer_behind_a_tool_ends_as_any_other(tmp_path: Path) -> None:
+    """With the words of the stage and no failure of the gateway; the run is over, and its model is left."""
+    async with guarded(tmp_path, LOOK, LEAK, LOOK, LEAK) as world:
+        answer = await world.chat("Which pets?")
+        assert (answer.status, answer.text, answer.finish) == (200, CUT, "content_filter")
+        stream = await world.stream("Which pets are there?")
+        assert (stream.text, stream.finishes) == (CUT, ["content_filter"])
+        run = await world.run(answer.headers["X-Context-Run-Id"])
+        assert (run["state"], run["error"]) == ("completed", None)
+        assert "Traceback" not in world.gateway.logged()
+
+
+async def test_a_question_that_is_blocked_waits_for_no_person(tmp_path: Path) -> None:
+    """A person would not see the call."""
+    async with guarded(tmp_path, asks(birth("Blue Heron"))) as world:
+        answer = await world.chat(GO)
+        assert (answer.status, answer.finish) == (200, "content_filter") and "Heron" not in answer.text
+        assert (await pending(world), born(tmp_path)) == ([], [])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_behind_a_decision_is_blocked(stream: bool, tmp_path: Path) -> None:
+    """Whoever asks for it again, too, and however."""
+    async with guarded(tmp_path, asks(), LEAK) as world:
+        first = await world.chat(GO)
+        said = answering(first, line(*first.asks))
+        if stream:
+            streamed = await world.stream(said)
+            assert (streamed.text, streamed.finishes) == (CUT, ["content_filter"])
+        else:
+            second = await world.chat(said)
+            assert (second.status, second.text, second.finish) == (200, CUT, "content_filter")
+        again = await world.chat(said)
+        assert (again.text, again.finish, born(tmp_path)) == (CUT, "content_filter", ["Di"])
+        assert len(world.model.asked) == 2
+
+
+async def test_an_answer_to_a_decision_made_elsewhere_is_blocked(tmp_path: Path) -> None:
+    """The next request brings it, and a repeated one gets it."""
+    async with guarded(tmp_path, asks(), LEAK, asks(), LEAK, says("I see.")) as world:
+        first = await world.chat(GO)
+        (approval,) = first.asks
+        assert (await world.decide(approval["id"])).status == 200
+        await world.run(approval["run_id"], state="completed")
+        again = await world.chat(GO)
+        assert (again.text, again.finish) == (CUT, "content_filter")
+        named = {"headers": {"X-Context-User": "anna"}}
+        other = await world.chat("Another dog.", **named)
+        (approval,) = other.asks
+        assert (await world.decide(approval["id"])).status == 200
+        await world.run(approval["run_id"], state="completed")
+        brought = await world.chat(answering(other, "And now?", question="Another dog."), **named)
+        assert "The project is" in brought.text and "Heron" not in brought.text
+
+
+@pytest.mark.parametrize("more", [{}, {"stream": True}, {"background": True}], ids=["whole", "stream", "background"])
+async def test_a_response_behind_a_decision_is_blocked(more: Json, tmp_path: Path) -> None:
+    """As it is told, as it is stored, and as it is told again."""
+    async with guarded(tmp_path, asks(), LEAK) as world:
+        first = (await world.post({"model": "m", "input": GO, "tools": [GATEWAY]}, path=RESPONSES)).json
+        question = first["output"][-1]
+        decision = {"type": "mcp_approval_response", "approval_request_id": question["id"], "approve": True}
+        body = {"model": "m", "previous_response_id": first["id"], "input": [decision], "tools": [GATEWAY]}
+        for _ in range(2):
+            async with world.session.post(RESPONSES, json={**body, **more}) as answered:
+                told = await answered.text()
+            assert "Heron" not in told
+            (response_id,) = set(re.findall(r"resp_\w+", told)) - {first["id"]}
+            read = partial(world.get, f"{RESPONSES}/{response_id}")
+            stored = await until_read(read, lambda found: found.json["status"] != "in_progress")
+            assert stored.json["output"][-1]["content"][0]["text"] == CUT
+            assert (stored.json["status"], stored.json["incomplete_details"]) == (
+                "incomplete",
+                {"reason": "content_filter"},
+            )
+        assert born(tmp_path) == ["Di"]
+
+
+async def test_a_held_answer_is_blocked(tmp_path: Path) -> None:
+    """Behind the decision, in the stream that waited."""
+    async with guarded(tmp_path, asks(), LEAK) as world, world.streaming(GO, headers=HOLD) as stream:
+        (approval,) = await held(stream)
+        await world.decide(approval["id"])
+        await stream.rest()
+        assert stream.text.endswith(BLOCKED) and "Heron" not in stream.text
+        assert stream.finishes == ["content_filter"]
+
+
+async def test_personal_data_behind_a_decision_gets_placeholders(tmp_path: Path) -> None:
+    """Other ones than those of the request, which are not put back."""
+    answers = (asks(), says("Write to ", "[EMAIL_1] and bo@exa", "mple.com."))
+    settings = {"guard": {**REDACT, "with": {"restore": True}}}
+    async with guarded(tmp_path, *answers, **settings) as world:
+        question = f"{GO} Tell ann@example.com."
+        first = await world.chat(question)
+        (approval,) = first.asks
+        said = [user(question), first.message, user(line(approval))]
+        assert (await world.chat(said)).text == "Write to [EMAIL_1] and [EMAIL_2]."
+        assert (await world.chat(said)).text == "Write to [EMAIL_1] and [EMAIL_2]."
