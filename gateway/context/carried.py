@@ -1,4 +1,4 @@
-"""The parts of a request, besides its decision, that go on with a stored run: header lines, credential, messages.
+"""The parts of a request, besides its decision, that go on with a stored run: lines, credential, messages, narrowing.
 
 They belong to the sender. A run has those of its own client, and a credential only for the upstream that it was
 sent for. Else the upstream would take one person's conversation for another's, or get a key that is for another one.
@@ -18,6 +18,7 @@ from gateway.dialects.dialect import SaidBeside
 from gateway.errors import GatewayError
 from gateway.model.call import ModelCall
 from gateway.runs.added import MOST_BYTES, added_messages, new_messages
+from gateway.runs.narrowing import narrowing_of
 from gateway.runs.snapshot import exchange_of
 
 #: Returns the name of the upstream that the model call of an exchange asks first; None: there is none.
@@ -49,6 +50,11 @@ def may_read_answer(own: Exchange, run: StoredRun) -> bool:
     if (own.caller.tenant, own.caller.name) == (began.caller.tenant, began.caller.name):
         return _is_of_same_person(own, began)
     return own.user is None or began.user in (None, own.user)
+
+
+def take_narrowing(own: Exchange, run: StoredRun | None) -> Json:
+    """Return how a request that decides narrows a run; {}: not at all, as its fields are about the runs of others."""
+    return {} if run is None or not is_of_same_person(own, run) else narrowing_of(own, run)
 
 
 def take_lines(own: Exchange, run: StoredRun, *, upstream_of: UpstreamOf) -> tuple[bytes, bytes]:

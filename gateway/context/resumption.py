@@ -18,13 +18,14 @@ from gateway.context.carried import (
     may_read_answer,
     take_lines,
     take_messages,
+    take_narrowing,
 )
 from gateway.context.elsewhere import RunsElsewhere, run_of_question
 from gateway.context.lane import ContextLane
 from gateway.context.retelling import Retelling, language_of, noted_text
 from gateway.context.shown_calls import check_one_run, is_of_what_was_shown, shown_last
 from gateway.contracts.endorsements import waiting_sha256
-from gateway.contracts.exchange import Chunk, Exchange, Handler, Resume
+from gateway.contracts.exchange import Chunk, Exchange, Resume
 from gateway.contracts.journal import Approval, Journal, StoredRun
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import Json, StoreError, UntoldError, UnwrittenError, untold
@@ -36,7 +37,7 @@ from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases, abandon
 from gateway.runs.live import LiveRuns
 from gateway.runs.live_run import LiveRun
-from gateway.runs.narrowing import NARROWS, narrowing_of
+from gateway.runs.narrowing import NARROWS
 from gateway.runs.run_id import new_run_id
 from gateway.runs.snapshot import exchange_of
 from gateway.tracing.tracer import Tracer
@@ -108,7 +109,7 @@ class Resumption:
             raise
 
     async def _taken_up(self, run: StoredRun, *, header: bytes, credential: bytes) -> None:
-        handler = self._handler(run)
+        handler = self._lane().continuing(run)
         if handler is None or run.fence > OFTEN:
             await self._abandon(run, "it was begun too often" if handler is not None else _no_tools(run))
             return
@@ -165,8 +166,7 @@ class Resumption:
             if not await self._counts(approval, decision, repeated.exchange):
                 return await self._undecided([one for one, _ in found], repeated)
         run = await self._store.run(found[0][0].run_id, tenant=caller.tenant)
-        narrows = {} if run is None else narrowing_of(repeated.exchange, run)
-        facts = {NARROWS: narrows} if narrows else {}
+        facts = {NARROWS: narrows} if (narrows := take_narrowing(repeated.exchange, run)) else {}
         decides = sorted(approval.id for approval, _ in found)
         take = partial(take_messages, repeated.exchange, repeated.beside, run, decides=decides, store=self._store)
         hindrance = None if repeated.beside is None else await find_hindrance(self._lane(), found, run)
@@ -341,15 +341,15 @@ class Resumption:
     async def _go_on_here(
         self, run: StoredRun, repeated: RepeatedRequest, *, messages: Sequence[Json] | None, decided: Sequence[str]
     ) -> LiveRun:
-        handler = self._handler(run)
+        handler = self._lane().continuing(run)
         if handler is None:
             await self._abandon(run, _no_tools(run))
             raise GatewayError("run_cancelled", f"This run was ended: {_no_tools(run)}.")
         own = repeated.exchange
         header, credential = take_lines(own, run, upstream_of=self._upstream_of)
         exchange = exchange_of(
-            Resume(run, messages, tuple(decided), narrowing_of(own, run) if decided else None),
-            approvals=own.approvals,
+            Resume(run, messages, tuple(decided), take_narrowing(own, run) if decided else None),
+            approvals="turn" if own.approvals == "reject" and not is_of_same_person(own, run) else own.approvals,
             shows_calls=own.shows_calls,
             background=own.background,
             known_as=own.known_as,
@@ -392,9 +392,6 @@ class Resumption:
         live = self._runs.begin(replace(own, id=run.id), repeated.request_key, handler, request_id=own.id)
         live.decided = tuple(decided)
         return live
-
-    def _handler(self, run: StoredRun) -> Handler | None:
-        return self._lane().continuing(run)
 
 
 def _no_tools(run: StoredRun) -> str:

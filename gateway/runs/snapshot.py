@@ -96,7 +96,8 @@ def exchange_of(
     """Return the exchange of a stored run that continues.
 
     Facts that were never stored come from the request that brings it, and so do `shows_calls`, `background` and
-    `answer_id`. They are None if there is no such request. `known_as` are further names of its answer.
+    `answer_id`. They are None if there is no such request. `known_as` are further names of its answer. A run that began
+    without people (`reject`) goes on without them.
     """
     run, asked = resume.run, orjson.loads(resume.run.request)
     return Exchange(
@@ -115,7 +116,7 @@ def exchange_of(
         notes=tuple(asked.get("notes", ())),
         max_tool_calls=asked.get("max_tool_calls"),
         exact_tools=asked.get("exact_tools", {}),
-        approvals=approvals,
+        approvals="reject" if asked["approvals"] == "reject" else approvals,
         fingerprint=run.fingerprint,
         idempotency_key=run.idempotency_key,
         resume=resume,

@@ -135,6 +135,23 @@ async def test_what_another_key_says_beside_its_decision_does_not_enter_the_run(
         assert "cats" not in json.dumps(world.model.asked[-1])
 
 
+@pytest.mark.parametrize("whose", [{"X-Gateway-Key": "anna"}, {**AGENT, "X-Context-User": "zoe"}], ids=["key", "user"])
+@pytest.mark.parametrize(
+    "narrows", [{"X-Context-Approvals": "reject"}, {"X-Context-Tools": "file_operations"}], ids=str
+)
+async def test_the_headers_of_another_person_who_decides_do_not_narrow_the_run(
+    tmp_path: Path, whose: Json, narrows: Json
+) -> None:
+    """They say how their own runs ask and what those may use: the next call of the run asks as the first did."""
+    answers = (asks(), asks(birth("Ed")), says("Both."))
+    async with talking(*answers, tools=ranch(tmp_path), **KEYS) as world:
+        first, approval = await asked(world, headers={"X-Context-User": "eve"} if "X-Context-User" in whose else {})
+        told = await world.chat(answering(first, line(approval)), headers={**whose, **narrows})
+        assert told.status == 200
+        (later,) = await until_read(lambda: pending(world, **by("ben")))
+        assert later != approval["id"] and born(tmp_path) == ["Di"]
+
+
 async def test_a_grant_of_ones_own_ends_when_it_is_forbidden(tmp_path: Path) -> None:
     """To remember is to approve the next call."""
     answers = (asks(), DONE, asks(), DONE)

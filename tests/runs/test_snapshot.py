@@ -53,6 +53,12 @@ def test_a_run_goes_on_with_what_was_asked() -> None:
     assert again == replace(ASKED, header=b"", credential=b"", approvals="turn", resume=resume)
 
 
+def test_a_run_that_asks_nobody_goes_on_so() -> None:
+    """Its client said that there is no person, and no crash changes that."""
+    began = replace(ASKED, approvals="reject")
+    assert exchange_of(Resume(stored(began)), approvals="turn").approvals == "reject"
+
+
 WISHES: Json = {
     "no_tools": True,
     "services": ("weather",),
