@@ -7,6 +7,7 @@ from typing import Protocol
 
 from aiohttp import web
 
+from gateway.agent.hidden.marks import ForeignAnswers
 from gateway.api.content import check_values, content_of
 from gateway.api.site import REQUEST_ID
 from gateway.api.unasked import cancel_ask_before
@@ -80,6 +81,7 @@ class ContextRequests:
     resumption: Resumption
     identify: Identify
     admit: Callable[[], None]
+    foreign: ForeignAnswers
 
     def entered(self, request: web.Request) -> Entered:
         """Admit a request and recognise its caller, before anything of its body is read. Raises GatewayError."""
@@ -149,6 +151,7 @@ class ContextRequests:
                 beside=asked.beside,
             )
             run = await self._run(lane, repeated, asked, content, again=again)
+            await self.foreign.mark(run)
         request[REQUEST_ID] = run.request_id
         return run, request_key
 

@@ -42,12 +42,15 @@ class ChatPages:
             parse = partial(dialect.parse, content, needs_model=entered.core.needs_model)
             asked = await aside(parse, content=content)
             run, request_key = await requests.run_of(request, entered, asked, content)
+            keep = None if run.shown_to is None else partial(requests.foreign.mark, run)
             try:
                 answer = dialect.answer(asked, run_id=run.request_id, created_s=run.created_s)
-                response = await entered.lane.answer(request, run, answer, streams=asked.streams)
+                response = await entered.lane.answer(request, run, answer, streams=asked.streams, keep=keep)
             except GatewayError:
                 requests.resumption.delivered(run, request_key)
                 raise
+            finally:  # also of an answer that its client left
+                await requests.foreign.mark(run)
             requests.resumption.delivered(run, request_key)
             return response
 

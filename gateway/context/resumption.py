@@ -194,7 +194,9 @@ class Resumption:
                 raise late_message_error(ruled[0].run_id)
             if is_apart:
                 return await self._go_on_apart(ruled, repeated)
-            return await self._go_on_with(ruled, repeated, in_field=any(decision.in_field for decision in decisions))
+            live = await self._go_on_with(ruled, repeated, in_field=any(decision.in_field for decision in decisions))
+            live.shown_to = None if run is None or is_of_same_person(repeated.exchange, run) else repeated.exchange
+            return live
         except StoreError as error:
             log.error("run %s does not go on yet: %s", ruled[0].run_id, error)
             noted = noted_text(ruled[0], repeated.exchange)
@@ -381,7 +383,7 @@ class Resumption:
         own = repeated.exchange
         answered = replace(own, id=(own.answer_id if is_apart else "") or run_id)
         run = LiveRun(answered, repeated.request_key, now_s=self._clock.time(), request_id=own.id)
-        run.is_apart = is_apart
+        run.is_apart, run.shown_to = is_apart, own if is_apart else None
         run.replay(chunks)
         return run
 

@@ -65,6 +65,7 @@ class LiveRun:
         self.parked = self.is_deleted = False  # is_deleted: its answer is nobody's any more
         self.decided: tuple[str, ...] = ()  # the approvals whose decisions, by its request, the answer follows
         self.is_apart = False  # its answer is of no run: the run that it is about is another person's
+        self.shown_to: Exchange | None = None  # the request of another person that gets its answer
         self.asks: str | None = None  # the id of the run, this one or another, that its answer asks a person for
         self.over_limit: str | None = None  # a soft limit that it exceeds, for the answer's header
         self.clients = 0

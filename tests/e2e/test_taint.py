@@ -31,11 +31,14 @@ def told(text: str) -> Json:
     return {"role": "assistant", "content": text}
 
 
-async def goes_on(world: World, folder: Path, history: list[Json], *, tainted: bool, name: str | None = None) -> None:
+async def goes_on(
+    world: World, folder: Path, history: list[Json], *, tainted: bool, name: str | None = None, **whose: str
+) -> None:
     """The model's `low` counts behind this history, or nothing does but a person."""
     before = len(born(folder))
     world.model.then(LOW, *([] if tainted else [says("Di is here.")]))
-    answered = await world.chat(history, headers={} if name is None else {"X-Context-Conversation": name})
+    headers = whose if name is None else {"X-Context-Conversation": name, **whose}
+    answered = await world.chat(history, headers=headers)
     assert (answered.json.get("context", {}).get("status"), len(born(folder)) - before) == (
         ("awaiting_approval", 0) if tainted else (None, 1)
     )
@@ -302,3 +305,67 @@ async def test_an_answer_that_a_client_brings_with_its_sources(tmp_path: Path) -
     cited = {**told(SHORT), "annotations": [CITED]}
     async with talking(**settings(tmp_path)) as world:
         await goes_on(world, tmp_path, [user(QUESTION), cited, user(NEXT)], tainted=True)
+
+
+# What came from the run of another person.
+
+ANNA, BOB = {"X-Context-User": "anna"}, {"X-Context-User": "bob"}
+KEYS: Json = {"keys": [{**key(name, "context", "approve"), "name": name, "tenant": "farm"} for name in ("one", "two")]}
+
+
+@pytest.mark.parametrize("says_id", ["What is {}?", "approve {}"])
+@pytest.mark.parametrize("named", [False, True], ids=["", "named"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_a_question_of_another_person_taints_the_chat_that_shows_it(
+    tmp_path: Path, says_id: str, *, named: bool, stream: bool
+) -> None:
+    """Its arguments are words of another conversation."""
+    async with talking(asks(), **settings(tmp_path)) as world:
+        (approval,) = (await world.chat("A dog.", headers=ANNA)).asks
+        whose = {**BOB, **({"X-Context-Conversation": "of bob"} if named else {})}
+        said = [user("Hello."), told("Hello."), user(says_id.format(approval["id"]))]
+        shown = (await (world.stream if stream else world.chat)(said, headers=whose)).text
+        assert "INSERT INTO" in shown
+        history = [user(NEXT)] if named else [user("?"), told(shown), user(NEXT)]
+        await goes_on(world, tmp_path, history, tainted=True, **whose)
+
+
+async def test_ones_own_question_taints_nothing(tmp_path: Path) -> None:
+    """Nor does one's own answer behind it."""
+    async with talking(asks(), **settings(tmp_path)) as world:
+        first = await world.chat("A dog.", headers=ANNA)
+        (approval,) = first.asks
+        shown = (await world.chat(f"What is {approval['id']}?", headers=ANNA)).text
+        await goes_on(world, tmp_path, [user("?"), told(shown), user(NEXT)], tainted=False, **ANNA)
+        world.model.then(says(TOLD))
+        said = [user("?"), first.message, user(f"approve {approval['id']} {approval['check_word']}")]
+        assert (await world.chat(said, headers=ANNA)).text == TOLD
+        await goes_on(world, tmp_path, [*said, told(TOLD), user(NEXT)], tainted=False, **ANNA)
+
+
+async def test_what_else_another_persons_run_asks_taints(tmp_path: Path) -> None:
+    """Who decides on one of two calls is shown the other."""
+    async with talking(asks(birth(), birth("Ed")), **settings(tmp_path)) as world:
+        first = await world.chat("Two dogs.", headers=ANNA)
+        one, _ = first.asks
+        line = f"approve {one['id']} {one['check_word']}"
+        shown = (await world.chat([user("?"), first.message, user(line)], headers=BOB)).text
+        assert "Ed" in shown
+        await goes_on(world, tmp_path, [user("?"), told(shown), user(NEXT)], tainted=True, **BOB)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_the_answer_of_a_colleagues_run_taints(tmp_path: Path, *, stream: bool) -> None:
+    """The marks of the run itself are for the key that began it; short or long, and given once more."""
+    one, two = ({"X-Gateway-Key": name} for name in ("one", "two"))
+    for number, answer in enumerate((TOLD, SHORT)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        async with talking(asks(), says(answer), **settings(folder), **KEYS) as world:
+            first = await world.chat("A dog.", headers=one)
+            (approval,) = first.asks
+            said = [user("?"), first.message, user(f"approve {approval['id']} {approval['check_word']}")]
+            for _ in range(2):
+                shown = (await (world.stream if stream else world.chat)(said, headers=two)).text
+                assert shown == answer
+                await goes_on(world, folder, [*said, told(shown), user(NEXT)], tainted=True, **two)

@@ -12,17 +12,45 @@ that strangers may have written is marked by its id, before the client gets the 
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from gateway.agent.hidden.keys import IDS_LIMIT, Keys, Scope, read_text_marks
+from gateway.agent.hidden.keys import IDS_LIMIT, KeyReader, Keys, Scope, read_keys, read_text_marks
 from gateway.agent.output.told import Told
 from gateway.agent.progress import Progress
 from gateway.contracts.exchange import Exchange
 from gateway.contracts.journal import StoredStep
 from gateway.contracts.plugin import Clock
 from gateway.contracts.store import HiddenTurn, Json, Store, StoreError
+from gateway.dialects.usage import Usage
+from gateway.runs.live_run import LiveRun
 from gateway.runs.taints import taint_key
 
 log = logging.getLogger("gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignAnswers:
+    """The marks of answers about runs of other people. Their texts are a stranger's in the conversation that gets them.
+
+    A question shows the arguments of a call that another person's model wrote.
+    """
+
+    store: Store
+    clock: Clock
+
+    async def mark(self, run: LiveRun) -> None:
+        """Mark the answer so far of a run that is shown to another person, in the conversation of that one."""
+        if (own := run.shown_to) is None:
+            return
+        progress, scope = Progress(Usage(), read_tainted=True), Scope(own)
+        marks = TaintMarks(own, progress, scope, store=self.store, clock=self.clock)
+        await marks.mark()
+        for chunk in run.transcript.chunks:
+            marks.told.add(chunk)
+        progress.said.append(marks.told.said)
+        messages = [*own.body["messages"], {"role": "assistant", "content": marks.told.said}]
+        keys = await read_keys(messages, scope, reader=KeyReader(scope, has_prefixes=False))
+        await marks.mark_answer(keys[len(messages) - 1], ())
 
 
 class TaintMarks:

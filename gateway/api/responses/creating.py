@@ -127,7 +127,7 @@ class Creation:
         is_driven = not goes_on or run.exchange.resume is not None  # here, and not by another request or worker
         if is_driven and (background or (goes_on and run.exchange.shows_calls)):
             await run.on_record()  # the row is never ahead of its run
-        if not is_driven or run.is_apart:
+        if not is_driven or run.shown_to is not None:
             await self._pass_taint_on(run, tenant=entered.caller.tenant)
         if asked.decisions:
             facts = await self._as_begun(facts, run.exchange)
@@ -201,7 +201,7 @@ class Creation:
 
         One that is about another person's run is marked: it shows calls of a conversation that this one does not have.
         """
-        if run.is_apart or not run.done or await self.taints.marked([run.exchange.id], tenant=tenant):
+        if run.shown_to is not None or not run.done or await self.taints.marked([run.exchange.id], tenant=tenant):
             await self.taints.mark(run.request_id, tenant=tenant)
 
     async def _as_begun(self, facts: ResponseFacts, answered: Exchange) -> ResponseFacts:

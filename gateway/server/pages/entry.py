@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from aiohttp import web
 
+from gateway.agent.hidden.marks import ForeignAnswers
 from gateway.api.asking import ContextRequests
 from gateway.api.chat import ChatPages
 from gateway.api.request import VIA, caller_with
@@ -63,6 +64,7 @@ class PageNeeds:
             resumption=self.resumption,
             identify=self.identify,
             admit=self.admit,
+            foreign=ForeignAnswers(self.shared.store, self.shared.clock),
         )
 
     def authorise(self, request: web.Request, *scopes: str) -> Caller:
