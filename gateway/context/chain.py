@@ -4,8 +4,10 @@ It is folded once from configuration. A stage that fails fails the request. The 
 skip`, and the stage had not called the next one yet. Then the request goes on without it, and the skip is counted.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +15,7 @@ from gateway.contracts.exchange import Emit, Exchange, Handler, Reply, Stage
 from gateway.contracts.plugin import Clock, Counters
 from gateway.errors import GatewayError, contained, is_ending, survivable
 from gateway.records import replace
+from gateway.runs.live_run import cancelled_again
 from gateway.tracing.tracer import Tracer
 
 log = logging.getLogger("gateway")
@@ -102,7 +105,8 @@ def _around(link: Link, inner: Handler, *, counters: Counters, clock: Clock) -> 
 
         began = clock.monotonic()
         try:
-            reply = await link.stage(exchange, call_next)
+            with _cancellable():
+                reply = await link.stage(exchange, call_next)
             if passed is not None and reply.stream is passed.stream and reply.release is passed.release:
                 return reply  # it is another stage's, which has its guards
             return _contained(reply, link.name)
@@ -135,11 +139,25 @@ def _is_its_own(error: BaseException) -> bool:
     return (is_ending(error) or isinstance(error, Exception)) and not isinstance(error, GatewayError)
 
 
+@contextmanager
+def _cancellable() -> Iterator[None]:
+    """Cancel the task at the end of the block if it was cancelled meanwhile, and a stage took that for its own.
+
+    The run has no client, no process or no lease any more. An answer that goes on would pass for a whole one.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    before = task.cancelling()
+    yield
+    if task.cancelling() > before:
+        raise cancelled_again(task)
+
+
 def _contained(reply: Reply, stage: str) -> Reply:
     """Return `reply` with its stream and release contained, so that neither can end the process."""
 
     async def stream(emit: Emit) -> None:
-        with contained(f"the answer of the stage {stage!r}"):
+        with contained(f"the answer of the stage {stage!r}"), _cancellable():
             await reply.stream(emit)
 
     async def release() -> None:

@@ -141,8 +141,7 @@ class LiveRuns:
         runs = [run for run in self._runs.values() if run.clients and not run.recorded and not run.done]
         for run in runs:
             run.cancel(STOPPING, error=stopping())
-        for run in runs:
-            await run.ended()
+        await asyncio.gather(*(run.end_cancelled() for run in runs))
         return bool(runs)
 
     async def close(self) -> None:
@@ -151,8 +150,7 @@ class LiveRuns:
         runs = list(self._runs.values())
         for run in runs:
             run.cancel(STOPPING)
-        for run in runs:
-            await run.ended()
+        await asyncio.gather(*(run.end_cancelled() for run in runs))
         for known in (self._runs, self._alike, self._by_key, self._alone, self._going_on):
             known.clear()
         self._alone_bytes = 0

@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Final
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from gateway.contracts.exchange import AnsweredBy, CacheResult, Chunk, Exchange, Handler, Intent, Pause, Reply
 from gateway.contracts.store import Json, StoreError, UnwrittenError, untold
@@ -26,8 +27,12 @@ log = logging.getLogger("gateway")
 RECORDED, EFFECTS, CALLS, WAITS, PARKED, ANSWERS = "recorded", "effects", "calls", "waits", "parked", "answers"
 #: Of several model calls of a run, the one whose result stands furthest behind is told.
 _CACHE_RESULTS: Final = (None, "hit", "miss", "bypass")
+#: How long a run may take to end once it is cancelled. One whose stage or tool takes its cancellation for a failure to
+#: get over never ends.
+ENDS_S: Final = 3.0
 #: The reason to cancel a run whose process stops. It is no reason to end the run.
 STOPPING = "stopping"
+_REASONS: Final[MutableMapping[asyncio.Task[None], str]] = WeakKeyDictionary()
 
 
 class LiveRun:
@@ -156,13 +161,25 @@ class LiveRun:
         if self._task is not None and not self.done:
             self._ends_with = error
             self._cancelled = asyncio.CancelledError(reason)
+            if reason is not None:
+                _REASONS[self._task] = reason
             self._task.cancel(reason)
 
     async def end_unless_recorded(self, reason: str | None = None, *, error: GatewayError | None = None) -> None:
         """End a run that is not on record. Its first line may be under way: afterwards it is there, or it is not."""
         if not self.may_act:
             self.cancel(reason, error=error)
-            await self.ended()
+            await self.end_cancelled()
+
+    async def end_cancelled(self) -> None:
+        """Wait for the end of a run that was cancelled. If its task goes on all the same, end its answer."""
+        if self._task is None or (await asyncio.wait({self._task}, timeout=ENDS_S))[0]:
+            return
+        log.error(
+            "run %s was cancelled and goes on, %s: the gateway ends without it", self.exchange.id, _place_of(self._task)
+        )
+        self._dropped = True
+        self._finish(self._interrupt())
 
     async def ended(self) -> None:
         if self._task is not None:
@@ -234,6 +251,8 @@ class LiveRun:
             self._finish(self._interrupt())
 
     def _finish(self, error: BaseException | None) -> None:
+        if self.done:
+            return
         self._drop = None
         self.transcript.end(error)
         self._begun.set()
@@ -245,3 +264,20 @@ class LiveRun:
         if self.effects and self._cancelled is not None and STOPPING in self._cancelled.args:
             return handed_on(self.exchange.id)  # it may have come on record since it was cancelled
         return self._ends_with or (interrupted if self._cancelled is not None else lost)(self.exchange.id)
+
+
+def cancelled_again(task: "asyncio.Task[Any]") -> asyncio.CancelledError:
+    """Return the cancellation of a task anew, where a stage has taken the first one for its own, with its reason."""
+    return asyncio.CancelledError(*((_REASONS[task],) if task in _REASONS else ()))
+
+
+def _place_of(task: asyncio.Task[None]) -> str:
+    """Return the place where a task waits, in the code that calls asyncio."""
+    place = "at an unknown place"
+    waits: Any = task.get_coro()
+    while (frame := getattr(waits, "cr_frame", None)) is not None:
+        code = frame.f_code
+        if "/asyncio/" in code.co_filename:
+            break
+        place, waits = f"in {code.co_qualname} ({code.co_filename}:{frame.f_lineno})", waits.cr_await
+    return place

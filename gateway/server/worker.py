@@ -5,14 +5,17 @@ import contextlib
 import ctypes
 import gc
 import logging
+import os
 import resource
 import signal
 import socket
+import sys
 from collections.abc import Callable
 
 import uvloop
 
 from gateway.clock import until_set
+from gateway.runs.live_run import ENDS_S
 from gateway.server.app import Gateway
 from gateway.server.sockets import steer_to_successor, stop_steering
 from gateway.server.systemd import notify
@@ -136,8 +139,20 @@ def run_worker(
 
     async def main() -> None:
         await Worker(make(), sockets, shared=shared, on_ready=on_ready).run()
+        await _end_rest()
 
     uvloop.run(main())
+
+
+async def _end_rest() -> None:
+    """End the tasks that are left. If a plugin's does not let itself be cancelled, end the process without it."""
+    if not (rest := asyncio.all_tasks() - {asyncio.current_task()}):
+        return
+    for task in rest:
+        task.cancel()
+    if (await asyncio.wait(rest, timeout=ENDS_S))[1]:
+        sys.stdout.flush()
+        os._exit(0)  # everything of ours has ended in its order
 
 
 def raise_file_limit() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.context.chain import Link, fold
 from gateway.contracts.caller import Caller
-from gateway.contracts.exchange import Chunk, Exchange, Handler, Reply
+from gateway.contracts.exchange import Chunk, Emit, Exchange, Handler, Reply
 from gateway.errors import GatewayError
 from gateway.telemetry.counters import ContextCounters
 from gateway.testing.clock import ManualClock
@@ -151,3 +151,56 @@ def test_a_stored_run_passes_no_stage_again_above_its_tools() -> None:
     assert above(adds, Link("stops", Noting("stops")), Link("more", Noting("more"))) == "stops"
     alone = fold("main", [Link("a", Noting("a"))], core, counters=ContextCounters(), clock=Clock(ManualClock()))
     assert alone.find_unpassed_stage() is None
+
+
+class Swallowing:
+    """A stage that takes its cancellation for a failure to get over, before it has a reply or in its answer."""
+
+    def __init__(self, *, early: bool) -> None:
+        self.early = early
+
+    async def __call__(self, exchange: Exchange, call_next: Handler) -> Reply:
+        async def fallback(emit: Emit) -> None:
+            emit("as if it were whole")
+
+        try:
+            reply = await call_next(exchange)
+        except BaseException:
+            if not self.early:
+                raise
+            return replace(reply_of(), stream=fallback)
+
+        async def stream(emit: Emit) -> None:
+            try:
+                await reply.stream(emit)
+            except BaseException:
+                await fallback(emit)
+
+        return replace(reply, stream=stream)
+
+
+@pytest.mark.parametrize("early", [False, True])
+async def test_no_stage_keeps_a_cancelled_run_alive(early: bool) -> None:
+    """Its client would get what looks like a whole answer."""
+    waits = asyncio.Event()
+
+    async def wait(_: object = None) -> Reply:
+        waits.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def hanging(_exchange: Exchange) -> Reply:
+        return await wait() if early else replace(reply_of(), stream=wait)
+
+    chain = fold(
+        "main",
+        [Link("a", Noting("a")), Link("b", Swallowing(early=early))],
+        hanging,
+        counters=ContextCounters(),
+        clock=Clock(ManualClock()),
+    )
+    task = asyncio.create_task(notes_of(chain.handler))
+    await waits.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

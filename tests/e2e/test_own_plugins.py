@@ -1,11 +1,12 @@
 """Plugins of the operator's own, in a folder beside the configuration of a real gateway."""
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 from functional.through import post
-from gateways import ended, exchange
+from gateways import ended, exchange, until
 
 from gateway.cli.plugin_new import NewKind, write_plugin
 from gateway.testing.peer import connect
@@ -78,3 +79,40 @@ async def test_a_plugin_cannot_end_the_gateway(
             else:
                 expected = "failed" if kind == "tools" else "waits for your approval"
                 assert expected in shown["choices"][0]["message"]["content"]
+
+
+@pytest.mark.parametrize("above", [True, False], ids=["above", "below"])
+async def test_a_stage_that_goes_on_when_cancelled_does_not_keep_the_gateway(tmp_path: Path, *, above: bool) -> None:
+    """Its client hears that the gateway stops, and the log names the place. All else ends in its order."""
+    write_plugin("stages", "stubborn", folder=tmp_path / "plugins")
+    file = tmp_path / "plugins/stages/stubborn.py"
+    before, signature, after = file.read_text().partition(_CALLS["stages"])
+    arguments, colon, body = after.partition(":\n")
+    loop = [
+        "open(MARK, 'w').close()",
+        "while True:",
+        "    try:",
+        "        await asyncio.sleep(60)",
+        "    except BaseException:",
+        "        pass",
+    ]
+    lines = "".join(f"        {line}\n" for line in loop)
+    imports = f"import asyncio\n\nMARK = {str(tmp_path / 'there')!r}\n"
+    head, blank, rest = before.partition("\n\n")
+    file.write_text(f"{head}{blank}{imports}{rest}{signature}{arguments}{colon}{lines}{body}")
+    chain = ["stubborn", "agent_loop"] if above else ["agent_loop", "stubborn"]
+    settings = {
+        "plugins": {"folder": str(tmp_path / "plugins")},
+        "store": f"sqlite:///{tmp_path}/gateway.db",
+        "chains": {"assistant": [{"use": name} for name in chain]},
+        "limits": {"drain": "0s"},
+    }
+    async with GatewayProcess(json.dumps(settings)) as gateway, connect(gateway.host, gateway.port) as client:
+        body = json.dumps({"model": "demo", "messages": [{"role": "user", "content": "Hi"}]}).encode()
+        await client.send(post(body, b"/context/v1/chat/completions").replace(b"gw.example", b"localhost"))
+        await until((tmp_path / "there").exists)
+        gateway.signal(signal.SIGTERM)
+        answer = await client.read_response()
+        assert (answer.status, json.loads(answer.payload)["error"]["code"]) == (503, "gateway_stopping")
+        assert await gateway.wait() == 0
+        assert "was cancelled and goes on, in NoteStage.__call__" in gateway.stderr_text()

@@ -8,12 +8,14 @@ import pytest
 from functional.through import breathe
 from gateways import until
 
+from gateway.contracts.exchange import Exchange, Reply
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.runs.live import JOINABLE_S, KEPT, KEPT_BYTES, LiveRuns
-from gateway.runs.live_run import PARKED, STOPPING, WAITS
+from gateway.runs.live_run import PARKED, STOPPING, WAITS, cancelled_again
 from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock
+from tests.scripted_replies import reply_of
 
 from .living import TEXT, Alarms, Talk, Work, begun, exchange, request_key, text, whole
 
@@ -312,3 +314,29 @@ async def test_so_many_bytes_are_kept() -> None:
         [False, False, False, False, True],
     ]
     await runs.close()
+
+
+async def test_a_cancelled_run_that_goes_on_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
+    """A plugin may take its cancellation for a failure to get over. Its client hears the end, and the log its place."""
+    runs, there, may = LiveRuns(clock=Clock(ManualClock())), asyncio.Event(), asyncio.Event()
+    reasons: list[tuple[object, ...]] = []
+
+    async def stubborn(_exchange: Exchange) -> Reply:
+        try:
+            there.set()
+            await may.wait()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            assert task is not None
+            reasons.append(cancelled_again(task).args)
+            await may.wait()
+        return reply_of("too late")
+
+    run = runs.begin(exchange("run_1"), request_key("run_1"), stubborn)
+    await there.wait()
+    await runs.close()
+    assert run.done and isinstance(run.error, GatewayError)
+    assert "was cancelled and goes on, in test_a_cancelled_run_that_goes_on_is_left_behind" in caplog.text
+    may.set()
+    await run.ended()
+    assert run.transcript.chunks == [] and reasons == [(STOPPING,)]
