@@ -52,6 +52,8 @@ _KNOWN: Final = frozenset(
         *("tool_choice", "tools", "top_logprobs", "top_p", "user", "verbosity", "web_search_options"),
     )
 )
+#: Events with calls of the gateway's tools.
+_OF_CALLS: Final = ("tool.", "approval.")
 #: Roles of messages whose `name` is that of a function.
 _FUNCTIONS: Final = ("function", "tool")
 _DATA_URL: Final = "data:"
@@ -188,24 +190,26 @@ def screened_reply(
     calls: Callable[[Json], Work[Json]] | None,
     *,
     over: Change,
+    events: Change | None = None,
     shadow: bool = False,
 ) -> Reply:
     """Return the reply with each of its texts through a filter of its own. Held text comes before the end.
 
     `calls` gets the model's own calls once they are whole; None: they go on as they come. `over` gets any other text of
-    the answer, such as a citation, in pieces as they come. Its stream raises `Ended` where a filter ended the answer.
-    `shadow`: the answer goes on as it comes, and the filters only see it.
+    the answer, such as a citation, in pieces as they come. `events` looks into the gateway's events of calls.
+    Its stream raises `Ended` where a filter ended the answer. `shadow`: the answer goes on as it comes, and the filters
+    only see it.
     """
 
     async def stream(emit: Emit) -> None:
-        answer = _Answer(new_filter, calls, over)
+        answer = _Answer(new_filter, calls, over, events)
         waiting: deque[Chunk] = deque()
 
         def send(chunk: Chunk, told: Chunk | None) -> Pause | None:
             if shadow:
                 return emit(chunk)
             pause = None if told is None else emit(told)
-            if answer.ended is not None:
+            if answer.ended is not None and _event_of(chunk) is None:  # no call that is under way is cut for an event
                 raise Ended(answer.ended)
             return pause
 
@@ -260,6 +264,12 @@ class _Calls:
         return {**told, "function_call": older} if older else told
 
 
+def _event_of(chunk: Chunk) -> Json | None:
+    """Return the event that a chunk is, or None for all others."""
+    event = None if isinstance(chunk, str) else chunk.get("context")
+    return event if isinstance(event, dict) and isinstance(event.get("type"), str) else None
+
+
 def _is_long(name: str, value: object) -> bool:
     if isinstance(value, str):
         return len(value) > PIECE_CHARS
@@ -291,6 +301,7 @@ class _Answer:
     new_filter: Callable[[], TextFilter]
     calls: Callable[[Json], Work[Json]] | None
     over: Change
+    events: Change | None
     ended: str | None = None
     _filters: dict[str, TextFilter] = field(default_factory=dict)
     _calls: _Calls = field(default_factory=_Calls)
@@ -309,6 +320,8 @@ class _Answer:
         """Return what may be sent of a chunk; None: nothing yet."""
         if isinstance(chunk, str):
             return (yield from self._text("content", chunk)) or None
+        if (event := _event_of(chunk)) is not None:
+            return (yield from self._event(chunk, event))
         choices = chunk.get("choices")
         if not choices:
             return chunk
@@ -316,6 +329,17 @@ class _Answer:
         for place, choice in enumerate(told):
             told[place] = yield from self._choice(choice)
         return {**chunk, "choices": told}
+
+    def _event(self, chunk: Json, event: Json) -> Work[Json | None]:
+        """Return an event; None: the answer has ended. Its text that was sent before is changed, and calls are not."""
+        try:
+            if isinstance(said := event.get("said"), str):
+                chunk = {**chunk, "context": {**event, "said": (yield from self.over(said))}}
+            elif self.events is not None and event["type"].startswith(_OF_CALLS):
+                yield from changed_value(event, self.events)
+        except Ended as ended:
+            self.ended = self.ended or ended.rule
+        return chunk if self.ended is None else None
 
     def rest(self) -> Work[Json]:
         """Return the fields that were held back, at the end of the answer."""

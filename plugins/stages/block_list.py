@@ -191,6 +191,7 @@ class BlockStage:
             lambda: Screen(self._rules, act, ALIKE),
             lambda calls: changed_calls(calls, look),
             over=look,
+            events=look,
             shadow=self._config.mode == "shadow",
         )
 

@@ -52,6 +52,27 @@ async def test_a_question_that_is_blocked_waits_for_no_person(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("stream", [False, True])
+async def test_a_call_that_a_response_would_show_is_blocked(stream: bool, tmp_path: Path) -> None:
+    """Its arguments, and its result: in items, as in the text of a question."""
+    look = calls("execute_sql", sql="SELECT replace('Blue-Xeron', '-X', ' H')")
+    for number, answers in enumerate([(asks(birth("Blue Heron")),), (look, says("Done."))]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        async with guarded(folder, *answers) as world:
+            body = {"model": "m", "input": GO, "tools": [GATEWAY], "stream": stream}
+            async with world.session.post(RESPONSES, json=body) as answered:
+                told = await answered.text()
+            assert "Heron" not in told and BLOCKED in told and "content_filter" in told
+
+
+async def test_a_call_that_an_event_would_tell_is_blocked(tmp_path: Path) -> None:
+    """A client that asked for progress events gets the same as one that did not."""
+    async with guarded(tmp_path, calls("execute_sql", sql="SELECT 'Blue Heron'"), says("Done.")) as world:
+        stream = await world.stream(GO, headers={"X-Context-Events": "1"})
+        assert b"Heron" not in b"".join(stream.events)
+
+
+@pytest.mark.parametrize("stream", [False, True])
 async def test_an_answer_behind_a_decision_is_blocked(stream: bool, tmp_path: Path) -> None:
     """Whoever asks for it again, too, and however."""
     async with guarded(tmp_path, asks(), LEAK) as world:
