@@ -4,6 +4,7 @@ from gateway import strict_json
 from gateway.contracts.audit_chain import FIRST_HASH, link
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import (
+    AnswerEnded,
     CacheResult,
     Chunk,
     Emit,
@@ -116,6 +117,7 @@ __all__ = [
     "TOOL_HEADER",
     "Action",
     "Adding",
+    "AnswerEnded",
     "Approval",
     "ApprovalOrder",
     "AskBefore",

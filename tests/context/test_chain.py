@@ -204,3 +204,22 @@ async def test_no_stage_keeps_a_cancelled_run_alive(early: bool) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_a_stored_run_goes_on_inside_the_guards_above_its_loop() -> None:
+    """Not inside those that only add to requests, nor above one that is below the loop."""
+    links = [
+        Link("a", Noting("a")),
+        Link("b", Noting("b"), guards_answers=True),
+        Link("c", Noting("c")),
+        Link("loop", Noting("loop"), runs_tools=True),
+        Link("d", Noting("d"), guards_answers=True),
+    ]
+    chain = fold("main", links, core, counters=ContextCounters(), clock=Clock(ManualClock()))
+    resumed, looping = chain.resumed(), chain.looping()
+    assert resumed is not None and looping is not None and chain.guarded is not None
+    assert await notes_of(resumed) == ["b", "loop", "d"]
+    assert await notes_of(looping) == ["loop", "d"]
+    assert await notes_of(chain.guarded(core)) == ["b"]
+    plain = fold("main", links[2:], core, counters=ContextCounters(), clock=Clock(ManualClock()))
+    assert plain.guarded is None and plain.resumed() is plain.handlers[1]
