@@ -63,10 +63,14 @@ class Retelling:
     async def so_far(self, run: StoredRun, exchange: Exchange, *, decided: Sequence[str]) -> list[Chunk]:
         """Return the part of an answer that is on record, of a run that failed."""
         progress: Json = orjson.loads(run.progress) if run.progress else {}
-        return await self._guarded(run, await self._calls(run, progress.get("said", ""), exchange, decided=decided))
+        told = await self._calls(run, progress.get("said", ""), exchange, decided=decided)
+        return await self._guarded(run, told, is_cut=True)
 
-    async def _guarded(self, run: StoredRun, chunks: list[Chunk]) -> list[Chunk]:
-        """Return what the stages of its chain that guard answers let through of the answer of a run."""
+    async def _guarded(self, run: StoredRun, chunks: list[Chunk], *, is_cut: bool = False) -> list[Chunk]:
+        """Return what the stages of its chain that guard answers let through of the answer of a run.
+
+        Raises GatewayError where one of them ends it so, but not of an answer that `is_cut` in any case.
+        """
         chain = self.lane().chains.get(run.chain) if run.kind == "chat" else None
         if chain is None or chain.guarded is None:
             return chunks
@@ -80,8 +84,12 @@ class Retelling:
             return Reply(retell, _released)
 
         passed: list[Chunk] = []
-        reply = await chain.guarded(told)(exchange_of(Resume(run), approvals="turn"))
-        await reply.stream(passed.append)
+        try:
+            reply = await chain.guarded(told)(exchange_of(Resume(run), approvals="turn"))
+            await reply.stream(passed.append)
+        except GatewayError as error:
+            if not is_cut:
+                raise error.after_effects() from None
         return passed
 
     async def pending(self, run: StoredRun) -> list[Approval]:

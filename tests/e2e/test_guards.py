@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from gateways import until_read
 
+from gateway.errors import GatewayError
+
 from .asking import GO, HOLD, answering, asks, birth, born, held, line, pending, ranch, user
 from .models import Answer, Json, calls, says
 from .talking import World, talking
@@ -151,3 +153,18 @@ async def test_personal_data_behind_a_decision_gets_placeholders(tmp_path: Path)
         said = [user(question), first.message, user(line(approval))]
         assert (await world.chat(said)).text == "Write to [EMAIL_1] and [EMAIL_2]."
         assert (await world.chat(said)).text == "Write to [EMAIL_1] and [EMAIL_2]."
+
+
+async def test_a_rule_whose_answer_is_an_error_is_one_behind_a_decision(tmp_path: Path) -> None:
+    """Of the first request, of one that repeats it, and of a response whose worker was gone: with what came before."""
+    guard = {**RULE, "with": {**RULE["with"], "on_block": "error"}}
+    async with guarded(tmp_path, asks(), LEAK, guard=guard) as world:
+        first = await world.chat(GO)
+        said = answering(first, line(*first.asks))
+        for _ in range(2):
+            answer = await world.chat(said)
+            assert answer.error["code"] == "content_blocked" and answer.status in (400, 422)
+        run = await world.gateway.gateway._shared.store.run(first.asks[0]["run_id"], tenant="local")
+        chunks, error = await world.gateway.gateway._resumption.told(run, shows_calls=True, decided=())
+        assert isinstance(error, GatewayError) and error.code == "content_blocked"
+        assert "Heron" not in str(chunks) and len(world.model.asked) == 2
