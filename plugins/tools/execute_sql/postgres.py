@@ -18,6 +18,7 @@ from .engine import Doubt, Statement, StatementError
 from .postgres_catalog import Catalogue, Known
 from .postgres_connection import ASKED, ASKING, OWN_NAMES, Connection, Prepared, connect, end
 from .postgres_facts import Fetch
+from .postgres_meter import Meter
 from .postgres_refusals import refused_by_postgres
 from .postgres_values import bound, doubt_of_values
 from .rows import SqlRows
@@ -25,7 +26,6 @@ from .rows import SqlRows
 LOOK_S: Final = 2  # for one look, on the server
 LOCK_S: Final = 5  # a harmless statement waits no longer for a table that is being changed
 ROWS_AT_ONCE: Final = 10  # few, as each can be large
-MAX_RECEIVED_BYTES: Final = 32 << 20  # in one call
 
 #: What lets a role of PostgreSQL out of the database, whatever the transaction: also by a role that it may take on.
 POWERS: Final = """SELECT EXISTS (SELECT FROM pg_roles r WHERE pg_has_role(session_user, r.oid, 'MEMBER')
@@ -127,7 +127,7 @@ class Postgres:
     async def run(self, statement: Statement, table: SqlRows) -> None:
         reading = self._read_only or statement.harmless
         connection = await connect(self._url)
-        meter = _Meter(connection._transport)  # asyncpg reads a row of 1 GB into memory: it has no limit of its own
+        meter = Meter(connection._transport)
         try:
             with _failures(meter):
                 await connection.execute(
@@ -146,7 +146,9 @@ class Postgres:
                     raise StatementError(
                         f"it was let through as a statement that only reads, but: {doubt.reason.rstrip('.')}"
                     )
-                await self._step(await connection.prepare(statement.sql, name=""), statement, table)
+                prepared = await connection.prepare(statement.sql, name="")
+                meter.expect(prepared.get_attributes(), lists_bytes=table.max_bytes)
+                await self._step(prepared, statement, table)
                 await connection.execute("ROLLBACK" if reading else "COMMIT")
         finally:
             # This makes the server stop, if that still works.
@@ -275,44 +277,14 @@ async def _looking_at(url: str) -> _Looking:
     return _Looking(await connect(url), pooled=True)
 
 
-class _Meter(asyncio.Protocol):
-    """The meter between a transport and its protocol. It ends a connection that brings too much."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._protocol = cast(asyncio.Protocol, transport.get_protocol())
-        self._room_bytes = MAX_RECEIVED_BYTES
-        transport.set_protocol(self)
-
-    @property
-    def full(self) -> bool:
-        return self._room_bytes < 0
-
-    def data_received(self, data: bytes) -> None:
-        self._room_bytes -= len(data)
-        if self.full:
-            self._transport.abort()
-        else:
-            self._protocol.data_received(data)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._protocol.connection_lost(error)
-
-    def pause_writing(self) -> None:
-        self._protocol.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._protocol.resume_writing()
-
-
 @contextmanager
-def _failures(meter: _Meter | None = None) -> Iterator[None]:
+def _failures(meter: Meter | None = None) -> Iterator[None]:
     """Convert every failure between the gateway and the server to StatementError."""
     try:
         yield
     except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
-        full = meter is not None and meter.full
-        raise StatementError("its rows are too large" if full else " ".join(str(error).split()).rstrip(".")) from None
+        problem = None if meter is None else meter.problem
+        raise StatementError(problem or " ".join(str(error).split()).rstrip(".")) from None
     except (OSError, ValueError, OverflowError) as error:
         reason = f"a value of its rows cannot be read ({type(error).__name__}): cast it to text"
         raise StatementError(reason) from None

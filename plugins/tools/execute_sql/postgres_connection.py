@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 import asyncpg
 
 from .engine import StatementError
+from .postgres_meter import Column
 
 CLOSE_S: Final = 0.5  # for telling PostgreSQL to stop
 #: What a connection begins with. A pooler (PgBouncer) takes few settings and passes on fewer: all others belong to one
@@ -33,7 +34,7 @@ class _Cursor(Protocol):
 class Prepared(Protocol):
     """The part of asyncpg's prepared statement that is used here. asyncpg has no types of its own."""
 
-    def get_attributes(self) -> Sequence[_Attribute]: ...
+    def get_attributes(self) -> Sequence[Column]: ...
 
     def get_parameters(self) -> Sequence[_Attribute]: ...
 
