@@ -20,11 +20,13 @@ from .rows import SqlRows
 from .sqlite_bounds import PATTERN_BYTES, VALUE_BYTES, Bound, bound_of
 from .sqlite_expansion import check_expansion
 from .sqlite_rules import ACTING_STEPS, READABLE, Authorize, reads, runs
+from .sqlite_virtual import DamagedError, check_virtual, open_virtual
 
 THREADS: Final = 8  # statements at the same time
 BUSY_S: Final = 2.0  # how long a locked file is waited for; nothing can interrupt that
 STEPS: Final = 1000  # of SQLite's machine between two looks at whether to stop: less than 1 ms
 MOST_STEPS: Final = 1_000_000_000  # of a harmless statement: ten seconds of one core, or more
+LOOK_STEPS: Final = 1_000_000  # of a look, which runs only what virtual tables run as they are opened
 GRACE_S: Final = 0.5  # for a thread to end
 MAX_SQL_BYTES: Final = 400_000
 
@@ -53,7 +55,7 @@ class Sqlite:
 
     async def run(self, statement: Statement, table: SqlRows) -> None:
         await self._free.acquire()  # its turn is part of a call's time
-        stop, committing = threading.Event(), threading.Event()
+        stop, committing, running = threading.Event(), threading.Event(), list[sqlite3.Connection]()
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[StatementError | None] = loop.create_future()
 
@@ -62,7 +64,7 @@ class Sqlite:
             ended.set_result(error)
 
         def live() -> None:
-            error = self._run(statement, table, stop, committing)
+            error = self._run(statement, table, stop, committing, running)
             with suppress(RuntimeError):  # the event loop is gone, and with it who waited
                 loop.call_soon_threadsafe(end, error)
 
@@ -72,6 +74,10 @@ class Sqlite:
             error = await asyncio.shield(ended)
         except asyncio.CancelledError:
             stop.set()
+            if not committing.is_set():
+                with suppress(sqlite3.ProgrammingError):  # it is closed by now
+                    for connection in running:
+                        connection.interrupt()  # sooner than after the next `STEPS`
             # The thread says that it commits before it looks at `stop`: one of the two always sees the other.
             await asyncio.wait((ended,), timeout=None if committing.is_set() else GRACE_S)
             raise
@@ -88,20 +94,26 @@ class Sqlite:
         """Do nothing: no connection outlives a call."""
 
     def _run(
-        self, statement: Statement, table: SqlRows, stop: threading.Event, committing: threading.Event
+        self,
+        statement: Statement,
+        table: SqlRows,
+        stop: threading.Event,
+        committing: threading.Event,
+        running: list[sqlite3.Connection],
     ) -> StatementError | None:
         if not Path(self._place).is_file():
             return StatementError(f"there is no database {self._place!r}: the operator can begin with an empty file")
         reading, denied, bound = self._read_only or statement.harmless, list[str](), Bound()
         steps = _Steps(stop, self._most_steps if statement.harmless else None)
         try:
-            with closing(self._connected(BUSY_S, reading=reading)) as connection:
+            with closing(self._connected(BUSY_S, reading=reading, steps=steps)) as connection:
+                running.append(connection)
+                inner = check_virtual(connection)
                 authorize = self._rules(connection, statement, denied)
-                connection.set_progress_handler(steps.end, STEPS)
                 connection.execute("BEGIN" if reading else "BEGIN IMMEDIATE")
                 connection.execute("SELECT 1 FROM sqlite_schema").close()  # from here on the schema stays as it is
                 connection.set_authorizer(authorize)
-                bound = bound_of(_compiled(connection, statement), harmless=statement.harmless)
+                bound = bound_of(_compiled(connection, statement, inner), harmless=statement.harmless)
                 connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, bound.value_bytes)
                 _step(connection, statement, table, counts=not reading)
                 connection.set_authorizer(None)
@@ -123,21 +135,25 @@ class Sqlite:
             return answer
 
         try:
-            with closing(self._connected(0, reading=True)) as connection:
+            with closing(self._connected(0, reading=True, steps=_Steps(threading.Event(), LOOK_STEPS))) as connection:
+                inner = check_virtual(connection)
+                open_virtual(connection)
                 connection.set_authorizer(authorize)
-                _compiled(connection, statement)
+                _compiled(connection, statement, inner)
         except _FAILURES as error:
             # Whatever else is wrong, such as a table that is not there yet, may be right when the call's turn comes.
-            return _text(error) if denied or "one statement" in str(error) else None
+            certain = denied or isinstance(error, DamagedError) or "one statement" in str(error)
+            return _text(error) if certain else None
         return None
 
     def _doubt(self, statement: Statement) -> Doubt | None:
         denied: list[str] = []
         try:
-            with closing(self._connected(0, reading=True)) as connection:
+            with closing(self._connected(0, reading=True, steps=_Steps(threading.Event(), LOOK_STEPS))) as connection:
+                inner = check_virtual(connection)
                 connection.set_authorizer(reads(_prepared(connection, statement.sql), denied))
                 with suppress(*_FAILURES):
-                    steps = ACTING_STEPS.intersection(step[1] for step in _compiled(connection, statement))
+                    steps = ACTING_STEPS.intersection(step[1] for step in _compiled(connection, statement, inner))
                     denied += [f"runs the step {step!r}" for step in sorted(steps)]
         except sqlite3.Error as error:
             raise StatementError(_text(error)) from None
@@ -146,13 +162,15 @@ class Sqlite:
     def _rules(self, connection: sqlite3.Connection, statement: Statement, denied: list[str]) -> Authorize:
         if statement.harmless:
             return reads(_prepared(connection, statement.sql), denied)
+        open_virtual(connection)
         return runs(read_only=self._read_only)
 
-    def _connected(self, busy_s: float, *, reading: bool) -> sqlite3.Connection:
+    def _connected(self, busy_s: float, *, reading: bool, steps: "_Steps") -> sqlite3.Connection:
         uri = f"{Path(self._place).absolute().as_uri()}?mode={'ro' if reading else 'rw'}"
         connection = sqlite3.connect(uri, uri=True, timeout=busy_s, isolation_level=None)
         for limit, most in _LIMITS.items():
             connection.setlimit(limit, most)
+        connection.set_progress_handler(steps.end, STEPS)
         connection.text_factory = lambda text: text.decode("utf-8", "replace")
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA foreign_keys = ON")
@@ -187,23 +205,24 @@ class _Steps:
 
 def _prepared(connection: sqlite3.Connection, sql: str) -> frozenset[str]:
     """Open the virtual tables that `sql` may read, which then prepare statements of their own. Return all modules."""
-    tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage = 0").fetchall()
     text = sql.lower()
-    for name in (*(name for (name,) in tables), *(name for name in READABLE if name in text)):
-        with suppress(sqlite3.Error):  # of a module that is not there
-            connection.execute('SELECT 1 FROM "{}" LIMIT 0'.format(name.replace('"', '""')))  # noqa: S608 - quoted
+    open_virtual(connection, [name for name in READABLE if name in text])
     return frozenset(name.lower() for (name,) in connection.execute("SELECT name FROM pragma_module_list"))
 
 
-def _compiled(connection: sqlite3.Connection, statement: Statement) -> Sequence[tuple[Any, ...]]:
-    """Compile the statement and return its steps as rows of EXPLAIN, which does nothing else. Raises `_FAILURES`."""
+def _compiled(connection: sqlite3.Connection, statement: Statement, inner: Sequence[str]) -> Sequence[tuple[Any, ...]]:
+    """Compile the statement and return its steps as rows of EXPLAIN, which does nothing else. Raises `_FAILURES`.
+
+    `inner`: queries that its virtual tables may run, whose steps count, too.
+    """
     views = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'view'").fetchall()
     check_expansion(statement.sql, views)
+    behind = [step for query in inner for step in connection.execute(f"EXPLAIN {query}")]
     params = _bound(statement.params)
     if _EXPLAINS.match(statement.sql):
         connection.execute(statement.sql, params).close()
         return ()
-    return connection.execute(f"EXPLAIN {statement.sql}", params).fetchall()
+    return [*connection.execute(f"EXPLAIN {statement.sql}", params), *behind]
 
 
 def _step(connection: sqlite3.Connection, statement: Statement, table: SqlRows, *, counts: bool) -> None:
