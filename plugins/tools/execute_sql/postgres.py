@@ -15,7 +15,7 @@ from typing import Final, cast
 import asyncpg
 
 from .engine import Doubt, Statement, StatementError
-from .postgres_catalog import Catalogue, Known
+from .postgres_catalog import STATE, Catalogue, Known
 from .postgres_connection import ASKED, ASKING, OWN_NAMES, Connection, Prepared, connect, end
 from .postgres_facts import Fetch
 from .postgres_meter import Meter
@@ -140,9 +140,12 @@ class Postgres:
                     raise StatementError(
                         "the role of this database may leave it: the operator has to give one that may not"
                     )
+                catalogue = self._catalogue(connection)
                 if not statement.harmless:
                     await connection.execute(ASKED)
-                elif (doubt := await self._looked(connection, statement, ASKED)) is not None:
+                elif (doubt := await self._looked(connection, statement, ASKED, catalogue)) is not None or (
+                    doubt := await self._changed(connection, statement, catalogue)
+                ) is not None:
                     raise StatementError(
                         f"it was let through as a statement that only reads, but: {doubt.reason.rstrip('.')}"
                     )
@@ -162,7 +165,8 @@ class Postgres:
             with _failures():
                 try:
                     async with looking.passing() as connection:
-                        return await self._looked(connection, statement, looking.asked)
+                        catalogue = self._catalogue(connection)
+                        return await self._looked(connection, statement, looking.asked, catalogue)
                 except asyncpg.PostgresError as error:
                     if error.sqlstate in _NAMES_NOTHING:
                         return None
@@ -195,7 +199,12 @@ class Postgres:
                 if looking is not None:
                     await asyncio.shield(end(looking.connection))
 
-    async def _looked(self, connection: Connection, statement: Statement, asked: str) -> Doubt | None:
+    def _catalogue(self, connection: Connection) -> Catalogue:
+        return Catalogue(cast(Fetch, connection.fetch), self._known, self._extensions)
+
+    async def _looked(
+        self, connection: Connection, statement: Statement, asked: str, catalogue: Catalogue
+    ) -> Doubt | None:
         """Return the server's doubt about the statement. Raises its error where it cannot analyse it as a query.
 
         `asked`: the command that ends our questions and begins the statement's own names.
@@ -203,7 +212,7 @@ class Postgres:
         sql = statement.sql
         doubt = doubt_of_values(sql, statement.params)
         if doubt is None:
-            doubt = await Catalogue(cast(Fetch, connection.fetch), self._known, self._extensions).doubt(sql)
+            doubt = await catalogue.doubt(sql)
         if doubt is not None:
             return doubt
         await connection.execute(asked)
@@ -219,6 +228,22 @@ class Postgres:
         # A cursor reads: the grammar takes nothing but a query, its analysis no writing WITH. Nothing is opened.
         await connection.prepare(_CURSOR + sql, name="")
         return None
+
+    async def _changed(self, connection: Connection, statement: Statement, catalogue: Catalogue) -> Doubt | None:
+        """Return the doubt about a statement of which something has changed since the look.
+
+        To prepare it waits for whoever changes its tables and views, and keeps them as they are until it ends.
+        """
+        if _SHOW.fullmatch(statement.sql):
+            return None
+        explained = _EXPLAIN.match(statement.sql)
+        await connection.prepare(statement.sql[explained.end() if explained else 0 :], name="")
+        if await connection.fetchval(f"SELECT {STATE}") == catalogue.state:
+            return None
+        await connection.execute("; ".join(ASKING))
+        doubt = await catalogue.doubt(statement.sql)
+        await connection.execute(ASKED)
+        return doubt
 
     async def _step(self, prepared: Prepared, statement: Statement, table: SqlRows) -> None:
         params = _bound(prepared, statement.params)

@@ -72,8 +72,10 @@ _FOLLOWED: Final = f"""(c.relkind IN ('v', 'f') OR c.relrowsecurity OR c.relhass
     OR $3 AND c.relhasrules)"""  # noqa: S608 - pieces of our own
 #: The state of the catalogue: each transaction that has written changes it with its end. A snapshot of a standby does
 #: not name the transactions under way, so there the place in the log counts, too.
-_STATE: Final = """concat(txid_current_snapshot(), ' ', extract(epoch FROM pg_postmaster_start_time()),
-    CASE WHEN pg_is_in_recovery() THEN ' ' || pg_last_wal_replay_lsn() END)"""
+#: Written so that it means the same on any path of names.
+STATE: Final = """pg_catalog.concat(pg_catalog.txid_current_snapshot(), ' ',
+    extract(epoch FROM pg_catalog.pg_postmaster_start_time()),
+    CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.concat(' ', pg_catalog.pg_last_wal_replay_lsn()) END)"""
 #: $1 all words; $2 those that are called; $3 it explains. Returns kind, name, number, source, extension.
 _WORDS_MEAN: Final = f"""
 SELECT 'function', p.proname::text, p.oid, {SOURCE}, CASE WHEN p.oid >= 16384 THEN (
@@ -83,7 +85,7 @@ SELECT 'function', p.proname::text, p.oid, {SOURCE}, CASE WHEN p.oid >= 16384 TH
     FROM pg_proc p WHERE p.proname = ANY($2::text[]::name[])
 UNION ALL SELECT 'relation', c.relname, c.oid, '', NULL FROM pg_class c
     WHERE c.oid >= 16384 AND c.relname = ANY($1::text[]::name[]) AND {_FOLLOWED}
-UNION ALL SELECT 'snapshot', {_STATE}, 0, '', NULL
+UNION ALL SELECT 'snapshot', {STATE}, 0, '', NULL
 """  # noqa: S608 - as above
 #: The same for a text $4 with a double quote: only there can a name stand that is no word, with its quotes doubled.
 _NAMES_MEAN: Final = f"""{_WORDS_MEAN}
@@ -148,6 +150,8 @@ class Catalogue:
         self._fetch = fetch
         self._known = known
         self._extensions = extensions
+        #: Of the catalogue, at the beginning of the last look (`STATE`).
+        self.state = ""
 
     async def doubt(self, sql: str) -> Doubt | None:
         """Return the doubt about an object that the words of `sql` may reach and that is not known to be harmless."""
@@ -160,7 +164,8 @@ class Catalogue:
         explains = "explain" in every
         question, names = (_NAMES_MEAN, (sql,)) if '"' in sql else (_WORDS_MEAN, ())
         found = await self._fetch(question, every, called, explains, *names)
-        facts = await self._facts(next(row[1] for row in found if row[0] == "snapshot"))
+        self.state = next(row[1] for row in found if row[0] == "snapshot")
+        facts = await self._facts(self.state)
         if facts.anywhere is not None:
             return facts.anywhere
         known, trusted, relations = listed(), frozenset(facts.trusted), set[int]()

@@ -1,5 +1,6 @@
 """The engine of PostgreSQL: it reads what the judge read, looks again when a statement runs, and finds its way back."""
 
+import asyncio
 import json
 from dataclasses import replace
 
@@ -59,6 +60,27 @@ async def test_what_changes_between_two_looks_is_looked_at_again(tool: ExecuteSq
     assert await tool.examine(calling("SELECT '1'::small"), EXCHANGE) is not None
     await changed(tool, "CREATE OR REPLACE VIEW shown AS SELECT 2::bigint AS n")
     assert await tool.examine(harmless, EXCHANGE) is None
+
+
+@pytest.mark.parametrize("sql", ["SELECT n FROM front", "SELECT n FROM behind", "EXPLAIN ANALYZE SELECT n FROM front"])
+async def test_what_changes_while_a_statement_waits_is_looked_at_again(server: str, tool: ExecuteSql, sql: str) -> None:
+    """A view is locked by who changes it: the catalogue still has the old one, and what waits would run the new one."""
+    await changed(tool, "DROP VIEW IF EXISTS front, behind")
+    await changed(tool, "CREATE VIEW behind AS SELECT 1 AS n")
+    await changed(tool, "CREATE VIEW front AS SELECT n FROM behind")
+    changing = await asyncpg.connect(f"postgresql://writer@{server}")
+    try:
+        transaction = changing.transaction()
+        await transaction.start()
+        await changing.execute("CREATE OR REPLACE VIEW behind AS SELECT acts(1) AS n")
+        task = asyncio.create_task(tool.call(calling(sql), EXCHANGE))
+        waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        await until_read(lambda: changing.fetchval(waiting))
+        await transaction.commit()
+        result = await task
+    finally:
+        await changing.close()
+    assert not result.ok and "'acts'" in result.content
 
 
 async def test_the_looking_connection_is_made_anew(tool: ExecuteSql) -> None:
