@@ -1,10 +1,10 @@
 """Finds where a list of any length is taken away from JSON: `data - keys` compares each key with each name, at one go.
 
 20,000 of each take 9 seconds of PostgreSQL, which cannot interrupt it. The types are not known here, so a list is what
-makes one, and each name that may stand for what contains one. A list that a table holds as a column is not seen.
+makes one, and each name that may stand for what contains one. Which columns of tables hold lists the database knows.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Final
 
 from gateway.plugin.sql.lexer import Token
@@ -25,12 +25,15 @@ _OPENING: Final = (("punct", "("), ("punct", "["), ("word", "case"))
 _CLOSING: Final = (("punct", ")"), ("punct", "]"), ("word", "end"))
 
 
-def unbounded_difference(tokens: Sequence[Token]) -> str | None:
-    """Return the minus sign of a statement of PostgreSQL that may take a long list from a JSON object. None: none."""
+def unbounded_difference(tokens: Sequence[Token], stored: Set[str] = frozenset()) -> str | None:
+    """Return the minus sign of a statement of PostgreSQL that may take a long list from a JSON object. None: none.
+
+    `stored`: names of columns that hold lists, in lower case.
+    """
     signs = [index for index, token in enumerate(tokens) if token == ("op", "-")]
-    if not signs or not any(_makes_list(tokens, index) for index in range(len(tokens))):
+    if not signs or not (stored or any(_makes_list(tokens, index) for index in range(len(tokens)))):
         return None
-    lists = _named_lists(tokens)
+    lists = _named_lists(tokens, stored)
     for index in signs:
         operand = range(index + 1, _operand_end(tokens, index + 1))
         if any(_makes_list(tokens, at) and not _is_written(tokens, at) for at in operand) or any(
@@ -77,9 +80,9 @@ def _operand_end(tokens: Sequence[Token], start: int) -> int:
     return len(tokens)
 
 
-def _named_lists(tokens: Sequence[Token]) -> set[str]:
+def _named_lists(tokens: Sequence[Token], stored: Set[str]) -> set[str]:
     """Return the names that may stand for a list: labels of what contains one, or another such name."""
-    named = {token.text.lower() for token in listed_names(tokens)} | _HANDING_ON
+    named = {token.text.lower() for token in listed_names(tokens)} | _HANDING_ON | stored
     standing: dict[str, list[str]] = {}
     for name, expression in _labels(tokens):
         if any(_makes_list(tokens, at) for at in expression) or not _COMBINING.isdisjoint(tokens):

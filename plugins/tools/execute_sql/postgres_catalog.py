@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from string import ascii_lowercase, ascii_uppercase
 from typing import Final
 
+from gateway.plugin.sql.lexer import TRAITS, lex
+from gateway.plugin.sql.statement import takes_lists
+
 from .engine import Doubt
 from .postgres_facts import (
     FIRST_OF_USERS,
@@ -131,6 +134,12 @@ UNION ALL SELECT CASE WHEN c.relkind = 'f' THEN 'foreign' WHEN c.relam IN (TABLE
         c.relname, c.oid, c.reltype
     FROM behind JOIN pg_class c ON c.oid = number
 """  # noqa: S608 - as above
+#: Which of the names $1, or of others in the text $2, a user's table or view has for a column of texts in a list, or of a domain over one.
+_LISTS: Final = """SELECT DISTINCT v.attname::text FROM pg_attribute v JOIN pg_type t ON t.oid = v.atttypid
+    LEFT JOIN pg_type e ON e.oid = t.typelem
+    WHERE v.attrelid >= 16384 AND t.typcategory = 'A' AND coalesce(e.typcategory, 'S') = 'S'
+        AND (v.attname = ANY($1::text[]::name[]) OR v.attname ~ '[^[:alnum:]_$]'
+            AND position(replace(v.attname, '"', '""') IN $2) > 0)"""
 
 
 @dataclass(slots=True)
@@ -178,7 +187,17 @@ class Catalogue:
         doubt = facts.of_types(words, sql) or facts.of_operators(_outside_quotes(sql)) or facts.of_search(words, sql)
         if doubt is None and relations:
             doubt = await self._behind(facts, frozenset(relations), explains=explains)
+        if doubt is None and "-" in sql:
+            doubt = await self._of_lists(sql, every)
         return doubt
+
+    async def _of_lists(self, sql: str, every: Sequence[str]) -> Doubt | None:
+        """Return the doubt about `data - tags`, where `tags` is a column of any length."""
+        stored = frozenset(name.lower() for (name,) in await self._fetch(_LISTS, every, sql))
+        if not stored:
+            return None
+        reason = takes_lists(lex(sql, traits=TRAITS["postgresql"], dialect="postgresql").tokens, stored)
+        return None if reason is None else Doubt("engine", reason)
 
     async def _facts(self, snapshot: str) -> Facts:
         if self._known.facts.snapshot != snapshot:

@@ -284,3 +284,15 @@ def test_a_backslash_in_a_quoted_name_hides_nothing(before: str, string: str) ->
     """Strings may escape a quote where names do not: PostgreSQL with `standard_conforming_strings` off."""
     assert judge(f"SELECT {before}, {string}, pg_sleep(1) --'").doubt is not None
     assert judge(f'SELECT {before}, {string}, pg_sleep(1) --"').doubt is not None
+
+
+@pytest.mark.parametrize("join", ["JOIN t{i} ON true", "CROSS JOIN t{i}", "NATURAL LEFT JOIN t{i}"])
+def test_more_joins_than_a_planner_takes_in_a_second_ask(join: str) -> None:
+    """PostgreSQL does not look at the clock while it plans, and its time grows with their cube."""
+
+    def joined(n: int) -> str:
+        return " ".join(("SELECT 1 FROM t", *(join.format(i=i) for i in range(n))))
+
+    assert judge(joined(100), dialect="postgresql").doubt is None
+    doubt = judge(joined(101), dialect="postgresql").doubt
+    assert doubt is not None and doubt[0] == "product" and "joins more than 100 tables" in doubt[1]

@@ -205,3 +205,26 @@ async def test_a_parameter_counts_as_if_it_was_written_out(tool: ExecuteSql) -> 
     assert await tool.examine(calling(path, "$ ? (@.a[*] == @.b[*])"), EXCHANGE) is not None
     many = calling("SELECT count(*) FROM t WHERE a = ANY($1)", list(range(5000)))
     assert await tool.examine(many, EXCHANGE) is None
+
+
+@pytest.mark.parametrize(
+    ("sql", "asks"),
+    [
+        ("SELECT data - tags FROM tagged", True),
+        ("SELECT x.data - x.tags AS rest FROM tagged x", True),
+        ("SELECT data - l FROM (SELECT data, tags AS l FROM tagged) s", True),
+        ("SELECT data - shown FROM seen", True),
+        ('SELECT data - "The Marks" FROM tagged', True),
+        ("SELECT data - 'a', n - 1, tags FROM tagged", False),
+        ("SELECT n - numbers[1], data - 'tags' FROM tagged", False),
+    ],
+)
+async def test_a_list_that_a_table_holds_is_not_taken_from_json(tool: ExecuteSql, sql: str, asks: bool) -> None:
+    """PostgreSQL compares each key with each name at one go: the catalogue knows which columns are lists of names."""
+    await changed(tool, "DROP TABLE IF EXISTS tagged CASCADE")
+    await changed(tool, "DROP DOMAIN IF EXISTS marks")
+    await changed(tool, "CREATE DOMAIN marks AS varchar[]")
+    await changed(tool, 'CREATE TABLE tagged (n int, data jsonb, tags text[], "The Marks" marks, numbers int[])')
+    await changed(tool, "CREATE VIEW seen AS SELECT data, tags AS shown FROM tagged")
+    verdict = await tool.examine(calling(sql), EXCHANGE)
+    assert (verdict is not None and "may take very long" in verdict.reason) is asks
