@@ -134,7 +134,8 @@ UNION ALL SELECT CASE WHEN c.relkind = 'f' THEN 'foreign' WHEN c.relam IN (TABLE
         c.relname, c.oid, c.reltype
     FROM behind JOIN pg_class c ON c.oid = number
 """  # noqa: S608 - as above
-#: Which of the names $1, or of others in the text $2, a user's table or view has for a column of texts in a list, or of a domain over one.
+#: Which of the names $1, or of others in the text $2, is a column of a user's table or view for texts in a list, or for
+#: a domain over one.
 _LISTS: Final = """SELECT DISTINCT v.attname::text FROM pg_attribute v JOIN pg_type t ON t.oid = v.atttypid
     LEFT JOIN pg_type e ON e.oid = t.typelem
     WHERE v.attrelid >= 16384 AND t.typcategory = 'A' AND coalesce(e.typcategory, 'S') = 'S'
