@@ -4,7 +4,7 @@ Resident memory alone is no bound. Pages of shared memory stay when no process h
 wait in a socket belong to no process. `gateway.sandbox.seccomp` refuses what could not be counted here (memfd, SysV,
 anonymous shared mappings); what is left is a shared mapping of /dev/zero, which nobody can bound once part of it is
 unmapped, and sockets. The kernel's own memory for mappings, filters of system calls and events (inotify) is charged.
-So is what a process watches (epoll), as its user has only so many watches.
+So is what a process watches (epoll), as its user has only so many watches, and so are its locks on files.
 """
 
 import os
@@ -32,6 +32,9 @@ _USUAL_WMEM_BYTES: Final = 212_992
 #: Of watches (epoll(7)) a user has one for about 5 KB of the machine's memory, for all of its processes: this leaves
 #: most to others, even where a command may have all of the memory, and as many as are counted in milliseconds.
 _WATCH_BYTES: Final = 32 << 10
+#: A lock on a part of a file takes some 200 bytes of the kernel's memory, of which a process makes a million a second:
+#: this ends it in time, and while they are counted in milliseconds.
+_LOCK_BYTES: Final = 8 << 10
 #: The kernel's own memory: for a mapping; for a filter of system calls; for the 16,384 events that wait at an inotify.
 _MAPPING_BYTES, _FILTER_BYTES, _NOTIFIED_BYTES = 512, 16 << 10, 8 << 20
 #: The CPU time of a count that takes some 30 ms for the usual number of processes. One that could not be counted in it
@@ -108,6 +111,8 @@ class _Count:
             cost = self._socket_bytes
         elif link == _WATCHING:  # proc_pid_fdinfo(5)
             cost = _read(facts).count(b"tfd:") * _WATCH_BYTES
+        elif link.startswith("/"):
+            cost = _read(facts).count(b"\nlock:") * _LOCK_BYTES
         self._charge(cost)
 
     def _charge(self, cost_bytes: int) -> None:

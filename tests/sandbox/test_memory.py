@@ -188,6 +188,16 @@ for number in range(8000):
 time.sleep(30)
 print("held 800 MB")
 """
+#: Locks on parts of files, of both kinds (F_SETLK, F_OFD_SETLK): each takes memory of the kernel's.
+LOCKS = """
+import fcntl, os, struct, time
+for number in range(80):
+    file = os.open(f"file{number}", os.O_RDWR | os.O_CREAT)
+    for place in range(500):
+        fcntl.fcntl(file, 6 if number % 2 else 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, place * 2, 1, 0))
+time.sleep(30)
+print("held 40000 locks")
+"""
 HIDDEN = "import ctypes\nctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\n" + ZERO
 
 
@@ -196,11 +206,11 @@ HIDDEN = "import ctypes\nctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\n" + ZERO
     "code",
     [
         *(MEMFD, SHARED, ZERO, SOCKETS, PIPES, WATCHES, HIDDEN, ENDED, THREADS),
-        *(MAPPINGS, FILTERS, RULES, SPLICED, SENT, NOTICES),
+        *(MAPPINGS, FILTERS, RULES, SPLICED, SENT, NOTICES, LOCKS),
     ],
     ids=[
         *("memfd", "shared", "zero", "sockets", "pipes", "watches", "hidden", "ended", "threads"),
-        *("mappings", "filters", "rules", "spliced", "sent", "notices"),
+        *("mappings", "filters", "rules", "spliced", "sent", "notices", "locks"),
     ],
 )
 async def test_memory_that_no_process_shows_is_limited(code: str, level: Level, tmp_path: Path) -> None:
