@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from gateway.sandbox.namespaces import AS_IT_IS
 from gateway.sandbox.order import Level, Order
 from gateway.sandbox.run import run
 
@@ -36,7 +37,8 @@ class Choice:
 async def strongest(sandbox: Sandbox, order: Order) -> Choice:
     """Try the accepted levels with a command that does nothing, in the folder and with the limits of `order`.
 
-    A trial that was stopped says nothing about its level, so that none weaker takes its place.
+    A trial that was stopped says nothing about its level, so that none weaker takes its place. Neither does one where
+    there is no overlay and a FIFO in the folder.
     """
     reasons: list[str] = []
     for level in READ_ONLY if order.read_only else ACCEPTED[sandbox]:
@@ -64,4 +66,4 @@ async def _tried(order: Order) -> tuple[str | None, bool]:
     if finished.outcome.end == "exited" and finished.outcome.code == 0:
         return None, True
     said = " ".join((finished.outcome.detail or finished.outcome.end, finished.stderr.strip()[-200:]))
-    return said.strip(), finished.outcome.end in ("exited", "unconfined", "not_started")
+    return said.strip(), finished.outcome.end in ("exited", "unconfined", "not_started") and AS_IT_IS not in said

@@ -1,6 +1,7 @@
 """Namespaces of Linux for a command: no network, no foreign processes, everything read-only but one folder."""
 
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,10 @@ _OPEN: Final = {
     "fd": "/proc/self/fd",
     **{name: f"/proc/self/fd/{number}" for number, name in enumerate(("stdin", "stdout", "stderr"))},
 }
+#: Of a FIFO that a command could empty: no weaker level may take the place of this one then.
+AS_IT_IS: Final = "a command could read as it is, since no overlay can be put over the folder"
+#: Files and folders in which a FIFO is looked for: a second or two.
+_MOST_ENTRIES: Final = 300_000
 #: Folders and files of a scratch folder together.
 SCRATCH_INODES: Final = 4096
 
@@ -54,8 +59,8 @@ def cover(folders: Sequence[str], *, scratch: str, size_bytes: int, overlay: boo
     Return a descriptor of another empty folder in memory, which no path leads to: for `show`.
 
     Beneath the overlay FIFOs and sockets lead nowhere, and locks on files are locks on other files. Where this kernel
-    cannot do that, or mounts lie beneath a folder, it stays as it is, unless `overlay` is required. A folder in another
-    one comes behind that.
+    cannot do that, or mounts lie beneath a folder, it stays as it is, unless `overlay` is required, or a FIFO is in it.
+    A folder in another one comes behind that.
     """
     mount("none", "/", flags=_MS_REC | _MS_PRIVATE)
     options = f"size={size_bytes},nr_inodes={SCRATCH_INODES},mode=0755"
@@ -74,10 +79,39 @@ def cover(folders: Sequence[str], *, scratch: str, size_bytes: int, overlay: boo
         except OSError:
             if overlay:
                 raise
+            _require_no_fifo(folder)
         mount(folder, folder, flags=_MS_BIND | _MS_REC)
     place = os.open(root, os.O_PATH | os.O_DIRECTORY)
     mount(inner, scratch, flags=_MS_BIND)
     return place
+
+
+def _require_no_fifo(folder: str) -> None:
+    """Raise OSError where something below the folder may be a FIFO: what a command reads of it, nobody else reads."""
+    folders, left = [folder], _MOST_ENTRIES
+    while folders:
+        here = folders.pop()
+        try:
+            with os.scandir(here) as entries:
+                for entry in entries:
+                    left -= 1
+                    if left < 0:
+                        raise OSError(f"{folder!r} has too many files to look for one that {AS_IT_IS}")
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    elif _is_fifo(entry):
+                        raise OSError(f"{entry.path!r} is a FIFO, which {AS_IT_IS}")
+        except FileNotFoundError:
+            continue
+        except PermissionError:
+            if os.access(here, os.X_OK):  # what is there can be opened by its name
+                raise
+
+
+def _is_fifo(entry: os.DirEntry[str]) -> bool:
+    if entry.is_file(follow_symlinks=False) or entry.is_symlink():
+        return False
+    return stat.S_ISFIFO(entry.stat(follow_symlinks=False).st_mode)
 
 
 def _overlay(folder: str, empty: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from gateway.sandbox import landlock, seccomp
 from gateway.sandbox.levels import ACCEPTED, Choice, Sandbox, strongest
+from gateway.sandbox.order import Level
 from tests.sandbox.machine import CONFINED, READ_ONLY_LEVELS, in_child, order
 
 #: Takes away what a machine may lack, then asks for the strongest level.
@@ -90,3 +91,29 @@ def test_a_read_only_command_takes_what_is_left(tmp_path: Path) -> None:
     assert alone.startswith("landlock |") is HAS_LANDLOCK
     said = poorer(tmp_path, NO_NAMESPACES, NO_LANDLOCK, sandbox="none", read_only=True)
     assert said.startswith("None | namespaces: ") and "; landlock: " in said
+
+
+MOUNTED = """
+import asyncio, os
+from pathlib import Path
+from gateway.sandbox import namespaces
+from gateway.sandbox.kernel import mount
+from gateway.sandbox.levels import strongest
+from tests.sandbox.machine import order
+folder = {folder!r}
+namespaces.enter(mounts_only=True)
+os.mkdir(folder + "/sub")
+mount("tmpfs", folder + "/sub", kind="tmpfs", flags=0)
+for fifo in (False, True):
+    if fifo:
+        os.mkfifo(folder + "/sub/fifo")
+    choice = asyncio.run(strongest("auto", order(Path(folder), level="none", read_only=True)))
+    print(choice.level, "landlock" in choice.reason, "fifo' is a FIFO" in choice.reason)
+"""
+
+
+@pytest.mark.parametrize("level", [level for level in READ_ONLY_LEVELS if level == "namespaces"])
+def test_a_fifo_that_no_overlay_covers_is_left_to_no_weaker_level(level: Level, tmp_path: Path) -> None:
+    """With mounts beneath a folder there is no overlay. Landlock alone would let a command empty the FIFO."""
+    assert level == "namespaces"
+    assert in_child(MOUNTED.format(folder=str(tmp_path))).splitlines() == ["namespaces False False", "None False True"]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.sandbox.namespaces import AS_IT_IS
 from gateway.sandbox.order import Level, Limits
 from tests.sandbox.machine import (
     PYTHON,
@@ -475,3 +476,30 @@ os.wait()
 """
     assert level == "namespaces"
     assert in_child(code).splitlines() == ["Read-only file system"] * 4 + ["['beneath']"]
+
+
+@pytest.mark.parametrize("level", [level for level in READ_ONLY_LEVELS if level == "namespaces"])
+@pytest.mark.parametrize("place", ["fifo", "deep/er/fifo", "sub/fifo"])
+def test_a_folder_with_mounts_beneath_and_a_fifo_is_no_folder_for_it(level: Level, cwd: Path, place: str) -> None:
+    """A command could read what waits there for somebody else, also from a mount."""
+    code = f"""
+import os
+from gateway.sandbox import namespaces
+from gateway.sandbox.kernel import mount
+folder = {str(cwd)!r}
+namespaces.enter(mounts_only=True)
+mount("tmpfs", folder + "/sub", kind="tmpfs", flags=0)
+os.makedirs(os.path.dirname(folder + "/{place}"), exist_ok=True)
+os.symlink("/dev/null", folder + "/link")
+os.mkfifo(folder + "/{place}")
+namespaces.enter()
+if os.fork() == 0:
+    try:
+        namespaces.cover([folder], scratch="/var/tmp", size_bytes=1 << 20, overlay=False)
+    except OSError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.wait()
+"""
+    assert level == "namespaces"
+    assert in_child(code) == f"'{cwd}/{place}' is a FIFO, which {AS_IT_IS}"
