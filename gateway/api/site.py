@@ -29,7 +29,8 @@ log = logging.getLogger("gateway")
 
 ROOT, CONSOLE = "/", "/console"
 #: Pages for everybody. `/metrics` asks for itself: the configuration may open it.
-OPEN = frozenset((ROOT, "/openapi.json", "/health/live", "/health/ready", "/metrics"))
+METRICS: Final = "/metrics"
+OPEN = frozenset((ROOT, "/openapi.json", "/health/live", "/health/ready", METRICS))
 
 #: Methods whose answers caches store, and the status of what is no answer but a WebSocket.
 _STORED_BY_CACHES: Final = frozenset(("GET", "HEAD"))
@@ -93,7 +94,7 @@ class Site:
         app.router.add_get("/health/live", self._live)
         app.router.add_get("/health/ready", self._readiness)
         if self._exposition is not None:
-            app.router.add_get("/metrics", self._metrics)
+            app.router.add_get(METRICS, self._metrics)
         if self._console is not None:
             for path in (CONSOLE, CONSOLE + "/{rest:.*}"):
                 app.router.add_route("*", path, self._of_console)  # without a route, aiohttp's 404 leaves a cycle
@@ -173,7 +174,8 @@ async def keep_from_caches(request: web.Request, response: web.StreamResponse) -
 
     By themselves they spare only what was asked for with `Authorization`, and keys come in other headers, too.
     """
-    if request.method in _STORED_BY_CACHES and request.path not in OPEN and response.status != _SWITCHING:
+    is_for_all = request.path in OPEN and request.path != METRICS  # which names models, upstreams and tools
+    if request.method in _STORED_BY_CACHES and not is_for_all and response.status != _SWITCHING:
         response.headers.setdefault("Cache-Control", "no-store")
 
 

@@ -100,11 +100,12 @@ async def test_a_failing_page_says_nothing_of_itself() -> None:
         "/context/v1/conversations/conv_none",
         "/v1/system-prompts",
         "/context/none",
+        "/metrics",
     ],
 )
 async def test_caches_store_nothing_that_is_for_the_holder_of_a_key(path: str) -> None:
     """Keys come in a header that caches do not know: one would give the page to whoever asks next."""
-    keys, upstream = [key("anna", "context")], {"api_key": "sk-upstream"}
+    keys, upstream = [key("anna", "context", "metrics")], {"api_key": "sk-upstream"}
     async with talking(says("Hi."), keys=keys, upstream=upstream) as world:
         for headers in ({"X-Gateway-Key": "anna"}, {}):
             for ask in (world.session.get, world.session.head):
