@@ -4,9 +4,11 @@
    is never reported as run.
 2. The known outcome of a stopped call is written down. If the run has another owner by then, it is written as late.
 3. A call is reported as not run only if that is certain.
+4. A tool that goes on in spite of its cancellation holds up neither its run nor the end of the process.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 
@@ -29,6 +31,12 @@ from gateway.tools.in_use import Equipment
 
 #: How long a tool may go on after its client is gone or its gateway stops. It gets no time if the run has a new owner.
 TOOL_GRACE_S = 2.0
+#: How long a cancelled tool may take to end. Then its outcome is unknown, and nothing waits for it any more.
+TOOL_ENDS_S = 12.0
+
+log = logging.getLogger("gateway")
+#: Tools that went on in spite of their cancellation: a task without a reference may vanish.
+_going_on: "set[asyncio.Task[CallOutcome]]" = set()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -140,14 +148,30 @@ class Effects:
         ended = work.done()
         if not ended:
             work.cancel()
-            await asyncio.wait({work})
-        outcome = None if work.cancelled() or work.exception() is not None else work.result()
+            await asyncio.wait({work}, timeout=TOOL_ENDS_S)
+        if not work.done():
+            self._leave(number, work)
+        outcome = _result_of(work)
         if outcome is not None and (ended or outcome.ok):  # a failure may be what stopping it led to
             await self._finish(number, outcome)
         elif again:
             self.recorder.again(number, self.recorder.steps[number].approval_id if goes_on else None)
         else:
             await self._finish(number, None)
+
+    def _leave(self, number: int, work: "asyncio.Task[CallOutcome]") -> None:
+        """Wait no longer for a tool that does not end. The log says so, and what came of it if it ends after all."""
+        which = f"the tool {self.recorder.steps[number].tool!r} of the run {self.exchange.id} (step {number})"
+        log.error("%s was cancelled %g s ago and goes on: its outcome is unknown", which, TOOL_ENDS_S)
+
+        def tell(ended: "asyncio.Task[CallOutcome]") -> None:
+            _going_on.discard(ended)
+            outcome = _result_of(ended)
+            how = "without a result" if outcome is None else "with a result" if outcome.ok else "with a failure"
+            log.error("%s has ended after all, %s", which, how)
+
+        _going_on.add(work)
+        work.add_done_callback(tell)
 
     async def _finish(self, number: int, outcome: CallOutcome | None, *, is_last: bool = False) -> None:
         """Write down the outcome of a call, or leave it to the end of the run; None if it is unknown.
@@ -163,6 +187,11 @@ class Effects:
         except GatewayError:
             self.counters.count("late_outcomes", tool=tool)
             raise
+
+
+def _result_of(work: "asyncio.Task[CallOutcome]") -> CallOutcome | None:
+    """Return the result of a call that has one."""
+    return None if not work.done() or work.cancelled() or work.exception() is not None else work.result()
 
 
 async def _to_its_end(work: Coroutine[object, object, None]) -> None:

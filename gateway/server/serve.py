@@ -152,6 +152,7 @@ class Server:
                 mine,
                 shared=len(listening[DATA].sockets) if self.join else 0,
                 on_ready=ready,
+                flush=sink.flush,
             )
         except ConfigError as error:
             if folder is None:

@@ -9,13 +9,12 @@ import os
 import resource
 import signal
 import socket
-import sys
+import threading
 from collections.abc import Callable
 
 import uvloop
 
 from gateway.clock import until_set
-from gateway.runs.live_run import ENDS_S
 from gateway.server.app import Gateway
 from gateway.server.sockets import steer_to_successor, stop_steering
 from gateway.server.systemd import notify
@@ -29,6 +28,9 @@ HANDLED = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHL
 HAND_OVER_S = 0.25
 #: How often a gateway that joined a port ends what steering its predecessor left behind.
 SPREAD_S = 10.0
+#: How long a process may take to end once its closing began. Plugins can hold it up in many ways: a task that goes on in
+#: spite of its cancellation, a thread that waits, an event loop that stands still.
+CLOSES_S = 20.0
 #: So many new objects before the collector looks for cycles among them: requests leave none (docs/decisions/0014), and
 #: each look at what is under way costs more than it finds.
 YOUNG_OBJECTS = 50_000
@@ -39,12 +41,20 @@ BACKLOG = 4096
 class Worker:
     """A process that runs a Gateway on listening sockets until a signal. It calls `on_ready` once it serves.
 
-    `shared`: the number of our sockets on each port, if another gateway may listen there too; else 0.
+    `shared`: the number of our sockets on each port, if another gateway may listen there too; else 0. `flush` writes
+    the log's last lines where the process is ended by force.
     """
 
     def __init__(
-        self, gateway: Gateway, sockets: dict[str, socket.socket], *, shared: int, on_ready: Callable[[], None]
+        self,
+        gateway: Gateway,
+        sockets: dict[str, socket.socket],
+        *,
+        shared: int,
+        on_ready: Callable[[], None],
+        flush: Callable[[], None],
     ) -> None:
+        self._flush = flush
         self._shared = shared
         self._gateway = gateway
         self._sockets = sockets
@@ -88,6 +98,7 @@ class Worker:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        end_within(CLOSES_S, flush=self._flush)
         await self._gateway.close()
 
     async def _share(self, sockets: list[socket.socket]) -> None:
@@ -108,6 +119,19 @@ class Worker:
             notify("STOPPING=1")
             log.info("draining: no new connections, requests under way go on")
             self._stopping.set()
+
+
+def end_within(limit_s: float, *, flush: Callable[[], None]) -> None:
+    """End this process after so long, from a thread, unless it has ended by itself."""
+
+    def end() -> None:
+        log.error("the gateway has not ended %g s after it began to close: its process ends now", limit_s)
+        flush()
+        os._exit(1)
+
+    timer = threading.Timer(limit_s, end)
+    timer.daemon = True
+    timer.start()
 
 
 def _return_memory() -> None:
@@ -132,27 +156,20 @@ async def _accept_rest(
 
 
 def run_worker(
-    make: Callable[[], Gateway], sockets: dict[str, socket.socket], *, shared: int, on_ready: Callable[[], None]
+    make: Callable[[], Gateway],
+    sockets: dict[str, socket.socket],
+    *,
+    shared: int,
+    on_ready: Callable[[], None],
+    flush: Callable[[], None],
 ) -> None:
     """Run one worker to its end on a uvloop event loop."""
     raise_file_limit()
 
     async def main() -> None:
-        await Worker(make(), sockets, shared=shared, on_ready=on_ready).run()
-        await _end_rest()
+        await Worker(make(), sockets, shared=shared, on_ready=on_ready, flush=flush).run()
 
     uvloop.run(main())
-
-
-async def _end_rest() -> None:
-    """End the tasks that are left. If a plugin's does not let itself be cancelled, end the process without it."""
-    if not (rest := asyncio.all_tasks() - {asyncio.current_task()}):
-        return
-    for task in rest:
-        task.cancel()
-    if (await asyncio.wait(rest, timeout=ENDS_S))[1]:
-        sys.stdout.flush()
-        os._exit(0)  # everything of ours has ended in its order
 
 
 def raise_file_limit() -> None:

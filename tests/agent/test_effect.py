@@ -1,10 +1,12 @@
 """From the line that a call starts to its result: what is looked at, and what is told when it is cut short."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from gateways import until
 
 from gateway.agent import effect
 from gateway.contracts.exchange import Chunk, Pause, Resume
@@ -87,6 +89,37 @@ async def test_an_approved_call_that_may_run_twice_outlives_the_stop_in_its_mids
     assert texts(await bench.resumed()) == "Done." and xs(bench) == [(edited or {"x": 1})["x"]] * 2
     (step,), (approval,) = await bench.steps(), await bench.pending_approvals()
     assert (step.state, approval.state) == ("finished", "done")
+    await bench.close()
+
+
+async def test_a_tool_that_goes_on_in_spite_of_its_cancellation_holds_up_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its run ends, a person is asked what came of the call, and the log says so, also when it ends after all."""
+    monkeypatch.setattr(effect, "TOOL_GRACE_S", 0.01)
+    monkeypatch.setattr(effect, "TOOL_ENDS_S", 0.01)
+    began, ends = asyncio.Event(), asyncio.Event()
+
+    async def goes_on(_asked: ToolCall) -> ToolResult:
+        began.set()
+        while not ends.is_set():
+            with suppress(asyncio.CancelledError):
+                await ends.wait()
+        return ToolResult("did it after all")
+
+    bench = Bench([answer(call(x=1))], does=goes_on)
+    going = asyncio.ensure_future(bench.run())
+    await began.wait()
+    going.cancel()
+    await asyncio.wait({going})
+    (step,) = await bench.steps()
+    assert going.cancelled() and step.state == "unknown" and step.result is None
+    assert samples(bench.counters)["gateway_unknown_outcomes_total", ("look",)] == 1
+    ends.set()
+    await until(lambda: "has ended after all, with a result" in caplog.text)
+    assert "was cancelled 0.01 s ago and goes on: its outcome is unknown" in caplog.text
+    (step,) = await bench.steps()
+    assert step.state == "unknown"
     await bench.close()
 
 

@@ -192,6 +192,7 @@ def main() -> None:
         {DATA: sock},
         shared=0,
         on_ready=lambda: print("ready", flush=True),
+        flush=sink.flush,
     )
     sink.close()
 

@@ -11,6 +11,7 @@ from gateways import until
 from gateway.contracts.exchange import Exchange, Reply
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
+from gateway.runs import live_run
 from gateway.runs.live import JOINABLE_S, KEPT, KEPT_BYTES, LiveRuns
 from gateway.runs.live_run import PARKED, STOPPING, WAITS, cancelled_again
 from gateway.testing.clock import ManualClock
@@ -316,8 +317,11 @@ async def test_so_many_bytes_are_kept() -> None:
     await runs.close()
 
 
-async def test_a_cancelled_run_that_goes_on_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_cancelled_run_that_goes_on_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """A plugin may take its cancellation for a failure to get over. Its client hears the end, and the log its place."""
+    monkeypatch.setattr(live_run, "ENDS_S", 0.01)
     runs, there, may = LiveRuns(clock=Clock(ManualClock())), asyncio.Event(), asyncio.Event()
     reasons: list[tuple[object, ...]] = []
 

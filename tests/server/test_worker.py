@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from functional.through import get
+from functional.through import get, post
 from gateways import Stopwatch, config, exchange, fetch, scrape, until, until_read, until_refused
 
 from gateway.testing.messages import Response
@@ -175,3 +175,69 @@ async def test_a_start_hears_of_the_ends_of_its_trials(tmp_path: Path, workers: 
     tools = {"execute_command": {"cwd": str(tmp_path)}}
     async with GatewayProcess(config(None, tools=tools, workers=workers)) as gateway:
         assert "what the tools need of this machine was not found out" not in gateway.stderr_text()
+
+
+_STUCK = """
+import asyncio
+import threading
+
+from pydantic import BaseModel
+
+from gateway.agent import effect
+from gateway.plugin import Plugin, ToolResult, ToolSpec
+from gateway.server import worker
+
+worker.CLOSES_S, effect.TOOL_GRACE_S, effect.TOOL_ENDS_S = 2.0, 0.01, 0.01
+
+
+class Config(BaseModel):
+    pass
+
+
+class Stuck:
+    async def list_tools(self):
+        return (ToolSpec(name="stuck", description="x", parameters={"type": "object"}, category="text"),)
+
+    async def refusal(self, call, exchange):
+        return None
+
+    async def call(self, call, exchange):
+        open(BEGAN, "x").close()
+        while True:
+            try:
+                await HOW
+            except asyncio.CancelledError:
+                continue
+
+    async def close(self):
+        pass
+
+
+PLUGIN = Plugin(Config, lambda config, host: Stuck())
+"""
+
+
+@pytest.mark.parametrize("how", ["asyncio.sleep(3600)", "asyncio.to_thread(threading.Event().wait)"])
+async def test_a_plugin_that_never_ends_does_not_hold_up_the_end(tmp_path: Path, how: str) -> None:
+    """Neither a task that goes on in spite of its cancellation, nor a thread. A person is asked what came of it."""
+    file = tmp_path / "plugins/tools/stuck.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(_STUCK.replace("HOW", how).replace("BEGAN", repr(str(tmp_path / "began"))))
+    settings = {
+        "plugins": {"folder": str(tmp_path / "plugins")},
+        "store": f"sqlite:///{tmp_path}/gateway.db",
+        "tools": {"stuck": {}},
+        "limits": {"drain": "0s"},
+    }
+    asked = {"model": "demo", "messages": [{"role": "user", "content": 'tool stuck {"risk_level": "low"}'}]}
+    body = json.dumps(asked).encode()
+    async with GatewayProcess(json.dumps(settings)) as gateway, connect(gateway.host, gateway.port) as client:
+        await client.send(post(body, b"/context/v1/chat/completions").replace(b"gw.example", b"localhost"))
+        await until((tmp_path / "began").exists)
+        gateway.signal(signal.SIGTERM)
+        assert await gateway.wait() == 1
+        assert "the gateway has not ended 2 s after it began to close" in gateway.stderr_text()
+        await gateway.start()
+        runs = await until_read(lambda: fetch(gateway, b"/context/runs"), lambda page: b"unknown" in page.payload)
+        (run,) = json.loads(runs.payload)["data"]
+        assert run["state"] == "unknown"
