@@ -13,6 +13,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -21,7 +22,7 @@ from gateway.contracts.store import Json
 from gateway.contracts.tools import ToolResult
 from gateway.mcp.content import tool_result
 from gateway.mcp.metrics import OperationMetrics
-from gateway.mcp.types import Config
+from gateway.mcp.types import CALL_STANDS, Config
 from gateway.trace_context import ToolTrace
 from gateway.turns import in_turns
 
@@ -154,8 +155,8 @@ class Calls:
             return ToolResult(text, ok=False), "timeout"
         except WithdrawnError:
             text = (
-                f"Not run: the service {service!r} was away, and the tool {tool!r} or the policy has changed. Call it "
-                "again if it is still what you want."
+                f"Not run: it waited for the service {service!r}, and the tool {tool!r} or the policy has changed. "
+                "Call it again if it is still what you want."
             )
             return ToolResult(text, ok=False), "not_running"
         except NotRunError:
@@ -228,7 +229,10 @@ class Calls:
         return None
 
     async def _request(self, line: Line, tool: str, arguments: Json, patience: "_Patience") -> Json:
-        asked = asyncio.create_task(line.call(tool, arguments, progressed=patience.progressed, meta=patience.meta))
+        making = line.call(tool, arguments, progressed=patience.progressed, meta=patience.meta)
+        context = copy_context()
+        context.run(CALL_STANDS.set, patience.stands)
+        asked = asyncio.create_task(making, context=context)
         self._asked.add(asked)
         asked.add_done_callback(self._settled)
         ends: set[asyncio.Future[Any]] = {asked, line.gone}

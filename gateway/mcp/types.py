@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Protocol, Self, TypeAlias
@@ -23,6 +24,9 @@ _PROGRESS_FACTOR = 5
 _DOMAIN: Final = b"twolane mcp server 1\n"
 #: The reason for the end of a connection after which the protocol wants a new one at once.
 SESSION_ENDED: Final = "the server has ended the session"
+#: In the task of a call: returns whether what cleared the call is unchanged (`stands` of `ToolCall`).
+#: The SDK's session passes on nothing of its caller's but what the protocol has.
+CALL_STANDS: Final[ContextVar[Callable[[], bool]]] = ContextVar("CALL_STANDS")
 
 
 class OAuth(BaseModel):

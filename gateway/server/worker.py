@@ -28,8 +28,8 @@ HANDLED = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHL
 HAND_OVER_S = 0.25
 #: How often a gateway that joined a port ends what steering its predecessor left behind.
 SPREAD_S = 10.0
-#: How long a process may take to end once its closing began. Plugins can hold it up in many ways: a task that goes on in
-#: spite of its cancellation, a thread that waits, an event loop that stands still.
+#: How long a process may take to end once its closing began. Plugins can hold it up in many ways: a task that goes on
+#: in spite of its cancellation, a thread that waits, an event loop that stands still.
 CLOSES_S = 20.0
 #: So many new objects before the collector looks for cycles among them: requests leave none (docs/decisions/0014), and
 #: each look at what is under way costs more than it finds.

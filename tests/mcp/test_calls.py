@@ -294,7 +294,7 @@ async def test_a_call_is_not_sent_again_once_its_clearance_has_changed(
     if ends is lost:
         assert "whether it had an effect is not known" in said and box.errors == ["connection_lost"]
     else:
-        assert said.startswith("Not run: the service 'box' was away") and box.errors == ["not_running"]
+        assert said.startswith("Not run: it waited for the service 'box'") and box.errors == ["not_running"]
     again = Box(Wire(ends), Wire(at_once), idempotent=frozenset({"dig"} if idempotent else ()))
     assert await again.said() == "done"
 
@@ -314,5 +314,5 @@ async def test_a_call_that_waited_for_a_sign_of_life_is_not_sent_once_its_cleara
     await asyncio.sleep(0)
     clears[0] = False
     alive.set()
-    assert (await waiting).startswith("Not run: the service 'box' was away")
+    assert (await waiting).startswith("Not run: it waited for the service 'box'")
     assert len(wire.calls) == 1 and box.errors == ["timeout", "not_running"]

@@ -2,8 +2,9 @@
 
 1. A redirect within the origin of the address is followed, and what comes later goes there at once.
 2. A call of a tool is never sent again by a redirect: by its first answer it may have run.
-3. A header that the configuration sets never replaces one of the protocol.
-4. Cookies are kept for the life of a connection.
+3. A call that waited for a token is sent only if what cleared it is unchanged.
+4. A header that the configuration sets never replaces one of the protocol.
+5. Cookies are kept for the life of a connection.
 """
 
 from base64 import b64encode
@@ -16,7 +17,8 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from gateway import __version__
 from gateway.mcp.transport.guarded_network import Answer, GuardedNetwork, HeadError, origin_of, written
 from gateway.mcp.transport.oauth import Tokens
-from gateway.mcp.types import Endpoint
+from gateway.mcp.transport.outcomes import NotRunError
+from gateway.mcp.types import CALL_STANDS, Endpoint
 
 #: Redirects that are followed in the life of a connection.
 REDIRECTS: Final = 5
@@ -66,7 +68,7 @@ class Sender:
     async def post(self, content: bytes, headers: Mapping[str, str], *, is_call: bool = False) -> Answer:
         """Send a message and return the answer; a call of a tool follows no redirect.
 
-        Raises RedirectError, IssuerError, and what `GuardedNetwork.ask` does.
+        Raises RedirectError, IssuerError, NotRunError for a call that is not sent, and what `GuardedNetwork.ask` does.
         """
         fields = [
             (b"Accept", _BOTH),
@@ -96,7 +98,7 @@ class Sender:
         is_call: bool = False,
     ) -> Answer:
         while True:
-            answer = await self._asked(method, [*fields, *self._of_protocol(headers)], content)
+            answer = await self._asked(method, [*fields, *self._of_protocol(headers)], content, is_call=is_call)
             if answer.status not in _LEADS_AWAY or not (location := answer.value(b"location")):
                 return answer
             answer.close()
@@ -113,12 +115,14 @@ class Sender:
             self._redirects += 1
             self._go_to(place)
 
-    async def _asked(self, method: str, fields: _Fields, content: bytes) -> Answer:
+    async def _asked(self, method: str, fields: _Fields, content: bytes, *, is_call: bool) -> Answer:
         """Send a request, with a token if there are any. Another one is asked for once, if the server refuses it."""
         if self._tokens is None:
             return await self._exchanged(method, fields, content)
         for is_last in (False, True):
             token = await self._tokens.token()
+            if is_call and not CALL_STANDS.get(_stands)():
+                raise NotRunError("what cleared the call has changed")
             answer = await self._exchanged(method, [*fields, (b"Authorization", b"Bearer " + token.encode())], content)
             if answer.status != 401 or is_last:
                 break
@@ -163,6 +167,11 @@ class Sender:
         if self._tokens is not None:
             headers.pop("Authorization", None)
         self._always = headers.raw
+
+
+def _stands() -> bool:
+    """Return True: a call that no gate has cleared has nothing that could change."""
+    return True
 
 
 def _is_ours(name: str) -> bool:

@@ -1,10 +1,13 @@
 """The requests to a server: where they go, and with what headers."""
 
 import asyncio
+from collections.abc import Callable
 
+import pytest
 from aiohttp import web
 from pytest_aiohttp import AiohttpServer
 
+from gateway.mcp.types import OAuth
 from tests.mcp.transport.web_stands import Elsewhere, stands_at
 
 
@@ -81,6 +84,59 @@ async def test_where_a_redirect_leads_is_said_without_its_secrets(aiohttp_server
         await stand.changes.until(lambda: stand.session.condition().state == "error")
         error = stand.session.condition().error or ""
     assert "it redirects to http://127.0.0.2/mcp, which is not followed" in error and "canary" not in error
+
+
+class Tiring(Elsewhere):
+    """A server, and the issuer of its tokens. It refuses the token of the first call, and tells `refused` so."""
+
+    def __init__(self, *, refused: Callable[[], None]) -> None:
+        super().__init__()
+        self.issued: list[str] = []
+        self._refused = refused
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        answer = await super().answer(request)
+        if self.seen[-1][1] == "tools/call" and request.headers["Authorization"] == "Bearer t1":
+            self._refused()
+            return web.Response(status=401)
+        return answer
+
+    async def site(self, aiohttp_server: AiohttpServer) -> str:
+        app = web.Application()
+        app.router.add_route("*", "/mcp/", self.answer)
+        app.router.add_get("/.well-known/oauth-authorization-server", self._metadata)
+        app.router.add_post("/token", self._token)
+        return str((await aiohttp_server(app)).make_url("/mcp/"))
+
+    async def _metadata(self, request: web.Request) -> web.Response:
+        origin = f"http://{request.host}"
+        return web.json_response({"issuer": origin, "token_endpoint": f"{origin}/token"})
+
+    async def _token(self, _request: web.Request) -> web.Response:
+        self.issued.append(f"t{len(self.issued) + 1}")
+        return web.json_response({"access_token": self.issued[-1], "token_type": "Bearer", "expires_in": 3600})
+
+
+@pytest.mark.parametrize("changes", [False, True])
+async def test_a_call_that_waited_for_a_token_is_sent_only_if_it_still_stands(
+    aiohttp_server: AiohttpServer, *, changes: bool
+) -> None:
+    """What cleared it may have changed while the issuer made another token."""
+    clears = [True]
+    server = Tiring(refused=lambda: clears.__setitem__(0, not changes))
+    url = await server.site(aiohttp_server)
+    oauth = OAuth(issuer=url.removesuffix("/mcp/"), client_id="gateway", client_secret="s")
+    async with stands_at(url, oauth=oauth) as stand:
+        await stand.running()
+        result = await stand.session.call("echo", {}, stands=lambda: clears[0])
+        assert stand.session.condition().state == "running"
+    sent = [method for _, method in server.seen].count("tools/call")
+    assert server.issued == ["t1", "t2"]
+    if changes:
+        assert (result.ok, sent) == (False, 1)
+        assert result.content.startswith("Not run: it waited for the service 'web', and the tool 'echo' or the policy")
+    else:
+        assert (result.ok, result.content, sent) == (True, "hi", 2)
 
 
 async def test_cookies_are_kept(aiohttp_server: AiohttpServer) -> None:
