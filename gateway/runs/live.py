@@ -8,6 +8,7 @@ model streams without a client meanwhile.
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from gateway.contracts.exchange import Exchange, Handler
 from gateway.contracts.plugin import Clock
@@ -15,20 +16,30 @@ from gateway.contracts.store import Json
 from gateway.runs.asking import RequestKey, mismatch
 from gateway.runs.lease import stopping
 from gateway.runs.live_run import STOPPING, LiveRun
+from gateway.runs.owed import JOINABLE_S, OwedAnswers
 from gateway.runs.waiting import Waiting
 
-#: How long a run with effects waits for its client to come back (the AI SDK asks again after 2 s), and how long a
-#: finished or left run can be joined.
-GRACE_S, JOINABLE_S = 3.0, 60.0
+#: How long a run with effects waits for its client to come back (the AI SDK asks again after 2 s).
+GRACE_S = 3.0
 #: Limits for runs without a client: their number, and the memory of their requests and answers. One may be larger.
 KEPT, KEPT_BYTES = 1000, 64 << 20
 
 
 class LiveRuns:
-    """The runs of one worker. `later` calls a function after so many seconds; None: the event loop does."""
+    """The runs of one worker. `later` calls a function after so many seconds; None: the event loop does.
 
-    def __init__(self, *, clock: Clock, later: Callable[[float, Callable[[], None]], object] | None = None) -> None:
+    `owed` are the answers that the workers of this gateway owe; None: there is one worker.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        later: Callable[[float, Callable[[], None]], object] | None = None,
+        owed: OwedAnswers | None = None,
+    ) -> None:
         self._clock = clock
+        self._owed = owed
         self._later = later
         self._runs: dict[str, LiveRun] = {}
         self._alike: dict[str, list[LiveRun]] = {}  # by fingerprint, oldest first
@@ -42,12 +53,15 @@ class LiveRuns:
     def as_repeat(self, request_key: RequestKey) -> RequestKey:
         """Return the key as one that repeats a run if the latest run of this request exists only in the store.
 
-        That run went on without its client and could not come to an end. The client need not mark its request as a
-        repeat.
+        That run went on without its client and could not come to an end, or another worker owes its answer. The client
+        need not mark its request as a repeat.
         """
         self._forget_old()
-        alike = self._alike.get(request_key.fingerprint)
-        return replace(request_key, repeats=True) if alike and _is_on_record(alike[-1]) else request_key
+        if alike := self._alike.get(request_key.fingerprint):
+            is_there = _is_on_record(alike[-1])
+        else:
+            is_there = self._owed is not None and self._owed.has(request_key.fingerprint)
+        return replace(request_key, repeats=True) if is_there else request_key
 
     def find(self, request_key: RequestKey) -> LiveRun | None:
         """Return the run that this request repeats, if it may join it. Raises GatewayError (idempotency_mismatch)."""
@@ -87,6 +101,8 @@ class LiveRuns:
         self._leave_alone(run)
         if request_key.idempotency_key is not None:
             self._by_key[request_key.idempotency_key] = run
+        if self._owed is not None and not detached:
+            run.acted = partial(self._owed.begin, request_key.fingerprint)
         run.start(handler, over=self._weigh_ended)
         if self._closed:  # it waits in the store for the next process
             run.cancel(STOPPING)
@@ -104,6 +120,7 @@ class LiveRuns:
             return
         whole = whole and not run.untold
         run.cut = not whole
+        self._tell_others(run)
         if run.asks is not None:
             self.waiting.note(run.request_key.fingerprint, run.asks)
         parks = run.waits and not run.done
@@ -154,6 +171,15 @@ class LiveRuns:
         for known in (self._runs, self._alike, self._by_key, self._alone, self._going_on):
             known.clear()
         self._alone_bytes = 0
+
+    def _tell_others(self, run: LiveRun) -> None:
+        """Record for the other workers what the last client of a run has of its answer."""
+        if self._owed is None:
+            return
+        if not run.cut and run.error is None:
+            self._owed.told(run.request_key.fingerprint)
+        elif run.effects:
+            self._owed.leave(run.request_key.fingerprint)
 
     def _abandon(self, run: LiveRun) -> None:
         if not run.clients:

@@ -78,6 +78,7 @@ class LiveRun:
         self.untold = False  # its client got an error in place of the answer, which the store did not take
         self.kept_bytes = 0  # while it has no client
         self.alone_since_s = 0.0  # monotonic; of one that failed, since it told so first
+        self.acted: Callable[[], None] | None = None  # is called before its first effect
         self._begun, self._on_record, self._attended = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._attended.set()
         self._drop: Callable[[], None] | None = None  # while a model is called
@@ -220,6 +221,8 @@ class LiveRun:
             if EFFECTS in chunk or RECORDED in chunk:
                 if EFFECTS in chunk or not begins_with_record(self.exchange):
                     self.transcript.open()
+                if EFFECTS in chunk and not self.effects and self.acted is not None:
+                    self.acted()
                 self.recorded, self.effects = True, self.effects or EFFECTS in chunk
                 self._on_record.set()
                 return None

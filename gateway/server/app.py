@@ -26,6 +26,7 @@ from gateway.lanes.wrong_keys import WrongKeys
 from gateway.limits.meters import Meters
 from gateway.limits.reading import BudgetReader
 from gateway.runs.live import LiveRuns
+from gateway.runs.owed import OwedAnswers
 from gateway.server.backlog import Backlog
 from gateway.server.console import ConsoleEntry, InUse
 from gateway.server.context_lane import (
@@ -72,7 +73,7 @@ DATA, ADMIN = "listen", "admin.listen"
 class Gateway:
     """The object graph of one worker. `load` reads the configuration anew; `exposition` covers all workers.
 
-    `started_s` (Unix time) is the start of all of them, and `meters` count for limits; None: in this process alone.
+    `started_s` (Unix time) is the start of all of them. Without `meters` and `owed`, this process shares nothing.
     """
 
     def __init__(
@@ -88,22 +89,21 @@ class Gateway:
         clock: SystemClock | None = None,
         started_s: float | None = None,
         meters: Meters | None = None,
+        owed: OwedAnswers | None = None,
     ) -> None:
-        self._loaded, self._load = loaded, load
-        self._sink, self._metrics = sink, metrics
+        self._loaded, self._load, self._sink, self._metrics = loaded, load, sink, metrics
         self._index, self._meters, self._agree = index, meters, agree or alone
         self._exposition = exposition or Exposition(metrics)
         self._stack = AsyncExitStack()
         self._listeners: dict[str, Listener] = {}
         self._demo_url: str | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._counters = ContextCounters()
-        self._clock = clock or SystemClock()
+        self._counters, self._clock = ContextCounters(), clock or SystemClock()
         self._started_s = self._clock.time() if started_s is None else started_s
         self._backlog = Backlog(self._clock)
         self._history = History(self._exposition.counts, self._backlog.pending, clock=self._clock)
         self._wrong_keys = WrongKeys(clock=self._clock.monotonic)
-        self._runs, self._lent = LiveRuns(clock=self._clock), LentKeys()
+        self._runs, self._lent = LiveRuns(clock=self._clock, owed=owed), LentKeys()
         # `start` builds these; nothing here is used before.
         self._console: ConsoleEntry
         self._notices: Notices

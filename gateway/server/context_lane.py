@@ -46,7 +46,8 @@ from gateway.registry.stores import build_store
 from gateway.runs.asking import RequestKey, mismatch
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases
-from gateway.runs.live import JOINABLE_S, LiveRuns
+from gateway.runs.live import LiveRuns
+from gateway.runs.owed import JOINABLE_S
 from gateway.server.context_tools import built, gate_of, load_tools
 from gateway.server.lanes.limits import limiter_of
 from gateway.server.lanes.rights import barred, decision_rules

@@ -16,6 +16,7 @@ from pathlib import Path
 from gateway.config import ConfigError, Loaded, Problem, redactable, replacing
 from gateway.limits.meters import Meters
 from gateway.limits.shared import SharedCounters
+from gateway.runs.owed import OwedAnswers, SharedAnswers
 from gateway.server.app import ADMIN, DATA, Gateway
 from gateway.server.banner import banner
 from gateway.server.bounded_load import BoundedLoad
@@ -48,6 +49,7 @@ class Server:
     proposed: Loaded | None = None
     started_s: float = field(default_factory=time.time)
     limits: SharedCounters = field(init=False)
+    answers: SharedAnswers = field(init=False)
     load_again: BoundedLoad = field(init=False)
 
     def __post_init__(self) -> None:
@@ -58,6 +60,7 @@ class Server:
         signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         settings = self.loaded.settings
         self.limits = SharedCounters(places=settings.workers)
+        self.answers = SharedAnswers(places=settings.workers)
         addresses = {DATA: settings.listen}
         if settings.admin.listen is not None:
             addresses[ADMIN] = settings.admin.listen
@@ -148,6 +151,7 @@ class Server:
                     agree=agree,
                     started_s=self.started_s,
                     meters=Meters(self.limits, place=index, clock=time.monotonic),
+                    owed=OwedAnswers(self.answers, place=index, clock=time.monotonic),
                 ),
                 mine,
                 shared=len(listening[DATA].sockets) if self.join else 0,

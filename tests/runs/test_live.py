@@ -12,8 +12,9 @@ from gateway.contracts.exchange import Exchange, Reply
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
 from gateway.runs import live_run
-from gateway.runs.live import JOINABLE_S, KEPT, KEPT_BYTES, LiveRuns
+from gateway.runs.live import KEPT, KEPT_BYTES, LiveRuns
 from gateway.runs.live_run import PARKED, STOPPING, WAITS, cancelled_again
+from gateway.runs.owed import JOINABLE_S
 from gateway.testing.clock import ManualClock
 from tests.agent.doubles import Clock
 from tests.scripted_replies import reply_of

@@ -8,8 +8,8 @@ from gateways import until
 
 from gateway.contracts.store import Json
 from gateway.errors import GatewayError
-from gateway.runs.live import JOINABLE_S
 from gateway.runs.live_run import EFFECTS, RECORDED, LiveRun
+from gateway.runs.owed import JOINABLE_S
 from gateway.testing.clock import ManualClock
 
 from .living import TEXT, Work, begun, exchange, request_key, whole

@@ -20,7 +20,8 @@ from gateway.plugins.stores.sqlite import SqliteStore
 from gateway.runs.asking import RequestKey
 from gateway.runs.event_feed import EventFeed
 from gateway.runs.leases import Leases
-from gateway.runs.live import JOINABLE_S, LiveRuns
+from gateway.runs.live import LiveRuns
+from gateway.runs.owed import JOINABLE_S
 from gateway.server.context_lane import Assembled, Shared, build_context_lane, make_servers, open_store
 from gateway.server.lanes.rights import key_ring
 from gateway.server.lanes.upstreams import build_groups
