@@ -82,13 +82,13 @@ class OwedAnswers:
                 self._set(other, number, digest, _NONE)
 
     def has(self, fingerprint: str) -> bool:
-        """Return whether another worker owes the answer to this request, or had it under way when it died."""
+        """Return whether a worker owes the answer to this request, or had it under way when it died."""
         if not self._others:
             return False
         digest, number = _entry_of(fingerprint)
-        for place in self._others:
+        for place in (self._place, *self._others):
             since_s = self._since_s(place, number, digest)
-            if self._is_owed(since_s) or (since_s == _UNDER_WAY and self._is_dead(place)):
+            if self._is_owed(since_s) or (since_s == _UNDER_WAY and place != self._place and self._is_dead(place)):
                 return True
         return False
 
