@@ -220,8 +220,11 @@ async def test_a_store_of_the_version_before_is_migrated(tmp_path: Path) -> None
     await use(place, version=1)
     with closing(sqlite3.connect(place)) as connection, connection:
         connection.execute("INSERT INTO prompts VALUES ('greeting', 'Be kind.', 1, 1.0)")
+    with closing(sqlite3.connect(place)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")  # as older versions leave it, also at an end in order
     before = rows(place)
     async with running(tmp_path) as lane:
+        assert "was not closed in order" not in lane.gateway.stderr_text()
         assert (await lane.get("/v1/system-prompts/greeting"))["text"] == "Be kind."
         assert (await lane.tool("new")).status == 200
     copy = tmp_path / "gateway.db.v1"

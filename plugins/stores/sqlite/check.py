@@ -33,6 +33,8 @@ FEW_PAGES = 20
 #: https://www.sqlite.org/fileformat2.html#file_format_version_numbers
 VERSIONS, HAS_LOG = slice(18, 20), b"\x02\x02"
 _WHOLE = b"\x01\x01"
+#: Where a file has the version of its store. Gateways whose stores are older leave the mode with a log behind at any end.
+_STORE_VERSION, _ENDS_IN_ORDER = slice(60, 64), 26
 #: A process that begins or ends the mode with a log is between two steps for a moment: looks for that, and pauses.
 _LOOKS, _LOOK_S = 50, 0.02
 #: How much the check gives way to others (see nice(2)).
@@ -72,8 +74,11 @@ def note_end(place: str) -> None:
 def tell_lost_log(place: str, *, pause: Callable[[float], object] = time.sleep) -> None:
     """Log it if the store was not closed in order and its log is gone. To be called before the file is opened.
 
-    Of several processes that open such a store at once, the one tells it that makes the new log.
+    Of several processes that open such a store at once, the one tells it that makes the new log. Of a store of an older
+    version it is not known how that was closed.
     """
+    if int.from_bytes(_head_of(place)[_STORE_VERSION]) < _ENDS_IN_ORDER:
+        return
     for _ in range(_LOOKS):
         if not _lacks_log(place):
             return
@@ -104,8 +109,12 @@ def has_foreign_log(place: str) -> bool:
 
 
 def _versions_of(place: str) -> bytes:
+    return _head_of(place)[VERSIONS]
+
+
+def _head_of(place: str) -> bytes:
     with Path(place).open("rb") as file:
-        return file.read(VERSIONS.stop)[VERSIONS]
+        return file.read(_STORE_VERSION.stop)
 
 
 def finding_of(place: str) -> str | None:
