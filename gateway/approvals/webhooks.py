@@ -41,8 +41,8 @@ log = logging.getLogger("gateway")
 RESOLVED: Final = "approval.resolved"
 #: Each pause between two attempts is up to a fifth shorter or longer.
 JITTER: Final = 0.2
-#: Of one webhook: notices that are not through, and requests at once.
-WAITING, AT_ONCE = 1000, 4
+#: Of one webhook: notices that are not through, further ones of which only the ids are kept, and requests at once.
+WAITING, LATE, AT_ONCE = 1000, 100_000, 4
 #: Events of one query while looking for earlier approvals.
 BATCH = 500
 GONE = 410
@@ -94,6 +94,9 @@ class Webhook:
         self._key = key
         self.room = asyncio.Semaphore(AT_ONCE)
         self.waiting: dict[str, asyncio.Task[None]] = {}
+        self.late: dict[str, str] = {}  # approvals whose notices found no place, and their tenants
+        self.sending_late: asyncio.Task[None] | None = None
+        self.has_places = asyncio.Event()
 
     def __repr__(self) -> str:
         return f"Webhook({self.place!r})"
@@ -101,7 +104,12 @@ class Webhook:
     def begin(self, event: WebhookEvent, delivery: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(delivery)
         self.waiting[event.message_id] = task
-        task.add_done_callback(lambda _: self.waiting.pop(event.message_id))
+        task.add_done_callback(lambda _: self._through(event))
+
+    def _through(self, event: WebhookEvent) -> None:
+        del self.waiting[event.message_id]
+        if len(self.waiting) <= WAITING // 2:
+            self.has_places.set()
 
     def headers(self, event: WebhookEvent, *, now_s: float) -> Mapping[str, str]:
         """Return the headers of an attempt at this time."""
@@ -213,6 +221,10 @@ class Webhooks:
         tasks = [task for webhook in self._webhooks for task in webhook.waiting.values()]
         if self._catching_up is not None:
             tasks.append(self._catching_up)
+        for webhook in self._webhooks:
+            webhook.late.clear()
+            if webhook.sending_late is not None:
+                tasks.append(webhook.sending_late)
         for task in tasks:
             task.cancel()
         if tasks:
@@ -229,13 +241,38 @@ class Webhooks:
     def _enqueue(self, view: Json, *, tenant: str) -> None:
         """Start a delivery to each webhook that has none of this notice under way."""
         for webhook in self._webhooks:
-            event = self._notice(webhook, view, tenant=tenant)
-            if event.message_id in webhook.waiting:
-                continue
-            if len(webhook.waiting) >= WAITING:
-                self._ended(webhook, event, "dropped", why=f"{WAITING} other notices are not through yet")
-                continue
+            self._enqueue_for(webhook, view, tenant=tenant)
+
+    def _enqueue_for(self, webhook: Webhook, view: Json, *, tenant: str) -> None:
+        event = self._notice(webhook, view, tenant=tenant)
+        if event.message_id in webhook.waiting:
+            return
+        if len(webhook.waiting) < WAITING:
             webhook.begin(event, self._deliver(webhook, event))
+        elif len(webhook.late) < LATE:
+            webhook.late[event.approval_id] = tenant
+            if webhook.sending_late is None or webhook.sending_late.done():
+                log.error("%s is told of further approvals later: %d notices are not through", webhook.place, WAITING)
+                webhook.sending_late = asyncio.get_running_loop().create_task(self._send_late(webhook))
+        else:
+            self._ended(webhook, event, "dropped", why=f"{WAITING + LATE} other notices are not through yet")
+
+    async def _send_late(self, webhook: Webhook) -> None:
+        """Send notices that found no place, as far as their approvals are pending once there are places again."""
+        while webhook.late:
+            webhook.has_places.clear()
+            await webhook.has_places.wait()
+            while webhook.late and len(webhook.waiting) < WAITING:
+                approval_id, tenant = next(iter(webhook.late.items()))
+                try:
+                    approval = await self._store.approval(approval_id, tenant=tenant)
+                except StoreError as error:
+                    log.error("the store failed: %s", error)
+                    await asyncio.sleep(self._patience.store_s)
+                    continue
+                webhook.late.pop(approval_id, None)
+                if approval is not None and approval.state == "pending":
+                    self._enqueue_for(webhook, approval_view(approval), tenant=tenant)
 
     async def _catch_up(self, last: int) -> None:
         """Send notices of approvals that were pending before this worker began to listen."""

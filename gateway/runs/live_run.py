@@ -27,7 +27,7 @@ log = logging.getLogger("gateway")
 RECORDED, EFFECTS, CALLS, WAITS, PARKED, ANSWERS = "recorded", "effects", "calls", "waits", "parked", "answers"
 #: Of several model calls of a run, the one whose result stands furthest behind is told.
 _CACHE_RESULTS: Final = (None, "hit", "miss", "bypass")
-#: How long a run may take to end once it is cancelled: longer than the tools that it waits for (`gateway.agent.effect`).
+#: How long a run may take to end once it is cancelled: longer than its tools may (`gateway.agent.effect`).
 #: One whose stage takes its cancellation for a failure to get over never ends.
 ENDS_S: Final = 15.0
 #: The reason to cancel a run whose process stops. It is no reason to end the run.

@@ -21,6 +21,7 @@ from host_names import host_names
 from unanswered_ports import refusing_port, silent_port
 from yarl import URL
 
+from gateway.approvals import webhooks
 from gateway.approvals.view import approval_view
 from gateway.approvals.webhooks import AT_ONCE, DUTY, DUTY_S, PATIENCE, WAITING, RetryPolicy, Webhooks, webhooks_of
 from gateway.config import ConfigError
@@ -321,18 +322,38 @@ async def test_a_store_that_fails_at_the_start_is_asked_again(caplog: pytest.Log
         await until(lambda: world.counted("delivered"))
 
 
-async def test_a_webhook_that_hangs_holds_nobody_up() -> None:
-    """So many wait for it; more are dropped, and counted."""
+async def test_a_webhook_that_hangs_holds_nobody_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """So many wait for it. Of more the ids are kept, and they come later, unless they were decided; others are dropped."""
+    monkeypatch.setattr(webhooks, "LATE", 3)
     async with receiving(held=True) as world:
         await world.start()
-        many = [approval(f"ap_{i}", step=i) for i in range(WAITING + 3)]
+        many = [approval(f"ap_{i}", step=i) for i in range(WAITING + 5)]
         events = tuple(e for one in many for e in asked(one.id, step=one.step).events)
         steps = tuple(step(one.step, state="requested", approval_id=one.id) for one in many)
         await world.write(new(run(state="awaiting_approval"), steps=steps, approvals=tuple(many), events=events))
-        await until(lambda: world.counted("dropped") == 3)
+        await until(lambda: world.counted("dropped") == 2)
         await until(lambda: len(world.receiver.heard) == 4)
+        await world.store.rule(write(f"ap_{WAITING + 1}"))
         world.receiver.go.set()
-        await until(lambda: world.counted("delivered") == WAITING, timeout_s=120)
+        await until(lambda: world.counted("delivered") == WAITING + 2, timeout_s=120)
+        assert caplog.text.count("is told of further approvals later") == 1
+    assert {f"ap_{WAITING}", f"ap_{WAITING + 2}"} <= set(world.receiver.ids)
+
+
+async def test_what_was_decided_while_it_waited_for_others_is_not_told() -> None:
+    """Those of its webhook that hang."""
+    async with receiving(held=True) as world:
+        await world.start()
+        for i in range(5):
+            await world.write(asked(f"ap_{i}", run_id=f"run_{i}"))
+        await until(lambda: len(world.receiver.heard) == 4)
+        (late,) = {f"ap_{i}" for i in range(5)} - set(world.receiver.ids)
+        await world.store.rule(write(late))
+        world.receiver.go.set()
+        await until(lambda: world.counted("delivered") == 4 and world.counted("obsolete") == 1)
+        assert late not in world.receiver.ids
 
 
 async def test_a_receiver_has_a_name_with_several_addresses() -> None:
