@@ -325,7 +325,7 @@ async def test_a_store_that_fails_at_the_start_is_asked_again(caplog: pytest.Log
 async def test_a_webhook_that_hangs_holds_nobody_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """So many wait for it. Of more the ids are kept, and they come later, unless decided by then; others are dropped."""
+    """So many wait for it. Of more the ids are kept, and they come later, unless decided by then. Others are lost."""
     monkeypatch.setattr(webhooks, "LATE", 3)
     async with receiving(held=True) as world:
         await world.start()

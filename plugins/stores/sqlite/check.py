@@ -33,7 +33,7 @@ FEW_PAGES = 20
 #: https://www.sqlite.org/fileformat2.html#file_format_version_numbers
 VERSIONS, HAS_LOG = slice(18, 20), b"\x02\x02"
 _WHOLE = b"\x01\x01"
-#: Where a file has the version of its store. Gateways whose stores are older leave the mode with a log behind at any end.
+#: Where a file has the version of its store. Gateways of older ones leave the mode with a log behind at any end.
 _STORE_VERSION, _ENDS_IN_ORDER = slice(60, 64), 26
 #: A process that begins or ends the mode with a log is between two steps for a moment: looks for that, and pauses.
 _LOOKS, _LOOK_S = 50, 0.02

@@ -10,12 +10,15 @@
 """
 
 import ctypes
+import logging
 import sqlite3
 from contextlib import suppress
 from enum import IntEnum
 
 from .file import BUSY_S, SqliteError, end_log
 from .watch import SqliteWatch
+
+log = logging.getLogger("gateway")
 
 #: About a thousand pages of four kilobytes, SQLite's own measure: in commits, and in rows that were changed.
 CHECKPOINT_COMMITS, CHECKPOINT_ROWS = 100, 1000
@@ -87,6 +90,7 @@ class LoggedTransactions(PlainTransactions):
         self._synchronous = ""
         self._commits = 0
         self._rows = 0
+        self._is_behind = False  # the log cannot be played into the database
         #: A log that was found may be of a process whose last fsync failed.
         self._is_settled = not watch.has_log
         # SQLite's own checkpoints keep their failures to themselves.
@@ -147,8 +151,23 @@ class LoggedTransactions(PlainTransactions):
                 _, pages, _ = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
                 if pages >= LONG_PAGES:
                     self._begin_log_anew()
-            except (sqlite3.Error, SqliteError):  # the next transaction says so
+            except SqliteError:  # the next transaction says so
                 self._is_settled = False
+            except sqlite3.Error as error:  # no transaction would say so: they go on, with the log alone
+                self._is_settled = False
+                self._tell(error)
+            else:
+                self._tell(None)
+
+    def _tell(self, error: sqlite3.Error | None) -> None:
+        """Log that the log cannot be played, once, and once that it can be again."""
+        if (error is not None) == self._is_behind:
+            return
+        self._is_behind = error is not None
+        if error is None:
+            log.info("the log of the store is played into its file again")
+        else:
+            log.error("the log of the store grows, as it cannot be played into its file: %s; nothing is lost", error)
 
     def _begin_log_anew(self) -> None:
         """Begin the log anew. With several constant writers, one always has something in the log that is not played.

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,41 @@ def test_the_log_is_played_into_the_database_now_and_then(transactions: LoggedTr
         transactions.rest()
         sizes.append(place.with_name(f"{place.name}-wal").stat().st_size)
     assert max(sizes) == max(sizes[: CHECKPOINT_COMMITS + 1])
+    assert names(place) == {str(n) for n in range(4 * CHECKPOINT_COMMITS)}
+
+
+class Full:
+    """A connection to a file on a full disk, whose log is on another one."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.is_full = True
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        if self.is_full and "wal_checkpoint" in statement:
+            raise sqlite3.OperationalError("database or disk is full")
+        return self._connection.execute(statement, *values)
+
+
+def test_a_log_that_cannot_be_played_is_told_once(
+    transactions: LoggedTransactions, place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is lost, and no transaction fails; and its end is told, too."""
+    caplog.set_level("INFO")
+    full: Any = Full(transactions.connection)
+    transactions.connection = full
+    told = []
+    for n in range(4 * CHECKPOINT_COMMITS):
+        full.is_full = n < 3 * CHECKPOINT_COMMITS
+        put(transactions, str(n))
+        transactions.rest()
+        told.append([record.getMessage() for record in caplog.records if "the log of the store" in record.getMessage()])
+    (before,), after = told[3 * CHECKPOINT_COMMITS - 1], told[-1]
+    assert before.endswith("it cannot be played into its file: database or disk is full; nothing is lost")
+    assert after == [before, "the log of the store is played into its file again"]
     assert names(place) == {str(n) for n in range(4 * CHECKPOINT_COMMITS)}
 
 
