@@ -84,7 +84,6 @@ class Gateway:
         sink: LogSink,
         metrics: Metrics,
         exposition: Exposition | None = None,
-        index: int = 0,
         agree: Callable[[bool], Awaitable[bool]] | None = None,
         clock: SystemClock | None = None,
         started_s: float | None = None,
@@ -92,7 +91,7 @@ class Gateway:
         owed: OwedAnswers | None = None,
     ) -> None:
         self._loaded, self._load, self._sink, self._metrics = loaded, load, sink, metrics
-        self._index, self._meters, self._agree = index, meters, agree or alone
+        self._meters, self._agree = meters, agree or alone
         self._exposition = exposition or Exposition(metrics)
         self._stack = AsyncExitStack()
         self._listeners: dict[str, Listener] = {}
@@ -188,7 +187,7 @@ class Gateway:
             shared, lane=lambda: self._current().lane, core=lambda: self._current().core
         )
         self._budgets = budget_reader(shared, lambda: self._loaded.settings, lambda: self._listeners[DATA].router.keys)
-        self._notices = Notices(shared, on_duty=self._index == 0)
+        self._notices = Notices(shared)
         used = (shared.usage.close, shared.keys.close, shared.mcp_servers.close, shared.feed.close)
         for close in (*used, self._notices.close, shared.leases.close, self._kept.close, self._runs.close):
             self._stack.push_async_callback(close)

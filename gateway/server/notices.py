@@ -1,4 +1,8 @@
-"""The webhooks of one worker: started by the first worker of a gateway, and anew when their settings change."""
+"""The webhooks of one worker, started anew when their settings change.
+
+One worker of all has the duty to send notices (`gateway.approvals.webhooks`). Each stands by, so that they are sent
+also while another one stands still.
+"""
 
 from collections.abc import Sequence
 
@@ -9,21 +13,17 @@ from gateway.server.context_lane import Shared
 
 
 class Notices:
-    """The webhooks that announce approvals, with the settings that they were started with.
+    """The webhooks that announce approvals, with the settings that they were started with."""
 
-    `on_duty`: one worker of each gateway is.
-    """
-
-    def __init__(self, shared: Shared, *, on_duty: bool) -> None:
+    def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._on_duty = on_duty
         self._webhooks: Webhooks | None = None
         self._used: tuple[Sequence[Notify], str | None] = ((), None)
 
     async def follow(self, settings: Settings) -> None:
         """Start the webhooks of this configuration, if they are others: pending approvals are reported again."""
         wanted = (settings.approvals.notify, settings.console_url)
-        if not self._on_duty or wanted == self._used:
+        if wanted == self._used:
             return
         old, self._used, shared = self._webhooks, wanted, self._shared
         if old is not None or settings.approvals.notify:

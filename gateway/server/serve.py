@@ -147,7 +147,6 @@ class Server:
                     sink=sink,
                     metrics=metrics,
                     exposition=Exposition(metrics, shared=counts, folder=folder, index=index),
-                    index=index,
                     agree=agree,
                     started_s=self.started_s,
                     meters=Meters(self.limits, place=index, clock=time.monotonic),
