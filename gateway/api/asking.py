@@ -121,7 +121,7 @@ class ContextRequests:
         identity = entered.identities.get(candidates.has_key) or self.identify(head, candidates.has_key, "context")
         candidates = candidates.allowed_to(identity.caller)
         note(request, key=identity.caller.name, upstream=candidates.upstream)
-        steering = steering_of(head)
+        steering = head.once(steering_of)
         request_key = await aside(
             partial(_request_key, head, identity.caller, path=request.path, steering=steering, content=content),
             content=content,

@@ -119,7 +119,7 @@ class ContextLane:
         client: Json | None = None,
     ) -> Exchange:
         """Return the request as the chain gets it. `steering` is that of its head. Raises GatewayError."""
-        steering = steering_of(head) if steering is None else steering
+        steering = head.once(steering_of) if steering is None else steering
         chain = steering.get("chain", self.chain)
         if chain not in self.chains:
             raise no_such("chain", "chain", chain, self.chains)
@@ -130,7 +130,7 @@ class ContextLane:
         elif prompt is not None and await self.prompt_text(prompt, identity.caller.tenant) is None:
             names = await self.prompt_names(identity.caller.tenant)
             raise no_such("prompt", "system prompt", prompt, names, code="prompt_not_found")
-        header, credential = forwarded(head, identity.consumed)
+        header, credential = head.once(forwarded, identity.consumed)
         key = None if request_key is None else request_key.idempotency_key
         exchange = Exchange(
             id=run_id,
@@ -150,7 +150,7 @@ class ContextLane:
             client=client,
             header=header,
             credential=credential,
-            credential_header=credential_header(head),
+            credential_header=head.once(credential_header),
         )
         if wishes == NO_WISHES:
             return exchange

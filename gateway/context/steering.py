@@ -30,7 +30,7 @@ _END_USERS: Final = ("user", "safety_identifier")
 _SHOWN: Final = 50
 
 
-def steering_of(head: RequestHead) -> dict[str, str]:
+def steering_of(head: RequestHead) -> Mapping[str, str]:
     """Return the X-Context-* headers by their last word. Raises GatewayError (invalid_header)."""
     steering: dict[str, str] = {}
     for header, raw in context_headers(head).items():

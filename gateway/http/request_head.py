@@ -13,8 +13,10 @@ https://www.rfc-editor.org/rfc/rfc9112#section-3 https://www.rfc-editor.org/rfc/
 
 import ipaddress
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as attribute
+from typing import Any, TypeVar, TypeVarTuple
 
 from gateway.errors import GatewayError
 from gateway.http.fields import (
@@ -38,6 +40,9 @@ _LOOKALIKES = frozenset((b"content_length", b"transfer_encoding"))
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _CODING_LIST = re.compile(TOKEN + rb"+(?:[ \t]*[;,][ \t]*[^\x00-\x1f]*)?")
 
+Made = TypeVar("Made")
+More = TypeVarTuple("More")
+
 
 @dataclass(frozen=True, slots=True)
 class HeadLimits:
@@ -54,7 +59,8 @@ class RequestHead:
     `target` is in origin form (`/...`) or `*`; `host` is the authority asked for (None: HTTP/1.0 without one).
     `length` is the Content-Length (None: none was sent); `chunked` and `length` exclude each other.
     `websocket`: a well-formed request to upgrade to WebSocket. `peer` is the address that it came from, by its
-    connection and by no field; None: it has none, as over a local socket.
+    connection and by no field; None: it has none, as over a local socket. `derived` is what was found out about it by
+    its fields, but for Content-Length: heads that are equal besides share it (`Heads`).
     """
 
     method: bytes
@@ -69,6 +75,7 @@ class RequestHead:
     expects_continue: bool
     websocket: bool
     peer: str | None = None
+    derived: dict[object, Any] = attribute(default_factory=dict, repr=False, compare=False)
 
     @property
     def has_body(self) -> bool:
@@ -80,6 +87,16 @@ class RequestHead:
         lines = [b"%b %b HTTP/1.%d\r\n" % (self.method, self.target, self.minor)]
         lines += [b"Host: %b\r\n" % self.host if f.name == b"host" and self.host else f.line for f in self.fields]
         return b"".join([*lines, b"\r\n"])
+
+    def once(self, make: Callable[["RequestHead", *More], Made], *more: *More) -> Made:
+        """Return what `make` makes of this head and `more`. It is made once for all heads that are equal.
+
+        `make` uses the fields but for Content-Length: no length, no peer, no clock. What it makes is not changed.
+        """
+        made = self.derived.get((make, *more))
+        if made is None:
+            made = self.derived[make, *more] = make(self, *more)
+        return made
 
     def value(self, name: bytes) -> bytes | None:
         """Return the value of the first field of this lower-case name."""

@@ -52,8 +52,7 @@ from typing import cast
 
 from gateway.errors import GatewayError
 from gateway.http.error_response import error_answer, new_request_id
-from gateway.http.request_head import RequestHead, check_beginning, parse_request_head
-from gateway.lanes.keys import peer_of
+from gateway.http.request_head import RequestHead, check_beginning
 from gateway.lanes.local import LocalTransaction
 from gateway.lanes.plan import Plan
 from gateway.lanes.routes import path_of
@@ -353,12 +352,12 @@ class ClientConnection(asyncio.Protocol):
         """Parse a head and act on it."""
         entry, rest = self.listener.router, data[end + 4 :]
         try:
-            head = parse_request_head(data[: end + 4], entry.limits.head, peer=peer_of(self.transport))
+            head, known = entry.head(data, end, self.transport)
         except GatewayError as error:
             self._refuse(error)
             return
         try:
-            found = entry.route(head, data[:end])
+            found = None if known else entry.route(head, data[:end])
             if found is not None:
                 self.listener.admit()
         except GatewayError as error:

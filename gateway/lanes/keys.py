@@ -25,6 +25,7 @@ GATEWAY_HEADER = b"x-gateway-key"
 #: Headers in which clients send the credential for an upstream; one of them may carry the gateway's key instead.
 CREDENTIAL_HEADERS = (b"authorization", b"x-api-key")
 _SOURCES = (GATEWAY_HEADER, *CREDENTIAL_HEADERS)
+_ANY = "any"  # the scope of who may do anything at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,16 @@ class Identity:
     consumed: frozenset[bytes]
     key: Key | None = None
     texts: frozenset[bytes] = field(default=frozenset(), repr=False)
+
+
+@dataclass(slots=True)
+class _Told:
+    """The key of a head, as the keys were in this state (`KeyRing.state`). It is not changed."""
+
+    state: object
+    key: Key
+    token: bytes = field(repr=False)
+    identity: Identity | None = None
 
 
 class LentKeys:
@@ -174,7 +185,7 @@ class KeyRing:
 
         `upstream_has_key` chooses what a client without one is told to do.
         """
-        if self.is_empty:
+        if self.is_empty or self._told(head, _ANY) is not None:
             return
         credentials = _credentials(head)
         tokens = [token for name, value in credentials.items() if (token := _token(name, value)) is not None]
@@ -183,6 +194,7 @@ class KeyRing:
         for token in tokens:
             if (key := self._find(token)) is not None:
                 self._check(key, token, head)
+                head.derived[_ANY] = _Told(self.state(), key, token)
                 return
         raise invalid_key()
 
@@ -194,6 +206,9 @@ class KeyRing:
         """
         if self.is_empty:
             return Identity(LOCAL, frozenset((GATEWAY_HEADER,)))
+        asked = upstream_has_key, scope
+        if (told := self._told(head, asked)) is not None and told.identity is not None:
+            return told.identity
         credentials = _credentials(head)
         sources = _SOURCES if upstream_has_key else (GATEWAY_HEADER,)
         token = next((token for name in sources if (token := _token(name, credentials.get(name)))), None)
@@ -210,7 +225,9 @@ class KeyRing:
             )
         sent = {text for name, value in credentials.items() if (text := _token(name, value)) is not None}
         texts = frozenset((token, *filter(self._find, sent - {token}), *self._ours(head)))
-        return Identity(key.caller, frozenset((GATEWAY_HEADER, *fields_with(head, texts))), key, texts)
+        identity = Identity(key.caller, frozenset((GATEWAY_HEADER, *fields_with(head, texts))), key, texts)
+        head.derived[asked] = _Told(self.state(), key, token, identity)
+        return identity
 
     def named(self, name: str) -> Sequence[Key]:
         """Return the keys of this name that have not ended: one that was replaced is valid a while longer."""
@@ -278,6 +295,14 @@ class KeyRing:
     def _version(self) -> int:
         """Return a number that changes with the keys."""
         return 0 if self._stored is None else self._stored.version
+
+    def _told(self, head: RequestHead, asked: object) -> "_Told | None":
+        """Return what an equal head was told while the keys were the same. Raises GatewayError as `_check`."""
+        told: _Told | None = head.derived.get(asked)
+        if told is None or told.state != self.state():
+            return None
+        self._check(told.key, told.token, head)
+        return told
 
     def _check(self, key: Key, token: bytes, head: RequestHead) -> None:
         """Check that the key of a token of a request may be used now, and note that it was. Raises GatewayError.

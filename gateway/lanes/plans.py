@@ -1,7 +1,11 @@
-"""Plans by the bytes of their heads, as many as fit into a bounded part of the memory; the oldest go first."""
+"""Plans and heads by the bytes of heads, as many as fit into a bounded part of the memory; the oldest go first."""
 
+from dataclasses import replace
 from itertools import islice
+from typing import Generic, TypeVar
 
+from gateway.http.fields import Field
+from gateway.http.request_head import RequestHead
 from gateway.lanes.plan import Plan
 
 #: Memory for plans, and the largest head worth keeping. With heads of 600 bytes that is 7,000 clients.
@@ -9,36 +13,90 @@ PLANS_BYTES = 16 << 20
 HEAD_LIMIT_BYTES = 4096
 #: The size of a plan besides its head, which it contains twice: as received, and as forwarded.
 PLAN_BYTES = 1100
+#: Memory for heads of the context lane. With heads of 600 bytes and 17 fields that is 900 clients.
+HEADS_BYTES = 8 << 20
+#: The size of a head besides its bytes, which it contains three times; that of a field besides these.
+KNOWN_BYTES = 2400
+FIELD_BYTES = 300
 #: This share goes at once, so that room is not made for each new one.
 SHARE = 16
 
+Kept = TypeVar("Kept")
 
-class Plans:
-    """Remembers plans; `by_head` is always the same dict. One that goes while it is in use is only made again."""
+
+class ByHead(Generic[Kept]):
+    """Remembers things of one kind; `by_head` is always the same dict. One that goes while in use is made again."""
 
     def __init__(self) -> None:
-        self.by_head: dict[bytes, Plan] = {}
+        self.by_head: dict[bytes, Kept] = {}
         self._bytes = 0
 
     def drop(self, key: bytes) -> None:
-        """Forget a plan that may not be used any more."""
-        plan = self.by_head.pop(key, None)
-        if plan is not None:
-            self._bytes -= _size(key, plan)
+        """Forget a thing that may not be used any more."""
+        kept = self.by_head.pop(key, None)
+        if kept is not None:
+            self._bytes -= self._size(key, kept)
 
-    def store(self, key: bytes, plan: Plan) -> None:
-        """Remembers a plan, unless its head is too large."""
+    def store(self, key: bytes, kept: Kept) -> None:
+        """Remember a thing, unless its head is too large."""
         if len(key) > HEAD_LIMIT_BYTES or key in self.by_head:
             return
-        self._bytes += _size(key, plan)
-        if self._bytes > PLANS_BYTES:
+        self._bytes += self._size(key, kept)
+        if self._bytes > self._room_bytes():
             for oldest in tuple(islice(self.by_head, len(self.by_head) // SHARE + 1)):
-                self._bytes -= _size(oldest, self.by_head.pop(oldest))
-        self.by_head[key] = plan
+                self._bytes -= self._size(oldest, self.by_head.pop(oldest))
+        self.by_head[key] = kept
+
+    def _room_bytes(self) -> int:
+        raise NotImplementedError
+
+    def _size(self, key: bytes, kept: Kept) -> int:
+        raise NotImplementedError
 
 
-def _size(key: bytes, plan: Plan) -> int:
-    """Return the bytes of a plan; one with several ways has the head it was made from, and a plan for each."""
-    one = 2 * len(key) + PLAN_BYTES
-    many = plan.ways or plan.by_model
-    return one if many is None else one * (3 + many.most_plans)
+class Plans(ByHead[Plan]):
+    """Remembers plans of passthrough requests."""
+
+    def _room_bytes(self) -> int:
+        return PLANS_BYTES
+
+    def _size(self, key: bytes, kept: Plan) -> int:
+        """Return the bytes of a plan; one with several ways has the head it was made from, and a plan for each."""
+        one = 2 * len(key) + PLAN_BYTES
+        many = kept.ways or kept.by_model
+        return one if many is None else one * (3 + many.most_plans)
+
+
+class KnownHead:
+    """A head of the context lane, without the digits of its Content-Length, which stand at `cut` (-1: it has none)."""
+
+    __slots__ = ("_at", "_digits", "cut", "head")
+
+    def __init__(self, head: RequestHead, cut: int, digits: bytes) -> None:
+        self.head = head
+        self.cut = cut
+        self._digits = digits
+        self._at = next((i for i, field in enumerate(head.fields) if field.name == b"content-length"), -1)
+
+    def again(self, digits: bytes, peer: str | None) -> RequestHead:
+        """Return the head with these digits, from `peer`. It is the same one if the last one was equal."""
+        head = self.head
+        if digits == self._digits and peer == head.peer:
+            return head
+        fields, length = head.fields, head.length
+        if self.cut >= 0:
+            was = fields[self._at]
+            now = Field(was.name, digits, was.line[: -len(was.value) - 2] + digits + b"\r\n")
+            fields, length = (*fields[: self._at], now, *fields[self._at + 1 :]), int(digits)
+        self.head, self._digits = replace(head, fields=fields, length=length, peer=peer), digits
+        return self.head
+
+
+class Heads(ByHead[KnownHead]):
+    """Remembers heads of requests for the context lane."""
+
+    def _room_bytes(self) -> int:
+        return HEADS_BYTES
+
+    def _size(self, key: bytes, kept: KnownHead) -> int:
+        return 3 * len(key) + FIELD_BYTES * len(kept.head.fields) + KNOWN_BYTES

@@ -17,7 +17,10 @@ A head with another key, another path or another order of fields has a plan of i
 2. If there is no plan, the connection parses the head and calls `route`. It checks in this order: method, preflight,
    door (for every request only where there are no keys), and lane. Then, for our own pages, door and method, and for a
    passthrough, route and caller. Every refusal is a GatewayError.
-3. `route` returns None for our own pages and for the context lane. They are never planned: aiohttp serves them.
+3. `route` returns None for our own pages and for the context lane. They are never planned: aiohttp serves them. But a
+   head of the context lane is remembered as it was read (`Heads`), cut in the same way, if its key is one of ours.
+   `head` returns it again for an equal one. What follows from its fields is found out once (`RequestHead.once`).
+   Whether its key may be used now is asked each time (`KeyRing.recognise`, `identify`).
 4. A passthrough request is planned (`_plan`): caller, upstream, and the head for the upstream in two parts around the
    digits. `Plans` stores it within bounded memory, and drops the oldest first.
 
@@ -39,6 +42,7 @@ https://www.rfc-editor.org/rfc/rfc9110#section-8.6
 """
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -46,10 +50,10 @@ from itertools import chain
 from gateway.contracts.caller import Caller
 from gateway.errors import GatewayError, not_allowed
 from gateway.http.redact import maskable
-from gateway.http.request_head import HeadLimits, RequestHead
+from gateway.http.request_head import HeadLimits, RequestHead, parse_request_head
 from gateway.lanes.classify import CONTEXT_BASE, classify, is_plain
 from gateway.lanes.door import Door
-from gateway.lanes.keys import Identity, KeyRing, Wire
+from gateway.lanes.keys import Identity, KeyRing, Wire, peer_of
 from gateway.lanes.passthrough.balanced import Balanced
 from gateway.lanes.passthrough.by_model import ByModel
 from gateway.lanes.passthrough.hedging import Hedging
@@ -59,7 +63,7 @@ from gateway.lanes.passthrough.splice import Splice
 from gateway.lanes.passthrough.traced import traced
 from gateway.lanes.passthrough.unread import Unread
 from gateway.lanes.plan import ModelWays, Plan, Ways, may_repeat, may_run_twice, upstream_head
-from gateway.lanes.plans import Plans
+from gateway.lanes.plans import Heads, KnownHead, Plans
 from gateway.lanes.routes import Route, RouteTable, path_of, resolve_alias
 from gateway.lanes.spelling import may_make
 from gateway.limits.admission import Admission
@@ -150,6 +154,7 @@ class Router:
         self.tracer = tracer
         self._plans = Plans()
         self._by_head = self._plans.by_head
+        self._heads = Heads()
 
     def remembered(self, data: bytes, end: int, wire: Wire) -> tuple[Plan, bytes] | None:
         """Return the plan for the head `data[:end]` (no empty line) if an equal one was seen, and its digits."""
@@ -161,6 +166,17 @@ class Router:
             self._plans.drop(key)
             return None
         return plan, digits
+
+    def head(self, data: bytes, end: int, wire: Wire) -> tuple[RequestHead, bool]:
+        """Return the head `data[:end]` (no empty line), and whether an equal one went to the context lane.
+
+        Then this one goes there, too. Raises GatewayError with the status to answer.
+        """
+        key, cut, digits = _split(data, end)
+        known = self._heads.by_head.get(key)
+        if known is None or known.cut != cut or (cut >= 0 and not (digits.isdigit() and len(digits) <= 18)):
+            return parse_request_head(data[: end + 4], self.limits.head, peer=peer_of(wire)), False
+        return known.again(digits, peer_of(wire)), True
 
     def route(self, head: RequestHead, raw: bytes) -> tuple[Plan, bytes] | None:
         """Return the plan for a head (`raw`: its bytes without the empty line) and its digits; None for our own routes.
@@ -183,12 +199,12 @@ class Router:
             if head.method not in _SPELLED:
                 text = "This page does not support the method: use GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS."
                 raise not_allowed(text, _OWN_METHODS)
+            if mode == "context":
+                self._remember(head, raw)
             return None
         target = meant if self._routes.match(head.target) is None else head.target  # a configured path goes unchanged
         key, cut, digits = _split(raw, len(raw))
-        if b"upgrade" in head.connection or (
-            cut >= 0 and not (digits.isdigit() and raw[:cut].lower().endswith(_LENGTH_FIELD))
-        ):
+        if not _may_be_kept(head, raw, cut, digits):
             # A handshake; unusual white space; the words inside another field: planned whole, each time.
             return self._plan(head, target, -1), b""
         plan = self._plan(head, target, cut)
@@ -207,6 +223,14 @@ class Router:
         """Close idle upstream connections; busy ones close when their transaction ends. Idempotent."""
         for group in self.groups:
             group.close()
+
+    def _remember(self, head: RequestHead, raw: bytes) -> None:
+        """Remember a head of the context lane, unless its key is none of ours: strangers take no room from others."""
+        key, cut, digits = _split(raw, len(raw))
+        if _may_be_kept(head, raw, cut, digits):
+            with suppress(GatewayError):
+                self.recognise(head)
+                self._heads.store(key, KnownHead(head, cut, digits))
 
     def _plan(self, head: RequestHead, target: bytes, cut: int) -> Plan:
         plan = self._untraced(head, target, cut)
@@ -382,6 +406,13 @@ def _check_models(caller: Caller) -> None:
             "This gateway key is bound to models, and passthrough does not check which model a request is for: use the "
             "context lane (the base URL '/context/v1'), or another key.",
         )
+
+
+def _may_be_kept(head: RequestHead, raw: bytes, cut: int, digits: bytes) -> bool:
+    """Return whether a head stands for all that differ in the digits at `cut`: no handshake, and a length as usual."""
+    if b"upgrade" in head.connection:
+        return False
+    return cut < 0 or (digits.isdigit() and raw[:cut].lower().endswith(_LENGTH_FIELD))
 
 
 def _split(data: bytes, end: int) -> tuple[bytes, int, bytes]:

@@ -110,3 +110,23 @@ async def test_a_revoked_key_reaches_no_model() -> None:
         async with client_of(ring.gateway) as client:
             assert (await exchange(client, message)).status == 401
         assert not ring.upstream.requests
+
+
+async def test_a_revoked_key_does_not_open_with_a_head_that_was_answered() -> None:
+    """The context lane remembers heads, and asks for their keys each time. A length of another body changes nothing."""
+    async with keyring(upstreams=[]) as ring:
+        made = await ring.made("ci", "context")
+        message, other = (
+            post(
+                json.dumps({"model": "demo", "messages": [{"role": "user", "content": text}]}).encode(),
+                b"/context/v1/chat/completions",
+                b"X-Gateway-Key: " + made["key"].encode(),
+            )
+            for text in ("hello", "hello there")
+        )
+        async with client_of(ring.gateway) as client:
+            assert [(await exchange(client, each)).status for each in (message, message, other)] == [200, 200, 200]
+        await ring.ask("DELETE", f"/context/keys/{made['id']}")
+        for each in (message, other):
+            async with client_of(ring.gateway) as client:
+                assert (await exchange(client, each)).status == 401

@@ -365,3 +365,21 @@ def test_looking_at_a_growing_head_is_cheap() -> None:
     for cut in range(1, len(data), 100):
         check_beginning(data[:cut], LIMITS)
     assert time.process_time() - began < 0.1
+
+
+def test_what_is_made_of_a_head_is_made_once() -> None:
+    """For each maker and what it is given; an error is raised each time."""
+    head, seen = read(posting()), list[object]()
+
+    def make(head: RequestHead, *more: object) -> object:
+        seen.append(more)
+        if more == ("bad",):
+            raise ValueError("as told")
+        return (head.target, *more)
+
+    assert [head.once(make) for _ in range(2)] == [(b"/v1/x",)] * 2
+    assert [head.once(make, 1) for _ in range(2)] == [(b"/v1/x", 1)] * 2
+    for _ in range(2):
+        with pytest.raises(ValueError, match="as told"):
+            head.once(make, "bad")
+    assert seen == [(), (1,), ("bad",), ("bad",)]

@@ -415,6 +415,49 @@ def test_what_has_no_end_goes_on_while_its_key_may_do_it(now: Key, allowed: bool
     assert KeyRing([now]).allows(key_of(ALICE), "127.0.0.1") is allowed
 
 
+def test_an_equal_head_is_identified_anew_when_keys_have_changed() -> None:
+    """What was found out about a head holds as long as no key was made, changed or revoked, or has ended."""
+    clock, stored = ManualClock(), StoredKeys()
+    ring = KeyRing([key_of(ALICE, expires_s=5.0)], stored=stored, now_s=clock)
+    head = asking(b"X-Gateway-Key: " + BOB, b"X-Note: " + ALICE)
+
+    def consumed() -> frozenset[bytes]:
+        ring.recognise(head, upstream_has_key=True)
+        return ring.identify(head, upstream_has_key=True, scope="context").consumed
+
+    stored.replace([made := key_of(BOB, name="bob")])
+    for _ in range(2):
+        assert consumed() == {b"x-gateway-key", b"x-note"} and stored.used_s.pop(made.digest) == clock()
+    stored.replace([])
+    for ask in (consumed, lambda: ring.recognise(head, upstream_has_key=True)):
+        with pytest.raises(GatewayError, match="not valid"):
+            ask()
+    stored.replace([made])
+    assert consumed() == {b"x-gateway-key", b"x-note"}
+    with pytest.raises(GatewayError, match="not valid"):
+        RING.identify(replace(head, fields=asking(b"X-Gateway-Key: x").fields), upstream_has_key=True, scope="context")
+
+
+def test_an_equal_head_from_elsewhere_is_looked_at_again() -> None:
+    """A key that is bound to networks, or ends, is asked for each request, whatever was found out before."""
+    clock = ManualClock()
+    ring = KeyRing([key_of(ALICE, networks=(ip_network("10.0.0.0/8"),), expires_s=5.0)], now_s=clock)
+    head = replace(asking(b"X-Gateway-Key: " + ALICE), peer="10.0.0.1")
+    elsewhere = replace(head, peer="11.0.0.1")
+    assert elsewhere.derived is head.derived
+    ring.recognise(head, upstream_has_key=True)
+    assert ring.identify(head, upstream_has_key=True, scope="context").caller.name == "ann"
+    for ask in (
+        lambda: ring.recognise(elsewhere, upstream_has_key=True),
+        lambda: ring.identify(elsewhere, upstream_has_key=True, scope="context"),
+    ):
+        with pytest.raises(GatewayError, match="may not be used from"):
+            ask()
+    clock.advance(5.0)
+    with pytest.raises(GatewayError, match="expired"):
+        ring.identify(head, upstream_has_key=True, scope="context")
+
+
 def test_those_who_may_decide_are_known_by_their_names() -> None:
     """Of one tenant, once each, without those that have ended."""
     deciding = frozenset(("approve",))

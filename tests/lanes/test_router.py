@@ -2,15 +2,17 @@
 
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
 
 from gateway.errors import GatewayError
+from gateway.http.request_head import RequestHead
 from gateway.lanes.plan import Plan
 from gateway.lanes.plans import HEAD_LIMIT_BYTES
 from gateway.lanes.router import Router
 
-from .assembled import HERE, endpoint, keyring, read, router
+from .assembled import HERE, From, endpoint, keyring, read, router
 
 HEAD = b"POST /v1/x HTTP/1.1\r\nHost: gw\r\nContent-Length: 12\r\nX: 1"
 
@@ -168,6 +170,65 @@ def test_seven_thousand_clients_are_each_planned_once() -> None:
         decided(way_in, raw)
     for _ in range(3):
         assert all(way_in.remembered(raw, len(raw), HERE) is not None for raw in heads)
+
+
+def context_head(way_in: Router, raw: bytes, *, address: str = "127.0.0.1") -> tuple[RequestHead, bool]:
+    """The head as a connection has it, and whether an equal one was known."""
+    head, known = way_in.head(raw + b"\r\n\r\n{}", len(raw), From(address))
+    if not known:
+        assert way_in.route(head, raw) is None
+    return head, known
+
+
+def test_a_head_of_the_context_lane_is_read_once() -> None:
+    """In thousands of variations, in any order, from any place: it is the head that would be read."""
+    words = [
+        (b"POST", b"GET"),
+        (b"1.1", b"1.0"),
+        (b"Content-Length: ", b"content-length: ", b"Content-Length:", b"X-Content-Length: ", b"X: Content-Length: "),
+        (b"0", b"5", b"12", b"007", b"5 ", b" 5"),
+        (b"", b"\r\nConnection: close", b"\r\nExpect: 100-continue", b"\r\nTransfer-Encoding: chunked"),
+        (b"", b"\r\ncontent-length: 9", b"\r\nX: content-length: 9"),
+    ]
+    heads = [
+        b"%b /context/v1/chat/completions HTTP/%b\r\nHost: gw\r\nA: b\r\n%b%b%b%b" % choice
+        for choice in itertools.product(*words)
+    ]
+    random.Random(5).shuffle(heads)
+    way_in, recalled = router(endpoint()), 0
+    for number, raw in enumerate(heads * 2):
+        address = f"10.0.0.{number % 3}"
+        try:
+            fresh = replace(read(raw + b"\r\n\r\n"), peer=address)
+        except GatewayError:
+            with pytest.raises(GatewayError):
+                context_head(way_in, raw)
+            continue
+        head, known = context_head(way_in, raw, address=address)
+        recalled += known
+        assert head == fresh and head.origin_form() == fresh.origin_form(), raw
+    assert recalled > len(heads) // 4
+
+
+def test_what_was_found_out_about_a_head_is_shared() -> None:
+    """With those that differ in length or come from elsewhere, and with no other."""
+    way_in = router(endpoint())
+    raw = HEAD.replace(b"/v1/x", b"/context/v1/chat/completions")
+    first, _ = context_head(way_in, raw)
+    first.derived["seen"] = True
+    assert context_head(way_in, raw)[0].derived == {"seen": True}
+    assert context_head(way_in, raw.replace(b"12", b"7"), address="10.0.0.1")[0].derived == {"seen": True}
+    assert context_head(way_in, raw.replace(b"X: 1", b"X: 2"))[0].derived == {}
+
+
+def test_heads_of_strangers_and_of_pages_take_no_room() -> None:
+    """Only those with a key, for the context lane."""
+    way_in = router(endpoint(), keys=keyring("k", scopes=["context"]))
+    raw = HEAD.replace(b"/v1/x", b"/context/v1/chat/completions") + b"\r\nX-Gateway-Key: "
+    for key, again in ((b"no", False), (b"k", True)):
+        assert [context_head(way_in, raw + key)[1] for _ in range(2)] == [False, again]
+    page = b"GET /own HTTP/1.1\r\nHost: gw\r\nX-Gateway-Key: k"
+    assert [context_head(way_in, page)[1] for _ in range(2)] == [False, False]
 
 
 def test_own_paths_are_no_passthrough() -> None:
