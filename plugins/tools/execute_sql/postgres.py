@@ -7,9 +7,10 @@
 import asyncio
 import math
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, cast
 
 import asyncpg
@@ -65,6 +66,7 @@ _NAMES_NOTHING: Final = ("42703", "42P01", "42883")
 #: The class of an error that says nothing about the statement: a lock or time that ran out, a server that ends.
 _NOT_OF_THE_TEXT: Final = ("08", "25", "40", "53", "55", "57", "58", "XX")
 _CURSOR: Final = "DECLARE looked_at CURSOR FOR "
+_KEPT, _KEPT_CHARS = 1000, 2000  # so many statements are remembered, none longer
 
 
 @dataclass(slots=True)
@@ -77,11 +79,12 @@ class _Looking:
 
     connection: Connection
     pooled: bool
+    asking: bool = True
 
-    @property
-    def asked(self) -> str:
-        """Return the command behind our own questions: names mean again what they mean to a statement."""
-        return ASKED if self.pooled else "RESET search_path"
+    async def asked(self) -> None:
+        """End our own questions: names mean again what they mean to a statement."""
+        self.asking = False
+        await self.connection.execute(ASKED if self.pooled else "RESET search_path")
 
     @asynccontextmanager
     async def passing(self) -> AsyncIterator[Connection]:
@@ -93,11 +96,13 @@ class _Looking:
         except asyncpg.PostgresError:
             await self._end()
             raise
-        await self._end()
+        if self.pooled or not self.asking:  # else nothing is open
+            await self._end()
 
     async def _end(self) -> None:
         # Any simple query ends what is open, and asyncpg takes no empty one.
         await self.connection.execute("ROLLBACK" if self.pooled else f"SET {OWN_NAMES}")
+        self.asking = True
 
 
 class Postgres:
@@ -127,6 +132,7 @@ class Postgres:
     async def run(self, statement: Statement, table: SqlRows) -> None:
         reading = self._read_only or statement.harmless
         connection = await connect(self._url)
+        asked = partial(connection.execute, ASKED)
         meter = Meter(connection._transport)
         try:
             with _failures(meter):
@@ -142,8 +148,8 @@ class Postgres:
                     )
                 catalogue = self._catalogue(connection)
                 if not statement.harmless:
-                    await connection.execute(ASKED)
-                elif (doubt := await self._looked(connection, statement, ASKED, catalogue)) is not None or (
+                    await asked()
+                elif (doubt := await self._looked(connection, statement, asked, catalogue)) is not None or (
                     doubt := await self._changed(connection, statement, catalogue)
                 ) is not None:
                     raise StatementError(
@@ -166,7 +172,7 @@ class Postgres:
                 try:
                     async with looking.passing() as connection:
                         catalogue = self._catalogue(connection)
-                        return await self._looked(connection, statement, looking.asked, catalogue)
+                        return await self._looked(connection, statement, looking.asked, catalogue, again=True)
                 except asyncpg.PostgresError as error:
                     if error.sqlstate in _NAMES_NOTHING:
                         return None
@@ -174,7 +180,7 @@ class Postgres:
                         raise
                 with suppress(asyncpg.PostgresError):  # what the server cannot analyse at all cannot run either
                     async with looking.passing() as connection:
-                        await connection.execute(looking.asked)
+                        await looking.asked()
                         await connection.prepare(statement.sql, name="")
                     return Doubt("engine", "PostgreSQL does not read it as a query that changes nothing.")
                 return None
@@ -203,11 +209,18 @@ class Postgres:
         return Catalogue(cast(Fetch, connection.fetch), self._known, self._extensions)
 
     async def _looked(
-        self, connection: Connection, statement: Statement, asked: str, catalogue: Catalogue
+        self,
+        connection: Connection,
+        statement: Statement,
+        asked: Callable[[], Awaitable[object]],
+        catalogue: Catalogue,
+        *,
+        again: bool = False,
     ) -> Doubt | None:
         """Return the server's doubt about the statement. Raises its error where it cannot analyse it as a query.
 
-        `asked`: the command that ends our questions and begins the statement's own names.
+        `asked` ends our questions and begins the statement's own names. `again`: a text that the server has analysed
+        in the same state is not analysed again.
         """
         sql = statement.sql
         doubt = doubt_of_values(sql, statement.params)
@@ -215,19 +228,29 @@ class Postgres:
             doubt = await catalogue.doubt(sql)
         if doubt is not None:
             return doubt
-        await connection.execute(asked)
-        if _SHOW.fullmatch(sql):
+        read = catalogue.facts.read
+        if again and sql in read:
             return None
+        await asked()
+        if not _SHOW.fullmatch(sql):
+            await self._analysed(connection, sql)
+        if again and len(sql) <= _KEPT_CHARS:
+            if len(read) >= _KEPT:
+                read.clear()
+            read.add(sql)
+        return None
+
+    async def _analysed(self, connection: Connection, sql: str) -> None:
+        """Have the server analyse a statement as a query that changes nothing. Raises its error."""
         explained = _EXPLAIN.match(sql)
         if explained is not None:
             sql = sql[explained.end() :]
             runs = explained["runs"] or _ANALYZES.search(explained["options"] or "")
             if not runs and _PLANNED.match(sql):
                 await connection.prepare(f"EXPLAIN {sql}", name="")
-                return None
+                return
         # A cursor reads: the grammar takes nothing but a query, its analysis no writing WITH. Nothing is opened.
         await connection.prepare(_CURSOR + sql, name="")
-        return None
 
     async def _changed(self, connection: Connection, statement: Statement, catalogue: Catalogue) -> Doubt | None:
         """Return the doubt about a statement of which something has changed since the look.

@@ -160,8 +160,9 @@ class Catalogue:
         self._fetch = fetch
         self._known = known
         self._extensions = extensions
-        #: Of the catalogue, at the beginning of the last look (`STATE`).
+        #: Of the catalogue, at the beginning of the last look (`STATE`), and what it says to it.
         self.state = ""
+        self.facts = known.facts
 
     async def doubt(self, sql: str) -> Doubt | None:
         """Return the doubt about an object that the words of `sql` may reach and that is not known to be harmless."""
@@ -175,7 +176,7 @@ class Catalogue:
         question, names = (_NAMES_MEAN, (sql,)) if '"' in sql else (_WORDS_MEAN, ())
         found = await self._fetch(question, every, called, explains, *names)
         self.state = next(row[1] for row in found if row[0] == "snapshot")
-        facts = await self._facts(self.state)
+        self.facts = facts = await self._facts(self.state)
         if facts.anywhere is not None:
             return facts.anywhere
         known, trusted, relations = listed(), frozenset(facts.trusted), set[int]()

@@ -20,6 +20,7 @@ OWN_NAMES: Final = "search_path = pg_catalog, pg_temp"
 #: Around our questions in a transaction. Behind them the path is what it was, also where a pooler has set it.
 ASKING: Final = ("SAVEPOINT asking", f"SET LOCAL {OWN_NAMES}")
 ASKED: Final = "ROLLBACK TO SAVEPOINT asking; RELEASE SAVEPOINT asking"
+_ASKING_ALONE: Final = f"BEGIN READ ONLY; SET LOCAL {OWN_NAMES}"
 
 
 class _Attribute(Protocol):
@@ -76,9 +77,9 @@ class _Naming(asyncpg.Connection):  # type: ignore[misc]
 
     async def _introspect_types(self, typeoids: Iterable[int], timeout: float | None) -> object:
         inside = self.is_in_transaction()
-        await self.execute("; ".join(ASKING) if inside else f"SET {OWN_NAMES}")
+        await self.execute("; ".join(ASKING) if inside else _ASKING_ALONE)
         found = await self._ask(typeoids, timeout)
-        await self.execute(ASKED if inside else "RESET search_path")
+        await self.execute(ASKED if inside else "ROLLBACK")  # the path is what it was: a question's, or the statement's
         return found
 
 

@@ -70,7 +70,7 @@ def _extension(catalogue: str, number: str) -> str:
 _TRUSTED: Final = """SELECT p.oid FROM pg_extension e JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass
         AND d.refobjid = e.oid AND d.deptype = 'e' AND d.classid = 'pg_proc'::regclass
     JOIN pg_proc p ON p.oid = d.objid JOIN pg_roles r ON r.oid = p.proowner AND r.rolsuper
-    WHERE e.extname = ANY($1::name[])"""
+    WHERE e.extname = ANY($1::text[]::name[])"""
 _MADE_BY: Final = (
     *("typinput", "typoutput", "typreceive", "typsend", "typmodin", "typmodout", "typanalyze", "typsubscript"),
 )
@@ -170,6 +170,8 @@ class Facts:
     search: str | None = None
     #: What stands behind relations, by these and by whether the statement explains one that writes.
     behind: dict[tuple[frozenset[int], bool], Doubt | None] = field(default_factory=dict)
+    #: Statements that the server has read as queries that change nothing.
+    read: set[str] = field(default_factory=set)
 
     def of_operators(self, text: str) -> Doubt | None:
         """Return the doubt about an operator in `text`, a statement without its quotes."""

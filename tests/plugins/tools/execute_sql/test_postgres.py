@@ -83,6 +83,21 @@ async def test_what_changes_while_a_statement_waits_is_looked_at_again(server: s
     assert not result.ok and "'acts'" in result.content
 
 
+async def test_a_text_that_was_looked_at_is_looked_at_again(tool: ExecuteSql) -> None:
+    """The server analyses it once in a state of the catalogue; a function that fits better makes another state."""
+    call, wrong = calling("SELECT abs(1) AS a"), calling("DELETE FROM t")
+    for _ in range(3):
+        assert await tool.examine(call, EXCHANGE) is None and await tool.examine(wrong, EXCHANGE) is not None
+    await changed(tool, "CREATE FUNCTION abs(int, int DEFAULT 1) RETURNS int LANGUAGE sql AS 'SELECT 1'")
+    for _ in range(2):
+        verdict = await tool.examine(call, EXCHANGE)
+        assert verdict is not None and "'abs'" in verdict.reason
+    await changed(tool, "DROP FUNCTION abs(int, int)")
+    assert await tool.examine(call, EXCHANGE) is None
+    result = await tool.call(call, EXCHANGE)
+    assert json.loads(result.content)["rows"] == [[1]]
+
+
 async def test_the_looking_connection_is_made_anew(tool: ExecuteSql) -> None:
     """A server that ended it is asked again; one that is away leaves the text alone."""
     assert await tool.examine(calling("SELECT 1"), EXCHANGE) is None

@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import AsyncIterator
+from typing import cast
 
 import asyncpg
 import pytest
 
 from gateway.plugins.tools.execute_sql import Config, ExecuteSql
+from gateway.plugins.tools.execute_sql.postgres_connection import OWN_NAMES, connect, end
+from gateway.plugins.tools.execute_sql.postgres_facts import Fetch, facts_of
 from tests.postgres import pooler
 
 from .asking import EXCHANGE, calling
@@ -51,6 +54,21 @@ async def test_asking_for_the_types_of_parameters_calls_nothing(asking: ExecuteS
     assert await asking.examine(call, EXCHANGE) is None
     result = await asking.call(call, EXCHANGE)
     assert json.loads(result.content)["rows"] == [[True, 1]]
+
+
+async def test_asking_for_types_leaves_the_names_as_they_were(server: str) -> None:
+    """Our own questions go on with the server's names, and a statement with its own."""
+    connection = await connect(f"postgresql://writer@{server}", cached=10)
+    await connection.execute(f"SET {OWN_NAMES}")
+    await facts_of(cast(Fetch, connection.fetch), "", ["pg_trgm"])
+    assert await connection.fetchval("SHOW search_path") == "pg_catalog, pg_temp"
+    await end(connection)
+    for path in ("pg_catalog, pg_temp", '"$user", public', '"it\'s", public'):
+        connection = await connect(f"postgresql://writer@{server}")
+        await connection.execute(f"SET search_path = {path}")
+        await connection.fetch("SELECT $1::pg_catalog.name[], ARRAY[NULL::public.pairs]", ["x"])
+        assert await connection.fetchval("SHOW search_path") == path
+        await end(connection)
 
 
 async def test_a_harmless_statement_makes_no_transaction_of_others_fail(server: str, asking: ExecuteSql) -> None:
