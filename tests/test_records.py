@@ -1,4 +1,4 @@
-"""Copies of records with other values: those of `dataclasses.replace`."""
+"""New records and copies of records: those of their classes, and of `dataclasses.replace`."""
 
 import dataclasses
 from typing import Any
@@ -7,9 +7,31 @@ import pytest
 
 from gateway.contracts.caller import Caller
 from gateway.contracts.exchange import Exchange, Intent, Reply
-from gateway.records import replace
+from gateway.records import make, replace
 
 CALLER = Caller("ada", "team", frozenset(("context",)))
+
+
+def test_what_is_made_is_what_its_class_makes() -> None:
+    given: dict[str, Any] = {"id": "run_1", "body": {"model": "m"}, "caller": CALLER, "chain": "default", "dry": True}
+    made, other = make(Exchange, **given), make(Exchange, **given)
+    assert made == Exchange(**given) and repr(made) == repr(Exchange(**given)) and vars(made) == vars(Exchange(**given))
+    assert made.exact_tools is not other.exact_tools
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.dry = False  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"id": "run_1", "body": {}, "caller": CALLER},
+        {"id": "run_1", "body": {}, "caller": CALLER, "chain": "default", "chains": ()},
+        {"id": "run_1", "body": {}, "caller": CALLER, "chains": ()},
+    ],
+)
+def test_a_field_that_is_missing_or_unknown_is_named(given: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="chain"):
+        make(Exchange, **given)
 
 
 def test_a_copy_has_the_new_values_and_leaves_the_record() -> None:

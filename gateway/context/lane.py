@@ -33,7 +33,7 @@ from gateway.lanes.keys import Identity
 from gateway.lanes.local import Facade, note
 from gateway.limits.holds import end
 from gateway.limits.limiter import Limiter
-from gateway.records import replace
+from gateway.records import make, replace
 from gateway.runs.asking import RequestKey
 from gateway.runs.live import LiveRuns
 from gateway.runs.live_run import LiveRun
@@ -132,7 +132,8 @@ class ContextLane:
             raise no_such("prompt", "system prompt", prompt, names, code="prompt_not_found")
         header, credential = head.once(forwarded, identity.consumed)
         key = None if request_key is None else request_key.idempotency_key
-        exchange = Exchange(
+        exchange = make(
+            Exchange,
             id=run_id,
             body=body,
             caller=identity.caller,
