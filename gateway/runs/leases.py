@@ -133,7 +133,8 @@ class Leases:
 
     def owe(self, change: Change) -> None:
         """Queue this end of a run to be written later, unless another owner takes the run up first."""
-        self._owed[change.run.id] = replace(change, run=replace(change.run, request=b""))  # that is stored already
+        is_stored = not change.new or change.request is not None  # the request: else the end begins the run with it
+        self._owed[change.run.id] = replace(change, run=replace(change.run, request=b"")) if is_stored else change
         if len(self._owed) > OWED:
             del self._owed[next(iter(self._owed))]
 

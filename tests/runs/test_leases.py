@@ -387,6 +387,19 @@ async def test_an_end_that_could_not_be_written_is_written_later(workers: tuple[
     assert found is not None and (found.answer, found.request, one.took) == (b"{}", run().request, [])
 
 
+@pytest.mark.parametrize("shortened", [None, b'{"short": true}'])
+async def test_the_end_of_a_run_that_was_never_stored_has_its_request(
+    workers: tuple[Worker, Worker], shortened: bytes | None
+) -> None:
+    """Pages read it there; of a long one there is what is kept behind an end."""
+    one, _ = workers
+    ended = run(state="failed", owner=None, request=b'{"body": {}}')
+    one.leases.owe(Change(run=ended, new=True, repeats=True, request=shortened))
+    one.start()
+    found = await until_read(lambda: one.store.run("run_1", tenant="acme"), lambda run: run is not None)
+    assert found is not None and (found.state, found.request) == ("failed", shortened or b'{"body": {}}')
+
+
 async def test_an_end_that_comes_too_late_is_dropped(workers: tuple[Worker, Worker]) -> None:
     """Somebody has taken the run up: it is theirs."""
     one, two = workers
