@@ -47,7 +47,7 @@ async def test_a_question_that_follows_is_a_question_to_each(opened: Opened) -> 
 
 async def test_a_slow_client_slows_the_run_that_it_follows(opened: Opened) -> None:
     """Nothing piles up; once it reads, it gets all."""
-    long = ["x" * BEHIND_CHARS, "y" * BEHIND_CHARS, "z"]
+    long = [*(letter * BEHIND_CHARS for letter in "uvwxy"), "z"]  # more than both answers let their readers be behind
     reads = asyncio.Event()
 
     async def look(asked: ToolCall) -> ToolResult:
