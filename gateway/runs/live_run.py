@@ -82,7 +82,7 @@ class LiveRun:
         self._begun, self._on_record, self._attended = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._attended.set()
         self._drop: Callable[[], None] | None = None  # while a model is called
-        self._dropped = False
+        self._dropped = self._is_stuck = False
         self._cancelled: asyncio.CancelledError | None = None
         self._ends_with: GatewayError | None = None
         self._task: asyncio.Task[None] | None = None
@@ -174,12 +174,12 @@ class LiveRun:
 
     async def end_cancelled(self) -> None:
         """Wait for the end of a run that was cancelled. If its task goes on all the same, end its answer."""
-        if self._task is None or (await asyncio.wait({self._task}, timeout=ENDS_S))[0]:
+        if self._task is None or self._is_stuck or (await asyncio.wait({self._task}, timeout=ENDS_S))[0]:
             return
         log.error(
             "run %s was cancelled and goes on, %s: the gateway ends without it", self.exchange.id, _place_of(self._task)
         )
-        self._dropped = True
+        self._is_stuck = self._dropped = True
         self._finish(self._interrupt())
 
     async def ended(self) -> None:

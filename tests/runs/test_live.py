@@ -338,10 +338,11 @@ async def test_a_cancelled_run_that_goes_on_is_left_behind(
         return reply_of("too late")
 
     run = runs.begin(exchange("run_1"), request_key("run_1"), stubborn)
+    runs.join(run)
     await there.wait()
-    await runs.close()
-    assert run.done and isinstance(run.error, GatewayError)
-    assert "was cancelled and goes on, in test_a_cancelled_run_that_goes_on_is_left_behind" in caplog.text
+    assert await runs.end_answers() and run.done and isinstance(run.error, GatewayError)
+    await runs.close()  # which does not wait for it once more
+    assert caplog.text.count("was cancelled and goes on, in test_a_cancelled_run_that_goes_on_is_left_behind") == 1
     may.set()
     await run.ended()
     assert run.transcript.chunks == [] and reasons == [(STOPPING,)]
