@@ -23,6 +23,7 @@ _OWN: Final = {
 }
 _ANY: Final = frozenset().union(*_OWN.values())
 _MODULE: Final = re.compile(r"\busing\s++(\w++)", re.IGNORECASE)
+_QUOTES: Final = frozenset("\"'`]")  # doubled where they stand in a quoted name
 _SCHEMA: Final = "SELECT type, name, coalesce(rootpage, 0), coalesce(sql, '') FROM sqlite_schema"
 _COMPUTED: Final = "SELECT count(*) FROM pragma_table_xinfo(?) WHERE hidden IN (2, 3)"
 
@@ -42,12 +43,14 @@ def check_virtual(connection: sqlite3.Connection) -> Sequence[str]:
     behind = "\n".join(virtual.values()).lower()
     queries = []
     for kind, name, page, _ in schema:
-        if kind not in ("table", "view"):
+        place = name.lower()
+        is_read = place in own or place in behind or not _QUOTES.isdisjoint(name)
+        if kind not in ("table", "view") or not is_read:
             continue
         computes = kind == "view" or (page and connection.execute(_COMPUTED, (name,)).fetchone() != (0,))
-        if name.lower() in own and (computes or not page):
-            raise DamagedError(f"the file is damaged: {name!r} is not the table that {own[name.lower()]!r} keeps")
-        if computes and (name.lower() in behind or '"' in name):
+        if place in own and (computes or not page):
+            raise DamagedError(f"the file is damaged: {name!r} is not the table that {own[place]!r} keeps")
+        if computes:
             queries.append(f"SELECT * FROM {_quoted(name)}")  # noqa: S608 - quoted
             try:
                 check_expansion(queries[-1], views)

@@ -86,16 +86,17 @@ async def test_the_values_of_what_they_read_are_bounded(searched: Path) -> None:
     assert json.loads(result.content)["rows"] == [[None]]  # FTS5 takes a row that fails for one that is not there
 
 
-async def test_views_that_multiply_are_not_read(searched: Path) -> None:
+@pytest.mark.parametrize("name", ["many", "ma'ny"])
+async def test_views_that_multiply_are_not_read(searched: Path, name: str) -> None:
     """FTS4 compiles a query of its own on what it reads, whatever the statement is about."""
     copies = ", ".join(f"c{i + 1} AS (SELECT 1 FROM {', '.join([f'c{i}'] * 4)})" for i in range(9))
     with closing(sqlite3.connect(searched, isolation_level=None)) as connection:
-        connection.execute("CREATE TABLE many (body)")
-        connection.execute("CREATE VIRTUAL TABLE wide USING fts4(body, content='many')")
-        connection.execute("DROP TABLE many")
-        connection.execute(f"CREATE VIEW many AS WITH c0 AS (SELECT 1), {copies} SELECT 1 AS body FROM c9")
+        connection.execute(f'CREATE TABLE "{name}" (body)')
+        connection.execute(f'CREATE VIRTUAL TABLE wide USING fts4(body, content="{name}")')
+        connection.execute(f'DROP TABLE "{name}"')
+        connection.execute(f'CREATE VIEW "{name}" AS WITH c0 AS (SELECT 1), {copies} SELECT 1 AS body FROM c9')
     result = await tool_on(searched).call(calling("SELECT a FROM t"), EXCHANGE)
-    assert not result.ok and "'many', which a virtual table reads, cannot be read" in result.content
+    assert not result.ok and f"{name!r}, which a virtual table reads, cannot be read" in result.content
 
 
 async def test_a_statement_that_is_stopped_ends_at_its_next_step(place: Path) -> None:
