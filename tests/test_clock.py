@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from gateway.clock import SystemClock, until_over, until_set
+from gateway.clock import STILL_S, Beats, SystemClock, until_over, until_set
+from gateway.testing.clock import ManualClock
 
 
 def test_it_tells_both_times() -> None:
@@ -56,3 +57,23 @@ async def test_the_end_of_a_task_is_waited_for_through_cancellations() -> None:
     await waits
     with pytest.raises(ZeroDivisionError):
         task.result()
+
+
+def test_a_process_that_stood_still_doubts_what_it_has_read() -> None:
+    """Before it beats again, and until a read is over that began behind that."""
+    clock = ManualClock()
+    beats = Beats(clock)
+    clock.advance(100.0)
+    assert not beats.is_doubtful, "nothing beats"
+    began_s = beats.beat()
+    clock.advance(STILL_S)
+    assert not beats.is_doubtful
+    beats.beat()
+    clock.advance(STILL_S + 0.1)
+    assert beats.is_doubtful
+    woken_s = beats.beat()
+    assert beats.is_doubtful
+    beats.read(began_s)
+    assert beats.is_doubtful
+    beats.read(woken_s)
+    assert not beats.is_doubtful

@@ -1,7 +1,8 @@
 """The keys of the store that a worker accepts: read when the store says that they have changed, by any process.
 
-A change takes effect everywhere within `LOOK_S` and the time of a read. While the store fails, the keys are those that
-it had last: an outage of the store locks nobody out.
+A change takes effect everywhere within `LOOK_S` and the time of a read. A worker that stood still in between refuses
+the keys of the store until it has looked again: one of them may be revoked. While the store fails, the keys are those
+that it had last: an outage of the store locks nobody out.
 """
 
 import asyncio
@@ -60,8 +61,20 @@ class KeysInUse:
 
     async def run(self) -> None:
         """Follow the store until cancelled."""
+        beating = asyncio.get_running_loop().create_task(self._beat())
+        try:
+            await self._follow()
+        finally:
+            beating.cancel()
+
+    async def _beat(self) -> None:
         while True:
-            pause_s = LOOK_S
+            self.accepted.beats.beat()
+            await asyncio.sleep(LOOK_S)
+
+    async def _follow(self) -> None:
+        while True:
+            pause_s, began_s = LOOK_S, self.accepted.beats.beat()
             try:
                 await self.refresh()
                 if self._clock.monotonic() >= self._use_due_s:
@@ -70,6 +83,7 @@ class KeysInUse:
             except StoreError as error:
                 log.error("the store failed, and the keys of the store stay as they were: %s", error)
                 pause_s = STORE_PAUSE_S
+            self.accepted.beats.read(began_s)
             await asyncio.sleep(pause_s)
 
     async def close(self) -> None:

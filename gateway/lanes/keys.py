@@ -16,6 +16,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, Protocol
 
+from gateway.clock import Beats
 from gateway.contracts.caller import Caller, Network
 from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
@@ -137,10 +138,12 @@ class LentKeys:
 class StoredKeys:
     """The keys of one worker that were made at run time, as the store had them last.
 
-    `version` grows with each change. `used_s` is when each key was used last (Unix), by its digest.
+    `version` grows with each change. `used_s` is when each key was used last (Unix), by its digest. Where the worker
+    stood still, as its `beats` say, none of the keys counts before they are read again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.beats = Beats(clock)
         self.by_digest: Mapping[bytes, Key] = {}
         self.used_s: dict[bytes, float] = {}
         self.version = 0
@@ -272,7 +275,7 @@ class KeyRing:
 
         It is asked about keys that end, or are bound to networks, or can be revoked, before a plan of theirs is used.
         """
-        if self._of_digest(key.digest) is not key or key.has_ended(self._now_s()):
+        if self._of_digest(key.digest) is not key or key.has_ended(self._now_s()) or self._is_doubtful(key):
             return False
         if key.caller.bounds.networks and not key.is_open_to(peer_of(wire)):
             return False
@@ -309,10 +312,17 @@ class KeyRing:
 
         The console has looked at the address of whoever it sends a request for.
         """
+        if self._is_doubtful(key):
+            text = "This worker stood still, and reads again which keys are valid: send the request again."
+            raise GatewayError("overloaded", text, retry_after_s=1)
         key.check_end(self._now_s())
         if self._lent is None or self._lent.key_of(token) is None:
             key.check_network(head.peer)
         self._note_use(key)
+
+    def _is_doubtful(self, key: Key) -> bool:
+        """Return whether a key of the store may be revoked, because the worker stood still."""
+        return self._stored is not None and self._stored.beats.is_doubtful and key.digest not in self._keys
 
     def _find(self, token: bytes) -> Key | None:
         if self._lent is not None and (lent := self._lent.key_of(token)) is not None:

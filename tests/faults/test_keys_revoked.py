@@ -2,14 +2,19 @@
 
 import asyncio
 import json
+import os
+import signal
+import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import aiohttp
 from faults.test_keys import streaming_until
 from functional.through import client_of, get, post
 from functional.tunnels import HANDSHAKE, SWITCHING, echo
-from gateways import all_workers, config, exchange, key, until_read
+from gateways import all_workers, config, exchange, key, until, until_read
 
+from gateway.clock import STILL_S
 from gateway.testing.peer import connect
 from gateway.testing.run import GatewayProcess
 from gateway.testing.scripts import LAST_CHUNK, answer, event, serve
@@ -56,6 +61,37 @@ async def test_all_workers_and_gateways_follow(tmp_path: Path) -> None:
         await ask(second, "DELETE", f"/context/keys/{made['id']}")
         assert await statuses(second, made["key"]) == {401}
         await until_read(lambda: statuses(first, made["key"]), lambda found: found == {401})
+
+
+async def test_a_process_that_stood_still_lets_no_revoked_key_pass(tmp_path: Path) -> None:
+    """What waited in its connections while the key was revoked elsewhere is refused, whatever it looks at first."""
+    root = {**key(ROOT, *EVERYTHING), "name": "root"}
+    facts = {"keys": [root], "runtime_keys": {"enabled": True}, "store": f"sqlite:///{tmp_path}/gateway.db"}
+    async with (
+        FakeUpstream(OK) as upstream,
+        GatewayProcess(config(upstream.base_url, **facts)) as first,
+        GatewayProcess(config(upstream.base_url, **facts)) as second,
+        AsyncExitStack() as stack,
+    ):
+        made = await ask(first, "POST", "/context/keys", {"name": "ci", "scopes": ["passthrough"]})
+        assert isinstance(made, dict)
+        request = get(b"/v1/x", b"X-Gateway-Key: " + made["key"].encode())
+        clients = [await stack.enter_async_context(connect(first.host, first.port)) for _ in range(8)]
+        for client in clients:
+            assert (await exchange(client, request)).status == 200
+        os.kill(first.pid, signal.SIGSTOP)
+        try:
+            stopped_s = time.monotonic()
+            await ask(second, "DELETE", f"/context/keys/{made['id']}")
+            for client in clients:
+                await client.send(request)
+            await until(lambda: time.monotonic() > stopped_s + STILL_S + 0.5)
+        finally:
+            os.kill(first.pid, signal.SIGCONT)
+        answers = [await client.read_response() for client in clients]
+        assert {answer.status for answer in answers} <= {401, 503}
+        assert await statuses(first, ROOT) == {200}
+        assert len(upstream.requests) == 8 + 8
 
 
 async def test_an_open_answer_goes_on_and_a_tunnel_ends() -> None:

@@ -7,6 +7,7 @@ from itertools import permutations
 
 import pytest
 
+from gateway.clock import STILL_S
 from gateway.contracts.caller import Bounds, Caller
 from gateway.errors import GatewayError
 from gateway.http.request_head import HeadLimits, RequestHead, parse_request_head
@@ -369,6 +370,23 @@ def test_keys_of_the_store_are_found_beside_the_configured_ones() -> None:
     assert not ring.is_watched(configured) and ring.is_watched(made)
     stored.replace([])
     assert refusal(b"X-Gateway-Key: " + BOB, ring=ring) == (401, "invalid_api_key")
+
+
+def test_keys_of_the_store_do_not_count_where_the_worker_stood_still() -> None:
+    """One of them may be revoked meanwhile. Those of the configuration do, and tunnels go on until then."""
+    clock = ManualClock()
+    stored, made = StoredKeys(clock), key_of(BOB, name="bob")
+    stored.replace([made])
+    ring = KeyRing([key_of(ALICE)], stored=stored)
+    stored.beats.beat()
+    before = ring.state()
+    assert identify(b"X-Gateway-Key: " + BOB, ring=ring).caller.name == "bob" and ring.still_is(made, HERE)
+    clock.advance(STILL_S + 0.1)
+    assert ring.state() == before and not ring.still_is(made, HERE)
+    assert refusal(b"X-Gateway-Key: " + BOB, ring=ring) == (503, "overloaded")
+    assert identify(b"X-Gateway-Key: " + ALICE, ring=ring).caller.name == "ann"
+    stored.beats.read(stored.beats.beat())
+    assert ring.still_is(made, HERE) and identify(b"X-Gateway-Key: " + BOB, ring=ring).caller.name == "bob"
 
 
 def test_a_key_that_stays_is_the_same_object() -> None:
