@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from gateway.http.fields import CREDENTIALS, HOP_BY_HOP, nominated
 from gateway.http.request_head import RequestHead
 from gateway.lanes.classify import CONTEXT_PREFIX
-from gateway.lanes.keys import CREDENTIAL_HEADERS
+from gateway.lanes.credentials import CREDENTIAL_HEADERS
 from gateway.model_names import MODEL_CHARS
 from gateway.runs.live_run import LiveRun
 

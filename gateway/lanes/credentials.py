@@ -16,6 +16,11 @@ from gateway.errors import GatewayError
 from gateway.http.fields import CREDENTIALS, Field
 from gateway.http.request_head import RequestHead
 
+GATEWAY_HEADER: Final = b"x-gateway-key"
+#: Headers in which clients send the credential for an upstream; one of them may carry the gateway's key instead.
+CREDENTIAL_HEADERS: Final = (b"authorization", b"x-api-key")
+#: The headers in which a gateway key is looked for, the first one before the others.
+KEY_HEADERS: Final = (GATEWAY_HEADER, *CREDENTIAL_HEADERS)
 #: The field in which browsers send a key, as `openai-insecure-api-key.KEY`: they can set no other one.
 SUBPROTOCOLS: Final = b"sec-websocket-protocol"
 _IN_SUBPROTOCOL: Final = b"openai-insecure-api-key."
@@ -37,6 +42,29 @@ _LONG_CHARS: Final = 16
 _USUAL_CHARS: Final = 256
 #: Fields in which short words are looked up, too.
 _LIKELY: Final = CREDENTIALS | {b"cookie", SUBPROTOCOLS}
+
+
+def read_fields(head: RequestHead) -> dict[bytes, bytes]:
+    """Return the values of the credential headers; a second one is refused, whoever would have read which."""
+    found: dict[bytes, bytes] = {}
+    for line in head.fields:
+        if line.name in KEY_HEADERS:
+            if line.name in found:
+                raise GatewayError(
+                    "invalid_header", "You sent this credential header twice: send it once.", param=line.name.decode()
+                )
+            found[line.name] = line.value
+    return found
+
+
+def token_of(name: bytes, value: bytes | None) -> bytes | None:
+    """Return the secret in a credential header's value."""
+    if not value:
+        return None
+    if name != b"authorization":
+        return value
+    scheme, _, token = value.partition(b" ")
+    return token.strip() or None if scheme.lower() == b"bearer" else None
 
 
 def find_words(head: RequestHead) -> list[tuple[bytes, bytes]]:

@@ -20,12 +20,8 @@ from gateway.clock import Beats
 from gateway.contracts.caller import Caller, Network
 from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
-from gateway.lanes.credentials import fields_with, find_words
+from gateway.lanes.credentials import GATEWAY_HEADER, KEY_HEADERS, fields_with, find_words, read_fields, token_of
 
-GATEWAY_HEADER = b"x-gateway-key"
-#: Headers in which clients send the credential for an upstream; one of them may carry the gateway's key instead.
-CREDENTIAL_HEADERS = (b"authorization", b"x-api-key")
-_SOURCES = (GATEWAY_HEADER, *CREDENTIAL_HEADERS)
 _ANY = "any"  # the scope of who may do anything at all
 
 
@@ -190,8 +186,8 @@ class KeyRing:
         """
         if self.is_empty or self._told(head, _ANY) is not None:
             return
-        credentials = _credentials(head)
-        tokens = [token for name, value in credentials.items() if (token := _token(name, value)) is not None]
+        credentials = read_fields(head)
+        tokens = [token for name, value in credentials.items() if (token := token_of(name, value)) is not None]
         if not tokens:
             raise GatewayError("missing_api_key", _missing(upstream_has_key=upstream_has_key))
         for token in tokens:
@@ -212,9 +208,9 @@ class KeyRing:
         asked = upstream_has_key, scope
         if (told := self._told(head, asked)) is not None and told.identity is not None:
             return told.identity
-        credentials = _credentials(head)
-        sources = _SOURCES if upstream_has_key else (GATEWAY_HEADER,)
-        token = next((token for name in sources if (token := _token(name, credentials.get(name)))), None)
+        credentials = read_fields(head)
+        sources = KEY_HEADERS if upstream_has_key else (GATEWAY_HEADER,)
+        token = next((token for name in sources if (token := token_of(name, credentials.get(name)))), None)
         if token is None:
             raise GatewayError("missing_api_key", _missing(upstream_has_key=upstream_has_key))
         key = self._find(token)
@@ -226,7 +222,7 @@ class KeyRing:
                 "scope_missing",
                 f"This gateway key lacks the scope {scope!r}: use another key, or have the scope added to this one.",
             )
-        sent = {text for name, value in credentials.items() if (text := _token(name, value)) is not None}
+        sent = {text for name, value in credentials.items() if (text := token_of(name, value)) is not None}
         texts = frozenset((token, *filter(self._find, sent - {token}), *self._ours(head)))
         identity = Identity(key.caller, frozenset((GATEWAY_HEADER, *fields_with(head, texts))), key, texts)
         head.derived[asked] = _Told(self.state(), key, token, identity)
@@ -372,29 +368,6 @@ def _contain(networks: tuple[Network, ...], peer: str | None) -> bool:
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     return any(address in network for network in networks)
-
-
-def _credentials(head: RequestHead) -> dict[bytes, bytes]:
-    """Return the values of the credential headers; a second one is refused, whoever would have read which."""
-    found: dict[bytes, bytes] = {}
-    for line in head.fields:
-        if line.name in _SOURCES:
-            if line.name in found:
-                raise GatewayError(
-                    "invalid_header", "You sent this credential header twice: send it once.", param=line.name.decode()
-                )
-            found[line.name] = line.value
-    return found
-
-
-def _token(name: bytes, value: bytes | None) -> bytes | None:
-    """Return the secret in a credential header's value."""
-    if not value:
-        return None
-    if name != b"authorization":
-        return value
-    scheme, _, token = value.partition(b" ")
-    return token.strip() or None if scheme.lower() == b"bearer" else None
 
 
 def invalid_key() -> GatewayError:

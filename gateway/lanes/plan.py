@@ -16,8 +16,8 @@ from gateway.errors import GatewayError
 from gateway.http.fields import CREDENTIALS, HOP_BY_HOP, Field, nominated
 from gateway.http.request_head import RequestHead
 from gateway.lanes.classify import CONTEXT_PREFIX
-from gateway.lanes.credentials import SUBPROTOCOLS, clean_subprotocols, clean_target
-from gateway.lanes.keys import CREDENTIAL_HEADERS, GATEWAY_HEADER, Identity, Key
+from gateway.lanes.credentials import CREDENTIAL_HEADERS, GATEWAY_HEADER, SUBPROTOCOLS, clean_subprotocols, clean_target
+from gateway.lanes.keys import Identity, Key
 from gateway.model_names import is_named_by
 from gateway.telemetry.metrics import RouteTally, UpstreamTally
 from gateway.upstream.endpoint import Endpoint

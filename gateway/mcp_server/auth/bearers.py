@@ -9,7 +9,8 @@ from gateway.config.schema.serve_oauth import ServeOAuth
 from gateway.contracts.plugin import Clock
 from gateway.errors import GatewayError
 from gateway.http.request_head import RequestHead
-from gateway.lanes.keys import GATEWAY_HEADER, Identify, Identity
+from gateway.lanes.credentials import GATEWAY_HEADER
+from gateway.lanes.keys import Identify, Identity
 from gateway.mcp.sdk import IMPORTING
 from gateway.mcp_server.auth.protected_resource import metadata_url, oauth_of, scopes_that_grant
 
