@@ -60,7 +60,7 @@ class RequestHead:
     `length` is the Content-Length (None: none was sent); `chunked` and `length` exclude each other.
     `websocket`: a well-formed request to upgrade to WebSocket. `peer` is the address that it came from, by its
     connection and by no field; None: it has none, as over a local socket. `derived` is what was found out about it by
-    its fields, but for Content-Length: heads that are equal besides share it (`Heads`).
+    its fields, but for Content-Length: heads that are equal besides share it (`Heads`), other copies do not.
     """
 
     method: bytes
@@ -75,7 +75,7 @@ class RequestHead:
     expects_continue: bool
     websocket: bool
     peer: str | None = None
-    derived: dict[object, Any] = attribute(default_factory=dict, repr=False, compare=False)
+    derived: dict[object, Any] = attribute(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def has_body(self) -> bool:

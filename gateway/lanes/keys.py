@@ -186,7 +186,7 @@ class KeyRing:
         """
         if self.is_empty or self._told(head, _ANY) is not None:
             return
-        credentials = read_fields(head)
+        credentials = head.once(read_fields)
         tokens = [token for name, value in credentials.items() if (token := token_of(name, value)) is not None]
         if not tokens:
             raise GatewayError("missing_api_key", _missing(upstream_has_key=upstream_has_key))
@@ -208,7 +208,7 @@ class KeyRing:
         asked = upstream_has_key, scope
         if (told := self._told(head, asked)) is not None and told.identity is not None:
             return told.identity
-        credentials = read_fields(head)
+        credentials = head.once(read_fields)
         sources = KEY_HEADERS if upstream_has_key else (GATEWAY_HEADER,)
         token = next((token for name in sources if (token := token_of(name, credentials.get(name)))), None)
         if token is None:

@@ -70,13 +70,12 @@ class Plans(ByHead[Plan]):
 class KnownHead:
     """A head of the context lane, without the digits of its Content-Length, which stand at `cut` (-1: it has none)."""
 
-    __slots__ = ("_at", "_digits", "cut", "head")
+    __slots__ = ("_digits", "cut", "head")
 
     def __init__(self, head: RequestHead, cut: int, digits: bytes) -> None:
         self.head = head
         self.cut = cut
         self._digits = digits
-        self._at = next((i for i, field in enumerate(head.fields) if field.name == b"content-length"), -1)
 
     def again(self, digits: bytes, peer: str | None) -> RequestHead:
         """Return the head with these digits, from `peer`. It is the same one if the last one was equal."""
@@ -85,10 +84,12 @@ class KnownHead:
             return head
         fields, length = head.fields, head.length
         if self.cut >= 0:
-            was = fields[self._at]
-            now = Field(was.name, digits, was.line[: -len(was.value) - 2] + digits + b"\r\n")
-            fields, length = (*fields[: self._at], now, *fields[self._at + 1 :]), int(digits)
+            at = next(i for i, field in enumerate(fields) if field.name == b"content-length")
+            name, value, line = fields[at]
+            now = Field(name, digits, line[: -len(value) - 2] + digits + b"\r\n")
+            fields, length = (*fields[:at], now, *fields[at + 1 :]), int(digits)
         self.head, self._digits = replace(head, fields=fields, length=length, peer=peer), digits
+        self.head.derived = head.derived
         return self.head
 
 

@@ -412,7 +412,7 @@ def _may_be_kept(head: RequestHead, raw: bytes, cut: int, digits: bytes) -> bool
     """Return whether a head stands for all that differ in the digits at `cut`: no handshake, and a length as usual."""
     if b"upgrade" in head.connection:
         return False
-    return cut < 0 or (digits.isdigit() and raw[:cut].lower().endswith(_LENGTH_FIELD))
+    return cut < 0 or (digits.isdigit() and raw[:cut][-len(_LENGTH_FIELD) :].lower() == _LENGTH_FIELD)
 
 
 def _split(data: bytes, end: int) -> tuple[bytes, int, bytes]:

@@ -1,6 +1,7 @@
 """A request head has one reading or none: what is accepted is kept byte for byte, what is refused is never repeated."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -383,3 +384,13 @@ def test_what_is_made_of_a_head_is_made_once() -> None:
         with pytest.raises(ValueError, match="as told"):
             head.once(make, "bad")
     assert seen == [(), (1,), ("bad",), ("bad",)]
+
+
+def test_a_copy_with_other_fields_shares_nothing_that_was_made() -> None:
+    """Such as the head of a WebSocket, whose messages are requests of their own."""
+    head = read(posting(b"X: 1"))
+
+    def count(head: RequestHead) -> int:
+        return len(head.fields)
+
+    assert (head.once(count), replace(head, fields=head.fields[:1]).once(count)) == (2, 1)
