@@ -240,14 +240,26 @@ class Bench:
             return connection.execute(statement, (name,)).fetchall()
 
     async def _look_at_response(self, client: Client, told: Told, where: str) -> None:
-        """How a stream ended is how its response is found later, if it is."""
+        """How a stream ended is how its response is found later, if it is. A poller gets to an end."""
         ended = re.findall(r'"type":\s*"response\.(completed|failed)"', told.text)
         found = re.search(r'"id":\s*"(resp_[0-9a-f]+)"', told.text)
         if not ended or found is None:
             return
-        later = await client.send("GET", f"{RESPONSES}/{found[1]}")
-        if later.status == 200 and (status := json.loads(later.text)["status"]) != ended[-1]:
-            self.figures.wrong["told otherwise"].append(f"{where}: {ended[-1]}, then {status}: {told}")
+        later, status = await self._status(client, found[1])
+        first, since_s = status, time.monotonic()
+        while status in ("queued", "in_progress") and time.monotonic() - since_s < LONG_S:
+            await asyncio.sleep(LOOK_S)
+            later, status = await self._status(client, found[1])
+        absent = later.status == 404 and told.code != "store_uncertain"
+        if not absent and (first, status) != (ended[-1], ended[-1]):
+            self.figures.wrong["told otherwise"].append(
+                f"{where}: {ended[-1]}, then {first}, and {status} ({later.status}) "
+                f"{time.monotonic() - since_s:.1f} s later: {told}"
+            )
+
+    async def _status(self, client: Client, response_id: str) -> tuple[Told, str]:
+        later = await client.send("GET", f"{RESPONSES}/{response_id}")
+        return later, json.loads(later.text)["status"] if later.status == 200 else ""
 
 
 def configured(folder: Path, *, after_s: float = 0.05) -> Json:

@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
-from crash.disk import WRITE, Disk
+from crash.disk import SYNC, WRITE, Disk
 from crash.doors import ASKING, DECIDING, Client, Told, asked, client_of
 from crash.reading import RESPONSES
 from gateways import until, until_read
+
+from gateway.testing.run import GatewayProcess
 
 from .stored import Lane, running
 
@@ -78,3 +80,64 @@ async def test_a_response_is_stored_once_the_store_works(tmp_path: Path) -> None
             return [item["type"] for item in found["data"]]
 
         assert "mcp_call" in await until_read(kinds, lambda found: "mcp_call" in found)
+
+
+async def failed_twice(client: Client, disk: Disk, what: int, door: str) -> tuple[Told, str]:
+    """What a client is told while the store fails at the beginning of a run, and again as that is undone; and the id
+    of its response, from its answer."""
+    assert (await ASKING["response"](client, "warm")).is_done
+    disk.fail(what=what, error=errno.ENOSPC)
+    told = await ASKING[door](client, "one")
+    assert told.code == "store_uncertain", told
+    (found,) = set(re.findall(r"(?:resp|run)_([0-9a-f]{24})", told.text))
+    return told, f"{RESPONSES}/resp_{found}"
+
+
+@pytest.mark.parametrize("what", [SYNC, WRITE])
+@pytest.mark.parametrize("door", ["response, streamed", "response, WebSocket"])
+async def test_a_response_told_as_failed_is_found_so(tmp_path: Path, door: str, what: int) -> None:
+    """While the store still fails, once it works, and after a restart. Its call did not run."""
+    disk = Disk(tmp_path / "gateway.db", tmp_path)
+    async with running(tmp_path, env=disk.env) as lane:
+        async with client_of(lane.gateway) as client:
+            _, path = await failed_twice(client, disk, what, door)
+            while_failing = json.loads((await client.send("GET", path)).text)
+            assert (while_failing["status"], while_failing["error"]["type"]) == ("failed", "store_uncertain")
+            disk.heal()
+            assert json.loads((await client.send("GET", path)).text) == while_failing
+        await restart(lane.gateway)
+        async with client_of(lane.gateway) as client:
+            assert await client.get(path) == while_failing
+        assert lane.done("one") == 0
+
+
+@pytest.mark.parametrize("what", [SYNC, WRITE])
+async def test_a_response_without_an_end_comes_to_one(tmp_path: Path, what: int) -> None:
+    """In the background: its run may be in the store, or its end begins it there."""
+    disk = Disk(tmp_path / "gateway.db", tmp_path)
+    async with running(tmp_path, env=disk.env) as lane, client_of(lane.gateway) as client:
+        _, path = await failed_twice(client, disk, what, "response, background")
+        disk.heal()
+        found = await until_read(
+            lambda: client.send("GET", path), lambda one: one.status not in (200, 404) or '"failed"' in one.text
+        )
+        assert (found.status, json.loads(found.text)["error"]["type"]) == (200, "store_uncertain")
+        assert lane.done("one") == 0
+
+
+async def test_a_response_told_as_failed_stays_deleted(tmp_path: Path) -> None:
+    """Its end, which the store takes later, does not bring it back; neither does its run."""
+    disk = Disk(tmp_path / "gateway.db", tmp_path)
+    async with running(tmp_path, env=disk.env) as lane:
+        async with client_of(lane.gateway) as client:
+            _, path = await failed_twice(client, disk, WRITE, "response, streamed")
+            disk.heal()
+            assert (await client.send("DELETE", path)).status == 200
+        await restart(lane.gateway)
+        async with client_of(lane.gateway) as client:
+            assert (await client.send("GET", path)).status == 404
+
+
+async def restart(gateway: GatewayProcess) -> None:
+    await gateway.stop()
+    await gateway.start()

@@ -9,7 +9,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -26,7 +26,7 @@ from gateway.api.responses.rows import (
     row_of,
     write,
 )
-from gateway.api.responses.under_way import Open, UnderWay
+from gateway.api.responses.under_way import Open, UnderWay, failure_of
 from gateway.approvals.approvals import OF_RUN
 from gateway.contracts.exchange import Chunk
 from gateway.contracts.journal import ConflictError, StoredRun
@@ -190,9 +190,9 @@ class KeptResponses:
         adds: Sequence[tuple[str, bytes]] = ()
         if row.conversation is not None and answer.status in ("completed", "incomplete"):
             adds = await aside(partial(added, row.input, answer.output), content=row.input)
-        await self.put(ended_row(row, answer), adds=adds)
-        if one is not None:
-            one.is_stored = True
+        end = ended_row(row, answer)
+        with nullcontext() if one is None else one.storing(end):
+            await self.put(end, adds=adds)
 
     def answering(self, row: StoredResponse, run: LiveRun, *, streams: bool) -> AbstractContextManager[None]:
         """Return what holds a response while a client reads it: it is found, and stored if the client leaves."""
@@ -201,15 +201,20 @@ class KeptResponses:
     async def _end(self, one: Open) -> None:
         """Store a response whose run has ended before its client had all of it.
 
-        One that failed is left to the record of its run, if that had an effect or waits. Otherwise a response whose
-        client left is cancelled, and stored if the client has its id. Raises UnwrittenError.
+        One that its client was told as failed is stored so. Another that failed is left to the record of its run, if
+        that had an effect or waits. Otherwise a response whose client left is cancelled, and stored if the client has
+        its id. Raises UnwrittenError.
         """
         run, failure = one.run, None
+        if one.told is not None:
+            with one.storing(one.told):
+                await self.put(one.told)
+            return
         if run.error is not None:
             goes_on = isinstance(run.error, UntoldError) or (run.recorded and (run.effects or run.waits))
             if goes_on or not one.streams:
                 return
-            failure = _failure(run)
+            failure = failure_of(run)
         answer = self.answer_of(one.row)
         told = partial(write, one.row.id, answer, run.transcript.chunks, failure=failure, over=True)
         await aside(told, more_bytes=run.transcript.size_bytes)
@@ -244,6 +249,7 @@ class KeptResponses:
         """
         await self.store.delete_response(row.id, tenant=row.tenant)
         goes_on = run_id_of(row.id) != row.run_id  # the same request may join its answer
+        goes_on |= self.under_way.find(row.id, tenant=row.tenant) is not None
         if goes_on or row.output is None or await self._of_run(row.id, tenant=row.tenant) is not None:
             nothing = replace(row, state="cancelled", previous_id=None, conversation=None, request=b"{}", input=b"[]")
             nothing = replace(nothing, created_s=self.clock.time(), output=b"", idempotency_key=None)
@@ -311,6 +317,7 @@ class KeptResponses:
         row = await self.store.response(response_id, tenant=tenant)
         if one is not None:
             row = row or one.row
+            row = row if one.told is None or row.output is not None else one.told
         elif row is None:
             row = await self._of_run(response_id, tenant=tenant)
         if row is None or is_hidden(row):
@@ -396,12 +403,3 @@ class KeptResponses:
             await self.logs.append(answer, chunks)
         except ConflictError:
             return
-
-
-def _failure(run: LiveRun) -> GatewayError:
-    """Return the error that a run without a record ended with. One whose client left was cancelled by that."""
-    if run.interrupted:
-        return GatewayError("run_cancelled", "The client left, and the response was cancelled.")
-    if isinstance(run.error, GatewayError):
-        return run.error
-    return GatewayError("internal_error", "The gateway failed; its log has the id of the response.")

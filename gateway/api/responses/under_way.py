@@ -3,7 +3,8 @@
 1. A response with a client has no row before its end: these are found here, and in no other worker.
 2. The end is stored once: by whoever writes the answer for the client, or, where that client has left or reads slowly,
    from what the run said.
-3. An end that the store does not take is stored once the store works, if the run may have run tools.
+3. An end that the store does not take is stored once the store works, if the run may have run tools, or may be in the
+   store. What its client was told as failed is shown so until then.
 """
 
 import asyncio
@@ -36,6 +37,26 @@ class Open:
     clients: int = 0
     is_stored: bool = False
     is_due: bool = False  # its run had ended at the last look
+    told: StoredResponse | None = None  # as its client was told that it failed, which the store did not take
+    is_doubtful: bool = False  # whether the store may have its end though it failed
+
+    @contextmanager
+    def storing(self, end: StoredResponse) -> Iterator[None]:
+        """Note whether the store takes this end."""
+        try:
+            yield
+        except UnwrittenError as error:
+            self.told = None if end.state in ("completed", "incomplete") else end
+            self.is_doubtful |= error.code == "store_uncertain"
+            raise
+        self.is_stored = True
+
+    @property
+    def may_be_found(self) -> bool:
+        """Return whether the store may have the run or its response, which then is found there without its end."""
+        error = self.run.error
+        is_doubtful = self.is_doubtful or (isinstance(error, GatewayError) and error.code == "store_uncertain")
+        return is_doubtful or self.run.may_act
 
 
 #: Stores a response whose run has ended. Raises UnwrittenError.
@@ -93,7 +114,8 @@ class UnderWay:
 
     def _close_answered(self, one: Open, end: End) -> None:
         """Leave a response whose client was answered. One whose answer the store did not take stays open until then."""
-        if one.run.untold and one.run.done and not one.is_stored and one.clients == 1:
+        is_owed = (one.run.untold and one.run.done) or (one.told is not None and one.may_be_found)
+        if is_owed and not one.is_stored and one.clients == 1:
             self._end_later(one, end, then=self._leave)
         else:
             self._leave(one)
@@ -114,7 +136,7 @@ class UnderWay:
                     if not is_told:
                         log.error("the response %s is not stored: %s", one.row.id, error)
                         is_told = True
-                    if not one.run.may_act or self._closing.is_set():
+                    if not one.may_be_found or self._closing.is_set():
                         return None
                     await until_set(self._closing, STORE_PAUSE_S)
             return None
@@ -137,3 +159,12 @@ class UnderWay:
             one.is_due = one.run.done and one.run.error is None
         if self._open:
             self._look_later(end)
+
+
+def failure_of(run: LiveRun) -> GatewayError:
+    """Return the error that a run without a record ended with. One whose client left was cancelled by that."""
+    if run.interrupted:
+        return GatewayError("run_cancelled", "The client left, and the response was cancelled.")
+    if isinstance(run.error, GatewayError):
+        return run.error
+    return GatewayError("internal_error", "The gateway failed; its log has the id of the response.")
