@@ -4,11 +4,12 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from gateway.config import Loaded, load
+from gateway.config.problems import shown
 from gateway.registry.check import check_plugins
 from gateway.workflows.folder import load_workflows
 
@@ -189,6 +190,21 @@ def leaves(
         yield path, parser
     for name, command in below.items():
         yield from leaves(command, (*path, name))
+
+
+def check_command(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """End with exit code 2 if a word is no command where one is expected, and say which one is near."""
+    for word in words:
+        commands = subcommands(parser)
+        if not commands or word.startswith("-"):
+            return
+        if word not in commands:
+            # Imported here: few words are wrong.
+            from gateway.config.messages import nearest
+
+            hint = nearest(word, list(commands)) or f": expected one of {', '.join(commands)}"
+            parser.error(f"there is no command {shown(word)}{hint}")
+        parser = commands[word]
 
 
 def subcommands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:

@@ -24,6 +24,7 @@ from gateway.cli.commands import (
     add_command,
     add_examples,
     add_printing,
+    check_command,
     configuration,
     input_lines,
     print_now,
@@ -39,7 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_closed_streams()
     words = _with_default_command(list(sys.argv[1:] if argv is None else argv))
     with collector_off():
-        args = _parser(words[0]).parse_args(words)
+        parser = _parser(words[0])
+        check_command(parser, words)
+        args = parser.parse_args(words)
     command: Callable[[argparse.Namespace], int] = args.command
     try:
         return command(args)

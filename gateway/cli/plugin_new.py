@@ -3,9 +3,12 @@
 import keyword
 import os
 import re
+import shlex
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -63,8 +66,19 @@ def write_and_report(kind: NewKind, name: str, *, folder: Path) -> Iterator[str]
     if folder.is_relative_to(Path.cwd()):
         folder = folder.relative_to(Path.cwd())  # as a person here would write it
     plugin, test = write_plugin(kind, name, folder=folder)
-    yield f"wrote {plugin}\nwrote {test}\n\nTry it: python -m pytest {test}\nIn gateway.yaml:\n"
+    yield f"wrote {plugin}\nwrote {test}\n\nTry it: {_trial_of(test)}\nIn gateway.yaml:\n"
     yield rendered(template_of(kind).use, name).rstrip("\n")
+
+
+def _trial_of(test: Path) -> str:
+    """Return the command that runs a test with the Python of this gateway, in which pytest may have to be installed."""
+    here, python = Path.cwd(), Path(sys.executable)
+    python = python.relative_to(here) if python.is_relative_to(here) else python
+    installation = (
+        "" if find_spec("pytest") is not None else shlex.join([str(python), "-m", "pip", "install", "pytest"])
+    )
+    trial = shlex.join([str(python), "-m", "pytest", str(test)])
+    return f"{installation} && {trial}" if installation else trial
 
 
 def write_plugin(kind: NewKind, name: str, *, folder: Path) -> tuple[Path, Path]:

@@ -29,6 +29,10 @@ _LITELLM: Mapping[str, str] = {
     "router_settings": "write 'endpoints', 'retry' and 'breaker' under 'upstreams', and aliases under 'models'",
     "environment_variables": "write ${NAME} where a value is to come from the environment",
 }
+# Sections that other programs have at the top, and where their contents belong here.
+_ELSEWHERE: Mapping[str, str] = {"mcpServers": "write its servers under 'mcp', as 'servers'; see docs/mcp.md"}
+# What a section of this key looks like, where people often write something shorter.
+_EXAMPLES: Mapping[str, str] = {"models": "{use: [NAME]}"}
 # A list of more keys than this would bury the message.
 _MOST_KEYS_SHOWN = 12
 
@@ -66,7 +70,8 @@ def message_of(details: ErrorDetails, path: KeyPath, *, root: type[Section]) -> 
             retired = _RETIRED.get((path, given)) if isinstance(given, str) else None
             return retired or _not_a_choice(given, type_at(root, path))
         case "model_type" | "model_attributes_type" | "mapping_type" | "dict_type":
-            return f"expected a section (lines of key: value), found {found}"
+            example = f": write {_EXAMPLES[path[0]]}" if len(path) == 2 and path[0] in _EXAMPLES else ""
+            return f"expected a section (lines of key: value), found {found}{example}"
         case "tuple_type":
             return f"expected a list, found {found}"
         case "value_error":
@@ -78,6 +83,8 @@ def message_of(details: ErrorDetails, path: KeyPath, *, root: type[Section]) -> 
 def _unknown_key(path: KeyPath, *, root: type[Section]) -> str:
     if len(path) == 1 and (instead := _LITELLM.get(str(path[0]))) is not None:
         return f"this is a key of LiteLLM: {instead}; see docs/from-litellm.md"
+    if len(path) == 1 and (instead := _ELSEWHERE.get(str(path[0]))) is not None:
+        return f"unknown key {shown(str(path[0]))}: {instead}"
     section = strip(type_at(root, path[:-1]))
     fields = section.model_fields.items() if is_section(section) else ()
     return unknown_key(str(path[-1]), [field.alias or name for name, field in fields])

@@ -200,8 +200,8 @@ class KeyRing:
     def identify(self, head: RequestHead, *, upstream_has_key: bool, scope: str) -> Identity:
         """Return the caller of `head`, who must hold `scope`. Raises GatewayError (401, 403; 400: repeated credential).
 
-        The key is read from X-Gateway-Key, else from `Authorization: Bearer`, else from `x-api-key`; the latter two
-        only if the upstream has a key of its own: otherwise they are the client's credential for the upstream.
+        The key is read from X-Gateway-Key, else from `Authorization: Bearer`, else from `x-api-key`. If the upstream
+        has no key of its own, what the latter two hold may be the client's credential for it: a valid key counts.
         """
         if self.is_empty:
             return Identity(LOCAL, frozenset((GATEWAY_HEADER,)))
@@ -209,10 +209,12 @@ class KeyRing:
         if (told := self._told(head, asked)) is not None and told.identity is not None:
             return told.identity
         credentials = head.once(read_fields)
-        sources = KEY_HEADERS if upstream_has_key else (GATEWAY_HEADER,)
-        token = next((token for name in sources if (token := token_of(name, credentials.get(name)))), None)
-        if token is None:
+        tokens = [token for name in KEY_HEADERS if (token := token_of(name, credentials.get(name)))]
+        if not upstream_has_key and not token_of(GATEWAY_HEADER, credentials.get(GATEWAY_HEADER)):
+            tokens = [token for token in tokens if self._find(token) is not None]
+        if not tokens:
             raise GatewayError("missing_api_key", _missing(upstream_has_key=upstream_has_key))
+        token = tokens[0]
         key = self._find(token)
         if key is None:
             raise invalid_key()
@@ -380,7 +382,10 @@ def invalid_key() -> GatewayError:
 def _missing(*, upstream_has_key: bool) -> str:
     if upstream_has_key:
         return "No gateway key: send it as 'Authorization: Bearer <key>' (the api_key of an OpenAI client)."
-    return "No gateway key: send it in the header X-Gateway-Key. 'Authorization' goes to the upstream unchanged."
+    return (
+        "No gateway key: send it as 'Authorization: Bearer <key>' (the api_key of an OpenAI client), or in the header "
+        "X-Gateway-Key beside a key for the upstream. Any other 'Authorization' goes to the upstream."
+    )
 
 
 #: (head, whether the upstream has a key of its own, scope) -> who asks; raises GatewayError.

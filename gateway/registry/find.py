@@ -140,7 +140,8 @@ def _missing(kind: Kind, name: str, folder: Path | None) -> str:
         if folder is not None and is_own(folder):
             expected = str(file_of(folder, kind, name))
             known += names_in(folder, kind)
-    return f"no plugin {name!r} of kind {kind!r}: expected {expected}{nearest(name, known)}"
+    hint = nearest(name, known) or ("" if "." in name else f"; there are {', '.join(sorted(known))}")
+    return f"no plugin {name!r} of kind {kind!r}: expected {expected}{hint}"
 
 
 def clash(own: Path, ours: Path) -> str:

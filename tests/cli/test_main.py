@@ -53,9 +53,19 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_word_that_is_no_command_is_answered_with_all(capsys: pytest.CaptureFixture[str]) -> None:
     """In the order of the help."""
     code, out, err = said(capsys, "nonsense")
-    assert (code, out) == (2, "") and "invalid choice: 'nonsense' (choose from" in err
+    assert (code, out) == (2, "") and "there is no command 'nonsense': expected one of run, init" in err
     places = [err.find(name) for name in ("run", "init", "healthcheck", "approvals", "mcp", "audit", "completion")]
     assert places == sorted(places) and min(places) > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [(["aprovals", "list"], "approvals"), (["approvals", "aprove", "ap_1"], "approve"), (["mcp", "tool"], "tools")],
+)
+def test_the_command_that_was_meant_is_named(capsys: pytest.CaptureFixture[str], words: list[str], meant: str) -> None:
+    """At each level of words."""
+    code, out, err = said(capsys, *words)
+    assert (code, out) == (2, "") and f"did you mean '{meant}'?" in err and err.startswith("usage: gateway")
 
 
 def test_without_a_command_it_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,6 +57,17 @@ def test_it_says_what_to_do(kind: NewKind, tmp_path: Path, capsys: pytest.Captur
     assert rendered(template_of(kind).use, "mine") in out
 
 
+def test_the_line_to_try_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the gateway's Python; where that has no pytest, the line installs it first."""
+    lines = [*write_and_report("stages", "mine", folder=tmp_path / "my plugins")]
+    command = lines[0].partition("Try it: ")[2].partition("\n")[0]
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert done.returncode == 0 and "passed" in done.stdout, done.stdout + done.stderr
+    monkeypatch.setattr("gateway.cli.plugin_new.find_spec", lambda name: None)
+    (first, *_) = write_and_report("stages", "other", folder=tmp_path / "my plugins")
+    assert " -m pip install pytest && " in first
+
+
 def test_what_is_written_works_beside_an_installed_gateway(tmp_path: Path) -> None:
     """Without a checkout, whatever the folder is called and the umask is: the tests pass, a gateway can use it."""
     folder = tmp_path / "my plugins"

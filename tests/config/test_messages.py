@@ -12,6 +12,14 @@ from gateway.config.messages import nearest
         ("listn: a", "1:1 listn: unknown key 'listn'; did you mean 'listen'?"),
         ("mcp: {mcpServers: {}}", "1:7 mcp.mcpServers: unknown key 'mcpServers'; did you mean 'servers'?"),
         ("metrics: {port: 1}", "1:11 metrics.port: unknown key 'port'; known here: enabled"),
+        (
+            "mcpServers: {}",
+            "1:1 mcpServers: unknown key 'mcpServers': write its servers under 'mcp', as 'servers'; see docs/mcp.md",
+        ),
+        (
+            "models: {a: [b]}",
+            "1:13 models.a: expected a section (lines of key: value), found a list: write {use: [NAME]}",
+        ),
         ("zzz: 1", "1:1 zzz: unknown key 'zzz'"),
         ("upstreams: [{base_url: 'http://a'}]", "1:13 upstreams[0].name: this key is required"),
         ("approvals: {mode: hodl}", "expected one of turn, hold, reject; did you mean 'hold'?"),

@@ -49,6 +49,17 @@ async def test_a_key_of_the_gateway_goes_upstream_in_no_header(
     assert [request.values(b"a") for request in fake.requests] == [[b"1"], [b"1"]]
 
 
+@pytest.mark.parametrize("line", [b"Authorization: Bearer %b", b"x-api-key: %b"])
+async def test_the_one_key_of_a_client_opens_an_upstream_that_needs_none(line: bytes) -> None:
+    """As SDKs send it, in both lanes. It goes no further; a key that is none of ours opens nothing."""
+    async with through(keys=KEYS) as (gateway, fake):
+        await ask(gateway, get(b"/v1/x", line % ALICE))
+        await ask(gateway, post(CHAT, b"/context/v1/chat/completions", line % ALICE))
+        refused = await ask(gateway, get(b"/v1/x", line % b"sk-of-the-upstream"))
+        assert (refused.status, error_of(refused)["code"]) == (401, "missing_api_key")
+    assert [ALICE in request.raw_head for request in fake.requests] == [False, False]
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -102,10 +102,10 @@ def test_no_key_is_401(fields: tuple[bytes, ...]) -> None:
 
 
 def test_the_text_says_where_a_key_belongs() -> None:
-    """Which header depends on whether Authorization is the upstream's."""
+    """X-Gateway-Key is for who has a key for the upstream, too."""
     with pytest.raises(GatewayError, match="Authorization: Bearer <key>"):
         identify()
-    with pytest.raises(GatewayError, match="in the header X-Gateway-Key"):
+    with pytest.raises(GatewayError, match="in the header X-Gateway-Key beside a key for the upstream"):
         identify(upstream_has_key=False)
 
 
@@ -120,14 +120,21 @@ def test_x_gateway_key_comes_before_authorization_and_that_before_x_api_key() ->
     assert identify(b"X-Gateway-Key:", bearer % ALICE).caller.name == "alice"
 
 
-def test_without_a_key_of_the_upstream_only_x_gateway_key_counts() -> None:
-    """Authorization and x-api-key are the client's credential for the upstream."""
-    for field in (b"Authorization: Bearer " + ALICE, b"x-api-key: " + ALICE):
-        assert refusal(field, upstream_has_key=False) == (401, "missing_api_key")
-    fields = (b"Authorization: Bearer " + UPSTREAM, b"X-Gateway-Key: " + ALICE)
-    identity = identify(*fields, upstream_has_key=False)
-    assert identity.caller.name == "alice"
-    assert leftovers(identity, *fields) == b"Host: h\r\nAuthorization: Bearer " + UPSTREAM + b"\r\n"
+def test_without_a_key_of_the_upstream_each_header_may_hold_ours() -> None:
+    """An SDK has one place for a key. Ours goes no further; what is none of ours is the credential for the upstream."""
+    bearer, api = b"Authorization: Bearer %b", b"x-api-key: %b"
+    for field in (bearer, api):
+        identity = identify(field % ALICE, upstream_has_key=False)
+        assert identity.caller.name == "alice" and leftovers(identity, field % ALICE) == b"Host: h\r\n"
+        assert refusal(field % UPSTREAM, upstream_has_key=False) == (401, "missing_api_key")
+        assert refusal(field % BOB, scope="approve", upstream_has_key=False) == (403, "scope_missing")
+    for ours, theirs in ((b"X-Gateway-Key: %b", bearer), (b"X-Gateway-Key: %b", api), (api, bearer), (bearer, api)):
+        for fields in permutations((ours % ALICE, theirs % UPSTREAM)):
+            identity = identify(*fields, upstream_has_key=False)
+            assert identity.caller.name == "alice"
+            assert leftovers(identity, *fields) == b"Host: h\r\n" + theirs % UPSTREAM + b"\r\n"
+    wrong = (b"X-Gateway-Key: guess", bearer % ALICE)
+    assert refusal(*wrong, upstream_has_key=False) == (401, "invalid_api_key")
 
 
 @pytest.mark.parametrize("name", [b"X-Gateway-Key", b"Authorization", b"x-api-key"])

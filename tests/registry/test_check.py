@@ -43,6 +43,11 @@ def problems(text: str, **environ: str) -> list[str]:
             "gateway.yaml:2:3 tools.htp_request: no plugin 'htp_request' of kind 'tools': expected "
             "plugins/tools/htp_request.py; did you mean 'http_request'?",
         ),
+        (
+            "tools: {shell: {}}",
+            "1:9 tools.shell: no plugin 'shell' of kind 'tools': expected plugins/tools/shell.py; "
+            "there are demo_note, execute_command, execute_sql, file_operations, http_request",
+        ),
         ("tools: {mine: {use: zzz}}", "gateway.yaml:1:21 tools.mine.use: no plugin 'zzz' of kind 'tools'"),
         (
             "risk: {assessors: {execute_sql: {use: sqll}}}",

@@ -45,6 +45,15 @@ def connection_to(where: str | Address, *, timeout_s: float) -> http.client.HTTP
     return kind(url.hostname, url.port, timeout=timeout_s)
 
 
+def unanswered(place: str, error: Exception) -> str:
+    """Return the text about a gateway at `place` (HOST:PORT) that gave no answer, with the next step."""
+    if isinstance(error, ConnectionRefusedError):
+        return (
+            f"{place} does not answer: nothing listens there. Start it with `gateway run`, or name another one (--url)"
+        )
+    return f"{place} does not answer: {getattr(error, 'strerror', None) or error}"
+
+
 @dataclass(frozen=True, slots=True)
 class Remote:
     """A gateway, and the key that it is asked with. A function for `where` is called before each request."""
@@ -129,7 +138,7 @@ class Remote:
             response = connection.getresponse()
             status, content = response.status, response.read()
         except (OSError, ValueError, http.client.HTTPException) as error:
-            raise RemoteError(f"{place} does not answer: {error}{doubt}") from None
+            raise RemoteError(unanswered(place, error) + doubt) from None
         finally:
             connection.close()
         if status == http.client.NO_CONTENT:
