@@ -1,8 +1,10 @@
 """The log line about a tool that is not as it was accepted, behind a whole gateway."""
 
 import json
+from functools import partial
 from pathlib import Path
 
+import gateways
 import pytest
 
 from tests.e2e.serving import asked_of, behaving, serving, tools_of, until, until_changed, until_pinned
@@ -23,6 +25,8 @@ async def test_the_log_says_what_of_a_tool_has_changed(tmp_path: Path, caplog: p
         said = "service 'box': the tool 'read' is not as it was accepted, so each call asks a person "
         said += '(parameters.properties.path.default was "/home/a", is "/home/b"); '
         assert [one["name"] for one in await tools_of(world, "box") if one["changed"]] == ["read"]
+        told = partial(filter, lambda message: message.startswith(said))
+        await gateways.until(lambda: any(told(caplog.messages)))
         await asked_of(world, "/box/accept")
         assert (await until(world, "box"))["changed"] == []
-    assert len([message for message in caplog.messages if message.startswith(said)]) == 1
+    assert len([*told(caplog.messages)]) == 1
